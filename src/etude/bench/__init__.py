@@ -1,0 +1,1 @@
+"""Suites, repeated runs, average and best-of-k with intervals."""

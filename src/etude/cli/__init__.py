@@ -1,0 +1,1 @@
+"""One command, one thin file per sub-command."""

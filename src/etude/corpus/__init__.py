@@ -1,0 +1,1 @@
+"""Code and text in, packed tokens out."""

@@ -1,0 +1,1 @@
+"""Sampling: continuous batching, KV cache, hot weight swap."""

@@ -1,0 +1,1 @@
+"""Metrics and progress: one writer, JSONL on disk, a live terminal view."""

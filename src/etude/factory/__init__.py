@@ -1,0 +1,1 @@
+"""Where tasks and sessions come from: exercise generators and session collection."""

@@ -1,0 +1,1 @@
+"""The network: attention, mixture of experts, Hugging Face checkpoints in and out. Modules know shapes, never meshes."""

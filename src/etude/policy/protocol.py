@@ -1,0 +1,49 @@
+"""The one protocol between the harness and whoever answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from etude.trace.completion import Completion
+from etude.trace.message import Message
+
+
+@dataclass(frozen=True)
+class Request:
+    """One turn asked of a policy.
+
+    A token policy (`takes_tokens`) reads `prompt_ids`, which start with exactly the tokens held so far in this segment
+    (promise 2), and stops at one of `stop_ids`. A text policy reads `messages` and `tools` (JSON-schema function tools).
+    """
+
+    session_id: str
+    messages: tuple[Message, ...]
+    tools: tuple[dict[str, Any], ...] = ()
+    prompt_ids: tuple[int, ...] = ()
+    stop_ids: tuple[int, ...] = ()
+    max_tokens: int = 256
+    temperature: float = 1.0
+    seed: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class PolicyError(Exception):
+    """The policy could not answer. `infra` tells whose fault it is: True is ours (retry), False is the request's."""
+
+    def __init__(self, message: str, *, infra: bool = True) -> None:
+        super().__init__(message)
+        self.infra = infra
+
+
+class Policy(Protocol):
+    """Answers turns. Calls may run concurrently; `release` tells that a session will not continue (its cache may go)."""
+
+    name: str
+    takes_tokens: bool
+
+    async def complete(self, request: Request) -> Completion:
+        """The next completion; raises PolicyError."""
+        ...
+
+    async def release(self, session_id: str) -> None: ...

@@ -1,0 +1,1 @@
+"""Asynchronous reinforcement learning: reconciler, groups, rewards, advantages, exact resume, placement on Ray."""

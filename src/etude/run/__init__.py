@@ -1,0 +1,1 @@
+"""The stage graph and its resume ledger: what `etude run` does."""

@@ -1,0 +1,1 @@
+"""The practice task: its format, importers, graders, leak audit and verdicts."""

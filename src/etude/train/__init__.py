@@ -1,0 +1,1 @@
+"""Learning: one loop, losses, optimizers, checkpoints; each kind of training is one small file."""

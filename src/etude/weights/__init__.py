@@ -1,0 +1,1 @@
+"""Lossless weight sync: delta codec, chain and stores; no opinion on when."""
