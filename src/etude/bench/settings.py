@@ -1,0 +1,21 @@
+"""What a bench runs and how it counts."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class BenchSettings(BaseModel):
+    """The held-out comparison at the end of a run."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tasks: int = Field(96, ge=2, description="held-out tasks, the same for every policy; spread evenly over the levels")
+    passes: int = Field(16, ge=1, description="attempts at each task by the SFT and RL checkpoints")
+    passes_base: int = Field(2, ge=1, description="attempts at each task by the base checkpoint")
+    passes_controls: int = Field(4, ge=1, description="attempts at each task by the two control checkpoints")
+    passes_scripted: int = Field(2, ge=1, description="attempts at each task by the expert, nop and cheating agents")
+    temperature: float = Field(1.0, gt=0, description="sampling temperature of every checkpoint")
+    concurrency: int = Field(64, ge=1, description="attempts in flight")
+    resamples: int = Field(2000, ge=200, description="bootstrap resamples behind every interval")
+    seed: int = Field(7, description="seed of task choice, sampling and bootstrap")
