@@ -1,0 +1,75 @@
+"""From a run's files to `report.json` (promise 11: the report can be rebuilt from them at any time).
+
+Stages write `<stage>/summary.json` when they finish; curves come from `events.jsonl`. What a run has not reached is
+left out of the report rather than filled in.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+
+
+class NotARun(Exception):
+    """The folder holds no run to report on."""
+
+
+def collect(run: Path) -> dict[str, Any]:
+    """The report of the run in `run`, with whatever its finished stages wrote. Raises NotARun."""
+    if not (run / "recipe.toml").is_file():
+        raise NotARun(f"{run} has no recipe.toml, so it is not a run directory: give the --out of an `etude run`")
+    stages = _read(run / "stages.json", {})
+    bench = _read(run / "bench" / "summary.json", {})
+    report: dict[str, Any] = {
+        "schema": SCHEMA,
+        "recipe": tomllib.loads((run / "recipe.toml").read_text()),
+        **_read(run / "machine.json", {"machine": {}, "versions": {}}),
+        "seconds": {name: entry["seconds"] for name, entry in stages.items()},
+        "core_seconds": {name: entry["core_seconds"] for name, entry in stages.items()},
+        "peak_rss_bytes": max((entry.get("peak_rss_bytes", 0) for entry in stages.values()), default=0),
+    }
+    for stage in ("base", "sft", "controls", "rl"):
+        summary = _read(run / stage / "summary.json", None)
+        if summary is not None:
+            report[stage] = summary
+    for key in ("bench", "lift", "discovery", "overlap"):
+        if key in bench:
+            report[key] = bench[key]
+    real = _read(run / "bench_real" / "summary.json", None)
+    if real is not None:
+        report["bench_real"] = real
+    return report
+
+
+def metrics(run: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    """Curves by stage and metric name: points (step, value) in order. A resumed step counts once, as last seen."""
+    found: dict[str, dict[str, dict[int, float]]] = {}
+    path = run / "events.jsonl"
+    for line in path.read_text().splitlines() if path.is_file() else []:
+        event = _event(line)
+        if event.get("kind") != "metric":
+            continue
+        for name, value in event.get("values", {}).items():
+            found.setdefault(event["stage"], {}).setdefault(name, {})[int(event["step"])] = float(value)
+    return {s: {n: sorted(points.items()) for n, points in by_name.items()} for s, by_name in found.items()}
+
+
+def samples(run: Path) -> list[dict[str, Any]]:
+    """Rollouts chosen for reading (`rl/samples.json`): tokens as text with logprob, version and advantage."""
+    return _read(run / "rl" / "samples.json", [])
+
+
+def _event(line: str) -> dict[str, Any]:
+    """One event; a line torn by a kill is no event."""
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        return {}
+
+
+def _read(path: Path, missing: Any) -> Any:
+    return json.loads(path.read_text()) if path.is_file() else missing

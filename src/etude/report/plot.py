@@ -1,0 +1,187 @@
+"""Small SVG charts drawn from numbers alone: lines with bands and bars with intervals. No script, no library.
+
+A chart is a string of SVG that scales with its container. Colours come from CSS variables of the page (`--c0`..`--c5`),
+so that light and dark modes share one drawing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+WIDTH, HEIGHT = 560.0, 260.0
+LEFT, RIGHT, TOP, BOTTOM = 52.0, 14.0, 14.0, 38.0  # room for tick labels and the axis title
+
+
+@dataclass(frozen=True)
+class Line:
+    """One named curve of (x, y); `band` holds (low, high) for each point where an interval is known."""
+
+    name: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+    band: Sequence[tuple[float, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One bar with its 95% interval, in the axis' unit."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Maps values to pixels between `start` and `end`; logarithmic axes show decades (or powers of two under 100)."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def at(self, value: float) -> float:
+        low, high, v = self.low, self.high, value
+        if self.log:
+            low, high, v = math.log(low), math.log(high), math.log(max(value, self.low))
+        share = 0.5 if high == low else (v - low) / (high - low)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        if not self.log:
+            return nice_ticks(self.low, self.high)
+        base = 2.0 if self.high / self.low < 100 else 10.0
+        first, last = math.ceil(math.log(self.low, base) - 1e-9), math.floor(math.log(self.high, base) + 1e-9)
+        ticks = [base**n for n in range(first, last + 1)]
+        return ticks if len(ticks) >= 2 else [self.low, self.high]
+
+
+def nice_ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """About `count` round numbers within [low, high]."""
+    if high <= low:
+        return [low]
+    raw = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw)
+    first = math.ceil(low / step - 1e-9)
+    return [n * step for n in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def number(value: float) -> str:
+    """A tick label: short, without trailing zeros."""
+    if value != 0 and (abs(value) < 0.01 or abs(value) >= 100_000):
+        return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
+    return f"{value:.4g}"
+
+
+def line_chart(
+    lines: Sequence[Line], *, x_title: str, y_title: str, log_x: bool = False, log_y: bool = False, y_zero: bool = False
+) -> str:
+    """Curves over a shared x axis. Points a log axis can't show are left out; no points: an empty string."""
+    kept = [_drawable(line, log_x, log_y) for line in lines]
+    kept = [line for line in kept if line.xs]
+    if not kept:
+        return ""
+    xs = [x for line in kept for x in line.xs]
+    ys = [y for line in kept for y in line.ys] + [
+        v for line in kept for pair in line.band for v in pair if v > 0 or not log_y
+    ]
+    x_axis = Axis(min(xs), max(xs), LEFT, WIDTH - RIGHT, log_x)
+    y_low, y_high = _padded(min(ys), max(ys), log_y, y_zero)
+    y_axis = Axis(y_low, y_high, HEIGHT - BOTTOM, TOP, log_y)
+    parts = _frame(x_axis, y_axis, x_title, y_title)
+    for index, line in enumerate(kept):
+        colour = f"var(--c{index % 6})"
+        if line.band:
+            parts.append(_band(line, x_axis, y_axis, colour))
+        points = " ".join(f"{x_axis.at(x):.1f},{y_axis.at(y):.1f}" for x, y in zip(line.xs, line.ys, strict=True))
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        if len(line.xs) <= 24:
+            parts += [
+                f'<circle cx="{x_axis.at(x):.1f}" cy="{y_axis.at(y):.1f}" r="3" fill="{colour}">'
+                f"<title>{escape(line.name)}: {number(x)}, {number(y)}</title></circle>"
+                for x, y in zip(line.xs, line.ys, strict=True)
+            ]
+    return _svg(parts) + legend([line.name for line in kept])
+
+
+def bar_chart(bars: Sequence[Bar], *, y_title: str, high: float = 100.0) -> str:
+    """Bars from zero with interval whiskers and their values on top."""
+    if not bars:
+        return ""
+    y_axis = Axis(0.0, high, HEIGHT - BOTTOM, TOP + 12)
+    x_axis = Axis(0.0, float(len(bars)), LEFT, WIDTH - RIGHT)
+    parts = _frame(x_axis, y_axis, "", y_title, x_ticks=False)
+    for index, bar in enumerate(bars):
+        left, right = x_axis.at(index + 0.2), x_axis.at(index + 0.8)
+        middle, top = (left + right) / 2, y_axis.at(bar.value)
+        parts.append(
+            f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{y_axis.at(0) - top:.1f}" rx="3" '
+            f'fill="var(--c{index % 6})" opacity="0.85"><title>{escape(bar.name)}: {bar.value:.1f} '
+            f"[{bar.low:.1f}, {bar.high:.1f}]</title></rect>"
+        )
+        parts.append(
+            f'<path d="M{middle:.1f} {y_axis.at(bar.low):.1f}V{y_axis.at(bar.high):.1f}" class="whisker"/>'
+            f'<text x="{middle:.1f}" y="{y_axis.at(bar.high) - 5:.1f}" class="value">{bar.value:.1f}</text>'
+            f'<text x="{middle:.1f}" y="{HEIGHT - BOTTOM + 16:.1f}" class="label">{escape(bar.name)}</text>'
+        )
+    return _svg(parts)
+
+
+def legend(names: Sequence[str]) -> str:
+    """Colour keys under a chart; left out for a single curve."""
+    if len(names) < 2:
+        return ""
+    keys = "".join(f'<span><i style="background:var(--c{i % 6})"></i>{escape(n)}</span>' for i, n in enumerate(names))
+    return f'<div class="legend">{keys}</div>'
+
+
+def _drawable(line: Line, log_x: bool, log_y: bool) -> Line:
+    """The points that the axes can show: finite, and positive where logarithmic."""
+    keep = [
+        i
+        for i, (x, y) in enumerate(zip(line.xs, line.ys, strict=True))
+        if math.isfinite(x) and math.isfinite(y) and (x > 0 or not log_x) and (y > 0 or not log_y)
+    ]
+    band = [line.band[i] for i in keep] if line.band else []
+    return Line(line.name, [line.xs[i] for i in keep], [line.ys[i] for i in keep], band)
+
+
+def _padded(low: float, high: float, log: bool, zero: bool) -> tuple[float, float]:
+    if log:
+        return (low / 1.3, high * 1.3)
+    if zero:
+        low = min(0.0, low)
+    room = (high - low or abs(high) or 1.0) * 0.06
+    return (low if zero and low == 0 else low - room, high + room)
+
+
+def _frame(x_axis: Axis, y_axis: Axis, x_title: str, y_title: str, *, x_ticks: bool = True) -> list[str]:
+    parts = []
+    for tick in y_axis.ticks():
+        y = y_axis.at(tick)
+        parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" class="grid"/>')
+        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" class="tick end">{number(tick)}</text>')
+    for tick in x_axis.ticks() if x_ticks else []:
+        parts.append(f'<text x="{x_axis.at(tick):.1f}" y="{HEIGHT - BOTTOM + 15}" class="tick">{number(tick)}</text>')
+    middle_y = (TOP + HEIGHT - BOTTOM) / 2
+    parts.append(
+        f'<text x="12" y="{middle_y}" class="title" transform="rotate(-90 12 {middle_y})">{escape(y_title)}</text>'
+    )
+    parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 5}" class="title">{escape(x_title)}</text>')
+    return parts
+
+
+def _band(line: Line, x_axis: Axis, y_axis: Axis, colour: str) -> str:
+    upper = [f"{x_axis.at(x):.1f},{y_axis.at(high):.1f}" for x, (_, high) in zip(line.xs, line.band, strict=True)]
+    lower = [f"{x_axis.at(x):.1f},{y_axis.at(low):.1f}" for x, (low, _) in zip(line.xs, line.band, strict=True)]
+    return f'<polygon points="{" ".join(upper + lower[::-1])}" fill="{colour}" opacity="0.15"/>'
+
+
+def _svg(parts: Sequence[str]) -> str:
+    return f'<svg viewBox="0 0 {WIDTH:.0f} {HEIGHT:.0f}" role="img">{"".join(parts)}</svg>'

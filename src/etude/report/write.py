@@ -1,0 +1,27 @@
+"""Writes `report.json` and `report.html` of a run; both are replaced as a whole, never half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from etude.report.collect import collect, metrics, samples
+from etude.report.page import page
+from etude.report.settings import ReportSettings
+
+
+def write_report(run: Path, settings: ReportSettings) -> dict[str, Any]:
+    """Rebuild both files from the run's own and return the report. Raises NotARun."""
+    report = collect(run)
+    title = settings.title or report["recipe"].get("run", {}).get("name", run.name)
+    _replace(run / "report.json", json.dumps(report, indent=1, allow_nan=False) + "\n")
+    _replace(run / "report.html", page(report, metrics(run), samples(run)[: settings.rollouts], title=title))
+    return report
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(text)
+    os.replace(part, path)

@@ -1,0 +1,114 @@
+"""A report is rebuilt from files alone, shows what was measured, and never what a session's text smuggles in."""
+
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from etude.report.collect import NotARun, collect, metrics
+from etude.report.settings import ReportSettings
+from etude.report.write import write_report
+
+SETTINGS = ReportSettings()  # pyright: ignore[reportCallIssue]
+
+
+def entry(average: float) -> dict:
+    split = {"avg": average, "ci95": [average - 4, average + 4], "tasks": 12, "best_of_16": 80.0}
+    return {
+        "avg": average, "ci95": [average - 3, average + 3], "best_of": {"1": average, "2": 60.0, "4": 70.0, "16": 80.0},
+        "tokens": 60.0, "tool_calls": 4.0, "turns": 5.0, "seconds": 0.4, "tasks": 96, "passes": 16,
+        "by_category": {"debugging": split}, "by_level": {"one-bug": split},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    (tmp_path / "recipe.toml").write_text('[run]\nname = "laptop"\n')
+    curve = [
+        {"step": s, "pass_rate": 0.2 + 0.01 * s, "staleness_max": 2, "staleness_mean": 1.0, "drift_k3": 1e-8 * (s + 1)}
+        for s in range(30)
+    ]
+    files = {
+        "stages.json": {"sft": {"seconds": 60.0, "core_seconds": 110.0, "peak_rss_bytes": 10**9}},
+        "machine.json": {"machine": {"cores": 2, "gpu": None}, "versions": {"torch": "2.13.0"}},
+        "rl/summary.json": {
+            "steps": 30, "curve": curve, "staleness": {"max": 2, "mean": 1.0}, "mismatch": {"k3": 1e-12, "p99": 1e-6},
+            "counts": {"rollouts": 3840, "swapped_in_flight": 1500},
+        },
+        "rl/samples.json": [{
+            "task_id": "one-bug/<script>", "step": 3, "advantage": 0.5, "rewards": {"outcome": 1.0},
+            "segments": [{"tokens": ["<|user|>", "fix <b>", "ok"], "sampled": [False, False, True],
+                          "logprobs": [0, 0, -0.5], "versions": [-1, -1, 2]}],
+        }],
+        "bench/summary.json": {
+            "bench": {"base": entry(5.0), "sft": entry(20.0), "rl": entry(55.0),
+                      "controls": {"competent_sft": entry(40.0)}},
+            "lift": {"avg_points": 35.0, "ci95": [30.0, 40.0]},
+            "discovery": {"level": "relapse", "k": 16, "before": 20.0, "after": 22.0, "points": 2.0,
+                          "ci95": [-3.0, 6.0], "verdict": "sharpening, no discovery"},
+        },
+    }  # fmt: skip
+    for name, data in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(data))
+    events = [{"kind": "metric", "stage": "sft", "step": s, "values": {"loss": 6.0 / (s + 1)}} for s in range(50)]
+    text = "\n".join(json.dumps(e) for e in [*events, events[3] | {"values": {"loss": 9.0}}])
+    (tmp_path / "events.jsonl").write_text(text + '\n{"kind": "met')
+    return tmp_path
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.outside: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.names.add(tag)
+        self.outside += [value for name, value in attrs if name in ("src", "href") and value]
+
+
+def test_report_says_what_was_measured_and_can_be_rebuilt(run: Path):
+    first = write_report(run, SETTINGS)
+    assert first["schema"] == 1 and first["lift"]["avg_points"] == 35.0 and first["seconds"] == {"sft": 60.0}
+    written = (run / "report.json").read_bytes()
+    (run / "report.json").unlink()
+    write_report(run, SETTINGS)
+    assert (run / "report.json").read_bytes() == written
+    html = (run / "report.html").read_text()
+    for words in ("+35.0 points", "sharpening, no discovery", "competent sft", "1,500", "Before and after"):
+        assert words in html
+
+
+def test_report_is_one_file_and_session_text_stays_text(run: Path):
+    write_report(run, SETTINGS)
+    tags = Tags()
+    tags.feed((run / "report.html").read_text())
+    assert "script" not in tags.names and "b" in tags.names and tags.outside == []
+
+
+def test_a_step_that_was_resumed_counts_once_and_a_torn_line_is_no_event(run: Path):
+    loss = metrics(run)["sft"]["loss"]
+    assert len(loss) == 50 and dict(loss)[3] == 9.0
+
+
+def test_a_half_finished_run_is_reported_without_what_it_lacks(run: Path):
+    for name in ("bench/summary.json", "rl/summary.json", "rl/samples.json"):
+        (run / name).unlink()
+    report = write_report(run, SETTINGS)
+    assert "bench" not in report and "rl" not in report
+    assert "Before and after" not in (run / "report.html").read_text()
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path: Path):
+    with pytest.raises(NotARun, match=r"recipe\.toml"):
+        collect(tmp_path)
+
+
+def test_report_imports_neither_torch_nor_ray():
+    code = "import sys, etude.report.write; sys.exit(bool({'torch', 'ray'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
