@@ -1,0 +1,128 @@
+"""The one live view of a run, on stderr: stage, progress, time left, last metrics.
+
+It follows `events.jsonl` instead of being called, so that it shows what the engine's and trainer's processes write too.
+On a terminal it draws a bar; elsewhere (CI, a pipe) it prints a plain line now and then.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, TextIO
+
+from etude.events.picture import METRICS_SHOWN, Picture, StagePicture, describe, duration, figure
+from etude.events.read import Tail
+
+REFRESH_S = 0.25  # four times a second looks alive and costs under 1% of a core
+PLAIN_EVERY_S = 10.0  # a log that someone scrolls through
+
+
+class Screen(Protocol):
+    """Where the view goes."""
+
+    def note(self, stage: str, text: str) -> None: ...
+    def show(self, stage: StagePicture) -> None: ...
+    def close(self) -> None: ...
+
+
+class LiveView:
+    """Context manager that shows a run's events from now on until it is left."""
+
+    def __init__(self, events: Path, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._tail = Tail(events, from_end=True)
+        self._picture = Picture()
+        self._screen: Screen | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="live-view", daemon=True)
+
+    def __enter__(self) -> LiveView:
+        self._screen = Bars(self._stream) if self._stream.isatty() else Lines(self._stream)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._draw()
+        if self._screen is not None:
+            self._screen.close()
+
+    def _follow(self) -> None:
+        while not self._stop.wait(REFRESH_S):
+            self._draw()
+
+    def _draw(self) -> None:
+        assert self._screen is not None
+        for event in self._tail.poll():
+            self._picture.add(event)
+            for stage, text in self._picture.take_notes():
+                self._screen.note(stage, text)
+        if self._picture.stage is not None:
+            self._screen.show(self._picture.stage)
+
+
+class Lines:
+    """Plain lines for whatever is no terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._last_text = ""
+        self._last_time = 0.0
+
+    def note(self, stage: str, text: str) -> None:
+        print(f"[{stage}] {text}", file=self._stream, flush=True)
+
+    def show(self, stage: StagePicture) -> None:
+        finished = stage.total > 0 and stage.done >= stage.total
+        if not finished and time.monotonic() - self._last_time < PLAIN_EVERY_S:
+            return
+        text = describe(stage)
+        if text != self._last_text:
+            print(f"[{stage.name}] {text}", file=self._stream, flush=True)
+            self._last_text, self._last_time = text, time.monotonic()
+
+    def close(self) -> None:
+        self._stream.flush()
+
+
+class Bars:
+    """A bar that stays at the bottom of the terminal while notes scroll above it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console  # rich costs 0.1 s to import: only where there is a terminal to draw on
+        from rich.live import Live
+
+        self._live = Live(console=Console(file=stream), auto_refresh=False, transient=True)
+        self._live.start()
+
+    def note(self, stage: str, text: str) -> None:
+        from rich.markup import escape
+
+        self._live.console.print(f"[bold]{escape(stage)}[/bold] {escape(text)}", highlight=False)
+
+    def show(self, stage: StagePicture) -> None:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        left = stage.seconds_left
+        row = Table.grid(padding=(0, 1))
+        row.add_row(
+            Text(stage.name, style="bold"),
+            ProgressBar(total=stage.total or None, completed=stage.done, width=30, pulse=not stage.total),
+            Text(f"{stage.done}/{stage.total}" if stage.total else "…"),
+            Text("" if left is None else f"about {duration(left)} left", style="dim"),
+        )
+        shown = list(stage.values.items())[-METRICS_SHOWN:]
+        figures = Text("  ".join(f"{name} {figure(value)}" for name, value in shown), style="dim", no_wrap=True)
+        self._live.update(Group(row, figures), refresh=True)
+
+    def close(self) -> None:
+        self._live.stop()
