@@ -28,3 +28,21 @@ class Message:
     call_id: str | None = None
     # A malformed answer keeps what the parser objected to, so that the harness can tell the model and count the fault.
     problem: str | None = None
+    # A user message of the self-summary: the query that asks for one, or the one that carries it into the next segment.
+    summary: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; fields at their default are left out."""
+        row: dict[str, Any] = {"role": self.role, "text": self.text}
+        for key in ("thinking", "call_id", "problem", "summary"):
+            if value := getattr(self, key):
+                row[key] = value
+        if self.calls:
+            row["calls"] = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in self.calls]
+        return row
+
+    @classmethod
+    def from_json(cls, row: dict[str, Any]) -> Message:
+        """The inverse of `to_json`; an unknown key raises TypeError."""
+        calls = tuple(ToolCall(**call) for call in row.get("calls", ()))
+        return cls(**{**row, "calls": calls})

@@ -1,0 +1,40 @@
+"""The special tokens of the nano chat format, in the order of their ids. The tokenizer's trainer puts them first.
+
+One token per role and per tool; `<|arg|>` separates a call's arguments, which are positional in the order given here.
+"""
+
+from __future__ import annotations
+
+PAD = "<|pad|>"
+BOS = "<|bos|>"
+END = "<|end|>"
+SYSTEM = "<|system|>"
+USER = "<|user|>"
+ASSISTANT = "<|assistant|>"
+TOOL = "<|tool|>"
+ARG = "<|arg|>"
+SUMMARY = "<|summary|>"
+
+# Tool name -> its parameters in the order a call writes them. The harness' nano preset declares the same.
+TOOL_PARAMETERS: dict[str, tuple[str, ...]] = {
+    "grep": ("pattern",),
+    "view": ("path",),
+    "edit": ("path", "old", "new"),
+    "test": (),
+    "todo": ("text",),
+    "done": ("message",),
+}
+
+RESERVED = 17  # fills up to 32, so that a later tool or role gets a token without moving any other id
+
+
+def tool_token(name: str) -> str:
+    """The special token of a tool."""
+    return f"<|{name}|>"
+
+
+SPECIAL_TOKENS: tuple[str, ...] = (
+    *(PAD, BOS, END, SYSTEM, USER, ASSISTANT, TOOL, ARG, SUMMARY),
+    *(tool_token(name) for name in TOOL_PARAMETERS),
+    *(f"<|reserved_{i}|>" for i in range(RESERVED)),
+)
