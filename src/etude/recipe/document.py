@@ -1,0 +1,92 @@
+"""Writes docs/recipe.md from the settings' own descriptions: `python -m etude.recipe.document`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from etude.recipe.recipe import Recipe, block
+
+OPENING = """# The recipe
+
+A run is described by TOML files. `etude run a.toml b.toml --set rl.group_size=4` composes them left to right; a later
+value wins. Every key has a default, so a recipe names only what it changes. An unknown key or a wrong type is refused with
+the file, the key and the closest key that exists. `--dry-run` prints the resolved recipe, and every run directory
+holds it as `recipe.toml`.
+
+This page is generated from the settings: `python -m etude.recipe.document`.
+"""
+
+
+def document() -> str:
+    """The whole page."""
+    parts = [OPENING]
+    defaults = Recipe()
+    for name, found in Recipe.model_fields.items():
+        model = block(found.annotation)
+        about = (model.__doc__ or "").strip().replace("\n", " ")
+        parts += [f"## [{name}]\n", f"{re.sub(' +', ' ', about)}\n"]
+        parts += ["| key | type | default | meaning |", "|---|---|---|---|", *_rows(getattr(defaults, name), ""), ""]
+    return "\n".join(parts)
+
+
+def _rows(settings: BaseModel, prefix: str) -> list[str]:
+    rows: list[str] = []
+    for name, found in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        inner = block(found.annotation)
+        if inner is not None:
+            rows += [] if value is not None else [f"| `{prefix}{name}` | table | absent | {found.description} |"]
+            rows += _rows(value if value is not None else inner(), f"{prefix}{name}.")
+            continue
+        shown = "" if value in (None, "") else f"`{_plain(value)}`"
+        cells = (f"`{prefix}{name}`", _type(found), shown, found.description or "")
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return rows
+
+
+def _type(found: FieldInfo) -> str:
+    text = found.annotation.__name__ if isinstance(found.annotation, type) else str(found.annotation)
+    if getattr(found.annotation, "__args__", None):
+        text = str(found.annotation)
+    text = re.sub(r"(typing|pathlib)\.", "", text)
+    text = re.sub(r"Literal\[(.*?)\]", lambda match: match[1].replace(", ", " or "), text).replace(
+        "| None", "or nothing"
+    )
+    return " ".join([text, *_bounds(found)])
+
+
+def _bounds(found: FieldInfo) -> list[str]:
+    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+    return [
+        f"{sign} {getattr(rule, name)}"
+        for rule in found.metadata
+        for name, sign in signs.items()
+        if getattr(rule, name, None) is not None
+    ]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{k} = {_plain(v)}" for k, v in value.items()) + " }" if value else "{}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_plain(v) for v in value) + "]"
+    return f'"{value}"' if isinstance(value, str | Path) else str(value)
+
+
+def main() -> None:
+    """Write the page to the path given, by default docs/recipe.md of this checkout."""
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[3] / "docs" / "recipe.md"
+    target.write_text(document())
+    print(f"wrote {target}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""What a person is told when a recipe is wrong: which file, which key, which value, and the closest key that exists."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+
+class RecipeError(Exception):
+    """The recipe can't be used; `problems` holds one line each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = list(problems)
+
+
+def closest(key: str, known: Iterable[str]) -> str | None:
+    """The dotted key most likely meant: spelled alike, or the same last name in another section."""
+    known = list(known)
+    same_name = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
+    return (close or same_name or difflib.get_close_matches(key, known, n=1, cutoff=0.5) or [None])[0]
+
+
+def explain(error: ValidationError, origins: dict[str, str], known: Iterable[str]) -> RecipeError:
+    """Pydantic's findings as lines for a person. `origins` maps a dotted key to the file (or --set) it came from."""
+    known = list(known)
+    return RecipeError([_line(found, origins, known) for found in error.errors(include_url=False)])
+
+
+def _line(found: Any, origins: dict[str, str], known: list[str]) -> str:
+    key = ".".join(str(part) for part in found["loc"])
+    where = _origin(key, origins)
+    if found["type"] == "extra_forbidden":
+        return f"{where}: {unknown_key(key, found['input'], known)}"
+    message = found["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    return f"{where}: {key} = {found['input']!r}: should be {message}" if key else f"{where}: {message}"
+
+
+def unknown_key(key: str, value: Any, known: list[str]) -> str:
+    """The line for a key that no room reads."""
+    meant = closest(key, known)
+    hint = f"did you mean {meant}?" if meant else "docs/recipe.md lists every key"
+    shown = "[...]" if isinstance(value, dict) else repr(value)
+    return f"{key} = {shown}: there is no such key; {hint}"
+
+
+def _origin(key: str, origins: dict[str, str]) -> str:
+    """The source of this key, else of a key beneath it (a whole section), else of the section it sits in."""
+    if key in origins:
+        return origins[key]
+    beneath = [source for k, source in origins.items() if k.startswith(key + ".")]
+    if beneath:
+        return beneath[-1]
+    section, _, _ = key.rpartition(".")
+    return _origin(section, origins) if section else "recipe"

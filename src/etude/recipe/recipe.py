@@ -1,0 +1,47 @@
+"""The recipe: every room's settings under one roof. Each room owns its own class; this one only composes them."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from etude.bench.settings import BenchSettings
+from etude.corpus.settings import CorpusSettings
+from etude.factory.settings import ExerciseSettings, SessionSettings
+from etude.harness.settings import HarnessSettings
+from etude.model.settings import ModelSettings
+from etude.report.settings import ReportSettings
+from etude.rl.settings import RlSettings
+from etude.run.settings import RunSettings
+from etude.train.settings import PretrainSettings, SftSettings
+
+
+def _section(settings: type[BaseModel]) -> Any:
+    return Field(default_factory=settings)
+
+
+class Recipe(BaseModel):
+    """All settings of a run. A section left out of the files has its defaults."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: RunSettings = _section(RunSettings)
+    model: ModelSettings = _section(ModelSettings)
+    corpus: CorpusSettings = _section(CorpusSettings)
+    exercises: ExerciseSettings = _section(ExerciseSettings)
+    sessions: SessionSettings = _section(SessionSettings)
+    harness: HarnessSettings = _section(HarnessSettings)
+    pretrain: PretrainSettings = _section(PretrainSettings)
+    sft: SftSettings = _section(SftSettings)
+    rl: RlSettings = _section(RlSettings)
+    bench: BenchSettings = _section(BenchSettings)
+    report: ReportSettings = _section(ReportSettings)
+
+
+def block(annotation: Any) -> type[BaseModel] | None:
+    """The settings class behind a field's annotation (`Block` or `Block | None`), None for a plain value."""
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None

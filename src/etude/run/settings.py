@@ -1,0 +1,15 @@
+"""Settings of a run as a whole. Torch-free: the recipe imports them."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class RunSettings(BaseModel):
+    """What belongs to no single stage."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(
+        "", description="name of the recipe and of its default run directory; empty: the last file's name"
+    )
