@@ -1,0 +1,64 @@
+"""A micro-batch of rows, padded to one length, and where batches come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from etude.model.mask import DocumentMask
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B rows of T tokens; `documents` is None where each row is one document, padded at its right with weight 0.
+
+    `weights[b, t]` is the loss weight of *predicting* token t of row b from the tokens before it, so `weights[:, 0]` is 0,
+    as is the first token of every further document.
+    """
+
+    ids: Tensor  # (B, T) int64
+    weights: Tensor  # (B, T) float32
+    token_count: int  # without padding
+    documents: Tensor | None = None  # (B, T) int64
+
+    def mask(self) -> DocumentMask:
+        """Who may attend to whom."""
+        if self.documents is None:
+            return DocumentMask.rows(*self.ids.shape)
+        return DocumentMask.packed(self.documents)
+
+
+class BatchSource(Protocol):
+    """Gives batches; its state is plain values and says exactly which batch comes next."""
+
+    total_batches: int | None  # None: endless
+
+    def next(self) -> Batch | None:
+        """The next batch, None at the end."""
+        ...
+
+    def state(self) -> dict[str, Any]: ...
+    def restore(self, state: dict[str, Any]) -> None: ...
+
+
+def pad_rows(rows: Sequence[np.ndarray], fill: float = 0) -> np.ndarray:
+    """Rows of shape (T_i, ...) stacked to (B, max T, ...), filled at the right."""
+    longest = max(len(row) for row in rows)
+    out = np.full((len(rows), longest, *rows[0].shape[1:]), fill, rows[0].dtype)
+    for b, row in enumerate(rows):
+        out[b, : len(row)] = row
+    return out
+
+
+def padded_batch(ids: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> Batch:
+    """One document a row."""
+    return Batch(
+        ids=torch.from_numpy(pad_rows([row.astype(np.int64) for row in ids])),
+        weights=torch.from_numpy(pad_rows([row.astype(np.float32) for row in weights])),
+        token_count=sum(map(len, ids)),
+    )

@@ -1,0 +1,26 @@
+"""The learning rate as a pure function of how much of the run is done."""
+
+from __future__ import annotations
+
+import math
+
+from etude.train.settings import ScheduleSettings
+
+
+def lr_factor(settings: ScheduleSettings, done: float) -> float:
+    """Factor of the peak learning rate at `done` in [0, 1], the share of steps or of core time that is spent.
+
+    The first steps of a warm-up get a factor above 0, else they would be lost.
+    """
+    done = min(max(done, 0.0), 1.0)
+    if done < settings.warmup_share:
+        return max(done / settings.warmup_share, 0.01)  # 1%: small enough for cold moments, not a wasted step
+    if settings.shape == "constant":
+        return 1.0
+    if settings.shape == "cosine":
+        rest = (done - settings.warmup_share) / max(1.0 - settings.warmup_share, 1e-9)
+        return settings.floor + (1.0 - settings.floor) * 0.5 * (1.0 + math.cos(math.pi * rest))
+    decay_start = 1.0 - settings.decay_share
+    if done <= decay_start:
+        return 1.0
+    return 1.0 - (1.0 - settings.floor) * (done - decay_start) / settings.decay_share

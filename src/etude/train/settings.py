@@ -1,0 +1,136 @@
+"""How the model learns: one block of settings for each stage of training. Free of torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class OptimizerSettings(BaseModel):
+    """Muon for matrices, AdamW for embeddings, head, gains and routers; or AdamW for all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    matrices: Literal["muon", "adamw"] = Field(default="muon", description="Optimizer of the weight matrices.")
+    muon_lr: float = Field(default=0.02, gt=0, description="Peak learning rate of Muon.")
+    muon_momentum: float = Field(default=0.95, ge=0, lt=1, description="Nesterov momentum of Muon.")
+    low_rank: Literal["muon", "adamw"] = Field(default="muon", description="Optimizer of the low-rank factors of MLA.")
+    adam_lr: float = Field(default=3e-3, gt=0, description="Peak learning rate of AdamW.")
+    adam_betas: tuple[float, float] = Field(default=(0.9, 0.95), description="Decay of Adam's two moments.")
+    weight_decay: float = Field(
+        default=0.0, ge=0, description="Decoupled weight decay of matrices (times the learning rate)."
+    )
+    clip_norm: float = Field(default=1.0, gt=0, description="Largest norm of the whole gradient.")
+
+
+class ScheduleSettings(BaseModel):
+    """Learning rate over the run, as a factor of its peak."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    shape: Literal["constant", "cosine", "wsd"] = Field(
+        default="wsd", description="wsd: warm up, stay, decay linearly."
+    )
+    warmup_share: float = Field(default=0.02, ge=0, le=1, description="Share of the run spent on the linear warm-up.")
+    decay_share: float = Field(default=0.3, ge=0, le=1, description="Share of the run spent on the decay (wsd only).")
+    floor: float = Field(default=0.02, ge=0, le=1, description="Factor at the end of a decay.")
+
+
+class LoopSettings(BaseModel):
+    """When a stage ends, what it survives, and when it saves."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    steps: int | None = Field(default=None, ge=1, description="Stop after this many optimizer steps.")
+    budget_core_s: float | None = Field(
+        default=None, gt=0, description="Stop after this much CPU time of the process, seconds."
+    )
+    bad_steps_limit: int = Field(
+        default=5, ge=1, description="Stop the run after this many bad steps one after another."
+    )
+    spike_factor: float = Field(
+        default=5.0, gt=1, description="A loss above this multiple of its moving mean is skipped."
+    )
+    checkpoint_every: int = Field(default=100, ge=1, description="Steps between saved training states.")
+    keep_checkpoints: int = Field(default=2, ge=1, description="Training states kept on disk.")
+    log_every: int = Field(default=10, ge=1, description="Steps between metric lines.")
+    threads: int | None = Field(
+        default=None, ge=1, description="Threads of the CPU kernels; unset keeps torch's choice."
+    )
+
+    @model_validator(mode="after")
+    def _ends(self) -> LoopSettings:
+        if self.steps is None and self.budget_core_s is None:
+            raise ValueError("a training stage needs an end: set steps, budget_core_s, or both")
+        return self
+
+
+class PretrainSettings(BaseModel):
+    """The base stage: next-token prediction on packed documents."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    seed: int = Field(default=0, description="Order of the documents.")
+    row_tokens: int = Field(default=256, ge=16, description="Length of a packed row.")
+    batch_rows: int = Field(default=8, ge=1, description="Rows of one optimizer step.")
+    router_bias_rate: float = Field(
+        default=1e-3, ge=0, description="Step of the router's selection bias; 0 freezes it."
+    )
+    optimizer: OptimizerSettings = Field(default=OptimizerSettings(), description="Optimizer of the base stage.")
+    schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="Learning rate of the base stage.")
+    loop: LoopSettings = Field(
+        default=LoopSettings(budget_core_s=120.0), description="Length and safety of the base stage."
+    )
+
+
+class SftSettings(BaseModel):
+    """Supervised fine-tuning on sessions in the harness' own format."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    seed: int = Field(default=0, description="Order of the sessions.")
+    epochs: float = Field(default=1.0, gt=0, description="At most this many passes over the sessions.")
+    batch_tokens: int = Field(default=2048, ge=64, description="Padded tokens of one optimizer step.")
+    observation_weight: float = Field(default=0.1, ge=0, description="Loss weight of tokens that tools produced.")
+    prompt_weight: float = Field(default=0.0, ge=0, description="Loss weight of the tokens before the first answer.")
+    router_bias_rate: float = Field(
+        default=1e-3, ge=0, description="Step of the router's selection bias; 0 freezes it."
+    )
+    optimizer: OptimizerSettings = Field(default=OptimizerSettings(), description="Optimizer of the SFT stage.")
+    schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="Learning rate of the SFT stage.")
+    loop: LoopSettings = Field(
+        default=LoopSettings(budget_core_s=390.0), description="Length and safety of the SFT stage."
+    )
+
+
+class PolicyStepSettings(BaseModel):
+    """One policy-gradient step on a batch of rollouts."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    lr: float = Field(default=5e-4, gt=0, description="Learning rate of Adam.")
+    adam_betas: tuple[float, float] = Field(default=(0.9, 0.95), description="Decay of Adam's two moments.")
+    warmup_steps: int = Field(default=5, ge=0, description="Steps of linear warm-up, while Adam's moments fill.")
+    clip_norm: float = Field(default=1.0, gt=0, description="Largest norm of the whole gradient.")
+    loss_tokens: int = Field(
+        default=128, ge=1, description="The constant each rollout's loss is divided by (no lengths)."
+    )
+    importance_cap: float | None = Field(
+        default=2.0, gt=0, description="Cap of the importance ratio trainer/sampler; unset: no correction."
+    )
+    temperature: float = Field(default=1.0, gt=0, description="Temperature the rollouts were sampled at.")
+    batch_tokens: int = Field(default=2048, ge=64, description="Padded tokens of one micro-batch.")
+    graph_tokens: int = Field(
+        default=40_000,
+        ge=0,
+        description="Batches up to this size keep score's graph for update; larger ones run twice.",
+    )
+    router_replay: bool = Field(default=True, description="Route sampled tokens as the engine did.")
+    replay_ratio: float = Field(
+        default=0.5, ge=0, description="Replayed experts below this share of the top-k floor are replaced."
+    )
+    router_bias_rate: float = Field(default=0.0, ge=0, description="Step of the router's selection bias; 0 freezes it.")
+    bad_steps_limit: int = Field(
+        default=5, ge=1, description="Stop after this many steps without a finite gradient in a row."
+    )
