@@ -16,7 +16,7 @@ CODE = "def count_items(values):\n    total = 0\n    for value in values:\n     
 @pytest.fixture(scope="module")
 def tokenizer():
     documents = [Document(CODE.replace("items", f"items{i}"), "stdlib", str(i)) for i in range(20)]
-    documents += [Document("grep frobnicate\ndef frobnicate(rows):\n    return rows\n" * 3, "exercise", "e")]
+    documents += [Document("frobnicate\ndef frobnicate(rows):\n    return rows\n" * 3, "exercise", "e")]
     return train_tokenizer(documents, SPECIAL_TOKENS, CorpusSettings(vocabulary_size=480))
 
 
