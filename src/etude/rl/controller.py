@@ -1,0 +1,165 @@
+"""The controller: one asyncio loop that keeps the slots busy and the trainer fed. The decisions are the reconciler's.
+
+Each time something changed (a rollout came in, a step was trained, the engine serves new weights):
+    training     if the trainer is free, `reconciler.batch` goes into the ledger, then to the trainer, and its weights to the
+                 engine, which acknowledges them; rollouts stay in flight all the while
+    generation   what `reconciler.start` hands out is launched; a finished group goes to disk, then into the ledger
+The synchronous baseline is the same loop with a window of staleness 0: no group can start until its weights are served.
+Clock and I/O come from outside, so tests run this very file under a simulated clock with faults and kills (promises 5, 6, 8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from etude.rl.groups import Group, Slot
+from etude.rl.ledger import Ledger
+from etude.rl.reconciler import Reconciler
+from etude.rl.store import GroupStore
+from etude.rollout.retry import InfraFault
+from etude.trace.segment import Rollout
+
+
+@dataclass
+class Step:
+    """What one training step came to. `values` are figures for the log; `digest` names the weights after it."""
+
+    step: int
+    digest: str
+    values: dict[str, float] = field(default_factory=dict)
+
+
+class Learner(Protocol):
+    """The trainer and the way of its weights to the engine, as the controller sees them."""
+
+    async def restore(self, step: int) -> None:
+        """Take the state of the checkpoint that holds the first `step` steps; 0 is the initial policy."""
+        ...
+
+    async def train(self, step: int, groups: list[int]) -> Step:
+        """Train the stored groups as step `step`. The same state and groups come to the same weights."""
+        ...
+
+    async def sync(self, version: int) -> dict[str, float]:
+        """Publish the weights as `version` and have the engine serve them; returns figures once it acknowledged."""
+        ...
+
+    async def save(self, step: int) -> None:
+        """Write a checkpoint that holds the first `step` steps, with the optimizer."""
+        ...
+
+
+Attempt = Callable[[Slot], Awaitable[Rollout]]
+OnStep = Callable[[Step, list[Group[Rollout]]], Awaitable[None]]
+
+
+class Controller:
+    """Runs the schedule to its end."""
+
+    def __init__(
+        self,
+        reconciler: Reconciler[Rollout],
+        attempt: Attempt,
+        learner: Learner,
+        store: GroupStore,
+        ledger: Ledger,
+        *,
+        save_every: int,
+        on_step: OnStep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.reconciler = reconciler
+        self.attempt = attempt
+        self.learner = learner
+        self.store = store
+        self.ledger = ledger
+        self.save_every = save_every
+        self.on_step = on_step
+        self.clock = clock
+        self._changed = asyncio.Event()
+        self._rollouts: set[asyncio.Task[None]] = set()
+        self._training: asyncio.Task[None] | None = None
+        self._idle_from = 0.0
+        self._failure: BaseException | None = None
+
+    async def run(self) -> None:
+        """Until every group of the schedule is trained; on failure or cancellation no rollout is left running."""
+        self._idle_from = self.clock()
+        try:
+            while True:
+                self._changed.clear()
+                if self._failure is not None:
+                    raise self._failure
+                self._train_next()
+                self._launch()
+                if self._training is None and self.reconciler.done:
+                    return
+                await self._changed.wait()
+        finally:
+            tasks = [*self._rollouts, *([self._training] if self._training else [])]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _launch(self) -> None:
+        for slot in self.reconciler.start():
+            self._rollouts.add(asyncio.create_task(self._guard(self._roll_out(slot))))
+        for group in self.reconciler.take_admitted():
+            self.ledger.note("admitted", group=group.index, task=group.task_id, version=group.version)
+
+    async def _roll_out(self, slot: Slot) -> None:
+        try:
+            rollout = await self.attempt(slot)
+        except InfraFault as fault:
+            self.reconciler.fail(slot, str(fault))
+            return
+        group = self.reconciler.finish(slot, rollout)
+        if group is not None:
+            self.store.save(group.index, group.members)
+            self.ledger.write("completed", group=group.index, version=group.version)
+
+    def _train_next(self) -> None:
+        if self._training is not None:
+            return
+        step = self.reconciler.window.next_step
+        batch = self.reconciler.batch()
+        if batch is not None:
+            self.ledger.write("batch", step=step, groups=[group.index for group in batch])
+            self._training = asyncio.create_task(self._guard(self._train(step, batch)))
+
+    async def _train(self, step: int, batch: list[Group[Rollout]]) -> None:
+        started = self.clock()
+        outcome = await self.learner.train(step, [group.index for group in batch])
+        trained = self.clock()
+        self.ledger.write("trained", step=step, digest=outcome.digest)
+        outcome.values |= await self.learner.sync(step + 1)
+        self.reconciler.version = step + 1
+        self._changed.set()  # the window may have room now
+        synced = self.clock()
+        outcome.values |= {
+            "wait_s": started - self._idle_from,
+            "train_s": trained - started,
+            "sync_s": synced - trained,
+        }
+        if (step + 1) % self.save_every == 0 or self.reconciler.done:
+            await self.learner.save(step + 1)
+            self.ledger.write("saved", step=step + 1)
+        await self.on_step(outcome, batch)
+        self._idle_from = self.clock()
+        self._training = None
+
+    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run one activity; wake the loop when it ends, and hand it what went wrong."""
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # raised again by `run`
+            self._failure = self._failure or error
+        finally:
+            self._rollouts.discard(asyncio.current_task())  # pyright: ignore[reportArgumentType]
+            self._changed.set()

@@ -1,0 +1,113 @@
+"""The reconciler: which rollouts run now, which groups are trained next. Pure: no clock, no I/O, no Ray.
+
+Life of a group:
+    planned -> admitted    by `start`, if the staleness window says that it can still be trained in time
+    admitted -> complete   by `finish` of its last rollout; infra faults (`fail`) give the slot back, never the group up
+    complete -> trained    by `batch`, exactly once, at a step within its deadline
+The controller asks `start` whenever something changed, runs what it gets, and asks `batch` whenever the trainer is free.
+Admission follows the schedule's order, so the admitted groups are a prefix of it (after a resume: minus the trained).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from etude.rl.groups import Group, Slot
+from etude.rl.schedule import Schedule
+from etude.rl.window import StalenessWindow
+
+Result = TypeVar("Result")
+
+
+class Reconciler(Generic[Result]):
+    """Keeps up to `slots` rollouts busy and hands out batches; `version` is what the engine serves (acknowledged)."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        window: StalenessWindow,
+        *,
+        slots: int,
+        group_size: int,
+        max_faults: int,
+        version: int = 0,
+    ) -> None:
+        self.schedule = schedule
+        self.window = window
+        self.slots = slots
+        self.group_size = group_size
+        self.max_faults = max_faults
+        self.version = version
+        self.groups: dict[int, Group[Result]] = {}  # admitted and untrained
+        self.admitted: list[Group[Result]] = []  # since the last `take_admitted`, for the ledger
+        self._planned: deque[int] = deque(range(len(schedule)))
+        self._running = 0
+
+    def restore(self, trained: Iterable[int], complete: dict[int, tuple[int, dict[int, Result]]]) -> None:
+        """After a kill: `trained` groups are done; `complete` ones come with their admission version and results."""
+        done = set(trained)
+        self._planned = deque(i for i in self._planned if i not in done and i not in complete)
+        for index, (version, results) in sorted(complete.items()):
+            self.window.admit(index, version)
+            self.groups[index] = Group(index, self.schedule.task_ids[index], self.group_size, version, dict(results))
+
+    @property
+    def running(self) -> int:
+        return self._running
+
+    @property
+    def done(self) -> bool:
+        """Every group of the schedule has been handed out for training."""
+        return not self._planned and not self.groups
+
+    def start(self) -> list[Slot]:
+        """Slots to launch now: free places go to the oldest admitted group first, then to newly admitted groups."""
+        launched: list[Slot] = []
+        while self._running < self.slots:
+            group = next((g for g in self.groups.values() if g.waiting), None) or self._admit()
+            if group is None:
+                break
+            launched.append(group.take())
+            self._running += 1
+        return launched
+
+    def finish(self, slot: Slot, result: Result) -> Group[Result] | None:
+        """A rollout came in; returns its group if that is complete now."""
+        group = self.groups[slot.group]
+        group.put(slot, result)
+        self._running -= 1
+        return group if group.complete else None
+
+    def fail(self, slot: Slot, reason: str) -> None:
+        """An infra fault: the slot is tried again; raises TaskUnreachable beyond the bound."""
+        self._running -= 1
+        self.groups[slot.group].give_back(slot, reason, self.max_faults)
+
+    def batch(self) -> list[Group[Result]] | None:
+        """Groups to train at step `window.next_step`, or None as long as there is nothing to train or a straggler is due."""
+        picked = self.window.pick(index for index, group in self.groups.items() if group.complete)
+        if picked is None:
+            return None
+        self.window.train(picked)
+        return [self.groups.pop(index) for index in picked]
+
+    def waits_for(self) -> list[int]:
+        """The incomplete groups that are admitted, oldest first: what a waiting trainer waits for."""
+        return [index for index, group in self.groups.items() if not group.complete]
+
+    def take_admitted(self) -> list[Group[Result]]:
+        """Groups admitted since the last call."""
+        admitted, self.admitted = self.admitted, []
+        return admitted
+
+    def _admit(self) -> Group[Result] | None:
+        if not self._planned or not self.window.may_admit(self.version):
+            return None
+        index = self._planned.popleft()
+        self.window.admit(index, self.version)
+        group: Group[Result] = Group(index, self.schedule.task_ids[index], self.group_size, self.version)
+        self.groups[index] = group
+        self.admitted.append(group)
+        return group

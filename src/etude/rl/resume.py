@@ -1,0 +1,79 @@
+"""Going on after a kill: from the ledger's entries to a reconciler and a trainer in the state they were in (promise 6).
+
+What is lost is the time of unfinished rollouts, nothing else: finished groups are on disk, decided batches are in the ledger.
+"""
+
+from __future__ import annotations
+
+from etude.rl.controller import Learner, OnStep
+from etude.rl.groups import Group
+from etude.rl.ledger import Ledger, Progress, fold
+from etude.rl.reconciler import Reconciler
+from etude.rl.schedule import Schedule
+from etude.rl.settings import RlSettings
+from etude.rl.store import GroupStore
+from etude.rl.window import StalenessWindow
+from etude.trace.segment import Rollout
+
+
+class ReplayDiverged(Exception):
+    """Training the recorded batches again came to other weights than before."""
+
+
+def open_progress(ledger: Ledger, schedule: Schedule) -> Progress:
+    """What the ledger adds up to; a new ledger is bound to the schedule, an old one has to match it."""
+    progress = fold(ledger.entries)
+    if progress.plan is None:
+        ledger.write("plan", digest=schedule.digest, groups=len(schedule))
+    elif progress.plan != schedule.digest:
+        raise ValueError(
+            f"{ledger.path} belongs to another task list ({progress.plan}, this run has {schedule.digest}): settings or "
+            "tasks have changed since; put them back, or use another output folder"
+        )
+    return progress
+
+
+def reconciler_at(
+    progress: Progress, schedule: Schedule, settings: RlSettings, store: GroupStore
+) -> Reconciler[Rollout]:
+    """A reconciler that goes on where the ledger ends; the engine has to serve version `progress.next_step` by then."""
+    max_staleness = 0 if settings.mode == "sync" else settings.max_staleness
+    window = StalenessWindow(settings.groups_per_step, max_staleness, progress.next_step)
+    reconciler: Reconciler[Rollout] = Reconciler(
+        schedule,
+        window,
+        slots=settings.slots,
+        group_size=settings.group_size,
+        max_faults=settings.max_faults,
+        version=progress.next_step,
+    )
+    complete = {group: (version, dict(enumerate(store.load(group)))) for group, version in progress.complete.items()}
+    reconciler.restore(progress.trained, complete)
+    return reconciler
+
+
+async def train_again(
+    progress: Progress, schedule: Schedule, store: GroupStore, ledger: Ledger, learner: Learner, on_step: OnStep
+) -> None:
+    """From the last checkpoint that the ledger names, train the batches decided since; raises ReplayDiverged if the weights come out different."""
+    await learner.restore(progress.saved)
+    for step in range(progress.saved, progress.next_step):
+        groups = progress.batches[step]
+        outcome = await learner.train(step, groups)
+        before = progress.digests.get(step)
+        if before is None:
+            ledger.write("trained", step=step, digest=outcome.digest)
+        elif before != outcome.digest:
+            raise ReplayDiverged(
+                f"step {step}, trained again, came to weights {outcome.digest}, but to {before} before the kill: another "
+                "machine, thread count or version of torch? Remove the rl folder to start over, or go on where it began"
+            )
+        await on_step(outcome, [_stored(index, schedule, store) for index in groups])
+    if progress.next_step > progress.saved:  # also the last checkpoint of a run that was killed before writing it
+        await learner.save(progress.next_step)
+        ledger.write("saved", step=progress.next_step)
+
+
+def _stored(index: int, schedule: Schedule, store: GroupStore) -> Group[Rollout]:
+    rollouts = store.load(index)
+    return Group(index, schedule.task_ids[index], len(rollouts), -1, dict(enumerate(rollouts)))

@@ -1,0 +1,63 @@
+"""The single-epoch task list, fixed before the first rollout (promise 6).
+
+Group i works at task i of the list, so the set of trained tasks depends on the seed alone and not on which rollouts were
+fast or where the run was killed. A task never appears twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`task_ids[i]` is the task of group i; there are steps * groups_per_step of them, all different."""
+
+    task_ids: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.task_ids)
+
+    @property
+    def digest(self) -> str:
+        """Names the list; a resumed run refuses a ledger written for another one."""
+        return hashlib.sha256("\n".join(self.task_ids).encode()).hexdigest()[:16]
+
+
+def draw(pools: Mapping[str, Sequence[str]], shares: Mapping[str, float], count: int, seed: int) -> Schedule:
+    """Draw `count` tasks without replacement: from each level its share (largest remainders), shuffled together.
+
+    `pools` holds the task ids of each level, `shares` the relative weight of each level (no entry means 1, 0 leaves out).
+    """
+    unknown = sorted(set(shares) - set(pools))
+    if unknown:
+        raise ValueError(f"no tasks of level {', '.join(unknown)}; there are: {', '.join(sorted(pools))}")
+    rng = random.Random(seed)
+    drawn: list[str] = []
+    for level, number in _apportion({level: shares.get(level, 1.0) for level in sorted(pools)}, count).items():
+        if len(pools[level]) < number:
+            raise ValueError(
+                f"{number} tasks of level {level} are needed for a single epoch, but there are {len(pools[level])}: "
+                "fewer steps, smaller batches, another share or more tasks"
+            )
+        drawn += [pools[level][i] for i in rng.sample(range(len(pools[level])), number)]
+    if len(set(drawn)) != len(drawn):
+        raise ValueError("the same task id appears in two levels, so it would be trained twice")
+    rng.shuffle(drawn)
+    return Schedule(tuple(drawn))
+
+
+def _apportion(shares: dict[str, float], count: int) -> dict[str, int]:
+    """Split `count` in proportion to the shares by largest remainders; the sum is exact."""
+    total = sum(shares.values())
+    if total <= 0:
+        raise ValueError(f"the shares of the levels sum to {total}; at least one has to be positive")
+    exact = {level: count * share / total for level, share in shares.items()}
+    numbers = {level: int(value) for level, value in exact.items()}
+    by_remainder = sorted(exact, key=lambda level: (numbers[level] - exact[level], level))
+    for level in by_remainder[: count - sum(numbers.values())]:
+        numbers[level] += 1
+    return numbers

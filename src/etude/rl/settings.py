@@ -1,0 +1,80 @@
+"""Settings of the rl stage. Torch-free and ray-free: the recipe imports them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from etude.train.settings import PolicyStepSettings
+
+
+class EffortWeights(BaseModel):
+    """Weights of the six quantities that make up the effort x of a rollout (composer2-facts 6.2; values not disclosed)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    thinking_tokens: float = Field(default=0.01, ge=0, description="weight of a token of thinking")
+    call_tokens: float = Field(default=0.01, ge=0, description="weight of a token of a tool call")
+    tool_output_tokens: float = Field(default=0.005, ge=0, description="weight of a token that a tool gave back")
+    message_tokens: float = Field(default=0.01, ge=0, description="weight of a token of a message to the person")
+    calls: float = Field(default=0.5, ge=0, description="weight of one tool call")
+    turns: float = Field(default=0.5, ge=0, description="weight of one turn")
+
+
+class LengthPenalty(BaseModel):
+    """The concave length penalty: scale * ((1 + k x)^(1 - q) - 1) / (k (1 - q))."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    scale: float = Field(default=0.01, ge=0, description="reward lost per unit of penalty; 0 turns it off")
+    k: float = Field(default=0.5, gt=0, description="curvature: how soon the penalty flattens")
+    q: float = Field(default=1.0, ge=0, description="order: 0 is linear, 1 logarithmic, above 1 bounded")
+    weights: EffortWeights = Field(default_factory=EffortWeights, description="weights of the six quantities")
+
+
+class RlSettings(BaseModel):
+    """How the asynchronous reinforcement learning stage runs."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    steps: int = Field(default=40, ge=1, description="training steps")
+    groups_per_step: int = Field(default=16, ge=1, description="groups (tasks) per step")
+    group_size: int = Field(default=8, ge=2, description="rollouts per group")
+    max_staleness: int = Field(
+        default=2, ge=0, description="most policy versions between sampling a token and training on it"
+    )
+    slots: int = Field(default=64, ge=1, description="rollouts kept running at once")
+    mode: Literal["async", "sync"] = Field(
+        default="async", description="sync takes turns: generate a batch, then train on it"
+    )
+    threads: int = Field(
+        default=1, ge=1, description="threads of the engine and of the trainer; in sync mode both get twice as many"
+    )
+    update: PolicyStepSettings = Field(
+        default_factory=lambda: PolicyStepSettings.model_validate({}), description="the policy-gradient step"
+    )
+    kl_beta: float = Field(
+        default=0.0, ge=0, description="weight of the k1 KL to the initial policy, placed in the reward"
+    )
+    length: LengthPenalty = Field(default_factory=LengthPenalty, description="length penalty")
+    unfinished_todo: float = Field(default=0.02, ge=0, description="reward lost per to-do item left unfinished")
+    untested_edit: float = Field(
+        default=0.02, ge=0, description="reward lost when the last edit was not followed by a test run"
+    )
+    levels: dict[str, float] = Field(
+        default_factory=dict, description="relative share of each task level; empty: equal shares"
+    )
+    seed: int = Field(default=0, ge=0, description="seed of the schedule and of sampling")
+    save_every: int = Field(
+        default=10, ge=1, description="steps between checkpoints; a resume trains again from the last one"
+    )
+    anchor_every: int = Field(default=25, ge=1, description="steps between whole weight snapshots; deltas between them")
+    attempts: int = Field(default=4, ge=1, description="tries of one rollout before its slot is given back")
+    max_faults: int = Field(default=8, ge=0, description="infra faults of one group before the run stops and says so")
+    max_restarts: int = Field(
+        default=3, ge=0, description="restarts of a dead engine or trainer process before the run stops"
+    )
+    eval_every: int = Field(default=0, ge=0, description="steps between evaluations on held-out tasks; 0 is never")
+    eval_tasks: int = Field(default=32, ge=1, description="held-out tasks per evaluation")
+    tool_latency_s: float = Field(default=0.0, ge=0, description="sleep added to every tool call, to replay slow tools")

@@ -1,0 +1,327 @@
+"""The real controller, reconciler, ledger and store under a simulated clock, with random faults and kills (promises 4-6, 8).
+
+Engine, trainer and sandboxes are fakes at the outer edge; a failing seed replays exactly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import random
+import selectors
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from etude.rl.controller import Controller, Step
+from etude.rl.groups import Group, Slot, TaskUnreachable
+from etude.rl.ledger import Ledger, fold
+from etude.rl.resume import ReplayDiverged, open_progress, reconciler_at, train_again
+from etude.rl.schedule import Schedule, draw
+from etude.rl.settings import RlSettings
+from etude.rl.store import GroupStore
+from etude.rollout.retry import InfraFault
+from etude.trace.segment import Rollout, Segment
+
+
+class Jump(selectors.DefaultSelector):
+    """Instead of waiting for a timer, moves the clock there."""
+
+    loop: SimulatedLoop
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None:
+            raise RuntimeError("deadlock: nothing is scheduled and nobody can wake the loop")
+        self.loop.now_s += max(timeout, 0.0)
+        return super().select(0)
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    now_s = 0.0
+
+    def __init__(self) -> None:
+        selector = Jump()
+        selector.loop = self
+        super().__init__(selector)
+
+    def time(self) -> float:
+        return self.now_s
+
+
+class Killed(BaseException):
+    """The simulated process is dead; nothing it does has an effect any more."""
+
+
+class Life:
+    """Counts everything that touches the world; at `ends_at` the process dies, before or after the act."""
+
+    def __init__(self, ends_at: int | None = None) -> None:
+        self.left = ends_at
+        self.acts = 0
+
+    def act(self) -> None:
+        self.acts += 1
+        if self.left is not None:
+            self.left -= 1
+            if self.left <= 0:
+                raise Killed
+
+    @property
+    def over(self) -> bool:
+        return self.left is not None and self.left <= 0
+
+
+class MortalLedger(Ledger):
+    def __init__(self, path: Path, life: Life) -> None:
+        super().__init__(path)
+        self.life = life
+
+    def write(self, kind: str, **values: Any) -> None:
+        try:
+            self.life.act()
+        except Killed:
+            if not getattr(self, "torn", False):  # the line is cut off in the middle
+                self.torn = True
+                self._file.write(json.dumps({"kind": kind, **values})[:9])
+                self._file.flush()
+            raise
+        super().write(kind, **values)
+        self.life.act()
+
+
+class MortalStore(GroupStore):
+    def __init__(self, folder: Path, life: Life) -> None:
+        super().__init__(folder)
+        self.life = life
+
+    def save(self, group: int, rollouts: list[Rollout]) -> None:
+        self.life.act()
+        super().save(group, rollouts)
+        self.life.act()
+
+
+class World:
+    """Fake engine, trainer and sandboxes on one seed. Weights are a hash of everything trained, in order."""
+
+    def __init__(self, folder: Path, plan: RlSettings, seed: int, *, fault_rate: float, life: Life) -> None:
+        self.rng = random.Random(seed)
+        self.plan = plan
+        self.folder = folder
+        self.fault_rate = fault_rate
+        self.life = life
+        self.store = MortalStore(folder / "groups", life)
+        self.served = 0
+        self.weights = "initial"
+        self.steps: list[tuple[int, list[int]]] = []
+        self.staleness: list[int] = []
+
+    async def restore(self, step: int) -> None:
+        if step:
+            self.weights = (self.folder / f"checkpoint-{step}").read_text()
+
+    async def attempt(self, slot: Slot) -> Rollout:
+        versions = [self.served]
+        for _ in range(self.rng.randint(1, 4)):
+            await asyncio.sleep(self.rng.paretovariate(1.3))
+            versions.append(self.served)
+        if self.rng.random() < self.fault_rate:
+            raise InfraFault(f"sandbox died in attempt {slot.attempt}")
+        return rollout(slot, versions, self.rng)
+
+    async def train(self, step: int, groups: list[int]) -> Step:
+        self.life.act()
+        await asyncio.sleep(self.rng.expovariate(0.5))
+        for index in groups:
+            for one in self.store.load(index):
+                assert one.rewards["outcome"] in (0.25, 1.0)  # only what a finished attempt was graded with
+                self.staleness.append(step - one.start_version)
+            data = self.store.path(index).read_bytes()
+            self.weights = hashlib.sha256(self.weights.encode() + data).hexdigest()
+        self.steps.append((step, groups))
+        self.life.act()
+        return Step(step, self.weights)
+
+    async def sync(self, version: int) -> dict[str, float]:
+        await asyncio.sleep(self.rng.expovariate(2.0))
+        self.life.act()
+        self.served = version
+        return {}
+
+    async def save(self, step: int) -> None:
+        self.life.act()
+        (self.folder / f"checkpoint-{step}").write_text(self.weights)
+        self.life.act()
+
+
+def rollout(slot: Slot, versions: list[int], rng: random.Random) -> Rollout:
+    """A rollout in one to three segments whose tokens carry the versions in order."""
+    cuts = sorted(rng.sample(range(1, len(versions)), k=min(len(versions) - 1, rng.randint(0, 2))))
+    segments = []
+    for part in np.split(np.array(versions, dtype=np.int32), cuts):
+        n = len(part)
+        logprobs = np.full(n, -0.5, dtype=np.float32)
+        segments.append(Segment(np.arange(n, dtype=np.int32), np.ones(n, dtype=bool), logprobs, part))
+    name = f"{slot.task_id}.{slot.member}"
+    return Rollout(name, slot.task_id, slot.group, segments, {"outcome": rng.choice([0.25, 1.0])})
+
+
+async def nothing(step: Step, groups: list[Group[Rollout]]) -> None: ...
+
+
+def live(folder: Path, plan: RlSettings, seed: int, *, fault_rate: float = 0.0, life: Life | None = None) -> World:
+    """One life of the process: start or resume, until the end or the kill."""
+    life = life or Life()
+    world = World(folder, plan, seed, fault_rate=fault_rate, life=life)
+    loop = SimulatedLoop()
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(drive(folder, plan, world, loop))
+    except (Killed, RuntimeError):
+        if not life.over:
+            raise
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        try:
+            loop.run_until_complete(asyncio.sleep(0))
+        except Killed:
+            pass  # the dead process' last tasks
+        asyncio.set_event_loop(None)
+        loop.close()
+    return world
+
+
+async def drive(folder: Path, plan: RlSettings, world: World, loop: SimulatedLoop) -> None:
+    ledger = MortalLedger(folder / "ledger.jsonl", world.life)
+    tasks = schedule(plan)
+    progress = open_progress(ledger, tasks)
+    await train_again(progress, tasks, world.store, ledger, world, nothing)
+    await world.sync(progress.next_step)
+    controller = Controller(
+        reconciler_at(progress, tasks, plan, world.store),
+        world.attempt,
+        world,
+        world.store,
+        ledger,
+        save_every=plan.save_every,
+        on_step=nothing,
+        clock=loop.time,
+    )
+    await controller.run()
+
+
+def schedule(plan: RlSettings) -> Schedule:
+    return draw({"only": [f"task-{i}" for i in range(400)]}, {}, plan.steps * plan.groups_per_step, plan.seed)
+
+
+def trained_tasks(folder: Path, plan: RlSettings) -> list[str]:
+    progress = fold(Ledger(folder / "ledger.jsonl").entries)
+    ids = schedule(plan).task_ids
+    return [ids[group] for step in range(progress.next_step) for group in progress.batches[step]]
+
+
+def a_plan(**changes: Any) -> RlSettings:
+    small = {"steps": 6, "groups_per_step": 3, "group_size": 3, "max_staleness": 2, "slots": 14, "save_every": 4}
+    return RlSettings(**(small | {"max_faults": 50} | changes))
+
+
+plans = st.builds(
+    a_plan,
+    steps=st.integers(1, 7),
+    groups_per_step=st.integers(1, 4),
+    max_staleness=st.integers(0, 3),
+    slots=st.integers(1, 30),
+    save_every=st.integers(1, 5),
+    mode=st.sampled_from(["async", "sync"]),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(plan=plans, seed=st.integers(0, 2**32), fault_rate=st.sampled_from([0.0, 0.1, 0.3]))
+def test_a_run_trains_every_task_once_within_the_bound(plan, seed, fault_rate):
+    with tempfile.TemporaryDirectory() as name:
+        world = live(Path(name), plan, seed, fault_rate=fault_rate)
+        assert sorted(trained_tasks(Path(name), plan)) == sorted(schedule(plan).task_ids)
+        bound = 0 if plan.mode == "sync" else plan.max_staleness
+        assert len(world.staleness) == plan.steps * plan.groups_per_step * plan.group_size
+        assert all(0 <= value <= bound for value in world.staleness)
+
+
+@settings(max_examples=60, deadline=None)
+@given(plan=plans, seed=st.integers(0, 2**32), kills=st.lists(st.integers(1, 60), min_size=1, max_size=5))
+def test_kills_change_neither_the_trained_tasks_nor_the_bound(plan, seed, kills):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for number, ends_at in enumerate(kills):
+            live(folder, plan, seed + number, fault_rate=0.1, life=Life(ends_at))
+        world = live(folder, plan, seed + len(kills), fault_rate=0.1)
+        tasks = trained_tasks(folder, plan)
+        assert len(set(tasks)) == len(tasks)
+        assert sorted(tasks) == sorted(schedule(plan).task_ids)
+        assert all(value <= plan.max_staleness for value in world.staleness)
+
+
+def test_a_kill_at_every_single_act_is_survived(tmp_path):
+    plan = a_plan(steps=3, groups_per_step=2, save_every=2)
+    acts = live(tmp_path / "whole", plan, 5).life.acts
+    assert acts > 40
+    for ends_at in range(1, acts + 1):
+        folder = tmp_path / str(ends_at)
+        live(folder, plan, 5, life=Life(ends_at))
+        world = live(folder, plan, 6)
+        assert sorted(trained_tasks(folder, plan)) == sorted(schedule(plan).task_ids)
+        last = fold(Ledger(folder / "ledger.jsonl").entries)
+        assert last.saved == plan.steps
+        assert (folder / f"checkpoint-{plan.steps}").read_text() == last.digests[plan.steps - 1]
+        assert world.weights == last.digests[plan.steps - 1]
+
+
+def test_async_overlaps_generation_with_training(tmp_path):
+    """Under the same latencies the asynchronous run takes less simulated time than the synchronous one."""
+    seconds = {}
+    for mode in ("async", "sync"):
+        plan = a_plan(steps=20, mode=mode)
+        loop_time: list[float] = []
+
+        async def timed(folder: Path, plan: RlSettings, out: list[float]) -> None:
+            loop = asyncio.get_running_loop()
+            world = World(folder, plan, 1, fault_rate=0.0, life=Life())
+            await drive(folder, plan, world, loop)  # pyright: ignore[reportArgumentType]
+            out.append(loop.time())
+
+        loop = SimulatedLoop()
+        loop.run_until_complete(timed(tmp_path / mode, plan, loop_time))
+        loop.close()
+        seconds[mode] = loop_time[0]
+    assert seconds["async"] < 0.7 * seconds["sync"]
+
+
+def test_a_task_that_never_works_stops_the_run_by_name(tmp_path):
+    plan = a_plan(max_faults=5)
+    with pytest.raises(TaskUnreachable, match="task task-[0-9]+ .* met 6 infra faults, the last: sandbox died"):
+        live(tmp_path, plan, 3, fault_rate=1.0)
+
+
+def test_a_replay_that_comes_to_other_weights_is_refused(tmp_path):
+    plan = a_plan(save_every=5)
+    life = Life(60)
+    live(tmp_path, plan, 3, life=life)
+    progress = fold(Ledger(tmp_path / "ledger.jsonl").entries)
+    assert progress.digests and not progress.saved
+    store = GroupStore(tmp_path / "groups")
+    group = progress.batches[0][0]
+    store.save(group, store.load(group)[::-1])
+    with pytest.raises(ReplayDiverged, match="step 0, trained again"):
+        live(tmp_path, plan, 4)
+
+
+def test_a_ledger_of_another_task_list_is_refused(tmp_path):
+    live(tmp_path, a_plan(steps=2), 3)
+    with pytest.raises(ValueError, match="belongs to another task list"):
+        live(tmp_path, a_plan(steps=2, seed=9), 3)

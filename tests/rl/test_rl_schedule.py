@@ -1,0 +1,32 @@
+"""The task list is fixed by the seed, has no task twice, and keeps the shares of the levels."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etude.rl.schedule import draw
+
+POOLS = {"easy": [f"easy-{i}" for i in range(300)], "hard": [f"hard-{i}" for i in range(300)]}
+
+
+@given(seed=st.integers(0, 1000), count=st.integers(1, 200), share=st.floats(0.1, 3))
+def test_same_seed_same_list_and_no_task_twice(seed, count, share):
+    schedule = draw(POOLS, {"easy": 1.0, "hard": share}, count, seed)
+    assert schedule == draw(POOLS, {"easy": 1.0, "hard": share}, count, seed)
+    assert len(set(schedule.task_ids)) == len(schedule) == count
+    easy = sum(task.startswith("easy") for task in schedule.task_ids)
+    assert abs(easy - count / (1 + share)) <= 1
+
+
+def test_different_seeds_differ():
+    assert draw(POOLS, {}, 50, 1).digest != draw(POOLS, {}, 50, 2).digest
+
+
+def test_too_few_tasks_is_said_with_the_remedy():
+    with pytest.raises(ValueError, match="400 tasks of level hard are needed .* but there are 300"):
+        draw(POOLS, {"easy": 0.0}, 400, 0)
+
+
+def test_unknown_level_is_refused():
+    with pytest.raises(ValueError, match="no tasks of level nightmare"):
+        draw(POOLS, {"nightmare": 1.0}, 4, 0)
