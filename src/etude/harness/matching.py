@@ -1,0 +1,86 @@
+"""Where the `old` text of an edit stands in a file: an exact unique match, else a unique match of whole lines that differ
+in blanks only. Pure; a failure says how many matches there were and shows the closest region.
+
+The loose match replaces whole lines and moves the new text to the file's indentation; no other byte changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+# The closest region costs len(file) comparisons of `old`-sized windows; past this many lines the hint isn't worth it.
+MAX_HINT_LINES = 2000
+# Below this likeness (difflib ratio, 0..1) the "closest" region would only mislead.
+MIN_HINT_RATIO = 0.5
+
+
+class NoUniqueMatch(Exception):
+    """`old` stands nowhere, or in several places. `hint` is the closest region with line numbers, or empty."""
+
+    def __init__(self, matches: int, hint: str = "") -> None:
+        self.matches = matches
+        self.hint = hint
+        super().__init__(f"{matches} matches" if matches else "no match")
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """The file after the edit; `loose` if the match was in blanks only approximate."""
+
+    text: str
+    loose: bool
+
+
+def replace(text: str, old: str, new: str) -> Replacement:
+    """Replace the one place where `old` stands. Raises NoUniqueMatch."""
+    count = text.count(old)
+    if count == 1:
+        return Replacement(text.replace(old, new), loose=False)
+    if count > 1:
+        raise NoUniqueMatch(count)
+    lines = text.split("\n")
+    wanted = [_squeeze(line) for line in old.strip("\n").split("\n")]
+    squeezed = [_squeeze(line) for line in lines]
+    starts = [i for i in range(len(lines) - len(wanted) + 1) if squeezed[i : i + len(wanted)] == wanted]
+    if len(starts) != 1 or not any(wanted):
+        raise NoUniqueMatch(len(starts) if any(wanted) else 0, "" if starts else closest(lines, wanted))
+    start = starts[0]
+    stop = start + len(wanted)
+    moved = _indent_like(lines[start:stop], old.strip("\n").split("\n"), new.strip("\n").split("\n") if new else [])
+    return Replacement("\n".join([*lines[:start], *moved, *lines[stop:]]), loose=True)
+
+
+def closest(lines: list[str], wanted: list[str]) -> str:
+    """`number line` rows of the window most like `wanted`; empty if nothing is like it."""
+    if not any(wanted) or len(lines) > MAX_HINT_LINES:
+        return ""
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2("\n".join(wanted))
+    best, best_ratio = -1, MIN_HINT_RATIO
+    for start in range(max(1, len(lines) - len(wanted) + 1)):
+        matcher.set_seq1("\n".join(_squeeze(line) for line in lines[start : start + len(wanted)]))
+        if matcher.real_quick_ratio() > best_ratio and matcher.quick_ratio() > best_ratio:
+            ratio = matcher.ratio()
+            if ratio > best_ratio:
+                best, best_ratio = start, ratio
+    if best < 0:
+        return ""
+    return "\n".join(f"{best + i + 1} {line}" for i, line in enumerate(lines[best : best + len(wanted)]))
+
+
+def _squeeze(line: str) -> str:
+    return " ".join(line.split())
+
+
+def _indent_like(found: list[str], old: list[str], new: list[str]) -> list[str]:
+    """`new` moved by the difference between the first non-blank lines of `found` and `old`."""
+    have = next(_indent(line) for line in found if line.strip())
+    given = next(_indent(line) for line in old if line.strip())
+    if have == given:
+        return new
+    return [have + line.removeprefix(given) if line.strip() else line for line in new]
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]

@@ -1,0 +1,72 @@
+"""Presets: which tools and which words an agent gets. `nano` has no prompt at all, its habits are trained in; `full` is
+for endpoints that read descriptions. The harness hash covers every byte of both (promise 1)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from etude.harness.settings import HarnessSettings
+from etude.harness.tools.done import Done
+from etude.harness.tools.edit import Edit
+from etude.harness.tools.grep import Grep
+from etude.harness.tools.shell import Shell
+from etude.harness.tools.test import Test
+from etude.harness.tools.todo import Todo
+from etude.harness.tools.tool import Tool, schema
+from etude.harness.tools.view import View
+
+# Raised whenever the loop, a tool's answer or an error string changes what a policy observes.
+HARNESS_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Tools in the order they are declared, and the prompts."""
+
+    name: str
+    tools: dict[str, Tool]
+    schemas: tuple[dict[str, Any], ...]
+    system: str = ""
+    summary_query: str = ""
+
+
+@cache
+def preset(name: str) -> Preset:
+    """The preset of this name."""
+    tools: list[Tool] = [Grep(regex=name == "full"), View(), Edit(), Test(), Todo(), Done()]
+    if name == "nano":
+        return _preset(name, tools)
+    if name == "full":
+        return _preset(name, [*tools, Shell()], _prompt("full"), _prompt("full-summary"))
+    raise ValueError(f"no harness preset {name!r}; there are nano and full")
+
+
+def harness_hash(settings: HarnessSettings, chat_fingerprint: str) -> str:
+    """16 hex digits over all that shapes what a policy sees: prompts, schemas, limits, chat format, interpreter."""
+    chosen = preset(settings.preset)
+    facts = {
+        "harness": HARNESS_VERSION,
+        "system": chosen.system,
+        "summary_query": chosen.summary_query,
+        "schemas": chosen.schemas,
+        "settings": settings.model_dump(mode="json"),
+        "chat": chat_fingerprint,
+        "python": ".".join(platform.python_version_tuple()[:2]),
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _preset(name: str, tools: list[Tool], system: str = "", summary_query: str = "") -> Preset:
+    described = name == "full"
+    schemas = tuple(schema(tool, described) for tool in tools)
+    return Preset(name, {tool.name: tool for tool in tools}, schemas, system, summary_query)
+
+
+def _prompt(name: str) -> str:
+    return (Path(__file__).parent / "prompts" / f"{name}.md").read_text(encoding="utf-8").strip()

@@ -1,0 +1,49 @@
+"""Settings of the agent: what it may spend and how much a tool may say."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class HarnessSettings(BaseModel):
+    """Numbers are the laptop's: the nano model's sessions hold 80-250 tokens and at most ten turns."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    preset: Literal["nano", "full"] = Field(
+        "nano", description="tool set and prompts: nano (laptop model) or full (endpoints)"
+    )
+    max_turns: int = Field(10, ge=1, description="turns of the policy, self-summaries not counted")
+    max_tokens_per_turn: int = Field(96, ge=1, description="sampled tokens of one turn")
+    max_session_tokens: int = Field(
+        640, ge=1, description="tokens of all segments together; beyond it the session ends"
+    )
+    summary_trigger_tokens: int = Field(
+        0, ge=0, description="a segment that holds this many tokens is summarized and a new one starts; 0: never"
+    )
+    max_summaries: int = Field(4, ge=0, description="self-summaries of one session; after them the segment just grows")
+    temperature: float = Field(1.0, ge=0.0, description="sampling temperature")
+    tool_timeout_s: float = Field(5.0, gt=0, description="seconds a search or shell command may take")
+    test_timeout_s: float = Field(5.0, gt=0, description="seconds the task's test command may take")
+    max_tool_lines: int = Field(24, ge=1, description="lines of one tool result; the rest is dropped and counted")
+    max_tool_bytes: int = Field(600, ge=32, description="bytes of one tool result; the rest is dropped and counted")
+    max_matches: int = Field(6, ge=1, description="lines that grep returns")
+
+    @classmethod
+    def full(cls, **changes: object) -> HarnessSettings:
+        """For endpoints: a 128k-token window, so summaries at 80k (a trigger value the Composer posts report)."""
+        defaults: dict[str, object] = {
+            "preset": "full",
+            "max_turns": 60,
+            "max_tokens_per_turn": 8192,
+            "max_session_tokens": 2_000_000,
+            "summary_trigger_tokens": 80_000,
+            "tool_timeout_s": 60.0,
+            "test_timeout_s": 300.0,
+            "max_tool_lines": 400,
+            "max_tool_bytes": 16_000,
+            "max_matches": 100,
+        }
+        return cls.model_validate(defaults | changes)

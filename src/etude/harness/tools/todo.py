@@ -1,0 +1,25 @@
+"""Note a step to do, or tick one off. Opening items and leaving them undone is a counted bad habit."""
+
+from __future__ import annotations
+
+from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
+from etude.harness.truncation import Keep
+
+
+class Todo:
+    """`add X` or `done X`."""
+
+    name = "todo"
+    parameters = ("text",)
+    keep: Keep = "head"
+
+    async def run(self, arguments: dict[str, str], context: ToolContext) -> ToolResult:
+        verb, _, item = arguments["text"].strip().partition(" ")
+        item = item.strip()
+        if verb not in ("add", "done") or not item:
+            raise ToolError("say add X or done X")
+        if verb == "add":
+            context.todos.add(item)
+        elif not context.todos.finish(item):
+            raise ToolError(f"no todo {item}")
+        return ToolResult("ok")
