@@ -1,0 +1,76 @@
+"""From a fresh PID 1 to a locked cell: own /proc and tmpfs, then no capability, no new privilege, a seccomp filter, limits."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import socket
+import struct
+from typing import Any
+
+from etude.sandbox.inside import files, frames, runner
+from etude.sandbox.inside import syscalls as sys_
+
+_HIDDEN = ("kcore", "keys", "key-users", "sysrq-trigger", "timer_list", "kallsyms", "kmsg", "kpagecgroup")
+_INODES_PER_MB = 256  # one 4 KiB page each: files of one block fill size and inodes together
+_RUNNER_FILES = 4096  # the runner's own descriptors: two pipes a command
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+
+
+def become(fd: int, code: bytes) -> Any:
+    """Read the spec, close the cell, write the first files, say READY; returns what the runner's loop returns."""
+    control = socket.socket(fileno=fd)
+    spec = _receive(control)
+    if spec is None:
+        os._exit(0)
+    try:
+        _furnish(spec.head)
+        lock(code, spec.head["pids"])
+        store = files.Files(spec.head["workdir"])
+        offset = 0
+        for path, size in spec.head["files"]:
+            store.write(path, spec.blob[offset : offset + size], 0o644)
+            offset += size
+    except (OSError, files.Refused) as error:
+        control.sendall(frames.pack(frames.ERROR, 0, runner.explain(error)))
+        os._exit(1)
+    control.sendall(frames.pack(frames.READY, 0, {}))
+    return runner.Runner(control, store, spec.head).serve()
+
+
+def _receive(control: socket.socket) -> frames.Frame | None:
+    splitter = frames.Splitter()
+    while data := control.recv(1 << 18):
+        for frame in splitter.feed(data):
+            return frame
+    return None
+
+
+def _furnish(spec: dict[str, Any]) -> None:
+    """The mounts that are this sandbox's own; everything else was inherited read-only and locked."""
+    quiet = sys_.MS_NOSUID | sys_.MS_NODEV
+    sys_.mount("proc", "/proc", "proc", quiet | sys_.MS_NOEXEC)
+    for name in _HIDDEN:
+        if os.path.exists(f"/proc/{name}"):
+            sys_.mount("/dev/null", f"/proc/{name}", None, sys_.MS_BIND)
+    sys_.mount("/proc/sys", "/proc/sys", None, sys_.MS_BIND | sys_.MS_REC)
+    sys_.set_read_only("/proc/sys", recursive=False)
+    size = f"mode=755,size={spec['disk_mb']}m,nr_inodes={spec['disk_mb'] * _INODES_PER_MB}"
+    for path in (spec["workdir"], "/tmp"):
+        sys_.mount("tmpfs", path, "tmpfs", quiet, size)
+    sys_.set_host_name("sandbox")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        fcntl.ioctl(probe, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
+
+
+def lock(code: bytes, pids: int) -> None:
+    """No way back from here. Limits come after unshare: earlier, NPROC would be shared with all of the user's processes."""
+    sys_.prctl(sys_.PR_SET_DUMPABLE, 0)  # nobody inside reads this process' memory, descriptors or environment
+    resource.setrlimit(resource.RLIMIT_NPROC, (pids + 1, pids + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    hard = min(_RUNNER_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    sys_.drop_capabilities()
+    sys_.install_filter(code)
+

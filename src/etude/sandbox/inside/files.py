@@ -1,0 +1,197 @@
+"""File operations of the runner. Promise: no link is ever followed and only regular files are opened.
+
+Paths are resolved lexically and then walked one component at a time with O_NOFOLLOW, so nothing inside can lead the runner into
+/proc, to a device or to a pipe that never ends. Writing goes to a fresh file that is renamed into place.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from collections.abc import Iterator
+
+_FORBIDDEN = ("/proc", "/dev", "/sys")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_DEPTH = 128  # deeper than any repository; bounds the walk of a hostile tree
+
+
+class Refused(Exception):
+    """The request can't be served. `kind` names a class of `etude.sandbox.protocol`."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Files:
+    """All paths are inside the sandbox; relative ones start at `workdir`."""
+
+    def __init__(self, workdir: str) -> None:
+        self.workdir = workdir
+
+    def resolve(self, path: str) -> str:
+        if "\0" in path:
+            raise Refused("UserError", f"path {path!r} holds a zero byte")
+        full = posixpath.normpath(posixpath.join(self.workdir, path))
+        full = "/" + full.lstrip("/")
+        if any(full == tree or full.startswith(tree + "/") for tree in _FORBIDDEN):
+            raise Refused("UserError", f"{path}: files under {', '.join(_FORBIDDEN)} are not served")
+        return full
+
+    def read(self, path: str, max_bytes: int, offset: int) -> bytes:
+        folder, name = self._parent(path)
+        try:
+            fd = os.open(name, _READ, dir_fd=folder)
+        finally:
+            os.close(folder)
+        with open(fd, "rb", buffering=0) as file:
+            _require_regular(os.fstat(fd), path)
+            return _read_up_to(file.fileno(), max_bytes, offset)
+
+    def write(self, path: str, data: bytes, mode: int) -> None:
+        """Whole or not at all; missing folders are made."""
+        folder, name = self._parent(path, create=True)
+        try:
+            if (found := _lstat(name, folder)) is not None:
+                _require_regular(found, path)
+            fresh = f".etude-{os.urandom(6).hex()}"
+            fd = os.open(fresh, _CREATE, 0o600, dir_fd=folder)
+            try:
+                with open(fd, "wb", buffering=0) as file:
+                    view = memoryview(data)
+                    while view:
+                        view = view[file.write(view) :]
+                    os.fchmod(fd, mode & 0o777)
+                os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError:
+                os.unlink(fresh, dir_fd=folder)
+                raise
+        finally:
+            os.close(folder)
+
+    def remove(self, path: str) -> None:
+        folder, name = self._parent(path)
+        try:
+            _remove(folder, name, 0)
+        finally:
+            os.close(folder)
+
+    def list(self, path: str, recursive: bool, max_entries: int) -> list[tuple[str, str, int, int]]:
+        """(path relative to `path`, kind, size, mode) in sorted order of a depth-first walk."""
+        found: list[tuple[str, str, int, int]] = []
+        for name, status, _ in self._walk(path, recursive):
+            if len(found) >= max_entries:
+                raise Refused("OutputLimit", f"{path} holds more than {max_entries} entries; list a folder below it")
+            found.append((name, _kind(status), status.st_size, stat.S_IMODE(status.st_mode)))
+        return found
+
+    def export(self, path: str, max_bytes: int) -> list[tuple[str, bytes]]:
+        found: list[tuple[str, bytes]] = []
+        left = max_bytes
+        for name, status, folder in self._walk(path, recursive=True):
+            if not stat.S_ISREG(status.st_mode):
+                continue
+            fd = os.open(posixpath.basename(name), _READ, dir_fd=folder)
+            try:
+                _require_regular(os.fstat(fd), name)
+                data = _read_up_to(fd, left + 1, 0)
+            finally:
+                os.close(fd)
+            left -= len(data)
+            if left < 0:
+                raise Refused("OutputLimit", f"the files under {path} are over {max_bytes} bytes")
+            found.append((name, data))
+        return found
+
+    def _parent(self, path: str, create: bool = False) -> tuple[int, str]:
+        """An open folder and a name in it; the caller closes the folder."""
+        *folders, name = self.resolve(path).split("/")[1:]
+        if not name:
+            raise Refused("UserError", f"{path!r} names the root, not a file")
+        fd = os.open("/", _FOLDER)
+        for part in folders:
+            try:
+                if create and _lstat(part, fd) is None:
+                    os.mkdir(part, 0o755, dir_fd=fd)
+                below = os.open(part, _FOLDER, dir_fd=fd)
+            finally:
+                os.close(fd)
+            fd = below
+        return fd, name
+
+    def _walk(self, path: str, recursive: bool) -> Iterator[tuple[str, os.stat_result, int]]:
+        if self.resolve(path) == "/":
+            fd = os.open("/", _FOLDER)
+        else:
+            folder, name = self._parent(path)
+            try:
+                fd = os.open(name, _FOLDER, dir_fd=folder)
+            finally:
+                os.close(folder)
+        try:
+            yield from _walk(fd, "", recursive, 0)
+        finally:
+            os.close(fd)
+
+
+def _walk(fd: int, prefix: str, recursive: bool, depth: int) -> Iterator[tuple[str, os.stat_result, int]]:
+    for name in sorted(os.listdir(fd)):
+        status = _lstat(name, fd)
+        if status is None:
+            continue  # removed since it was listed
+        yield prefix + name, status, fd
+        if recursive and stat.S_ISDIR(status.st_mode):
+            if depth >= _MAX_DEPTH:
+                raise Refused("UserError", f"folders nest deeper than {_MAX_DEPTH}")
+            below = os.open(name, _FOLDER, dir_fd=fd)
+            try:
+                yield from _walk(below, f"{prefix}{name}/", True, depth + 1)
+            finally:
+                os.close(below)
+
+
+def _remove(folder: int, name: str, depth: int) -> None:
+    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if not stat.S_ISDIR(status.st_mode):
+        os.unlink(name, dir_fd=folder)
+        return
+    if depth >= _MAX_DEPTH:
+        raise Refused("UserError", f"folders nest deeper than {_MAX_DEPTH}")
+    fd = os.open(name, _FOLDER, dir_fd=folder)
+    try:
+        for child in os.listdir(fd):
+            _remove(fd, child, depth + 1)
+    finally:
+        os.close(fd)
+    os.rmdir(name, dir_fd=folder)
+
+
+def _lstat(name: str, folder: int) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _require_regular(status: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise Refused("UserError", f"{path} is a {_kind(status)}, not a regular file")
+
+
+def _kind(status: os.stat_result) -> str:
+    for test, name in ((stat.S_ISREG, "file"), (stat.S_ISDIR, "dir"), (stat.S_ISLNK, "link")):
+        if test(status.st_mode):
+            return name
+    return "other"
+
+
+def _read_up_to(fd: int, max_bytes: int, offset: int) -> bytes:
+    parts: list[bytes] = []
+    while max_bytes > 0 and (data := os.pread(fd, min(max_bytes, 1 << 20), offset)):
+        parts.append(data)
+        offset += len(data)
+        max_bytes -= len(data)
+    return b"".join(parts)

@@ -1,0 +1,243 @@
+"""PID 1 of a sandbox: one loop over the control socket and the commands' pipes.
+
+Promises: EOF on the control socket ends it, and with it every process inside (pid namespace); a time-out kills the command's whole
+tree, double forks and new sessions included, and nothing else; a failed fork is `PidsExhausted`, never an empty success.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from etude.sandbox.inside import files, frames, job, tree, warm
+
+_WATCH_S = 0.1  # memory is looked at this often while something runs (handbook 2.4)
+_USER_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EEXIST, errno.EROFS,
+                errno.ENAMETOOLONG, errno.ENOTEMPTY, errno.EINVAL, errno.ENXIO, errno.EMLINK, errno.ENODEV, errno.EBUSY)  # fmt: skip
+
+Role = Callable[[], None]
+
+
+def explain(error: Exception) -> dict[str, Any]:
+    """An error as the client's ERROR frame: the class of `protocol` to raise, and its message."""
+    if isinstance(error, files.Refused):
+        return {"error": error.kind, "message": str(error)}
+    if isinstance(error, OSError):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return {"error": "DiskFull", "message": f"{error}; the spec's disk_mb is the limit"}
+        kind = "UserError" if error.errno in _USER_ERRORS else "InfraError"
+        return {"error": kind, "message": str(error)}
+    return {"error": "InfraError", "message": f"{type(error).__name__}: {error}"}
+
+
+class Runner:
+    def __init__(self, control: socket.socket, store: files.Files, spec: dict[str, Any]) -> None:
+        self._control, self._files, self._spec = control, store, spec
+        self._jobs: dict[int, job.Job] = {}  # by stream
+        self._pipes: dict[int, job.Job] = {}  # by read end
+        self._elders: dict[int, set[int]] = {}  # of an unsupervised job: processes that were there before it
+        self._splitter = frames.Splitter()
+        self._poll = select.epoll()
+        self._poll.register(control.fileno(), select.EPOLLIN)
+        self._wake, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(self._wake_writer, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
+        self._poll.register(self._wake, select.EPOLLIN)
+        self._next_watch_s = 0.0
+
+    def serve(self) -> Role | None:
+        """Returns only in a forked child that is to become a warm run: its role, for a clean stack."""
+        while True:
+            role = self._turn()
+            if role is not None:
+                return role
+
+    def _turn(self) -> Role | None:
+        for fd, _ in self._poll.poll(self._patience_s()):
+            if fd == self._control.fileno():
+                role = self._listen()
+                if role is not None:
+                    return role
+            elif fd == self._wake:
+                os.read(self._wake, 4096)
+                self._reap()
+            elif fd in self._pipes:
+                owner = self._pipes[fd]
+                if not owner.drain(fd):
+                    self._close_pipe(owner, fd)
+        self._check_jobs()
+        return None
+
+    def _patience_s(self) -> float | None:
+        if not self._jobs:
+            return None
+        wakes_s = min(one.wakes_s() for one in self._jobs.values())
+        return max(0.0, min(wakes_s, self._next_watch_s) - time.monotonic())
+
+    def _listen(self) -> Role | None:
+        data = self._control.recv(1 << 18)
+        if not data:
+            os._exit(0)
+        for frame in self._splitter.feed(data):
+            if frame.kind == frames.RUN:
+                role = self._start(frame)
+                if role is not None:
+                    return role
+            elif frame.kind == frames.CANCEL:
+                if (one := self._jobs.get(frame.stream)) is not None:
+                    one.cancelled = True
+                    self._kill(one)
+            else:
+                self._control.sendall(self._serve_files(frame))
+        return None
+
+    def _serve_files(self, frame: frames.Frame) -> bytes:
+        head, store = frame.head, self._files
+        try:
+            if frame.kind == frames.READ:
+                return frames.pack(frames.OK, frame.stream, {}, store.read(head["path"], head["max_bytes"], head["offset"]))
+            if frame.kind == frames.WRITE:
+                store.write(head["path"], frame.blob, head["mode"])
+                return frames.pack(frames.OK, frame.stream, {})
+            if frame.kind == frames.LIST:
+                entries = store.list(head["path"], head["recursive"], head["max_entries"])
+                return frames.pack(frames.OK, frame.stream, {"entries": entries})
+            if frame.kind == frames.REMOVE:
+                store.remove(head["path"])
+                return frames.pack(frames.OK, frame.stream, {})
+            found = store.export(head["path"], head["max_bytes"])
+            sizes = [[name, len(data)] for name, data in found]
+            return frames.pack(frames.OK, frame.stream, {"files": sizes}, b"".join(data for _, data in found))
+        except (OSError, files.Refused, frames.FrameError) as error:
+            explained = explain(error)
+            if isinstance(error, OSError):
+                explained["message"] = f"{head.get('path')}: {explained['message']}"
+            return frames.pack(frames.ERROR, frame.stream, explained)
+
+    def _start(self, frame: frames.Frame) -> Role | None:
+        request = {**frame.head, "memory_mb": self._spec["memory_mb"], "disk_mb": self._spec["disk_mb"]}
+        request["cwd"] = os.path.join(self._spec["workdir"], request["cwd"] or "")
+        request["env"] = {**self._spec["env"], **request["env"]}
+        one = job.Job(frame.stream, request, frame.blob, supervised=bool(self._jobs))
+        elders = set() if one.supervised else tree.living()
+        try:
+            pid = os.fork()
+            if pid == 0:
+                return self._child(one)
+        except OSError as error:
+            one.close_child_ends()
+            for fd in one.open:
+                os.close(fd)
+            kind = "PidsExhausted" if error.errno == errno.EAGAIN else "InfraError"
+            message = f"no process left for {request['argv'][0]!r}: {error.strerror} (limit {self._spec['pids']})"
+            self._control.sendall(frames.pack(frames.ERROR, frame.stream, {"error": kind, "message": message}))
+            return None
+        one.started(pid)
+        self._jobs[one.stream] = one
+        self._elders[one.stream] = elders
+        self._next_watch_s = min(self._next_watch_s, one.started_s + _WATCH_S) if len(self._jobs) > 1 else one.started_s + _WATCH_S
+        for fd in one.open:
+            self._pipes[fd] = one
+            self._poll.register(fd, select.EPOLLIN)
+        return None
+
+    def _child(self, one: job.Job) -> Role | None:
+        """In the forked child, nothing may escape upwards but a role."""
+        try:
+            signal.set_wakeup_fd(-1)
+            if one.supervised:
+                leader = os.fork()
+                if leader:
+                    job.prepare_supervisor()
+                    job.supervise(leader)
+            one.become_leader()
+            if not job.is_warm(one.request):
+                one.execute()
+            self._control.detach()  # closed as a number below; a later object must not close a reused number
+            job.close_all(keep=())
+            return functools.partial(warm.run, one.request["argv"], one.environment())
+        except OSError as error:
+            job.give_up(125, f"the run can't start: {error}")
+        return None
+
+    def _reap(self) -> None:
+        by_pid = {one.pid: one for one in self._jobs.values()}
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if (one := by_pid.get(pid)) is not None:
+                one.status = status
+                one.ended_s = time.monotonic()
+
+    def _check_jobs(self) -> None:
+        now_s = time.monotonic()
+        for one in list(self._jobs.values()):
+            if one.status is None and now_s >= one.deadline_s:
+                one.timed_out = True
+                self._kill(one)
+            if one.finished(now_s):
+                self._finish(one)
+        if self._jobs and now_s >= self._next_watch_s:
+            self._next_watch_s = now_s + _WATCH_S
+            self._watch_memory()
+
+    def _watch_memory(self) -> None:
+        hog = tree.memory_hog(self._spec["memory_mb"] << 20)
+        if hog is None:
+            return
+        owner = tree.owner(hog, {one.pid: one for one in self._jobs.values()})
+        if owner is None:
+            owner = next((one for one in self._jobs.values() if not one.supervised), None)
+        if owner is not None:
+            owner.oom = True
+        tree.kill(hog)
+
+    def _kill(self, one: job.Job) -> None:
+        """Kill all of a job's processes and reap them; afterwards its status is known."""
+        elders = self._elders[one.stream]
+        if len(self._jobs) == 1 and not elders:
+            tree.kill(-1)  # everything but us, in one atomic step
+        elif one.supervised:
+            tree.kill_below(one.pid)
+        else:
+            others = {other.pid for other in self._jobs.values() if other is not one}
+            tree.kill_except(others | elders)
+        if one.status is None:
+            self._await_death(one)
+
+    def _await_death(self, one: job.Job) -> None:
+        limit_s = time.monotonic() + 2.0  # a process in the kernel for longer than this makes the sandbox unusable
+        while one.status is None:
+            self._reap()
+            if time.monotonic() > limit_s:
+                os._exit(70)
+            if one.status is None:
+                time.sleep(0.0005)
+        one.deadline_s = one.ended_s
+
+    def _close_pipe(self, one: job.Job, fd: int) -> None:
+        self._poll.unregister(fd)
+        os.close(fd)
+        del self._pipes[fd]
+        one.open.discard(fd)
+
+    def _finish(self, one: job.Job) -> None:
+        for fd in list(one.open):
+            one.drain(fd)
+            self._close_pipe(one, fd)
+        del self._jobs[one.stream]
+        del self._elders[one.stream]
+        self._control.sendall(one.answer())

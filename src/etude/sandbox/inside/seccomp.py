@@ -1,0 +1,75 @@
+"""The seccomp filter as classic BPF, assembled here for x86_64 and aarch64 (handbook: nothing else covers AF_VSOCK or keyrings).
+
+Everything not named is allowed. Refused with EPERM: kernel doors that namespaces do not cover (keyrings, bpf, io_uring,
+userfaultfd, perf, kexec, modules, the mount interface, ptrace and its kin, handles) and socket families other than UNIX, INET,
+INET6 and route netlink. clone3 says ENOSYS so that libraries fall back to clone, whose flags a filter can read.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+
+from etude.sandbox.inside.syscalls import CLONE_NEWUSER, MACHINE
+
+# name: (x86_64, aarch64); None where the call does not exist.
+DENIED: dict[str, tuple[int | None, int | None]] = {
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438), "process_madvise": (440, 440),
+    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
+    "bpf": (321, 280), "userfaultfd": (323, 282), "perf_event_open": (298, 241),
+    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "reboot": (169, 142),
+    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
+    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
+    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431),
+    "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442), "open_tree_attr": (467, 467),
+    "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "setns": (308, 268),
+    "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60), "quotactl_fd": (443, 443),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266), "adjtimex": (159, 171),
+    "syslog": (103, 116), "lookup_dcookie": (212, 18), "nfsservctl": (180, 42), "vhangup": (153, 58),
+    "sethostname": (170, 161), "setdomainname": (171, 162), "fanotify_init": (300, 262),
+    "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None), "ustat": (136, None),
+}  # fmt: skip
+_ARCH = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+_NUMBERS = {"socket": (41, 198), "socketpair": (53, 199), "clone": (56, 220), "clone3": (435, 435), "unshare": (272, 97)}
+_X32_BIT = 0x40000000
+
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_LOAD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
+_OFFSET_NR, _OFFSET_ARCH, _OFFSET_ARG0, _OFFSET_ARG2 = 0, 4, 16, 32
+_FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
+_NETLINK, _NETLINK_ROUTE = 16, 0
+
+Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, k
+
+
+def program(machine: str = MACHINE) -> bytes:
+    """The filter as an array of sock_filter. Raises KeyError for an architecture without a table."""
+    column, arch = _ARCH[machine]
+    number = {name: pair[column] for name, pair in _NUMBERS.items()}
+    deny = _ERRNO | errno.EPERM
+    code: list[Instruction] = [(_LOAD, 0, 0, _OFFSET_ARCH), (_JEQ, 1, 0, arch), (_RET, 0, 0, _KILL), (_LOAD, 0, 0, _OFFSET_NR)]
+    if machine == "x86_64":
+        code += [(_JGE, 0, 1, _X32_BIT), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
+    for call in sorted(pair[column] or -1 for pair in DENIED.values()):
+        if call >= 0:
+            code += [(_JEQ, 0, 1, call), (_RET, 0, 0, deny)]
+    code += [(_JEQ, 0, 1, number["clone3"]), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
+    for call in (number["clone"], number["unshare"]):
+        flags: list[Instruction] = [(_LOAD, 0, 0, _OFFSET_ARG0), (_JSET, 0, 1, CLONE_NEWUSER), (_RET, 0, 0, deny), (_RET, 0, 0, _ALLOW)]
+        code += [(_JEQ, 0, len(flags), call), *flags]
+    for call in (number["socket"], number["socketpair"]):
+        families = _families(deny)
+        code += [(_JEQ, 0, len(families), call), *families]
+    code.append((_RET, 0, 0, _ALLOW))
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
+
+
+def _families(deny: int) -> list[Instruction]:
+    """After `nr == socket`: allow the listed families, netlink for routes only, refuse all others."""
+    code: list[Instruction] = [(_LOAD, 0, 0, _OFFSET_ARG0)]
+    for family in _FAMILIES:
+        code += [(_JEQ, 0, 1, family), (_RET, 0, 0, _ALLOW)]
+    code += [(_JEQ, 0, 3, _NETLINK), (_LOAD, 0, 0, _OFFSET_ARG2), (_JEQ, 0, 1, _NETLINK_ROUTE), (_RET, 0, 0, _ALLOW)]
+    return [*code, (_RET, 0, 0, deny)]

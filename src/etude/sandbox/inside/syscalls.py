@@ -1,0 +1,95 @@
+"""The few Linux calls that Python lacks, through ctypes. Each raises OSError that names the call; nothing here decides anything."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+
+_libc = ctypes.CDLL(None, use_errno=True)
+MACHINE = platform.machine()
+
+CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
+MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
+MNT_DETACH = 2
+
+PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 4, 24, 28
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_SET_SECCOMP = 36, 38, 47, 22
+_CAPABILITY_VERSION_3 = 0x20080522
+_MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID = 1, 2
+_AT_RECURSIVE, _AT_FDCWD = 0x8000, -100
+_NR_MOUNT_SETATTR = 442  # the same number on every architecture
+_NR_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return result
+
+
+def unshare(flags: int) -> None:
+    _check(_libc.unshare(flags), f"unshare({flags:#x})")
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    encoded = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
+    result = _libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3])
+    _check(result, f"mount({kind or 'bind'} at {target})")
+
+
+def set_read_only(path: str, *, recursive: bool) -> None:
+    """Make a mount (and those below it) read-only and nosuid; needs Linux 5.12."""
+    attributes = struct.pack("QQQQ", _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID, 0, 0, 0)
+    flags = _AT_RECURSIVE if recursive else 0
+    result = _libc.syscall(_NR_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), flags, attributes, len(attributes))
+    _check(result, f"mount_setattr({path})")
+
+
+def enter_root(path: str) -> None:
+    """pivot_root into `path` and detach the old root, so that no path leads back."""
+    os.chdir(path)
+    number = _NR_PIVOT_ROOT.get(MACHINE)
+    if number is None:
+        raise OSError(f"no system call table for {MACHINE}; supported: x86_64, aarch64")
+    _check(_libc.syscall(number, b".", b"."), "pivot_root")
+    _check(_libc.umount2(b".", MNT_DETACH), "umount2(old root)")
+    os.chdir("/")
+
+
+def prctl(option: int, *arguments: int) -> None:
+    padded = [ctypes.c_ulong(value) for value in (*arguments, 0, 0, 0, 0)[:4]]
+    _check(_libc.prctl(option, *padded), f"prctl({option})")
+
+
+def install_filter(program: bytes) -> None:
+    """Install a seccomp filter (array of sock_filter) on this process for good."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    fprog = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
+    holder = ctypes.create_string_buffer(fprog, len(fprog))
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    prctl(PR_SET_SECCOMP, 2, ctypes.addressof(holder))
+
+
+def drop_capabilities() -> None:
+    """Empty every capability set for good: bounding, ambient, then effective, permitted and inheritable."""
+    try:
+        with open("/proc/sys/kernel/cap_last_cap") as file:
+            last = int(file.read())
+    except OSError:
+        last = 63
+    for capability in range(last + 1):
+        if _libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0) < 0:
+            break  # past the last one this kernel knows
+    prctl(PR_CAP_AMBIENT, 4)  # clear all
+    header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
+    _check(_libc.capset(header, b"\0" * 24), "capset")
+
+
+def set_host_name(name: str) -> None:
+    _check(_libc.sethostname(name.encode(), len(name)), "sethostname")

@@ -1,0 +1,100 @@
+"""Starts a zygote and asks it for sandboxes. One zygote serves one read-only root (interpreter, binds, workdir)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+from dataclasses import dataclass
+
+from etude.sandbox.interpreter import Interpreter
+from etude.sandbox.protocol import InfraError, Unsupported
+
+_START_TIMEOUT_S = 30.0  # 60 ms on a quiet core; a loaded machine may need a hundred times that
+_SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+# The first datagram is the program: on the command line it would show the inside where this package lies.
+_BOOT = "import sys; sys.path.insert(0, {source!r}); from etude.sandbox.inside import zygote; del sys.path[0]; zygote.main({fd})"
+_ARGUMENT = "exec(__import__('os').read({fd}, 4096))"
+_REMEDY = (
+    "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0, "
+    "user.max_user_namespaces>0), or run on a virtual machine"
+)
+
+
+@dataclass(frozen=True)
+class RootKey:
+    """What distinguishes one read-only root from another."""
+
+    workdir: str
+    binds: tuple[tuple[str, str], ...]
+
+
+class Nursery:
+    """One zygote process. Closing the socket ends it; sandboxes it made live on until their own sockets close."""
+
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
+        self._process, self._control = process, control
+
+    @classmethod
+    async def start(cls, key: RootKey, python: Interpreter) -> Nursery:
+        """Raises Unsupported with the failing step and the remedy."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            ours.send(_BOOT.format(source=_SOURCE, fd=theirs.fileno()).encode())
+            process = subprocess.Popen(
+                # As -I, but with the environment below (which is all there is) instead of none.
+                [python.path, "-P", "-s", "-S", "-B", "-c", _ARGUMENT.format(fd=theirs.fileno())],
+                env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # a Ctrl-C at the terminal is the client's to handle
+                cwd="/",
+            )
+        nursery = cls(process, ours)
+        ours.setblocking(False)
+        config = {"python": python.path, "binds": [*python.binds, *key.binds], "workdir": key.workdir, "hide": hidden(python)}
+        loop = asyncio.get_running_loop()
+        try:
+            ours.send(json.dumps(config).encode())
+            answer = await asyncio.wait_for(loop.sock_recv(ours, 1 << 16), _START_TIMEOUT_S)
+            problem = json.loads(answer) if answer else {"error": f"it died at start (exit {process.poll()})"}
+        except (OSError, TimeoutError) as error:
+            problem = {"error": f"no answer: {error or 'time-out'}"}
+        if problem:
+            await nursery.close()
+            raise Unsupported(f"no sandbox can be made here: {problem['error']}. Remedy: {_REMEDY}")
+        return nursery
+
+    async def conceive(self, child: socket.socket) -> None:
+        """Hand one end of a sandbox' socket over; the zygote answers through it."""
+        while True:
+            try:
+                socket.send_fds(self._control, [b"c"], [child.fileno()])
+                return
+            except BlockingIOError:  # its queue is full: it forks as fast as it can
+                await asyncio.sleep(0.001)
+            except OSError as error:
+                raise InfraError(f"the zygote is gone ({error.strerror}); a new one is started by the next create") from None
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    async def close(self) -> None:
+        self._control.close()
+        for _ in range(1000):
+            if self._process.poll() is not None:
+                return
+            await asyncio.sleep(0.001)
+        self._process.kill()
+        self._process.wait()
+
+
+def hidden(python: Interpreter) -> list[str]:
+    """What must be absent even where a bound system directory contains it: the home, this package's source, pip settings."""
+    paths = [os.path.expanduser("~"), _SOURCE, os.getcwd()]
+    paths = [path for path in map(os.path.realpath, paths) if path != "/" and not python.prefix.startswith(path)]
+    return paths + [os.path.join(prefix, "pip.conf") for prefix in {python.prefix, "/usr", "/usr/local"}]
