@@ -228,7 +228,7 @@ def trained_tasks(folder: Path, plan: RlSettings) -> list[str]:
 
 def a_plan(**changes: Any) -> RlSettings:
     small = {"steps": 6, "groups_per_step": 3, "group_size": 3, "max_staleness": 2, "slots": 14, "save_every": 4}
-    return RlSettings(**(small | {"max_faults": 50} | changes))
+    return RlSettings.model_validate(small | {"max_faults": 50} | changes)
 
 
 plans = st.builds(

@@ -107,7 +107,7 @@ class Controller:
 
     def _launch(self) -> None:
         for slot in self.reconciler.start():
-            self._rollouts.add(asyncio.create_task(self._guard(self._roll_out(slot))))
+            self._rollouts.add(self._spawn(self._roll_out(slot)))
         for group in self.reconciler.take_admitted():
             self.ledger.note("admitted", group=group.index, task=group.task_id, version=group.version)
 
@@ -129,7 +129,7 @@ class Controller:
         batch = self.reconciler.batch()
         if batch is not None:
             self.ledger.write("batch", step=step, groups=[group.index for group in batch])
-            self._training = asyncio.create_task(self._guard(self._train(step, batch)))
+            self._training = self._spawn(self._train(step, batch))
 
     async def _train(self, step: int, batch: list[Group[Rollout]]) -> None:
         started = self.clock()
@@ -152,14 +152,14 @@ class Controller:
         self._idle_from = self.clock()
         self._training = None
 
-    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run one activity; wake the loop when it ends, and hand it what went wrong."""
-        try:
-            await work
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:  # raised again by `run`
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start one activity; when it ends the loop wakes and gets what went wrong."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._rollouts.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = self._failure or error
-        finally:
-            self._rollouts.discard(asyncio.current_task())  # pyright: ignore[reportArgumentType]
-            self._changed.set()
+        self._changed.set()

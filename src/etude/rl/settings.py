@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from etude.rollout.settings import AttemptSettings
 from etude.train.settings import PolicyStepSettings
 
 
@@ -65,16 +66,15 @@ class RlSettings(BaseModel):
     levels: dict[str, float] = Field(
         default_factory=dict, description="relative share of each task level; empty: equal shares"
     )
+    attempt: AttemptSettings = Field(default_factory=AttemptSettings, description="limits and retries of one rollout")
     seed: int = Field(default=0, ge=0, description="seed of the schedule and of sampling")
     save_every: int = Field(
         default=10, ge=1, description="steps between checkpoints; a resume trains again from the last one"
     )
     anchor_every: int = Field(default=25, ge=1, description="steps between whole weight snapshots; deltas between them")
-    attempts: int = Field(default=4, ge=1, description="tries of one rollout before its slot is given back")
     max_faults: int = Field(default=8, ge=0, description="infra faults of one group before the run stops and says so")
     max_restarts: int = Field(
         default=3, ge=0, description="restarts of a dead engine or trainer process before the run stops"
     )
     eval_every: int = Field(default=0, ge=0, description="steps between evaluations on held-out tasks; 0 is never")
     eval_tasks: int = Field(default=32, ge=1, description="held-out tasks per evaluation")
-    tool_latency_s: float = Field(default=0.0, ge=0, description="sleep added to every tool call, to replay slow tools")

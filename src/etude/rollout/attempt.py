@@ -1,0 +1,141 @@
+"""One attempt at a task: sandbox, agent, files out, grade in a fresh sandbox. RL, bench and factory all come through here.
+
+Promise 1: the agent is `harness.build_agent`'s. Promise 8: what the policy did wrong (malformed turns, time-outs, exploding
+code, running out of tokens) stays in the rollout with the score its files earn; what we did wrong is retried with backoff
+and raised as InfraFault in the end, never scored. Promise 9: the files are exported by the host, the grader gets its own
+sandbox. The agent's sandbox is gone before grading starts, also when the attempt is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from etude.chat.renderer import Renderer
+from etude.harness.agent import Outcome, TaskFacts, build_agent, session_header
+from etude.harness.settings import HarnessSettings
+from etude.policy.protocol import Policy, PolicyError
+from etude.rollout.latency import SlowSandbox
+from etude.rollout.retry import InfraFault, delay_s
+from etude.rollout.settings import AttemptSettings
+from etude.sandbox.protocol import CapacityExhausted, InfraError, Sandbox, SandboxPool, SandboxSpec, UserError
+from etude.tasks.task import Grader, Task, Verdict
+from etude.trace.entry import Header
+from etude.trace.segment import Rollout
+from etude.trace.session import Recorder
+
+# Retries sample with other seeds: a prime apart, so that they never meet the seeds of a session's later turns.
+SEED_STRIDE = 1_000_003
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all attempts of a batch share. `record` makes the recorder of a session (default: in memory only)."""
+
+    policy: Policy
+    pool: SandboxPool
+    graders: Mapping[str, Grader]
+    harness: HarnessSettings
+    renderer: Renderer | None = None
+    settings: AttemptSettings = field(default_factory=AttemptSettings)
+    record: Callable[[Header], Recorder] = Recorder
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What came of it. `seconds` by phase: create, agent (of it policy, tools), export, grade, all; `tries` >= 1."""
+
+    rollout: Rollout
+    verdict: Verdict
+    outcome: Outcome
+    files: dict[str, bytes]
+    seconds: dict[str, float]
+    tries: int = 1
+
+
+async def attempt(task: Task, setup: Setup, *, name: str = "", seed: int | None = None, group: int = 0) -> Attempt:
+    """One graded attempt. `name` becomes the rollout's id. Raises InfraFault when the tries are used up."""
+    name = name or task.id
+    tries = 0
+    while True:
+        try:
+            async with asyncio.timeout(setup.settings.limit_s):
+                varied = None if seed is None else seed + SEED_STRIDE * tries
+                return await _try(task, setup, name, varied, group, tries + 1)
+        except (InfraError, PolicyError, TimeoutError) as error:
+            tries += 1
+            hint_s = error.retry_after_s if isinstance(error, CapacityExhausted) else 0.0
+            final = isinstance(error, InfraError) and not error.retryable
+            wait_s = None if final else delay_s(tries, setup.settings, hint_s)
+            if wait_s is None:
+                reason = str(error) or f"it took longer than {setup.settings.limit_s:g} s"
+                raise InfraFault(f"{name}: {type(error).__name__} after {tries} tries: {reason}") from error
+            await asyncio.sleep(wait_s)
+
+
+async def _try(task: Task, setup: Setup, name: str, seed: int | None, group: int, number: int) -> Attempt:
+    start = time.perf_counter()
+    sandbox = await setup.pool.create(_spec(task, name, setup.settings))
+    created = time.perf_counter()
+    try:
+        outcome = await _run_agent(task, setup, sandbox, f"{name}.{number}", seed)
+        ran = time.perf_counter()
+        files, objection = await _export(sandbox, setup.settings)
+    finally:
+        await sandbox.kill()
+    exported = time.perf_counter()
+    verdict = Verdict(0.0, reason=objection) if objection else await _grade(task, files, setup)
+    end = time.perf_counter()
+    seconds = {
+        "create": created - start,
+        "agent": ran - created,
+        "policy": outcome.seconds.get("policy", 0.0),
+        "tools": outcome.seconds.get("tools", 0.0),
+        "export": exported - ran,
+        "grade": end - exported,
+        "all": end - start,
+    }
+    info = {"end": outcome.reason, "message": outcome.message, "verdict": verdict.reason, "tries": number}
+    info |= {"seconds": {phase: round(value, 4) for phase, value in seconds.items()}}
+    rewards = {"outcome": verdict.score}
+    rollout = Rollout(name, task.id, group, outcome.segments, rewards, dict(outcome.counters), info)
+    return Attempt(rollout, verdict, outcome, files, seconds, number)
+
+
+def _spec(task: Task, name: str, settings: AttemptSettings) -> SandboxSpec:
+    files = {path: text.encode() for path, text in task.files.items()}
+    return SandboxSpec(files=files, memory_mb=settings.memory_mb, labels={"task": task.id, "rollout": name})
+
+
+async def _run_agent(task: Task, setup: Setup, sandbox: Sandbox, session_id: str, seed: int | None) -> Outcome:
+    if setup.settings.tool_latency_s:
+        sandbox = SlowSandbox(sandbox, setup.settings.tool_latency_s)
+    facts = TaskFacts(task.id, task.instruction, task.test_command)
+    header = session_header(setup.harness, setup.policy, facts, renderer=setup.renderer, session_id=session_id)
+    agent = build_agent(
+        setup.harness,
+        setup.policy,
+        sandbox,
+        facts,
+        renderer=setup.renderer,
+        recorder=setup.record(header),
+        seed=seed,
+    )
+    return await agent.run()
+
+
+async def _export(sandbox: Sandbox, settings: AttemptSettings) -> tuple[dict[str, bytes], str]:
+    """The files the agent left, or why they can't be taken: that is the policy's doing, hence evidence."""
+    try:
+        return await sandbox.export(max_bytes=settings.max_export_bytes), ""
+    except UserError as error:
+        return {}, f"the files can't be exported: {error}"
+
+
+async def _grade(task: Task, files: dict[str, bytes], setup: Setup) -> Verdict:
+    grader = setup.graders.get(task.grader)
+    if grader is None:
+        raise KeyError(f"task {task.id} names the grader {task.grader!r}; there are {', '.join(sorted(setup.graders))}")
+    return await grader.grade(task, files, setup.pool)

@@ -1,0 +1,23 @@
+"""Settings of one attempt at a task."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class AttemptSettings(BaseModel):
+    """What an attempt may take, and how infra faults are retried."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    attempts: int = Field(default=4, ge=1, description="tries of one rollout when infrastructure fails")
+    first_delay_s: float = Field(default=0.1, ge=0, description="wait before the second try, seconds; then times four")
+    max_delay_s: float = Field(default=5.0, ge=0, description="longest wait between two tries, seconds")
+    limit_s: float = Field(
+        default=300.0, gt=0, description="a try that hangs longer than this many seconds is an infra fault"
+    )
+    memory_mb: int = Field(default=512, ge=32, description="memory of a sandbox, MiB")
+    max_export_bytes: int = Field(default=4 << 20, ge=1, description="most bytes of files an agent may leave behind")
+    tool_latency_s: float = Field(
+        default=0.0, ge=0, description="sleep before every sandbox command, to replay slow tools"
+    )
