@@ -23,7 +23,7 @@ class Batch:
 
     ids: Tensor  # (B, T) int64
     weights: Tensor  # (B, T) float32
-    token_count: int  # without padding
+    real: Tensor  # (B, T) bool, False at padding
     documents: Tensor | None = None  # (B, T) int64
 
     def mask(self) -> DocumentMask:
@@ -31,6 +31,11 @@ class Batch:
         if self.documents is None:
             return DocumentMask.rows(*self.ids.shape)
         return DocumentMask.packed(self.documents)
+
+    @property
+    def token_count(self) -> int:
+        """Tokens without padding."""
+        return int(self.real.sum())
 
 
 class BatchSource(Protocol):
@@ -60,5 +65,5 @@ def padded_batch(ids: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> Ba
     return Batch(
         ids=torch.from_numpy(pad_rows([row.astype(np.int64) for row in ids])),
         weights=torch.from_numpy(pad_rows([row.astype(np.float32) for row in weights])),
-        token_count=sum(map(len, ids)),
+        real=torch.from_numpy(pad_rows([np.ones(len(row), np.bool_) for row in ids])),
     )

@@ -1,0 +1,52 @@
+"""Supervised fine-tuning on sessions: the policy's own tokens count fully, what tools printed counts a little.
+
+A small weight on tool output teaches the model the world it acts in (and copying) at no extra cost: those tokens run
+through the network anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from etude.events.log import EventLog
+from etude.model.causal_lm import CausalLM
+from etude.trace.segment import Segment
+from etude.train.loop import Loop, TrainingResult
+from etude.train.next_token import NextToken
+from etude.train.optimizer import build_optimizers
+from etude.train.settings import SftSettings
+from etude.train.sources import DialogueSource
+
+STAGE = "sft"
+
+
+def run_sft(
+    settings: SftSettings, model: CausalLM, segments: Iterable[Segment], out: Path, log: EventLog, stage: str = STAGE
+) -> TrainingResult:
+    """Trains `model` in place; resumes from `out`. The same segments must be given again to a resumed run."""
+    held = [segment for segment in segments if segment.sampled.any()]
+    if not held:
+        raise ValueError("SFT got no segment with a sampled token; collect sessions first")
+    log.note(stage, f"{len(held):,} segments, {sum(map(len, held)):,} tokens")
+    learner = NextToken(model, settings.router_bias_rate)
+    loop = Loop(
+        stage=stage,
+        model=model,
+        optimizers=build_optimizers(model, settings.optimizer),
+        source=DialogueSource(
+            held,
+            batch_tokens=settings.batch_tokens,
+            observation_weight=settings.observation_weight,
+            prompt_weight=settings.prompt_weight,
+            epochs=settings.epochs,
+            seed=settings.seed,
+        ),
+        loss=learner.loss,
+        accepted=learner.accepted,
+        settings=settings.loop,
+        schedule=settings.schedule,
+        out=out,
+        log=log,
+    )
+    return loop.run()

@@ -1,0 +1,99 @@
+"""Where batches come from: packed rows of a shard folder, or dialogues in buckets of like length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from etude.corpus.packing import Cursor, PackedRows, bucket_by_length
+from etude.trace.segment import Segment
+from etude.train.batch import Batch, padded_batch
+
+
+class PackedSource:
+    """Endless batches of packed rows. Every token counts alike; no document predicts the start of the next."""
+
+    total_batches: int | None = None
+
+    def __init__(self, rows: PackedRows, batch_rows: int) -> None:
+        self._rows = rows
+        self._batch_rows = batch_rows
+
+    def next(self) -> Batch:
+        rows = [self._rows.next() for _ in range(self._batch_rows)]
+        return packed_batch([row.ids for row in rows], [row.documents for row in rows])
+
+    def state(self) -> dict[str, Any]:
+        return vars(self._rows.cursor).copy()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._rows.cursor = Cursor(**state)
+
+
+def packed_batch(ids: Sequence[np.ndarray], documents: Sequence[np.ndarray]) -> Batch:
+    """Rows of equal length; weight 1 wherever the token before belongs to the same document."""
+    documents_BT = torch.from_numpy(np.stack(documents))
+    weights = torch.zeros(documents_BT.shape)
+    weights[:, 1:] = (documents_BT[:, 1:] == documents_BT[:, :-1]).float()
+    return Batch(
+        torch.from_numpy(np.stack(ids)), weights, torch.ones_like(documents_BT, dtype=torch.bool), documents_BT
+    )
+
+
+class DialogueSource:
+    """Batches of whole segments, padded, each segment once an epoch."""
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        *,
+        batch_tokens: int,
+        observation_weight: float,
+        prompt_weight: float,
+        epochs: float,
+        seed: int,
+    ) -> None:
+        self._ids = [np.asarray(segment.ids) for segment in segments]
+        self._weights = [token_weights(segment, observation_weight, prompt_weight) for segment in segments]
+        self._lengths = np.array([len(segment) for segment in segments], np.int64)
+        self._batch_tokens = batch_tokens
+        self._seed = seed
+        self._epoch = self._batch = 0
+        self._batches = self._epoch_batches()
+        # Epochs differ by a batch or two because lengths are jittered; the first one sets the measure.
+        self.total_batches: int | None = max(1, round(len(self._batches) * epochs))
+        self._given = 0
+
+    def next(self) -> Batch | None:
+        if self._given >= (self.total_batches or 0):
+            return None
+        if self._batch == len(self._batches):
+            self._epoch, self._batch = self._epoch + 1, 0
+            self._batches = self._epoch_batches()
+        chosen = self._batches[self._batch]
+        self._batch += 1
+        self._given += 1
+        return padded_batch([self._ids[i] for i in chosen], [self._weights[i] for i in chosen])
+
+    def state(self) -> dict[str, Any]:
+        return {"epoch": self._epoch, "batch": self._batch, "given": self._given}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._epoch, self._batch, self._given = state["epoch"], state["batch"], state["given"]
+        self._batches = self._epoch_batches()
+
+    def _epoch_batches(self) -> list[np.ndarray]:
+        return bucket_by_length(self._lengths, self._batch_tokens, self._seed, self._epoch)
+
+
+def token_weights(segment: Segment, observation_weight: float, prompt_weight: float) -> np.ndarray:
+    """(T,) float32: 1 for sampled tokens, `prompt_weight` before the first of them, `observation_weight` after it."""
+    weights = np.full(len(segment), prompt_weight, np.float32)
+    if segment.sampled.any():
+        first = int(segment.sampled.argmax())
+        weights[first:] = np.where(segment.sampled[first:], 1.0, observation_weight)
+    weights[0] = 0.0  # nothing comes before it
+    return weights
