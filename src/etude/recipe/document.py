@@ -45,6 +45,8 @@ def _rows(settings: BaseModel, prefix: str) -> list[str]:
             rows += _rows(value if value is not None else inner(), f"{prefix}{name}.")
             continue
         shown = "" if value in (None, "") else f"`{_plain(value)}`"
+        if found.default_factory and isinstance(value, int | float):
+            shown = "by the machine"
         cells = (f"`{prefix}{name}`", _type(found), shown, found.description or "")
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return rows

@@ -14,6 +14,7 @@ from etude.model.settings import ModelSettings
 from etude.report.settings import ReportSettings
 from etude.rl.settings import RlSettings
 from etude.run.settings import RunSettings
+from etude.sandbox.settings import SandboxSettings
 from etude.train.settings import PretrainSettings, SftSettings
 
 
@@ -32,6 +33,7 @@ class Recipe(BaseModel):
     exercises: ExerciseSettings = _section(ExerciseSettings)
     sessions: SessionSettings = _section(SessionSettings)
     harness: HarnessSettings = _section(HarnessSettings)
+    sandbox: SandboxSettings = _section(SandboxSettings)
     pretrain: PretrainSettings = _section(PretrainSettings)
     sft: SftSettings = _section(SftSettings)
     rl: RlSettings = _section(RlSettings)

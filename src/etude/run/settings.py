@@ -11,5 +11,8 @@ class RunSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: str = Field(
-        "", description="name of the recipe and of its default run directory; empty: the last file's name"
+        default="", description="name of the recipe and of its default run directory; empty: the last file's name"
+    )
+    sft_checkpoint: str = Field(
+        default="", description="checkpoint that rl starts from and bench compares with; empty: the sft stage's own"
     )

@@ -1,0 +1,103 @@
+"""What `etude run` does: go through the stages that the plan names, and leave a ledger from which any kill is survived.
+
+Promise: run the same command again after Ctrl-C or kill -9 at any point, and it goes on; a finished stage is not run
+twice, and a changed setting reruns the stages that read it and what follows them, saying why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from etude.events.live import LiveView
+from etude.events.log import EventLog
+from etude.events.picture import duration
+from etude.recipe.read import resolved_toml
+from etude.recipe.recipe import Recipe
+from etude.run.graph import GRAPH
+from etude.run.ledger import Ledger
+from etude.run.lock import RunLock
+from etude.run.machine import machine, versions
+from etude.run.meter import Cost, Meter
+from etude.run.plan import Step, flat_settings, plan
+from etude.run.stage import Context, Stage, write_json
+
+
+@dataclass(frozen=True)
+class Run:
+    """A recipe, its directory and its graph."""
+
+    recipe: Recipe
+    folder: Path
+    graph: tuple[Stage, ...] = GRAPH
+
+    def settings(self, stage: Stage) -> dict[str, Any]:
+        """The values that decide a stage's output."""
+        return flat_settings(self.recipe.model_dump(mode="json"), stage.reads)
+
+    def plan(self, selected: Collection[str]) -> list[Step]:
+        """What `execute` would do now. Reads the directory, changes nothing. Raises PlanError."""
+        ledger = Ledger(self.folder / "ledger.jsonl")
+        return plan(self.graph, ledger, self.settings, selected, lambda name: (self.folder / name).is_dir())
+
+    def execute(self, selected: Collection[str], *, view: bool = True) -> list[Step]:
+        """Runs what the plan says and returns it. Raises PlanError, RunBusy, or whatever a stage raises."""
+        with RunLock(self.folder):
+            steps = self.plan(selected)
+            self._describe()
+            log = EventLog(self.folder / "events.jsonl")
+            with LiveView(self.folder / "events.jsonl") if view else contextlib.nullcontext():
+                try:
+                    for step in steps:
+                        self._take(step, log)
+                finally:
+                    log.close()
+            return steps
+
+    def _describe(self) -> None:
+        (self.folder / "recipe.toml").write_text(resolved_toml(self.recipe))
+        write_json(self.folder / "machine.json", {"machine": machine(), "versions": versions()})
+
+    def _take(self, step: Step, log: EventLog) -> None:
+        if step.action == "skip":
+            log.note(step.stage, step.why)
+            return
+        stage = next(s for s in self.graph if s.name == step.stage)
+        ledger = Ledger(self.folder / "ledger.jsonl")
+        if step.action == "run":
+            set_aside(self.folder / stage.name)
+            upstream = {name: attempt.id for name in stage.after if (attempt := ledger.latest(name))}
+            ledger.start(stage.name, self.settings(stage), upstream)
+        context = Context(self.recipe, self.folder, stage.name, log, resumed=step.action == "resume")
+        context.folder.mkdir(parents=True, exist_ok=True)
+        log.note(stage.name, f"starts: {step.why}")
+        earlier = self._cost(stage.name) if step.action == "resume" and not stage.always else Cost()
+        with Meter(lambda cost: self._save_cost(stage.name, earlier + cost)) as meter:
+            stage.load()(context)
+        ledger.finish(stage.name)
+        total = earlier + meter.cost
+        log.note(stage.name, f"done in {duration(total.seconds)} ({total.core_seconds / 60:.1f} core-minutes)")
+
+    def _costs(self) -> dict[str, Any]:
+        path = self.folder / "stages.json"
+        return json.loads(path.read_text()) if path.is_file() else {}
+
+    def _cost(self, stage: str) -> Cost:
+        return Cost(**self._costs().get(stage, {}))
+
+    def _save_cost(self, stage: str, cost: Cost) -> None:
+        write_json(self.folder / "stages.json", self._costs() | {stage: asdict(cost)})
+
+
+def set_aside(folder: Path) -> None:
+    """Empties a stage's place. The output of the attempt before is kept once, as `<stage>.previous`: it may be hours of work."""
+    if not folder.exists():
+        return
+    previous = folder.with_name(f"{folder.name}.previous")
+    shutil.rmtree(previous, ignore_errors=True)
+    folder.rename(previous)
