@@ -1,0 +1,241 @@
+"""One policy-gradient step on a batch of rollouts: REINFORCE with the group's mean as baseline, and little else.
+
+How it differs from GRPO: no division by the group's std, no length normalisation (a constant instead), no PPO epochs: each
+batch is used once. Tokens that older weights sampled are corrected by a truncated importance ratio. The loss is
+
+    - 1 / (rollouts * loss_tokens) * sum over rollouts, segments, sampled tokens of  A_rollout * min(ratio_t, cap) * log p_t
+
+Promises: a rollout counts once, however many segments it was cut into (4); logprobs are recomputed with the engine's
+experts replayed, and the mismatch to what the engine reported is measured (3).
+
+The caller scores first (reference logprobs for the k1 KL, which belongs into the *reward*), then computes advantages, then
+updates. A batch that fits `graph_tokens` keeps the graph of the scoring pass, so the update costs a backward pass only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from etude.model.causal_lm import CausalLM
+from etude.model.router import balanced_bias, expert_load
+from etude.trace.segment import NO_ROUTE, Rollout
+from etude.train.loop import TrainingDiverged
+from etude.train.losses import logprobs_and_entropy, policy_coefficients
+from etude.train.mismatch import Mismatch
+from etude.train.next_token import predicting_states, routers
+from etude.train.optimizer import Optimizers
+from etude.train.replay import ReplayCounts, replaying
+from etude.train.rollout_batch import RolloutBatch, rollout_batches
+from etude.train.settings import PolicyStepSettings
+
+
+@dataclass
+class Scores:
+    """What one batch of rollouts looks like to the trainer. Arrays are (T_i,) a segment, 0 where not sampled."""
+
+    step: int  # the trainer's step these were computed at; an update refuses older ones
+    current: list[list[np.ndarray]]  # [rollout][segment] logprobs under the current weights, experts replayed
+    reference: list[list[np.ndarray]] | None  # the same under the reference model; None without one
+    mismatch: Mismatch
+    entropy: float  # mean over sampled tokens, nats
+    replay: ReplayCounts
+    batches: list[RolloutBatch] = field(repr=False, default_factory=list)
+    graphs: list[Tensor] = field(repr=False, default_factory=list)  # logprobs (N,) with graph, one a batch; or empty
+    load: Tensor | None = field(repr=False, default=None)  # (L_moe, E) expert choices
+
+
+class PolicyTrainer:
+    """Holds the learning model and its Adam. `version` counts the updates that changed the weights."""
+
+    def __init__(self, model: CausalLM, reference: CausalLM | None, settings: PolicyStepSettings) -> None:
+        self.model = model
+        self.reference = reference
+        self.settings = settings
+        self.version = 0
+        self.steps = 0
+        self._bad_in_a_row = 0
+        self._routers = routers(model)
+        trainable = [p for p in model.parameters() if p.requires_grad]
+        adam = torch.optim.AdamW(trainable, settings.lr, settings.adam_betas, weight_decay=0.0, fused=True)
+        self._optimizers = Optimizers([adam], settings.clip_norm)
+        if reference is not None:
+            reference.requires_grad_(False).eval()
+
+    def score(self, rollouts: Sequence[Rollout], *, with_reference: bool = True) -> Scores:
+        """Logprobs of all sampled tokens under the current weights and, if wanted and there is one, the reference."""
+        batches = rollout_batches(rollouts, self.settings.batch_tokens)
+        keep = sum(b.batch.ids.numel() for b in batches) <= self.settings.graph_tokens
+        graphs: list[Tensor] = []
+        values: list[Tensor] = []
+        entropies: list[Tensor] = []
+        load: Tensor | None = None
+        self.model.train()
+        with replaying(self.model, self.settings.replay_ratio) as replay:
+            for batch in batches:
+                with torch.enable_grad() if keep else torch.no_grad():
+                    logprobs, entropy, routes = self._forward(self.model, batch, replay=True)
+                if keep:
+                    graphs.append(logprobs)
+                if routes is not None and self.settings.router_bias_rate:
+                    batch_load = expert_load(routes[batch.batch.real], self.model.config.experts)
+                    load = batch_load if load is None else load + batch_load
+                values.append(logprobs.detach())
+                entropies.append(entropy)
+        return Scores(
+            step=self.steps,
+            current=_by_segment(rollouts, batches, values),
+            reference=self._reference(rollouts, batches) if with_reference else None,
+            mismatch=Mismatch.of(values, [b.sampler_logprobs for b in batches]),
+            entropy=float(torch.cat(entropies).mean()) if entropies else float("nan"),
+            replay=replay,
+            batches=batches,
+            graphs=graphs,
+            load=load,
+        )
+
+    def update(self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: Scores) -> dict[str, float]:
+        """One optimizer step; returns its figures. Uses `scores` up: each batch of rollouts is trained on once."""
+        if len(advantages) != len(rollouts):
+            raise ValueError(f"{len(advantages)} advantages for {len(rollouts)} rollouts; give one each, in order")
+        if scores.step != self.steps:
+            raise ValueError(f"scores are of step {scores.step}, the trainer is at {self.steps}; score again")
+        figures = self._figures(rollouts, scores)
+        self._backward(torch.tensor(advantages, dtype=torch.float32), len(rollouts), scores)
+        self.steps += 1
+        self._optimizers.set_factor(min(1.0, self.steps / max(self.settings.warmup_steps, 1)))
+        norm = self._optimizers.clip()
+        figures |= {"grad_norm": norm, "skipped": 0.0}
+        if not math.isfinite(norm):
+            self._optimizers.zero_grad()
+            self._bad_in_a_row += 1
+            if self._bad_in_a_row >= self.settings.bad_steps_limit:
+                raise TrainingDiverged(f"{self._bad_in_a_row} policy steps in a row without a finite gradient")
+            return figures | {"skipped": 1.0}
+        self._bad_in_a_row = 0
+        self._optimizers.step()
+        self._optimizers.zero_grad()
+        self._balance(scores.load)
+        self.version += 1
+        return figures
+
+    @torch.inference_mode()
+    def probe(self, rollouts: Sequence[Rollout]) -> tuple[Mismatch, float]:
+        """Mismatch when nothing is forced, and the share of routed expert ids that come out equal (nan without routes)."""
+        batches = rollout_batches(rollouts, self.settings.batch_tokens)
+        values: list[Tensor] = []
+        equal = given = 0
+        for batch in batches:
+            logprobs, _, routes = self._forward(self.model, batch, replay=False)
+            values.append(logprobs)
+            if routes is not None and batch.routes is not None:
+                known = batch.routes != NO_ROUTE
+                match = batch.routes.sort(-1).values == routes.sort(-1).values
+                equal, given = equal + int(match[known].sum()), given + int(known.sum())
+        return Mismatch.of(values, [b.sampler_logprobs for b in batches]), equal / given if given else float("nan")
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything a resumed trainer needs, as tensors and plain values (see `checkpoint.save_state`)."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizers": self._optimizers.state_dict(),
+            "steps": self.steps,
+            "version": self.version,
+            "bad_in_a_row": self._bad_in_a_row,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self._optimizers.load_state_dict(state["optimizers"])
+        self.steps, self.version = state["steps"], state["version"]
+        self._bad_in_a_row = state["bad_in_a_row"]
+
+    def _forward(
+        self, model: CausalLM, rollouts: RolloutBatch, *, replay: bool
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Logprobs (N,) and entropies (N,) of the sampled tokens, and the routes taken."""
+        batch = rollouts.batch
+        out = model(
+            batch.ids,
+            batch.mask(),
+            forced_experts=rollouts.routes if replay and self.settings.router_replay else None,
+            return_routes=bool(self._routers),
+            logits_at=torch.zeros_like(batch.real),  # the head runs below, at sampled tokens only
+        )
+        hidden, targets = predicting_states(out.hidden, batch.ids, batch.weights > 0)
+        logprobs, entropy = logprobs_and_entropy(hidden, targets, model.head, self.settings.temperature)
+        return logprobs, entropy, out.routes
+
+    @torch.inference_mode()
+    def _reference(self, rollouts: Sequence[Rollout], batches: list[RolloutBatch]) -> list[list[np.ndarray]] | None:
+        if self.reference is None:
+            return None
+        # The reference chooses its own experts: the recorded ones belong to the policy.
+        values = [self._forward(self.reference, batch, replay=False)[0] for batch in batches]
+        return _by_segment(rollouts, batches, values)
+
+    def _backward(self, advantages: Tensor, rollouts: int, scores: Scores) -> None:
+        kept = bool(scores.graphs)
+        with replaying(self.model, self.settings.replay_ratio):
+            for i, batch in enumerate(scores.batches):
+                logprobs = scores.graphs[i] if kept else self._forward(self.model, batch, replay=True)[0]
+                coefficients = policy_coefficients(
+                    advantages[batch.owner],
+                    logprobs,
+                    batch.sampler_logprobs,
+                    self.settings.importance_cap,
+                    rollouts,
+                    self.settings.loss_tokens,
+                )
+                if coefficients.any():  # a batch of groups without spread teaches nothing
+                    (coefficients * logprobs).sum().backward()
+        scores.graphs.clear()
+        scores.batches.clear()
+
+    def _figures(self, rollouts: Sequence[Rollout], scores: Scores) -> dict[str, float]:
+        lags = self._tokens_by_lag(rollouts)
+        figures: dict[str, float] = {
+            "k3": scores.mismatch.k3,
+            "p99_abs_dlogp": scores.mismatch.p99,
+            "entropy": scores.entropy,
+            "replayed_routes": scores.replay.replayed,
+            "replaced_routes": scores.replay.replaced,
+            "expert_agreement": scores.replay.agreement,
+            "sampled_tokens": sum(lags.values()),
+        }
+        return figures | {f"tokens_lag_{lag}": float(count) for lag, count in sorted(lags.items())}
+
+    def _tokens_by_lag(self, rollouts: Sequence[Rollout]) -> Counter[int]:
+        """Sampled tokens by how many versions of the weights ago they were sampled."""
+        counts: Counter[int] = Counter()
+        for rollout in rollouts:
+            for segment in rollout.segments:
+                counts.update((self.version - segment.versions[segment.sampled]).tolist())
+        return counts
+
+    @torch.no_grad()
+    def _balance(self, load: Tensor | None) -> None:
+        if load is None:
+            return
+        for router, layer_load in zip(self._routers, load, strict=True):
+            if router.bias is not None:
+                router.bias.copy_(balanced_bias(router.bias, layer_load, self.settings.router_bias_rate))
+
+
+def _by_segment(
+    rollouts: Sequence[Rollout], batches: list[RolloutBatch], values: list[Tensor]
+) -> list[list[np.ndarray]]:
+    """Values (N,) a batch -> [rollout][segment] arrays of the segments' own lengths."""
+    out = [[np.zeros(len(segment), np.float32) for segment in rollout.segments] for rollout in rollouts]
+    for batch, flat in zip(batches, values, strict=True):
+        for row, padded in zip(batch.rows, batch.split(flat), strict=True):
+            target = out[row.rollout][row.segment]
+            target[:] = padded[: len(target)]
+    return out
