@@ -150,7 +150,7 @@ class Agent:
             if error.infra:
                 raise
             self._recorder.append("fault", {"kind": "PolicyError", "message": str(error), "infra": False})
-            raise Ended("refused", str(error)) from error
+            raise Ended("refused") from error
         finally:
             self._seconds["policy"] += time.perf_counter() - start
         if answer.finish == "abort":

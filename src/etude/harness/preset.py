@@ -47,15 +47,19 @@ def preset(name: str) -> Preset:
     raise ValueError(f"no harness preset {name!r}; there are nano and full")
 
 
+# How long and how randomly a policy may speak differs between training and bench; it doesn't change what it sees.
+_UNSEEN = {"temperature", "max_turns", "max_tokens_per_turn", "max_session_tokens"}
+
+
 def harness_hash(settings: HarnessSettings, chat_fingerprint: str) -> str:
-    """16 hex digits over all that shapes what a policy sees: prompts, schemas, limits, chat format, interpreter."""
+    """16 hex digits over all that shapes what a policy sees: prompts, schemas, tool limits, chat format, interpreter."""
     chosen = preset(settings.preset)
     facts = {
         "harness": HARNESS_VERSION,
         "system": chosen.system,
         "summary_query": chosen.summary_query,
         "schemas": chosen.schemas,
-        "settings": settings.model_dump(mode="json"),
+        "settings": settings.model_dump(mode="json", exclude=_UNSEEN),
         "chat": chat_fingerprint,
         "python": ".".join(platform.python_version_tuple()[:2]),
     }

@@ -1,0 +1,156 @@
+"""Any OpenAI-compatible endpoint as a text policy. Overload and network trouble are retried with backoff; what remains is
+told apart: a request the model can't take (too long, filtered) is evidence, all else (keys, names, outages) is ours."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from etude.policy.protocol import PolicyError, Request
+from etude.policy.wire import from_wire, to_wire
+from etude.trace.completion import Completion
+
+if TYPE_CHECKING:
+    import httpx
+
+RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+# Waits of 0.5, 1, 2, 4, 8 s (times 0.5-1.5): 15 s bridge a restart or a burst, longer outages are for the caller.
+FIRST_WAIT_S = 0.5
+# A server may ask for more than we are ready to wait within one turn.
+MAX_WAIT_S = 60.0
+# What providers say when the conversation itself is the trouble.
+_REQUEST_FAULTS = (
+    "context_length",
+    "context length",
+    "maximum context",
+    "too long",
+    "too many tokens",
+    "content_filter",
+)
+
+
+class OpenAIPolicy:
+    """`omit` names body fields that an endpoint refuses, e.g. ("temperature", "seed") for some reasoning models.
+
+    The address comes from `base_url` or OPENAI_BASE_URL, the key from the variable `api_key_env`, if set.
+    """
+
+    takes_tokens = False
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key_env: str = "OPENAI_API_KEY",
+        timeout_s: float = 300.0,
+        max_retries: int = 5,
+        max_tokens_field: str = "max_tokens",
+        omit: tuple[str, ...] = (),
+    ) -> None:
+        self.name = model
+        root = base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+        self._url = f"{root.rstrip('/')}/chat/completions"
+        self._key_env = api_key_env
+        self._timeout_s = timeout_s
+        self._max_retries = max_retries
+        self._max_tokens_field = max_tokens_field
+        self._omit = omit
+        self._client: httpx.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._random = random.Random()
+
+    async def complete(self, request: Request) -> Completion:
+        start = time.perf_counter()
+        body = await self._post(self._body(request))
+        try:
+            return from_wire(body, request.messages, time.perf_counter() - start)
+        except (KeyError, IndexError, TypeError) as error:
+            raise PolicyError(f"{self._url} answered no chat completion: {str(body)[:200]}") from error
+
+    async def release(self, session_id: str) -> None:
+        """Endpoints keep nothing by session."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            await self._client.aclose()
+            self._client = None
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self.name,
+            "messages": [to_wire(message) for message in request.messages],
+            "temperature": request.temperature,
+            self._max_tokens_field: request.max_tokens,
+        }
+        if request.tools:
+            body["tools"] = list(request.tools)
+        if request.tools and request.extra.get("summary"):
+            body["tool_choice"] = "none"  # the tools stay declared, so that the endpoint's prompt cache still fits
+        if request.seed is not None:
+            body["seed"] = request.seed
+        return {key: value for key, value in body.items() if key not in self._omit}
+
+    async def _post(self, body: dict[str, Any]) -> dict[str, Any]:
+        import httpx
+
+        trouble = ""
+        for attempt in range(self._max_retries + 1):
+            asked_s = 0.0
+            try:
+                response = await self._connection().post(self._url, json=body, headers=self._headers())
+            except httpx.TransportError as error:
+                trouble = f"{type(error).__name__}: {error}"
+            else:
+                if response.status_code == 200:
+                    return _json(response)
+                trouble = f"HTTP {response.status_code}: {response.text[:300]}"
+                if response.status_code not in RETRIED_STATUS:
+                    raise self._refused(response.status_code, trouble)
+                asked_s = _retry_after_s(response.headers.get("retry-after"))
+            if attempt < self._max_retries:
+                wait_s = FIRST_WAIT_S * 2**attempt * self._random.uniform(0.5, 1.5)
+                await asyncio.sleep(min(MAX_WAIT_S, max(wait_s, asked_s)))
+        raise PolicyError(f"{self._url} failed {self._max_retries + 1} times, last with {trouble}")
+
+    def _connection(self) -> httpx.AsyncClient:
+        """One client an event loop: its connections can't move to another."""
+        import httpx
+
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            self._client, self._loop = httpx.AsyncClient(timeout=self._timeout_s), loop
+        return self._client
+
+    def _headers(self) -> dict[str, str]:
+        key = os.environ.get(self._key_env, "")
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    def _refused(self, status: int, trouble: str) -> PolicyError:
+        if status == 413 or (status in (400, 422) and any(mark in trouble.lower() for mark in _REQUEST_FAULTS)):
+            return PolicyError(trouble, infra=False)
+        remedy = {
+            401: f"set {self._key_env}",
+            403: f"the key in {self._key_env} may not use {self.name}",
+            404: f"check the address {self._url} and the model name {self.name}",
+        }.get(status, "the endpoint refuses a field? leave it out with omit=(...)")
+        return PolicyError(f"{trouble} ({remedy})")
+
+
+def _json(response: httpx.Response) -> dict[str, Any]:
+    try:
+        return response.json()
+    except ValueError as error:
+        raise PolicyError(f"{response.url} answered no JSON: {response.text[:200]!r}") from error
+
+
+def _retry_after_s(value: str | None) -> float:
+    """Seconds from a Retry-After header; its date form is rare and ignored."""
+    try:
+        return float(value or 0)
+    except ValueError:
+        return 0.0

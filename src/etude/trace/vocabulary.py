@@ -1,0 +1,27 @@
+"""The run's vocabulary, stored once beside its sessions, so that a reader needs no tokenizer to show tokens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+FILE_NAME = "vocabulary.json"
+
+
+def write_vocabulary(folder: Path, tokens: list[str]) -> Path:
+    """Write it, or check that the one there is the same: a run has one vocabulary."""
+    path = folder / FILE_NAME
+    if path.exists():
+        if read_vocabulary(folder) != tokens:
+            raise ValueError(f"{path} holds another vocabulary; a run has one, start a new run directory")
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".tmp")
+    scratch.write_text(json.dumps(tokens, ensure_ascii=True, separators=(",", ":")), encoding="utf-8")
+    scratch.replace(path)
+    return path
+
+
+def read_vocabulary(folder: Path) -> list[str]:
+    """Every token's text by id."""
+    return json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
