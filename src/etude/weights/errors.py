@@ -1,0 +1,35 @@
+"""Why a receiver refuses weights. Each error names the piece at fault and what to do."""
+
+from __future__ import annotations
+
+
+class WeightsError(Exception):
+    """Base of all refusals: the state that would have come out is not the state that was sent."""
+
+
+class LayoutMismatch(WeightsError):
+    """The tensors on the two sides differ in name, shape or type: no delta can connect them."""
+
+
+class WrongBase(WeightsError):
+    """The state at hand is not the one the delta was made from."""
+
+
+class MissingShard(WeightsError):
+    """A file the manifest names is not there."""
+
+
+class CorruptShard(WeightsError):
+    """A file's bytes are not the bytes that were written."""
+
+
+class CorruptTensor(WeightsError):
+    """All files are whole and the base is right, yet a tensor came out different: a fault of the codec or of memory."""
+
+
+class Unreachable(WeightsError):
+    """No chain of anchor and deltas leads to the wanted version."""
+
+
+class ForkedChain(WeightsError):
+    """Two different states claim the same version."""

@@ -1,0 +1,35 @@
+"""Bytes to compressed byte planes and back.
+
+Two neighbouring states differ mostly in the low bits of their numbers. Laid out plane by plane (all lowest bytes, then all
+second bytes, ...), the high planes of the XOR are almost zero and the entropy coder sees each plane's own statistics.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import zstandard
+
+# Level 1 is within 1% of level 9 on XOR planes (noise below, zeros above), at a third of the time.
+LEVEL = 1
+
+
+def pack(data: np.ndarray, item_bytes: int) -> list[bytes]:
+    """data (elements * item_bytes,) uint8 -> one zstd frame per byte plane, lowest address first."""
+    planes = np.ascontiguousarray(data.reshape(-1, item_bytes).T)  # (item_bytes, elements)
+    compressor = zstandard.ZstdCompressor(level=LEVEL)
+    return [compressor.compress(plane.data) for plane in planes]
+
+
+def unpack(frames: list[bytes], elements: int) -> np.ndarray:
+    """The inverse of `pack`: (elements * len(frames),) uint8. Raises ValueError if a frame is not a plane of that length."""
+    planes = np.empty((len(frames), elements), dtype=np.uint8)
+    decompressor = zstandard.ZstdDecompressor()
+    for plane, frame in zip(planes, frames, strict=True):
+        try:
+            raw = decompressor.decompress(frame, max_output_size=elements)
+        except zstandard.ZstdError as error:
+            raise ValueError(f"not a zstd frame of {elements} bytes: {error}") from error
+        if len(raw) != elements:
+            raise ValueError(f"a plane of {len(raw)} bytes where {elements} belong")
+        plane[:] = np.frombuffer(raw, dtype=np.uint8)
+    return np.ascontiguousarray(planes.T).reshape(-1)

@@ -1,0 +1,87 @@
+"""The receiving side: from whatever it holds to the newest version, bit-identical or refused (promise 7).
+
+`catch_up` fetches and checks while the engine serves; nothing it returns is written to later, and what the caller holds is
+never touched. A broken file on the way is named in `refused` and walked around if an anchor allows, else its error is raised.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from etude.weights.codec import decode
+from etude.weights.digest import State, state_digest
+from etude.weights.errors import LayoutMismatch, Unreachable, WeightsError, WrongBase
+from etude.weights.path import Edge, Step, cheapest
+from etude.weights.store import Index, WeightStore
+
+
+@dataclass(frozen=True)
+class Received:
+    """A state and what it took to get there."""
+
+    state: dict[str, Tensor]
+    version: int
+    walked: tuple[str, ...] = ()  # names of the anchors and deltas applied, "~" before one that was undone
+    bytes: int = 0
+    refused: tuple[str, ...] = field(default=())  # errors of files that were walked around
+
+
+class Receiver:
+    """Reads one store. Holds no state of its own beside the digest of what it gave out last."""
+
+    def __init__(self, store: WeightStore) -> None:
+        self.store = store
+        self._known: tuple[int, str] | None = None
+
+    def catch_up(self, state: State | None = None, version: int | None = None, *, goal: int | None = None) -> Received:
+        """From `state` at `version` (or from nothing) to version `goal`, by default the newest.
+
+        Raises Unreachable if the store leads there in no way, or the error of the file that stands in the way.
+        """
+        index = self.store.index()
+        target = index.newest if goal is None else goal
+        if target is None or index.digest(target) is None:
+            raise Unreachable(f"{self.store.root} holds no version {'at all' if target is None else target} yet")
+        broken: set[Edge] = set()
+        refused: list[WeightsError] = []
+        if state is not None and version is not None and version == target and self._holds(state, version, index):
+            return Received(dict(state), target)
+        if version == target or state is None:
+            state, version = None, None  # that number, other bits: a course that was given up
+        while True:
+            walk = cheapest([entry.edge for entry in index.entries if entry.edge not in broken], version, target)
+            if walk is None:
+                raise (
+                    refused[0] if refused else Unreachable(f"no anchor in {self.store.root} leads to version {target}")
+                )
+            reached = self._walk(walk, state, index)
+            if isinstance(reached, dict):
+                self._known = (target, index.digest(target) or "")
+                names = tuple(("~" if step.rewind else "") + step.edge.name for step in walk)
+                cost = sum(step.edge.bytes for step in walk)
+                return Received(reached, target, names, cost, tuple(str(error) for error in refused))
+            edge, error = reached
+            refused.append(error)
+            if isinstance(error, WrongBase | LayoutMismatch) and version is not None:
+                state, version = None, None
+            else:
+                broken.add(edge)
+
+    def _walk(
+        self, walk: list[Step], state: State | None, index: Index
+    ) -> dict[str, Tensor] | tuple[Edge, WeightsError]:
+        for step in walk:
+            try:
+                manifest = self.store.manifest(index.entry(step.edge))
+                shards = manifest
+                state = decode(manifest, lambda i, m=shards: self.store.shard(m, i), state, rewind=step.rewind)
+            except WeightsError as error:
+                return step.edge, error
+        assert state is not None
+        return dict(state)
+
+    def _holds(self, state: State, version: int, index: Index) -> bool:
+        wanted = index.digest(version)
+        return self._known == (version, wanted) or state_digest(state) == wanted
