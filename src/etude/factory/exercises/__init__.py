@@ -1,0 +1,1 @@
+"""Small generated repositories with one thing to do in each, made lazily and purely from (level, split, number)."""

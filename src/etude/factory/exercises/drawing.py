@@ -1,0 +1,116 @@
+"""What a level draws from: functions of the right split, fresh names, modules. One `Drawing` per task, seeded by its id."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from etude.factory.exercises.catalogue import HELD_OUT, TRAINING
+from etude.factory.exercises.instance import Instance, instance
+from etude.factory.exercises.repository import Function, Repository
+from etude.factory.exercises.template import Params
+from etude.factory.exercises.words import FUNCTIONS, MODULES, VARIABLES
+from etude.factory.settings import ExerciseSettings
+from etude.tasks.task import Split
+
+Holdout = Literal["function", "template"]
+
+# One visible test for each sound function, two for a bugged one: check.py stays short, a bug is always seen.
+SOUND_TESTS = 1
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Template name -> parameter fillings, per side of the split. Drawing a template first keeps the mix even."""
+
+    training: dict[str, list[Params]]
+    held_functions: dict[str, list[Params]]
+    held_templates: dict[str, list[Params]]
+
+
+@lru_cache(maxsize=8)
+def pools(seed: int, share: float) -> Pools:
+    """Divides the catalogue: a training template's body is held out by its hash (names ignored, constants kept)."""
+    training: dict[str, list[Params]] = {}
+    held: dict[str, list[Params]] = {}
+    for template in TRAINING:
+        for params in template.params():
+            chosen = random.Random(f"split {seed} {instance(template.name, params).body}").random() < share
+            (held if chosen else training).setdefault(template.name, []).append(params)
+    return Pools(training, held, {template.name: list(template.params()) for template in HELD_OUT})
+
+
+class Drawing:
+    """Random choices of one task. `target` draws what the task is about, `bystander` what else lies around."""
+
+    def __init__(self, task_id: str, split: Split, settings: ExerciseSettings) -> None:
+        self.rng = random.Random(f"{settings.seed} {task_id}")
+        self.settings = settings
+        self.split: Split = split
+        self.pools = pools(settings.seed, settings.holdout_share)
+        self.holdout: Holdout | None = None
+        if split == "heldout":
+            self.holdout = "template" if self.rng.random() < settings.template_share else "function"
+        self.repository = Repository()
+        self._functions = self.rng.sample(FUNCTIONS, 8)
+        self.modules = self.rng.sample(MODULES, 4)
+
+    def fresh_name(self) -> str:
+        """A function name not yet used in this repository."""
+        return self._functions.pop()
+
+    def target(self, module: str) -> Function:
+        """A function from this task's side of the split, added to the repository."""
+        pool = {
+            None: self.pools.training,
+            "function": self.pools.held_functions,
+            "template": self.pools.held_templates,
+        }[self.holdout]
+        return self._add(pool, module)
+
+    def bystander(self, module: str) -> Function:
+        """A sound function from the training side, added to the repository."""
+        return self._add(self.pools.training, module)
+
+    def company(self, module: str) -> None:
+        """Sometimes one more function in a module."""
+        if self.rng.random() < self.settings.two_function_share:
+            self.bystander(module)
+
+    def shuffle(self) -> None:
+        """Random order of functions; modules follow the first of theirs."""
+        self.rng.shuffle(self.repository.functions)
+
+    def break_it(self, function: Function) -> None:
+        """Puts a bug into `function` and shows an input that reveals it; another that does so stays hidden."""
+        function.mutation = function.instance.draw_bug(self.rng)
+        revealing = function.instance.revealing(function.mutation)
+        shown = self.rng.choice(revealing)
+        other = self.rng.choice([i for i in range(len(function.instance.inputs)) if i != shown])
+        if set(revealing) <= {shown, other}:
+            other = next(i for i in range(len(function.instance.inputs)) if i not in revealing)
+        function.visible = (other, shown)
+
+    def _add(self, pool: dict[str, list[Params]], module: str) -> Function:
+        chosen = self._instance(pool)
+        function = Function(chosen, module, self.fresh_name(), self._names(chosen))
+        function.names["f"] = function.name
+        function.visible = tuple(self.rng.sample(range(len(chosen.inputs)), SOUND_TESTS))
+        self.repository.functions.append(function)
+        return function
+
+    def _instance(self, pool: dict[str, list[Params]]) -> Instance:
+        used = {function.instance.body for function in self.repository.functions}
+        while True:
+            name = self.rng.choice(list(pool))
+            chosen = instance(name, self.rng.choice(pool[name]))
+            if chosen.body not in used:  # two equal bodies would make lines ambiguous
+                return chosen
+
+    def _names(self, chosen: Instance) -> dict[str, str]:
+        names: dict[str, str] = {}
+        for slot in chosen.slots:
+            names[slot] = self.rng.choice([word for word in VARIABLES[slot] if word not in names.values()])
+        return names

@@ -1,0 +1,31 @@
+"""Level one-bug: one function of a two-file repository is wrong and the request names it."""
+
+from __future__ import annotations
+
+from etude.factory.exercises.drawing import Drawing
+from etude.factory.exercises.level import Level, compose, part
+from etude.tasks.task import Task
+
+
+def build(task_id: str, drawing: Drawing) -> Task:
+    first, second = drawing.modules[:2]
+    target = drawing.target(first)
+    drawing.company(first)
+    drawing.bystander(second)
+    drawing.company(second)
+    drawing.shuffle()
+    drawing.break_it(target)
+    assert target.mutation is not None
+    edit = drawing.repository.edit(target, target.mutation.line)
+    return compose(
+        task_id,
+        drawing,
+        level=LEVEL,
+        instruction=f"fix {target.name}",
+        targets=[target],
+        grader="outputs",
+        hidden={"parts": [part(target, edit)], "kind": target.mutation.kind},
+    )
+
+
+LEVEL = Level("one-bug", "debugging", build)

@@ -1,0 +1,56 @@
+"""What tasks the factory makes and how many sessions it collects on them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+LevelName = Literal["one-bug", "from-tests", "two-bugs", "rename", "feature", "docstring", "write-test", "relapse"]
+
+
+def _levels() -> dict[LevelName, float]:
+    # The debugging levels share one skill (find, copy, change a token), so they carry most of the weight.
+    return {
+        "one-bug": 5.0,
+        "from-tests": 2.0,
+        "two-bugs": 1.0,
+        "rename": 1.5,
+        "feature": 1.0,
+        "docstring": 1.5,
+        "write-test": 1.0,
+        "relapse": 1.0,
+    }
+
+
+class ExerciseSettings(BaseModel):
+    """The generated exercises: which levels in what proportion, and what is held out."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    seed: int = Field(0, description="Seed of every generated task; another seed gives other tasks and another split.")
+    levels: dict[LevelName, float] = Field(
+        default_factory=_levels, description="Weight of each level in the mix; a level left out or at 0 is not made."
+    )
+    holdout_share: float = Field(
+        0.1, gt=0, lt=0.5, description="Share of function bodies (after renaming) kept for the held-out split."
+    )
+    template_share: float = Field(
+        0.25, ge=0, le=1, description="Share of held-out tasks whose template never occurs in training."
+    )
+    two_function_share: float = Field(0.2, ge=0, le=1, description="Share of files that hold two functions, not one.")
+    train_tasks: int = Field(1_000_000, ge=1, description="Task numbers offered for training (made only when asked).")
+    heldout_tasks: int = Field(4_096, ge=1, description="Task numbers offered for evaluation.")
+
+
+class SessionSettings(BaseModel):
+    """Sessions of the scripted expert, the demonstrations of the sft stage."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    count: int = Field(12_000, ge=1, description="Sessions to collect.")
+    competence: float = Field(
+        0.5, ge=0.4, le=1, description="Probability that a session is competent; the rest shows bad judgement."
+    )
+    concurrency: int = Field(8, ge=1, description="Sessions in flight at once.")
+    seed: int = Field(1, description="Seed of the experts' judgement and of the tasks drawn.")
