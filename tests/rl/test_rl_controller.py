@@ -30,6 +30,10 @@ from etude.rollout.retry import InfraFault
 from etude.trace.segment import Rollout, Segment
 
 
+# Hundreds of simulated lives each flush their ledger: in memory that is free.
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
 class Jump(selectors.DefaultSelector):
     """Instead of waiting for a timer, moves the clock there."""
 
@@ -245,7 +249,7 @@ plans = st.builds(
 @settings(max_examples=40, deadline=None)
 @given(plan=plans, seed=st.integers(0, 2**32), fault_rate=st.sampled_from([0.0, 0.1, 0.3]))
 def test_a_run_trains_every_task_once_within_the_bound(plan, seed, fault_rate):
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         world = live(Path(name), plan, seed, fault_rate=fault_rate)
         assert sorted(trained_tasks(Path(name), plan)) == sorted(schedule(plan).task_ids)
         bound = 0 if plan.mode == "sync" else plan.max_staleness
@@ -256,7 +260,7 @@ def test_a_run_trains_every_task_once_within_the_bound(plan, seed, fault_rate):
 @settings(max_examples=60, deadline=None)
 @given(plan=plans, seed=st.integers(0, 2**32), kills=st.lists(st.integers(1, 60), min_size=1, max_size=5))
 def test_kills_change_neither_the_trained_tasks_nor_the_bound(plan, seed, kills):
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         folder = Path(name)
         for number, ends_at in enumerate(kills):
             live(folder, plan, seed + number, fault_rate=0.1, life=Life(ends_at))
@@ -267,12 +271,18 @@ def test_kills_change_neither_the_trained_tasks_nor_the_bound(plan, seed, kills)
         assert all(value <= plan.max_staleness for value in world.staleness)
 
 
-def test_a_kill_at_every_single_act_is_survived(tmp_path):
+@pytest.fixture
+def memory():
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        yield Path(name)
+
+
+def test_a_kill_at_every_single_act_is_survived(memory):
     plan = a_plan(steps=3, groups_per_step=2, save_every=2)
-    acts = live(tmp_path / "whole", plan, 5).life.acts
+    acts = live(memory / "whole", plan, 5).life.acts
     assert acts > 40
     for ends_at in range(1, acts + 1):
-        folder = tmp_path / str(ends_at)
+        folder = memory / str(ends_at)
         live(folder, plan, 5, life=Life(ends_at))
         world = live(folder, plan, 6)
         assert sorted(trained_tasks(folder, plan)) == sorted(schedule(plan).task_ids)

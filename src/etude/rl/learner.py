@@ -1,0 +1,110 @@
+"""The trainer's side of rl: groups from disk in, rewards, advantages, one policy step, weights out.
+
+Plain class; `placement.py` puts it into a process of its own. It holds no queue and no plan: `train` is a pure function of its
+state and the stored groups, which is what exact resume rests on (promise 6). The store of weights is the only way out of it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from etude.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.rl.advantage import advantages
+from etude.rl.rewards import components, k1_sum
+from etude.rl.settings import RlSettings
+from etude.rl.store import GroupStore
+from etude.trace.segment import Rollout
+from etude.train.checkpoint import load_state, save_state
+from etude.train.policy_step import PolicyTrainer, Scores
+from etude.weights.digest import state_digest
+from etude.weights.publisher import Publisher
+from etude.weights.store import WeightStore
+
+# The ledger may name the state before the newest (killed between writing the state and noting it).
+STATES_KEPT = 2
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One step: digest of the weights after it, the trainer's figures, and per rollout its reward parts and advantage."""
+
+    digest: str
+    figures: dict[str, float]
+    components: list[dict[str, float]]
+    advantages: list[float]
+    busy_s: float
+
+
+class Learner:
+    """Holds model, reference, optimizer and publisher."""
+
+    def __init__(self, checkpoint: Path, folder: Path, settings: RlSettings, threads: int) -> None:
+        torch.set_num_threads(threads)
+        self.checkpoint = checkpoint
+        self.folder = folder
+        self.settings = settings
+        self.groups = GroupStore(folder / "groups")
+        self.publisher = Publisher(WeightStore(folder / "weights"), anchor_every=settings.anchor_every)
+        self.trainer = self._fresh()
+
+    def restore(self, step: int) -> None:
+        """The state after `step` steps, from the checkpoint that holds it; 0 is the initial policy."""
+        self.trainer = self._fresh()
+        if step:
+            self.trainer.load_state_dict(load_state(self.folder / "states" / f"state-{step:08d}.pt")["trainer"])
+
+    def train(self, groups: list[int]) -> Trained:
+        """One step on the stored groups; their order decides the sums' order, so it is part of the input."""
+        started = time.perf_counter()
+        batch = [self.groups.load(group) for group in groups]
+        rollouts = [rollout for group in batch for rollout in group]
+        scores = self.trainer.score(rollouts, with_reference=self.settings.kl_beta > 0)
+        parts = [self._components(i, rollout, scores) for i, rollout in enumerate(rollouts)]
+        shared = _by_group([sum(part.values()) for part in parts], [len(group) for group in batch])
+        figures = self.trainer.update(rollouts, shared, scores)
+        digest = state_digest(self.trainer.model.state_dict())
+        return Trained(digest, figures, parts, shared, time.perf_counter() - started)
+
+    def publish(self, version: int) -> dict[str, Any]:
+        """Put the weights into the store as `version`."""
+        published = self.publisher.publish(self.trainer.model.state_dict(), version)
+        return asdict(published) | {"ratio": published.ratio}
+
+    def join(self, receiver: str, left: str | None) -> None:
+        """A new engine incarnation listens; the one it replaces, if any, does no longer."""
+        if left is not None:
+            self.publisher.leave(left)
+        self.publisher.join(receiver)
+
+    def acknowledge(self, receiver: str, version: int) -> None:
+        """`receiver` serves `version`: deltas may start from it (promise 7)."""
+        self.publisher.acknowledge(receiver, version)
+
+    def save(self, step: int) -> None:
+        """The whole training state after `step` steps."""
+        save_state(self.folder / "states", step, {"trainer": self.trainer.state_dict()}, STATES_KEPT)
+
+    def export(self, folder: Path) -> None:
+        """The policy as a Hugging Face directory."""
+        save_checkpoint(self.trainer.model, folder, self.checkpoint)
+
+    def _fresh(self) -> PolicyTrainer:
+        reference = load_checkpoint(self.checkpoint) if self.settings.kl_beta > 0 else None
+        return PolicyTrainer(load_checkpoint(self.checkpoint), reference, self.settings.update)
+
+    def _components(self, index: int, rollout: Rollout, scores: Scores) -> dict[str, float]:
+        k1 = k1_sum(rollout.segments, scores.reference[index]) if scores.reference is not None else 0.0
+        return components(rollout.rewards["outcome"], rollout.counters, k1, self.settings)
+
+
+def _by_group(rewards: list[float], sizes: list[int]) -> list[float]:
+    """Advantages within each group, in the order of the rollouts."""
+    out: list[float] = []
+    for size in sizes:
+        out += advantages(rewards[len(out) : len(out) + size])
+    return out

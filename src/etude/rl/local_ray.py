@@ -1,0 +1,123 @@
+"""Ray on this machine for the length of the rl stage: started by us, stopped by us, and swept up if we were killed.
+
+Everything listens on loopback with a token that only this process and its children know; no dashboard, no usage reports, a
+small object store (rollouts travel as files, see `store.py`), and a short temp folder, since unix socket paths hold at most
+107 bytes. What was started is written down by process id and start time, so that the next start ends what a SIGKILL of this
+process left behind (promise 6: run again and it goes on), and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+from typing import Any
+
+# Ray refuses less than 75 MiB; requests and completions are a few kB each.
+OBJECT_STORE_BYTES = 200 << 20
+
+
+class LocalRay:
+    """A context: `with LocalRay(folder / "ray.json"): ...`. Actors of ours may live only inside."""
+
+    def __init__(self, record: Path) -> None:
+        self.record = record
+
+    def __enter__(self) -> LocalRay:
+        sweep(self.record)
+        temp = tempfile.mkdtemp(prefix="er-")
+        self.record.parent.mkdir(parents=True, exist_ok=True)
+        self._write(temp)
+        os.environ |= {
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the switch that makes Ray stay on loopback, on Linux too
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+            "RAY_DEDUP_LOGS": "0",
+        }
+        import ray
+
+        ray.init(
+            num_cpus=8,  # placement is ours, not a matter of Ray's counting
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            _temp_dir=temp,
+            logging_level="error",
+            log_to_driver=False,
+        )
+        self._write(temp)
+        return self
+
+    def remember(self) -> None:
+        """Write down the processes that have come up since (actors)."""
+        self._write(json.loads(self.record.read_text())["temp"])
+
+    def __exit__(self, *error: Any) -> None:
+        import ray
+
+        self.remember()
+        ray.shutdown()
+        sweep(self.record)
+
+    def _write(self, temp: str) -> None:
+        processes = {str(pid): started for pid in _descendants(os.getpid()) if (started := _start_time(pid))}
+        side = self.record.with_suffix(".tmp")
+        side.write_text(json.dumps({"temp": temp, "driver": os.getpid(), "processes": processes}))
+        side.rename(self.record)
+
+
+def sweep(record: Path) -> list[int]:
+    """End the recorded processes that still run, remove the temp folder and the record; returns the ended ids."""
+    if not record.exists():
+        return []
+    try:
+        noted = json.loads(record.read_text())
+    except json.JSONDecodeError:  # torn by a kill before anything was started
+        record.unlink()
+        return []
+    left = [int(pid) for pid, started in noted["processes"].items() if _start_time(int(pid)) == started]
+    for pid in left:  # nothing to wait for: whatever they write is written beside and renamed
+        _signal(pid, signal.SIGKILL)
+    shutil.rmtree(noted["temp"], ignore_errors=True)
+    record.unlink()
+    return left
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return  # it ended by itself meanwhile, which is what was wanted
+
+
+def _start_time(pid: int) -> int | None:
+    """Clock ticks after boot at which the process started; with the id it names a process for good. None: gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] == "Z" else int(fields[19])
+
+
+def _descendants(root: int) -> list[int]:
+    """All processes below `root`."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found: list[int] = []
+    waiting = [root]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found

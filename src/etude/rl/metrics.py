@@ -1,0 +1,122 @@
+"""Figures of one training step and of the whole run, from the rollouts trained and what the trainer measured. Pure.
+
+Values of a step go to the event log and into `steps.jsonl` (a step written again after a kill replaces the earlier line);
+`summarize` adds them up to the `rl` object of the report. Rates and shares are fractions here, the bench speaks percent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from etude.trace.segment import NO_ROUTE, Rollout
+
+# What a point of the report's learning curve shows; everything else stays in the event log.
+CURVE = (
+    "step pass_rate reward reward_outcome reward_kl reward_length reward_behaviour advantage_abs uniform_groups staleness_max "
+    "staleness_mean drift_k3 drift_p99 delta_ratio delta_bytes grad_norm entropy turns sampled_tokens wait_s train_s sync_s"
+).split()
+
+
+def step_values(
+    step: int, rollouts: Sequence[Rollout], components: Sequence[dict[str, float]], advantages: Sequence[float]
+) -> dict[str, float]:
+    """What the batch of `step` looked like. `components` and `advantages` are the trainer's, in the rollouts' order."""
+    ages = [step - rollout.start_version for rollout in rollouts if rollout.start_version >= 0]
+    sampled = sum(int(segment.sampled.sum()) for rollout in rollouts for segment in rollout.segments)
+    values = {
+        "rollouts": float(len(rollouts)),
+        "pass_rate": _mean([float(rollout.rewards["outcome"] >= 1.0) for rollout in rollouts]),
+        "reward": _mean([sum(parts.values()) for parts in components]),
+        "advantage_abs": _mean([abs(value) for value in advantages]),
+        "uniform_groups": _uniform_share(rollouts),
+        "staleness_max": float(max(ages, default=0)),
+        "staleness_mean": _mean([float(age) for age in ages]),
+        "in_flight_swaps": float(sum(len(versions(rollout)) - 1 for rollout in rollouts if versions(rollout))),
+        "swapped_in_flight": float(sum(len(versions(rollout)) > 1 for rollout in rollouts)),
+        "summarized": float(sum(len(rollout.segments) > 1 for rollout in rollouts)),
+        "segments": float(sum(len(rollout.segments) for rollout in rollouts)),
+        "sampled_tokens": float(sampled),
+        "routed_tokens": float(sum(_routed(rollout) for rollout in rollouts)),
+        "retried": float(sum(rollout.info.get("tries", 1) - 1 for rollout in rollouts)),
+    }
+    for name in components[0] if components else ():
+        values[f"reward_{name}"] = _mean([parts[name] for parts in components])
+    for name in ("turns", "calls", "malformed_turns", "failed_calls", "todos_unfinished", "edits_untested"):
+        values[name] = _mean([rollout.counters.get(name, 0.0) for rollout in rollouts])
+    for phase in ("create", "policy", "tools", "export", "grade", "all"):
+        values[f"rollout_{phase}_s"] = _mean([r.info.get("seconds", {}).get(phase, 0.0) for r in rollouts])
+    return values
+
+
+def versions(rollout: Rollout) -> Counter[int]:
+    """Sampled tokens of a rollout by policy version."""
+    counts: Counter[int] = Counter()
+    for segment in rollout.segments:
+        counts.update(segment.versions[segment.sampled].tolist())
+    return counts
+
+
+def summarize(steps: Sequence[dict[str, float]], by_version: Counter[int], totals: dict[str, float]) -> dict[str, Any]:
+    """The report's `rl` object; `steps` in order, one each. `totals` are the figures of the processes (idle shares ...)."""
+    if not steps:
+        raise ValueError("no step was trained, so there is nothing to summarize")
+    tokens = sum(step["sampled_tokens"] for step in steps)
+    deltas = [step for step in steps if step.get("delta_bytes", 0) > 0]
+    count = lambda name: int(sum(step.get(name, 0) for step in steps))
+    return {
+        "steps": len(steps),
+        "curve": [{name: step[name] for name in CURVE if name in step} for step in steps],
+        "staleness": {
+            "max": int(max(step["staleness_max"] for step in steps)),
+            "mean": _weighted(steps, "staleness_mean", "rollouts"),
+        },
+        "drift": {
+            "k3": _weighted(steps, "drift_k3", "sampled_tokens"),
+            "p99": max(step["drift_p99"] for step in steps),
+        },
+        "delta": {
+            "ratio": _mean([step["delta_ratio"] for step in deltas]),
+            "bytes": int(_mean([step["delta_bytes"] for step in deltas])),
+        },
+        "counts": {
+            "rollouts": count("rollouts"),
+            "sampled_tokens": int(tokens),
+            "summarized": count("summarized"),
+            "segments": count("segments"),
+            "swapped_in_flight": count("swapped_in_flight"),
+            "in_flight_swaps": count("in_flight_swaps"),
+            "replayed_tokens": count("routed_tokens"),
+            "replayed_routes": count("replayed_routes"),
+            "replaced_routes": count("replaced_routes"),
+            "retried": count("retried"),
+            "tokens_by_version": {str(version): by_version[version] for version in sorted(by_version)},
+        },
+        "times": totals,
+    }
+
+
+def _uniform_share(rollouts: Sequence[Rollout]) -> float:
+    """Share of groups whose outcomes are all the same: they teach nothing but effort and manners."""
+    outcomes: dict[int, set[float]] = {}
+    for rollout in rollouts:
+        outcomes.setdefault(rollout.group, set()).add(rollout.rewards["outcome"])
+    return _mean([float(len(values) == 1) for values in outcomes.values()])
+
+
+def _routed(rollout: Rollout) -> int:
+    """Tokens whose experts the engine recorded."""
+    routes = [segment.routes for segment in rollout.segments if segment.routes is not None]
+    return sum(int((array.reshape(len(array), -1)[:, 0] != NO_ROUTE).sum()) for array in routes if array.size)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else 0.0
+
+
+def _weighted(steps: Sequence[dict[str, float]], name: str, weight: str) -> float:
+    total = sum(step[weight] for step in steps)
+    return sum(step[name] * step[weight] for step in steps) / total if total else 0.0

@@ -1,0 +1,55 @@
+"""Figures count rollouts, not segments (promise 4), and add up over the run."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from etude.rl.metrics import step_values, summarize, versions
+from etude.trace.segment import NO_ROUTE, Rollout, Segment
+
+
+def piece(versions: list[int], routed: int = 0) -> Segment:
+    n = len(versions)
+    sampled = np.array(versions) >= 0
+    routes = np.full((n, 2, 2), NO_ROUTE, np.uint8)
+    routes[:routed] = 1
+    return Segment(np.zeros(n, np.int32), sampled, np.zeros(n, np.float32), np.array(versions, np.int32), routes)
+
+
+def a_rollout(group: int, outcome: float, *pieces: Segment) -> Rollout:
+    return Rollout("r", "t", group, list(pieces), {"outcome": outcome}, {"turns": 3.0}, {"tries": 2})
+
+
+ROLLOUTS = [
+    a_rollout(0, 1.0, piece([-1, 4, 4, 5], routed=3), piece([-1, 5, 6])),
+    a_rollout(0, 0.0, piece([-1, 6, 6])),
+    a_rollout(1, 0.5, piece([-1, 5])),
+    a_rollout(1, 0.5, piece([-1, 5])),
+]
+PARTS = [{"outcome": r.rewards["outcome"], "length": -0.01} for r in ROLLOUTS]
+
+
+def test_a_step_counts_rollouts_however_many_segments_they_have():
+    values = step_values(6, ROLLOUTS, PARTS, [0.5, -0.5, 0.0, 0.0])
+    assert values["rollouts"] == 4 and values["summarized"] == 1 and values["segments"] == 5
+    assert values["pass_rate"] == 0.25 and values["uniform_groups"] == 0.5
+    assert (values["staleness_max"], values["staleness_mean"]) == (2, 1.0)
+    assert values["swapped_in_flight"] == 1 and values["in_flight_swaps"] == 2
+    assert values["sampled_tokens"] == 9 and values["routed_tokens"] == 3
+    assert values["reward"] == pytest.approx(0.49) and values["reward_length"] == pytest.approx(-0.01)
+    assert versions(ROLLOUTS[0]) == {4: 2, 5: 2, 6: 1}
+
+
+def test_the_summary_weighs_steps_by_what_they_hold():
+    base = step_values(6, ROLLOUTS, PARTS, [0.0] * 4) | {"step": 6.0, "delta_ratio": 0.5, "delta_bytes": 100.0}
+    first = base | {"drift_k3": 1e-6, "drift_p99": 0.2}
+    second = base | {"drift_k3": 3e-6, "drift_p99": 0.1, "sampled_tokens": 27.0, "step": 7.0}
+    summary = summarize([first, second], Counter({5: 4, 4: 2}), {"engine_idle_share": 0.1})
+    assert summary["drift"] == {"k3": pytest.approx(2.5e-6), "p99": 0.2}
+    assert summary["counts"]["rollouts"] == 8 and summary["counts"]["swapped_in_flight"] == 2
+    assert summary["counts"]["tokens_by_version"] == {"4": 2, "5": 4}
+    assert summary["delta"] == {"ratio": 0.5, "bytes": 100}
+    assert [point["step"] for point in summary["curve"]] == [6, 7]

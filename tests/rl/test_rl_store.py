@@ -1,0 +1,78 @@
+"""Groups survive on disk bit by bit, and the ledger forgives a torn end but nothing else (promise 6)."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etude.rl.ledger import Ledger, fold
+from etude.rl.store import GroupStore
+from etude.trace.segment import Rollout, Segment
+
+
+def a_rollout(seed: int, segments: int, routed: bool) -> Rollout:
+    rng = np.random.default_rng(seed)
+    parts = []
+    for _ in range(segments):
+        n = int(rng.integers(1, 60))
+        routes = rng.integers(0, 8, (n, 3, 2)).astype(np.uint8) if routed else None
+        versions = rng.integers(-1, 9, n).astype(np.int32)
+        logprobs = -rng.random(n).astype(np.float32)
+        parts.append(Segment(rng.integers(0, 600, n).astype(np.int32), rng.random(n) < 0.5, logprobs, versions, routes))
+    return Rollout(f"r{seed}", "task é", 3, parts, {"outcome": 0.25}, {"turns": 4.0}, {"end": "done", "tries": 2})
+
+
+@given(seeds=st.lists(st.integers(0, 99), min_size=1, max_size=4), segments=st.integers(0, 3), routed=st.booleans())
+def test_a_group_comes_back_bit_by_bit(tmp_path_factory, seeds, segments, routed):
+    store = GroupStore(tmp_path_factory.mktemp("groups"))
+    group = [a_rollout(seed, segments, routed) for seed in seeds]
+    store.save(7, group)
+    back = store.load(7)
+    assert len(back) == len(group)
+    for one, other in zip(group, back, strict=True):
+        assert (one.id, one.task_id, one.group) == (other.id, other.task_id, other.group)
+        assert (one.rewards, one.counters, one.info) == (other.rewards, other.counters, other.info)
+        for a, b in zip(one.segments, other.segments, strict=True):
+            for name in ("ids", "sampled", "logprobs", "versions", "routes"):
+                x, y = getattr(a, name), getattr(b, name)
+                assert (x is None) == (y is None)
+                assert x is None or (x.dtype == y.dtype and np.array_equal(x, y))
+    assert not list(store.folder.glob("*.tmp"))
+
+
+def test_a_torn_last_line_is_cut_off_and_written_over(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger = Ledger(path)
+    ledger.write("plan", digest="abc")
+    ledger.write("completed", group=0, version=0)
+    ledger.close()
+    with open(path, "a") as file:
+        file.write('{"kind": "bat')
+    again = Ledger(path)
+    assert fold(again.entries).complete == {0: 0}
+    again.write("batch", step=0, groups=[0])
+    again.close()
+    assert fold(Ledger(path).entries).batches == {0: [0]}
+
+
+def test_damage_before_the_end_is_an_error(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    path.write_text('{"kind": "plan", "dig\n' + json.dumps({"kind": "saved", "step": 1}) + "\n")
+    with pytest.raises(ValueError, match="line 1 is damaged"):
+        Ledger(path)
+
+
+def test_a_group_in_two_batches_is_refused():
+    entries = [
+        {"kind": "completed", "group": 0, "version": 0},
+        {"kind": "batch", "step": 0, "groups": [0]},
+        {"kind": "batch", "step": 1, "groups": [0]},
+    ]
+    with pytest.raises(ValueError, match=r"groups \[0\] at step 1"):
+        fold(entries)
+    with pytest.raises(ValueError, match="trains step 1 after step -1"):
+        fold([entries[0], entries[2]])
