@@ -111,7 +111,12 @@ class NanoRenderer:
         return TokenKinds(thinking=first_call, calling=len(ids) - first_call - message, message=message)
 
     def vocabulary(self) -> list[str]:
-        return [self._text_of.get(i) or self._tokenizer.id_to_token(i) or "" for i in range(self._size)]
+        return [self._word(i) for i in range(self._size)]
+
+    def _word(self, token: int) -> str:
+        """A token's text; a byte of a longer character has none of its own and shows as the vocabulary writes it."""
+        text = self._text_of.get(token) or self._decode([token])
+        return text if "\ufffd" not in text else self._tokenizer.id_to_token(token) or ""
 
     def _read(self, body: list[int], first_call: int) -> tuple[str, list[ToolCall], str | None]:
         """Text, calls and the first problem of a turn without its end marker."""

@@ -1,0 +1,205 @@
+"""The endpoint policy against a real HTTP server: what goes over the wire, what is retried, whose fault it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from etude.policy import openai
+from etude.policy.openai import OpenAIPolicy
+from etude.policy.protocol import PolicyError, Request
+from etude.trace.message import Message, ToolCall
+
+
+@dataclass
+class Endpoint:
+    """Plays (status, body) answers in order, the last one for ever, and keeps the requests."""
+
+    url: str = ""
+    answers: list[tuple[int, Any]] = field(default_factory=list)
+    seen: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    monkeypatch.setattr(openai, "FIRST_WAIT_S", 0.001)
+    here = Endpoint()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            here.seen.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            here.headers.append(dict(self.headers))
+            status, body = here.answers.pop(0) if len(here.answers) > 1 else here.answers[0]
+            data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *args: Any) -> None:
+            """Silent."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    here.url = f"http://127.0.0.1:{server.server_port}/v1/"
+    yield here
+    server.shutdown()
+    server.server_close()
+
+
+def said(finish: str = "stop", **message: Any) -> tuple[int, dict[str, Any]]:
+    usage = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 5}}
+    return 200, {"choices": [{"message": message, "finish_reason": finish}], "usage": usage}
+
+
+def wire_call(arguments: str, name: str = "view", id: str | None = "k1") -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def ask(endpoint: Endpoint, request: Request | None = None, **options: Any):
+    async def go():
+        policy = OpenAIPolicy("m", base_url=endpoint.url, **options)
+        try:
+            return await policy.complete(request or Request("s", (Message("user", "hi"),)))
+        finally:
+            await policy.close()
+
+    return asyncio.run(go())
+
+
+def test_a_conversation_goes_over_the_wire_whole(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", "sesame")
+    endpoint.answers = [said(content="ok")]
+    tool = {"type": "function", "function": {"name": "view"}}
+    call = ToolCall("k1", "view", {"path": "a"})
+    messages = (
+        Message("system", "be good"),
+        Message("user", "fix"),
+        Message("assistant", "look", thinking="hm", calls=(call,)),
+        Message("tool", "text", call_id="k1"),
+        Message("tool", "malformed: x"),
+    )
+    ask(endpoint, Request("s", messages, (tool,), max_tokens=7, temperature=0.5, seed=3), api_key_env="SOME_KEY")
+    [body] = endpoint.seen
+    assert body["messages"] == [
+        {"role": "system", "content": "be good"},
+        {"role": "user", "content": "fix"},
+        {"role": "assistant", "content": "look", "tool_calls": [wire_call('{"path": "a"}')]},
+        {"role": "tool", "tool_call_id": "k1", "content": "text"},
+        {"role": "user", "content": "malformed: x"},
+    ]
+    assert (body["model"], body["tools"], body["max_tokens"], body["temperature"], body["seed"]) == ("m", [tool], 7, 0.5, 3)
+    assert endpoint.headers[0]["Authorization"] == "Bearer sesame"
+    assert "tool_choice" not in body
+
+
+def test_fields_an_endpoint_refuses_can_be_renamed_or_left_out(endpoint: Endpoint) -> None:
+    endpoint.answers = [said(content="ok")]
+    ask(endpoint, omit=("temperature",), max_tokens_field="max_completion_tokens")
+    assert "temperature" not in endpoint.seen[0] and endpoint.seen[0]["max_completion_tokens"] == 256
+
+
+def test_a_summary_turn_keeps_the_tools_declared_but_forbids_them(endpoint: Endpoint) -> None:
+    endpoint.answers = [said(content="so far")]
+    ask(endpoint, Request("s", (Message("user", "x"),), ({"type": "function"},), extra={"summary": True}))
+    assert endpoint.seen[0]["tool_choice"] == "none" and endpoint.seen[0]["tools"]
+
+
+def test_calls_thinking_and_usage_are_read(endpoint: Endpoint) -> None:
+    calls = [wire_call('{"path": "a"}'), wire_call("", "test", None)]
+    endpoint.answers = [said("tool_calls", content=None, reasoning_content="hm", tool_calls=calls)]
+    answer = ask(endpoint)
+    expected = (ToolCall("k1", "view", {"path": "a"}), ToolCall("call-1", "test", {}))
+    assert answer.message == Message("assistant", "", "hm", expected)
+    assert (answer.usage.input_tokens, answer.usage.cached_tokens, answer.usage.output_tokens) == (9, 5, 4)
+    assert answer.usage.seconds > 0 and answer.finish == "stop"
+
+
+@pytest.mark.parametrize("arguments", ["{", "[1]", '"x"'])
+def test_malformed_arguments_are_evidence_not_an_error(endpoint: Endpoint, arguments: str) -> None:
+    endpoint.answers = [said(content="", tool_calls=[wire_call(arguments)])]
+    message = ask(endpoint).message
+    assert message.problem == "the arguments of view are no JSON object" and message.calls == ()
+    assert "view" in message.text
+
+
+def test_a_cut_off_text_says_so(endpoint: Endpoint) -> None:
+    endpoint.answers = [said("length", content=[{"type": "text", "text": "I wa"}])]
+    answer = ask(endpoint)
+    assert answer.finish == "length" and answer.message.text == "I wa" and "cut off" in answer.message.problem
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503, 529])
+def test_overload_is_retried_until_it_passes(endpoint: Endpoint, status: int) -> None:
+    endpoint.answers = [(status, "busy"), (status, "busy"), said(content="ok")]
+    assert ask(endpoint).message.text == "ok"
+    assert len(endpoint.seen) == 3
+
+
+def test_lasting_overload_is_an_infra_fault(endpoint: Endpoint) -> None:
+    endpoint.answers = [(503, "busy")]
+    with pytest.raises(PolicyError, match=r"failed 3 times, last with HTTP 503: busy") as caught:
+        ask(endpoint, max_retries=2)
+    assert caught.value.infra and len(endpoint.seen) == 3
+
+
+def test_an_absent_server_and_a_hanging_one_are_infra_faults(endpoint: Endpoint) -> None:
+    gone = Endpoint("http://127.0.0.1:9/v1")
+    with pytest.raises(PolicyError, match="failed 2 times") as caught:
+        ask(gone, max_retries=1)
+    assert caught.value.infra
+
+    async def hang() -> None:
+        server = await asyncio.start_server(lambda reader, writer: asyncio.sleep(5), "127.0.0.1", 0)
+        policy = OpenAIPolicy(
+            "m", base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_s=0.05, max_retries=0
+        )
+        with pytest.raises(PolicyError, match="ReadTimeout"):
+            await policy.complete(Request("s", (Message("user", "hi"),)))
+        await policy.close()
+        server.close()
+
+    asyncio.run(hang())
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "infra"),
+    [
+        (400, '{"error": {"code": "context_length_exceeded"}}', False),
+        (413, "too large", False),
+        (400, "content_filter", False),
+        (400, "unsupported field: seed", True),
+        (401, "no key", True),
+        (404, "no such model", True),
+    ],
+)
+def test_only_the_conversations_own_trouble_counts_against_the_policy(
+    endpoint: Endpoint, status: int, body: str, infra: bool
+) -> None:
+    endpoint.answers = [(status, body)]
+    with pytest.raises(PolicyError) as caught:
+        ask(endpoint)
+    assert caught.value.infra is infra and len(endpoint.seen) == 1
+
+
+@pytest.mark.parametrize("body", ["<html>", {"object": "list"}, {"choices": []}])
+def test_an_answer_that_is_no_completion_is_an_infra_fault(endpoint: Endpoint, body: Any) -> None:
+    endpoint.answers = [(200, body)]
+    with pytest.raises(PolicyError, match="answered no") as caught:
+        ask(endpoint)
+    assert caught.value.infra
+
+
+def test_one_policy_serves_several_event_loops(endpoint: Endpoint) -> None:
+    endpoint.answers = [said(content="ok")]
+    policy = OpenAIPolicy("m", base_url=endpoint.url)
+    for _ in range(2):
+        assert asyncio.run(policy.complete(Request("s", (Message("user", "hi"),)))).message is not None
