@@ -1,0 +1,120 @@
+"""The key/value cache: a preallocated buffer of slots that the rows of a batch address freely.
+
+A slot holds one session's tokens, `lengths[slot]` of them. `Span` is one batch of new tokens on their way in: it knows
+where each is written, which positions they have, and what they may see.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from etude.model.config import ModelConfig
+
+
+class CacheFull(ValueError):
+    """New tokens do not fit into their slot."""
+
+
+class KVCache:
+    """`buffer` (layers, slots, max_len, width) of MLA latent + rope key, or of keys then values; `lengths` (slots,) on the CPU."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        slots: int,
+        max_len: int,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        if max_len > config.max_positions:
+            raise ValueError(f"max_len={max_len} exceeds the model's max_positions={config.max_positions}; lower it")
+        # Zeros, not empty: attention multiplies unread rows by probability 0, and 0 * NaN is NaN.
+        self.buffer = torch.zeros(config.layers, slots, max_len, config.cache_width, device=device, dtype=dtype)
+        self.lengths = torch.zeros(slots, dtype=torch.long)
+        self.slots, self.max_len = slots, max_len
+
+    def clear(self, slot: int, keep: int = 0) -> None:
+        """Forget all but the first `keep` tokens of a slot."""
+        self.lengths[slot] = min(int(self.lengths[slot]), keep)
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Give `target` the first `length` tokens of `source`: a prompt shared by a group is computed once."""
+        if length > int(self.lengths[source]):
+            raise ValueError(f"slot {source} holds {int(self.lengths[source])} tokens, {length} were asked for")
+        self.buffer[:, target, :length] = self.buffer[:, source, :length]
+        self.lengths[target] = length
+
+
+class Span:
+    """New tokens of a batch: `counts` (B,) of them for the rows in `slots` (B,), the longest row Tn of them.
+
+    The model works on the N = sum(counts) tokens, flat; only attention sees (B, Tn) rows.
+    """
+
+    def __init__(self, cache: KVCache, slots: Tensor, counts: Tensor, width: int) -> None:
+        before = cache.lengths[slots]  # (B,)
+        self.after = before + counts
+        self._check(cache, slots, counts, width)
+        self.cache, self.slots, self.width, self.batch = cache, slots, width, len(slots)
+        self.keys = int(self.after.max())  # S, the longest context of the batch
+        device = cache.buffer.device
+        steps = torch.arange(width)  # (Tn,)
+        positions = before.unsqueeze(1) + steps  # (B, Tn)
+        valid = steps < counts.unsqueeze(1)  # (B, Tn)
+        self.ragged = not bool(valid.all())
+        write = slots.unsqueeze(1) * cache.max_len + positions
+        # A padded query looks at what the row's last token sees; its result is dropped.
+        hidden = torch.arange(self.keys) > positions.unsqueeze(2)  # (B, Tn, S)
+        self.bias = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf")).to(device) if hidden.any() else None
+        self.valid = valid.flatten().nonzero().squeeze(1).to(device)  # (N,) into B * Tn
+        self.positions = positions.flatten().to(device)
+        self.write = write.flatten().to(device)
+        if self.ragged:
+            self.positions, self.write = self.positions[self.valid], self.write[self.valid]
+        self.last = (counts.cumsum(0) - 1).to(device)  # (B,) flat index of each row's last token
+        first = int(slots[0])
+        self._range = (
+            slice(first, first + len(slots)) if slots.tolist() == list(range(first, first + len(slots))) else None
+        )
+        self._slots = slots.to(device)
+
+    def _check(self, cache: KVCache, slots: Tensor, counts: Tensor, width: int) -> None:
+        if counts.shape != slots.shape or not bool(((counts >= 1) & (counts <= width)).all()):
+            raise ValueError(f"lengths {counts.tolist()} for {len(slots)} slots must each be between 1 and {width}")
+        if int(self.after.max()) > cache.max_len:
+            row = int(self.after.argmax())
+            raise CacheFull(
+                f"slot {int(slots[row])} would hold {int(self.after[row])} tokens, the cache holds {cache.max_len}; "
+                "stop the session or build a longer cache"
+            )
+
+    def commit(self) -> None:
+        """The new tokens are in: later spans start after them."""
+        self.cache.lengths[self.slots] = self.after
+
+    def store(self, layer: int, values: Tensor) -> Tensor:
+        """Write (N, width) of one layer; returns the rows' whole context (B, S, width), without a copy if slots are neighbours."""
+        buffer = self.cache.buffer[layer]
+        buffer.view(-1, buffer.shape[-1]).index_copy_(0, self.write, values)
+        if self._range is not None:
+            return buffer[self._range, : self.keys]
+        return buffer[:, : self.keys].index_select(0, self._slots)
+
+    def to_rows(self, x: Tensor) -> Tensor:
+        """(N, ...) to (B, Tn, ...), zeros where a row is shorter."""
+        if self.ragged:
+            rows = x.new_zeros(self.batch * self.width, *x.shape[1:])
+            x = rows.index_copy_(0, self.valid, x)
+        return x.view(self.batch, self.width, *x.shape[1:])
+
+    def to_tokens(self, rows: Tensor) -> Tensor:
+        """(B, Tn, ...) to (N, ...)."""
+        flat = rows.reshape(-1, *rows.shape[2:])
+        return flat.index_select(0, self.valid) if self.ragged else flat
+
+    def bias_for(self, folded: int) -> Tensor | None:
+        """(B, 1, Tn * folded, S) to add to scores whose rows are `folded` heads per query; None if all is visible."""
+        if self.bias is None or self.width == 1:
+            return None if self.bias is None else self.bias.unsqueeze(1)
+        return self.bias.repeat_interleave(folded, dim=1).unsqueeze(1)

@@ -1,0 +1,135 @@
+"""The language model: one forward for learning, one `extend` for sampling, over the same weights.
+
+Both choose the same experts and give the same logits to 1e-5, so a rollout's logprobs can be recomputed (promise 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from etude.model.block import Block
+from etude.model.cache import KVCache, Span
+from etude.model.config import ModelConfig
+from etude.model.mask import DocumentMask
+from etude.model.norm import RMSNorm
+from etude.model.rope import Rope
+from etude.trace.segment import NO_ROUTE
+
+
+@dataclass
+class Output:
+    """`logits` (B, T, V), or (N, V) at the N positions asked for. `hidden` (B, T, H) is the normed input of the head.
+
+    `routes` (B, T, L_moe, K) if asked for: the experts chosen, uint8.
+    """
+
+    logits: Tensor
+    hidden: Tensor
+    routes: Tensor | None = None
+
+
+class CausalLM(nn.Module):
+    """Parameters are uninitialised until `init.draw` or a checkpoint fills them."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.rope = Rope(config)
+        self.blocks = nn.ModuleList(Block(config, layer, self.rope) for layer in range(config.layers))
+        self.norm = RMSNorm(config.hidden_size, config.norm_eps)
+        self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.moe_index = {layer: index for index, layer in enumerate(config.moe_layers)}
+        # A byte holds every expert and the marker; wider models get wider routes.
+        self.route_dtype = torch.uint8 if config.experts <= NO_ROUTE else torch.int32
+
+    def forward(
+        self,
+        ids: Tensor,
+        mask: DocumentMask | None = None,
+        positions: Tensor | None = None,
+        forced_experts: Tensor | None = None,
+        return_routes: bool = False,
+        logits_at: Tensor | None = None,
+    ) -> Output:
+        """All tokens of a batch ids (B, T) at once.
+
+        `mask` defaults to one document per row; `positions` (B, T) to places within documents. `forced_experts`
+        (B, T, L_moe, K) replays a choice, NO_ROUTE where there is none. `logits_at` (B, T) bool computes the head only
+        there, in row-major order.
+        """
+        batch, length = ids.shape
+        mask = mask or DocumentMask.rows(batch, length)
+        forced = self._forced(forced_experts, batch, length)
+        places = (mask.positions if positions is None else positions).to(ids.device)
+        x = self.embed(ids.flatten())  # (N, H)
+        turns = self.rope.at(places.flatten())
+        routes: list[Tensor] = []
+        for block in self.blocks:
+            index = self.moe_index.get(block.layer)  # type: ignore[arg-type]
+            pinned = forced[:, index] if forced is not None and index is not None else None
+            x, experts = block(x, turns, mask, pinned)
+            if experts is not None and return_routes:
+                routes.append(experts)
+        hidden = self.norm(x)
+        logits = self.head(hidden if logits_at is None else hidden[logits_at.flatten()])
+        return Output(
+            logits if logits_at is not None else logits.view(batch, length, -1),
+            hidden.view(batch, length, -1),
+            self._routes(routes, batch * length).view(batch, length, *self._route_shape) if return_routes else None,
+        )
+
+    @torch.inference_mode()
+    def extend(self, ids: Tensor, lengths: Tensor, slots: Tensor, cache: KVCache) -> tuple[Tensor, Tensor]:
+        """Append tokens to cached sessions: prefill and decode are the same call.
+
+        Row b adds ids[b, :lengths[b]] (ids (B, Tn), padded right) behind the `cache.lengths[slots[b]]` tokens its slot holds;
+        `lengths` and `slots` (B,) are CPU tensors, slots without repeats. Returns logits (B, V) at each row's last new token,
+        and routes (B, Tn, L_moe, K), NO_ROUTE at padding. Raises CacheFull before anything is written.
+        """
+        span = Span(cache, slots, lengths, ids.shape[1])
+        x = self.embed(span.to_tokens(ids))  # (N, H)
+        turns = self.rope.at(span.positions)
+        routes: list[Tensor] = []
+        for block in self.blocks:
+            x, experts = block.extend(x, turns, span)  # type: ignore[operator]
+            if experts is not None:
+                routes.append(experts)
+        span.commit()
+        last = x if span.width == 1 else x.index_select(0, span.last)
+        flat = self._routes(routes, x.shape[0])  # (N, L_moe, K)
+        return self.head(self.norm(last)), span.to_rows(flat) if not span.ragged else self._padded(flat, span)
+
+    @property
+    def _route_shape(self) -> tuple[int, int]:
+        return len(self.moe_index), self.config.experts_per_token
+
+    def _padded(self, flat: Tensor, span: Span) -> Tensor:
+        rows = flat.new_full((span.batch * span.width, *self._route_shape), NO_ROUTE)
+        return rows.index_copy_(0, span.valid, flat).view(span.batch, span.width, *self._route_shape)
+
+    def _routes(self, routes: list[Tensor], tokens: int) -> Tensor:
+        """(N, L_moe, K) of the blocks' choices."""
+        if not routes:
+            return torch.empty(tokens, *self._route_shape, dtype=self.route_dtype, device=self.embed.weight.device)
+        return torch.stack(routes, dim=1).to(self.route_dtype)
+
+    def _forced(self, forced: Tensor | None, batch: int, length: int) -> Tensor | None:
+        """Checked and flat (N, L_moe, K)."""
+        if forced is None:
+            return None
+        expected = (batch, length, *self._route_shape)
+        if tuple(forced.shape) != expected:
+            raise ValueError(f"forced_experts have shape {tuple(forced.shape)}, the model routes {expected}")
+        if self.config.experts > NO_ROUTE:
+            raise ValueError(
+                f"{self.config.experts} experts: number {NO_ROUTE} means 'no route', so replay takes at most that many"
+            )
+        bad = (forced >= self.config.experts) & (forced != NO_ROUTE)
+        if bool(bad.any()):
+            raise ValueError(f"forced expert {int(forced[bad][0])} does not exist, the model has {self.config.experts}")
+        return forced.view(batch * length, *self._route_shape)

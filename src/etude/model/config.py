@@ -1,0 +1,42 @@
+"""The resolved shape of one model: the settings' architecture plus the vocabulary, and what follows from them."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from etude.model.settings import Architecture
+
+
+class ModelConfig(Architecture):
+    """What a model is built from. Immutable; two models of equal configs have equal parameter names and shapes."""
+
+    vocab_size: int = Field(ge=1, description="rows of the embedding and of the head")
+
+    @classmethod
+    def from_settings(cls, settings: Architecture, vocab_size: int) -> ModelConfig:
+        """The architecture part of `settings` (how a new model is drawn stays behind) with a vocabulary."""
+        shape = {name: getattr(settings, name) for name in Architecture.model_fields}
+        return cls(vocab_size=vocab_size, **shape)
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether block `layer` is a mixture of experts, by the rule of the family's Hugging Face class."""
+        if self.family == "deepseek_v3":
+            return layer >= self.first_dense
+        return layer not in self.dense_layers and (layer + 1) % self.sparse_step == 0
+
+    @property
+    def moe_layers(self) -> tuple[int, ...]:
+        """Blocks with experts, in order; index l of a route array belongs to block `moe_layers[l]`."""
+        return tuple(n for n in range(self.layers) if self.has_experts(n))
+
+    @property
+    def rotary_dim(self) -> int:
+        """Width that rope rotates."""
+        return self.rope_dim if self.family == "deepseek_v3" else self.head_dim
+
+    @property
+    def cache_width(self) -> int:
+        """Floats one token holds in one layer of the cache: MLA latent + rope key, or keys + values."""
+        if self.family == "deepseek_v3":
+            return self.kv_lora_rank + self.rope_dim
+        return 2 * self.kv_heads * self.head_dim

@@ -1,0 +1,86 @@
+"""The routed experts: one SwiGLU per expert over the tokens that chose it, weights fused in 3-D tensors.
+
+Three back ends compute the same sum; `auto` takes the fastest for the shape (benchmarks/model_speed.py measures them).
+"""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from etude.model.config import ModelConfig
+from etude.model.gather import pick, spread
+
+
+def swiglu(gate_up: Tensor) -> Tensor:
+    """(..., 2I) to (..., I): silu(gate) * up."""
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+def _sorted_by_expert(experts: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Order (N * K,) of the choices by expert, its inverse, and how many choices each expert got (E,)."""
+    flat = experts.flatten()
+    order = flat.argsort(stable=True)
+    inverse = torch.empty_like(order).index_copy_(0, order, torch.arange(order.numel(), device=order.device))
+    return order, inverse, torch.bincount(flat, minlength=count)
+
+
+def _weighted_sum(y: Tensor, inverse: Tensor, weights: Tensor) -> Tensor:
+    """Outputs (N * K, H) by expert back to tokens (N, H), summed with weights (N, K)."""
+    tokens, chosen = weights.shape
+    return torch.bmm(weights.unsqueeze(1).to(y.dtype), pick(y, inverse).view(tokens, chosen, -1)).squeeze(1)
+
+
+def loop_experts(x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
+    """One small dense layer after another: the least memory traffic for many tokens on a CPU."""
+    order, inverse, counts = _sorted_by_expert(experts, gate_up.shape[0])
+    parts = spread(x, order, inverse, experts.shape[1]).split(counts.tolist())
+    y = [F.linear(swiglu(F.linear(part, up)), low) for part, up, low in zip(parts, gate_up, down, strict=True)]
+    return _weighted_sum(torch.cat(y), inverse, weights)
+
+
+def grouped_experts(x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
+    """Two grouped matrix products: the fewest kernel calls, no wait for the counts."""
+    order, inverse, counts = _sorted_by_expert(experts, gate_up.shape[0])
+    ends = counts.cumsum(0).int()
+    parts = spread(x, order, inverse, experts.shape[1])
+    inner = swiglu(F.grouped_mm(parts, gate_up.transpose(1, 2), offs=ends))
+    return _weighted_sum(F.grouped_mm(inner, down.transpose(1, 2), offs=ends), inverse, weights)
+
+
+def dense_experts(x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
+    """Every expert for every token, zero weight for those not chosen: no gathers at all, E / K times the arithmetic."""
+    count, tokens = gate_up.shape[0], x.shape[0]
+    dense = weights.new_zeros(tokens, count).scatter(1, experts, weights)  # (N, E)
+    inner = swiglu(torch.bmm(x.expand(count, -1, -1), gate_up.transpose(1, 2)))  # (E, N, I)
+    inner = (inner * dense.t().unsqueeze(-1)).transpose(0, 1).flatten(1)  # (N, E * I)
+    return inner @ down.transpose(1, 2).flatten(0, 1)
+
+
+ExpertBackEnd = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+BACK_ENDS: dict[str, ExpertBackEnd] = {"loop": loop_experts, "grouped": grouped_experts, "dense": dense_experts}
+
+
+def run_experts(
+    x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, weights: Tensor, back_end: str = "auto"
+) -> Tensor:
+    """Tokens x (N, H), choice and weights (N, K), gate_up (E, 2I, H), down (E, H, I) -> (N, H)."""
+    if back_end == "auto":
+        back_end = "loop" if x.requires_grad and x.device.type == "cpu" else "grouped"
+    return BACK_ENDS[back_end](x, gate_up, down, experts, weights)
+
+
+class Experts(nn.Module):
+    """The fused weights of one layer."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate_up = nn.Parameter(torch.empty(config.experts, 2 * config.moe_intermediate, config.hidden_size))
+        self.down = nn.Parameter(torch.empty(config.experts, config.hidden_size, config.moe_intermediate))
+
+    def forward(self, x: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
+        return run_experts(x, self.gate_up, self.down, experts, weights)

@@ -1,0 +1,70 @@
+"""Row gathers whose backward is a gather too.
+
+Autograd's own backward of a gather adds row by row into zeros, which on a CPU costs several times the forward. Where the
+inverse index is known, reading through it gives the same gradient.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class _Reindex(torch.autograd.Function):
+    """y[i] = x[index[i]], where every row of x is read for its meaning exactly once: at inverse."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
+        ctx.save_for_backward(inverse)
+        return x.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):  # type: ignore[override]
+        (inverse,) = ctx.saved_tensors
+        return grad.index_select(0, inverse), None, None
+
+
+class _Spread(torch.autograd.Function):
+    """y[i] = x[index[i] // copies]: each row of x is read `copies` times, copy c of row n at inverse[n * copies + c]."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, index: Tensor, inverse: Tensor, copies: int) -> Tensor:
+        ctx.save_for_backward(inverse)
+        ctx.copies = copies
+        return x.index_select(0, index // copies)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):  # type: ignore[override]
+        (inverse,) = ctx.saved_tensors
+        copies = grad.index_select(0, inverse).view(-1, ctx.copies, grad.shape[-1])
+        return copies.sum(1), None, None, None
+
+
+class _Pick(torch.autograd.Function):
+    """y[i] = x[index[i]] with no row read twice; rows never read get no gradient."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.rows = x.shape[0]
+        return x.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):  # type: ignore[override]
+        (index,) = ctx.saved_tensors
+        return grad.new_zeros(ctx.rows, *grad.shape[1:]).index_copy_(0, index, grad), None
+
+
+def reindex(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
+    """x (N, ...) -> (M, ...) rows x[index]. Row n counts at inverse[n]; gradients at other rows of the result are dropped."""
+    return _Reindex.apply(x, index, inverse)  # type: ignore[return-value]
+
+
+def spread(x: Tensor, index: Tensor, inverse: Tensor, copies: int) -> Tensor:
+    """x (N, H) -> (N * copies, H) rows x[index // copies]; `inverse` is the inverse permutation of `index`."""
+    return _Spread.apply(x, index, inverse, copies)  # type: ignore[return-value]
+
+
+def pick(x: Tensor, index: Tensor) -> Tensor:
+    """x (M, ...) -> (N, ...) rows x[index], `index` without repeats."""
+    return _Pick.apply(x, index)  # type: ignore[return-value]

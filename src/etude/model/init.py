@@ -1,0 +1,59 @@
+"""How a new model is drawn, and the one door through which a run gets its model.
+
+Matrices are normal with std gain / sqrt(fan in): activations keep their size at any width. Those that write into the stream
+are shrunk by sqrt(2 L), so that depth does not grow it (GPT-2). The head starts near zero: the first loss is ln V.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from etude.model.causal_lm import CausalLM
+from etude.model.config import ModelConfig
+from etude.model.settings import ModelSettings
+
+WRITES_INTO_STREAM = ("attention.out.weight", "down.weight", "experts.down")
+MLA_FACTORS = (
+    "attention.q.weight",
+    "attention.q_a.weight",
+    "attention.q_b.weight",
+    "attention.kv_a.weight",
+    "attention.kv_b.weight",
+)
+
+
+def initial_std(name: str, parameter: nn.Parameter, config: ModelConfig, settings: ModelSettings) -> float:
+    """The standard deviation a parameter is drawn with."""
+    if name == "embed.weight":
+        return settings.init_embedding_std
+    if name == "head.weight":
+        return settings.init_head_std
+    std = settings.init_gain * parameter.shape[-1] ** -0.5  # fan in is last, in 2-D and in fused 3-D weights
+    if name.endswith(WRITES_INTO_STREAM):
+        std *= (2 * config.layers) ** -0.5
+    if config.family == "deepseek_v3" and name.endswith(MLA_FACTORS):
+        std *= settings.init_mla_gain
+    return std
+
+
+@torch.no_grad()
+def draw(model: CausalLM, settings: ModelSettings) -> None:
+    """Fill every parameter from `settings.seed`; norms become one, selection biases zero."""
+    generator = torch.Generator().manual_seed(settings.seed)
+    for name, parameter in model.named_parameters():
+        if parameter.ndim == 1:
+            parameter.fill_(1.0)
+            continue
+        std = initial_std(name, parameter, model.config, settings)
+        parameter.copy_(torch.empty(parameter.shape).normal_(0.0, std, generator=generator))
+    for name, buffer in model.named_buffers():
+        if name.endswith("router.bias"):
+            buffer.zero_()
+
+
+def new_model(settings: ModelSettings, vocab_size: int) -> CausalLM:
+    """A freshly drawn model of these settings."""
+    model = CausalLM(ModelConfig.from_settings(settings, vocab_size))
+    draw(model, settings)
+    return model
