@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.bench.real.wheels import Pin, unpacked
+from etude.tasks.restore import MAX_FILE_BYTES
 from etude.tasks.task import Split, Task
 
 TEXT_SUFFIXES = (".py", ".pyi", ".txt", ".toml", ".cfg", ".md")
@@ -66,10 +67,17 @@ class RealPackages:
             level="real-bug",
             instruction=f"{bug['instruction']}. Find the cause in package {bug['package']} and fix it.",
             files=sources | {bug["file"]: fixed.replace(bug["old"], bug["new"])},
-            test_command=("python", "-m", "pytest", *PYTEST_FLAGS, bug["tests"]),
+            test_command=("python3", "-m", "pytest", *PYTEST_FLAGS, bug["tests"]),
             grader="pytest",
             hidden={"tests": bug["tests"]},
             solution={bug["file"]: fixed},
             split="heldout",
-            metadata={"package": bug["package"], "version": entry["version"]},
+            metadata={"package": bug["package"], "version": entry["version"], "editable": _editable(sources)},
         )
+
+
+def _editable(sources: dict[str, str]) -> list[str]:
+    """Source files that are not tests, of a size that the graders take."""
+    return [
+        p for p, text in sources.items() if p.endswith(".py") and "/tests/" not in p and len(text) <= MAX_FILE_BYTES
+    ]

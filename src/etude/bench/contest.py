@@ -1,0 +1,85 @@
+"""One policy at all tasks, all passes: resumable, bounded, infra faults told apart and never scored.
+
+What is written down is never asked again, so a kill loses at most the attempts in flight. A pass that infra faults ate is
+simply missing: the next run asks it again, and `summary` refuses to average an unfinished table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from etude.bench.outcome import Outcome, OutcomeFile
+from etude.events.log import EventLog
+from etude.rollout.attempt import Attempt, Setup
+from etude.rollout.batch import Job, run_batch
+from etude.rollout.retry import InfraFault
+from etude.tasks.task import Task
+
+STAGE = "bench"
+PRODUCED = ("thinking", "call", "message", "summary")  # the kinds of tokens that a policy is charged for
+
+
+class BenchUnfinished(Exception):
+    """Some passes could not be made; says how many and why the last one failed."""
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What all policies of one bench share."""
+
+    tasks: Sequence[Task]
+    folder: Path
+    concurrency: int
+    seed: int
+    log: EventLog
+
+    async def run(self, name: str, setup: Setup, passes: int) -> list[Outcome]:
+        """All outcomes of policy `name`. Raises BenchUnfinished if infra faults outlived their retries."""
+        file = OutcomeFile(self.folder / f"{name}.jsonl")
+        by_id = {task.id: task for task in self.tasks}
+        jobs = [
+            Job(task, f"{task.id}#{number}", seed=self._seed(place, number))
+            for number in range(passes)
+            for place, task in enumerate(self.tasks)
+            if (task.id, number) not in file.outcomes
+        ]
+        whole, solved = len(self.tasks) * passes, sum(o.score for o in file.outcomes.values())
+
+        def take(done: int, total: int, last: Attempt | InfraFault) -> None:
+            nonlocal solved
+            if isinstance(last, Attempt):
+                outcome = read_outcome(last, by_id[last.rollout.task_id])
+                file.add(outcome)
+                solved += outcome.score
+            made = whole - total + done
+            self.log.progress(STAGE, made, whole, policy=name, average=round(100 * solved / made, 1))
+
+        batch = await run_batch(jobs, setup, concurrency=self.concurrency, progress=take)
+        if batch.faults:
+            last = list(batch.faults.values())[-1]
+            raise BenchUnfinished(f"{name}: {len(batch.faults)} of {whole} attempts met infra faults; the last: {last}")
+        wanted = set(by_id)
+        return [o for o in file.outcomes.values() if o.task_id in wanted and o.attempt < passes]
+
+    def _seed(self, place: int, number: int) -> int:
+        """The same for every policy: with equal weights two policies answer alike, which pairs the comparison further."""
+        return self.seed + 1009 * place + 1_000_003 * number
+
+
+def read_outcome(attempt: Attempt, task: Task) -> Outcome:
+    """What the bench keeps of an attempt; everything else is in its session."""
+    counters = attempt.rollout.counters
+    return Outcome(
+        task_id=task.id,
+        attempt=int(attempt.rollout.id.rpartition("#")[2]),
+        category=task.category,
+        level=task.level,
+        score=attempt.verdict.score,
+        tokens=int(sum(counters[f"{kind}_tokens"] for kind in PRODUCED)),
+        tool_calls=int(counters["calls"]),
+        turns=int(counters["turns"]),
+        seconds=round(attempt.seconds["all"], 4),
+        reason=attempt.verdict.reason,
+    )
