@@ -1,0 +1,256 @@
+"""The engine's inside: continuous batching over the slots of one cache. One thread; `step` is one iteration.
+
+Requests join and leave the batch between any two decode steps. A session keeps its slot, so a later turn computes only its
+new tokens (promise 2 makes them a continuation); idle slots go to others, least recently used first, and are computed again
+if their session returns. `swap` puts new weights in between steps with requests in flight: every token carries the version
+that sampled it (promise 3). Differs from vLLM: whole slots instead of pages, whole prompts instead of chunks; sessions here
+are short and alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from etude.engine.forward import Forward
+from etude.engine.prefixes import PrefixTable
+from etude.engine.rows import Batch, Rows
+from etude.engine.running import Running, check
+from etude.engine.sampling import noise
+from etude.engine.settings import EngineSettings
+from etude.engine.slots import SlotTable
+from etude.engine.stats import EngineStats
+from etude.engine.swap import load_checked
+from etude.model.cache import KVCache
+from etude.model.causal_lm import CausalLM
+from etude.policy.protocol import Request
+from etude.trace.completion import Completion, Finish
+from etude.weights.digest import State
+
+# Prompts this short are padded to one another in attention, whatever their ratio: a further call would cost more.
+NARROW = 64
+# Tokens of one prefill call, padding included: bounds its memory and how long decoding rows wait for it.
+PREFILL_TOKENS = 4096
+# Keeps the seeds that requests without one get apart for engines of different seeds.
+SEED_STRIDE = 2**32
+
+Finished = list[tuple[int, Completion]]
+
+
+class EngineCore:
+    """Samples from `model`, which it owns from now on (`swap` writes to it)."""
+
+    def __init__(
+        self,
+        model: CausalLM,
+        settings: EngineSettings,
+        *,
+        version: int = 0,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        config = model.config
+        self.model, self.settings, self.version = model.eval(), settings, version
+        self.max_len = min(settings.max_len, config.max_positions)
+        self.cache = KVCache(config, settings.max_slots, self.max_len, model.embed.weight.device)
+        self.rows = Rows(
+            settings.max_slots, self.max_len, len(config.moe_layers), config.experts_per_token, model.route_dtype
+        )
+        self._forward = Forward(model, self.cache, self.rows)
+        self.stats = EngineStats()
+        self._clock = clock
+        self._table = SlotTable(settings.max_slots)
+        self._prefixes = PrefixTable()
+        self._waiting: deque[Running] = deque()
+        self._running: dict[int, Running] = {}  # by slot
+        self._batch: Batch | None = None
+        self._tickets = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether `step` has anything to do."""
+        return bool(self._waiting or self._running)
+
+    def submit(self, request: Request) -> int:
+        """A ticket for the completion. Raises PolicyError (infra=False) for a request that can't be served."""
+        check(request, self.model.config.vocab_size, self.max_len)
+        self._tickets += 1
+        seed = request.seed if request.seed is not None else self.settings.seed * SEED_STRIDE + self._tickets
+        self._waiting.append(Running(self._tickets, request, seed, self._clock()))
+        self.stats.requests += 1
+        return self._tickets
+
+    def abort(self, ticket: int) -> Completion | None:
+        """Ends a request now; what it sampled so far. None if it is over already."""
+        for waiting in self._waiting:
+            if waiting.ticket == ticket:
+                self._waiting.remove(waiting)
+                self.stats.aborted += 1
+                return waiting.nothing(self._clock())
+        for slot, running in self._running.items():
+            if running.ticket == ticket:
+                return self._finish(slot, "abort")[1]
+        return None
+
+    def release(self, session: str) -> None:
+        """The session will not continue: its slot is free for others."""
+        self._table.release(session)
+
+    @torch.inference_mode()
+    def step(self) -> Finished:
+        """Let waiting requests in, decode one token for every running one; the requests that ended, with their tickets."""
+        finished: Finished = []
+        while joining := self._join():
+            start = self._clock()
+            for group in grouped(joining, lambda running: running.new_tokens):
+                finished += self._prefill(group)
+            self.stats.prefill_s += self._clock() - start
+        if self._running:
+            start = self._clock()
+            finished += self._decode()
+            self.stats.decode_s += self._clock() - start
+        return finished
+
+    @torch.inference_mode()
+    def swap(self, state: State, version: int) -> None:
+        """New weights from the next token on. Raises ValueError, before anything is written, if they don't fit the model."""
+        start = self._clock()
+        load_checked(self.model, state)
+        self.version = version
+        self._prefixes.clear()
+        if self.settings.swap_cache == "recompute":
+            self._recompute()
+        self.stats.swaps += 1
+        self.stats.swap_s += self._clock() - start
+
+    # -- letting requests in
+
+    def _join(self) -> list[Running]:
+        """Waiting requests that get a slot now, first come first served; those whose prompt another is about to compute wait."""
+        joining: list[Running] = []
+        fresh: set[int] = set()
+        for waiting in list(self._waiting):
+            if len(self._running) + len(joining) >= self.settings.max_batch:
+                break
+            session, prompt = waiting.request.session_id, waiting.request.prompt_ids
+            source = None
+            if self.settings.share_prefix and self._table.slot_of(session) is None:
+                source = self._prefixes.find(prompt)
+                if source in fresh:
+                    continue
+            taken = self._table.take(session)
+            if taken is None:
+                continue  # no slot, or the session's own is busy with an earlier turn
+            self._waiting.remove(waiting)
+            self._enter(waiting, *taken, source)
+            fresh.add(waiting.slot)
+            joining.append(waiting)
+        self.stats.evictions = self._table.evictions
+        return joining
+
+    def _enter(self, running: Running, slot: int, sticky: bool, source: int | None) -> None:
+        """Keep or copy what the slot can use of the prompt, and lay out the rest for the prefill."""
+        request, rows, base = running.request, self.rows, self.rows.place(slot)
+        prompt = torch.tensor(request.prompt_ids, dtype=torch.long)
+        running.slot = slot
+        if sticky:
+            running.cached = running.route_start = self._common(slot, prompt)
+            self.stats.cached_tokens += running.cached
+        elif source is not None:
+            running.cached = self._common(source, prompt)
+            self.cache.copy(source, slot, running.cached)
+            rows.copy(source, slot, running.cached)
+            self.stats.shared_tokens += running.cached
+        self.cache.clear(slot, running.cached)
+        if not sticky or running.cached == 0:
+            self._prefixes.add(slot, request.prompt_ids)  # all of it is from the current weights
+        rows.ids[base : base + len(prompt)] = prompt
+        last = min(len(prompt) + request.max_tokens, self.max_len) - 1
+        count = last + 1 - len(prompt)
+        rows.noise[base + len(prompt) : base + last + 1] = torch.from_numpy(noise(running.seed, len(prompt), count))
+        rows.end[slot] = base + last
+        rows.temperature[slot], rows.top_p[slot] = request.temperature, request.extra.get("top_p", 1.0)
+        rows.set_stops(slot, request.stop_ids)
+        self.stats.prompt_tokens += len(prompt)
+        self.stats.prefilled_tokens += running.new_tokens
+
+    def _common(self, slot: int, prompt: Tensor) -> int:
+        """How many tokens of `prompt` the slot's cache holds; at most all but one, for the last must be forwarded."""
+        length = min(int(self.cache.lengths[slot]), len(prompt) - 1)
+        differ = (self.rows.tokens(slot, 0, length) != prompt[:length]).nonzero()
+        return int(differ[0]) if len(differ) else length
+
+    # -- computing
+
+    def _prefill(self, group: list[Running]) -> Finished:
+        """Forward the new prompt tokens of several requests at once and sample their first tokens."""
+        group = sorted(group, key=lambda running: running.slot)
+        slots = [running.slot for running in group]
+        logits = self._forward.prefill(slots, [running.prompt_tokens for running in group], keep_routes=True)
+        batch = Batch.gather(self.rows, slots, self.cache.lengths[slots])
+        done = self._forward.draw(logits, batch, self.version)
+        self._running.update((running.slot, running) for running in group)
+        self._batch = None
+        self.stats.prefill_calls += 1
+        self.stats.sampled_tokens += len(group)
+        return self._end(batch, done)
+
+    def _decode(self) -> Finished:
+        """One token for every running request."""
+        if self._batch is None:
+            slots = sorted(self._running)
+            self._batch = Batch.gather(self.rows, slots, self.cache.lengths[slots] + 1)
+        batch = self._batch
+        done = self._forward.decode(batch, self.version)
+        self.stats.decode_steps += 1
+        self.stats.decode_rows += len(batch)
+        self.stats.sampled_tokens += len(batch)
+        return self._end(batch, done)
+
+    def _end(self, batch: Batch, done: Tensor) -> Finished:
+        """Completions of the rows that are done."""
+        if not bool(done.any()):
+            return []
+        over = batch.last.unsqueeze(1).eq(batch.stops).any(1)
+        stopped = over[done].tolist()
+        slots = batch.slots[done].tolist()
+        return [self._finish(slot, "stop" if stop else "length") for slot, stop in zip(slots, stopped, strict=True)]
+
+    def _finish(self, slot: int, finish: Finish) -> tuple[int, Completion]:
+        running = self._running.pop(slot)
+        completion = running.completion(self.rows, int(self.cache.lengths[slot]), finish, self._clock())
+        self._table.park(slot)
+        self._batch = None
+        assert completion.tokens is not None
+        versions = completion.tokens.versions
+        self.stats.inflight_swaps += versions[0] != versions[-1]
+        self.stats.finished += finish != "abort"
+        self.stats.aborted += finish == "abort"
+        return running.ticket, completion
+
+    def _recompute(self) -> None:
+        """Compute the cached tokens of running requests again under the new weights, forget those of idle sessions.
+
+        Routes stay as they were when the tokens were sampled: they are what the trainer replays.
+        """
+        lengths = {slot: int(self.cache.lengths[slot]) for slot in self._running}
+        self.cache.lengths.zero_()
+        for group in grouped(list(self._running.values()), lambda running: lengths[running.slot]):
+            slots = sorted(running.slot for running in group)
+            self._forward.prefill(slots, [lengths[slot] for slot in slots], keep_routes=False)
+
+
+def grouped(items: list[Running], width: Callable[[Running], int]) -> list[list[Running]]:
+    """Items of like width together, so that padding stays small and a call within PREFILL_TOKENS."""
+    groups: list[list[Running]] = []
+    for item in sorted(items, key=width):
+        group = groups[-1] if groups else []
+        fits = group and width(item) <= max(NARROW, 2 * width(group[0]))
+        if fits and width(item) * (len(group) + 1) <= PREFILL_TOKENS:
+            group.append(item)
+        else:
+            groups.append([item])
+    return groups

@@ -1,0 +1,85 @@
+"""What the engine knows about every token in every slot, in preallocated tensors, and the rows that decode now.
+
+A token's place is `slot * max_len + position`, the same in all tensors, so one index per row writes a step's results; nothing
+is collected per token in Python. Positions: token p is sampled from the logits of position p - 1, and routed when it is
+itself forwarded, one step later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+NO_TOKEN = -1  # fills unused stop columns; no id is negative
+
+
+class Rows:
+    """Per-token tensors (slots * max_len, ...) and per-request tensors (slots, ...)."""
+
+    def __init__(
+        self, slots: int, max_len: int, moe_layers: int, experts_per_token: int, route_dtype: torch.dtype
+    ) -> None:
+        self.max_len = max_len
+        places = slots * max_len
+        self.ids = torch.zeros(places, dtype=torch.long)
+        self.logprobs = torch.zeros(places)
+        self.versions = torch.zeros(places, dtype=torch.int32)
+        self.noise = torch.zeros(places, dtype=torch.float64)
+        self.routes = torch.zeros(places, moe_layers, experts_per_token, dtype=route_dtype)
+        self.temperature = torch.ones(slots)
+        self.top_p = torch.ones(slots)
+        self.end = torch.zeros(slots, dtype=torch.long)  # place of the last token the request may sample
+        self.stops = torch.full((slots, 1), NO_TOKEN)
+
+    def place(self, slot: int, position: int = 0) -> int:
+        return slot * self.max_len + position
+
+    def tokens(self, slot: int, start: int, stop: int) -> Tensor:
+        """Ids (stop - start,) at these positions of a slot."""
+        return self.ids[self.place(slot, start) : self.place(slot, stop)]
+
+    def set_stops(self, slot: int, stop_ids: tuple[int, ...]) -> None:
+        missing = len(stop_ids) - self.stops.shape[1]
+        if missing > 0:
+            self.stops = torch.cat((self.stops, torch.full((len(self.stops), missing), NO_TOKEN)), dim=1)
+        self.stops[slot] = NO_TOKEN
+        self.stops[slot, : len(stop_ids)] = torch.tensor(stop_ids, dtype=torch.long)
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Routes of the first `length` tokens, for a prefix whose cache was copied."""
+        a, b = self.place(source), self.place(target)
+        self.routes[b : b + length] = self.routes[a : a + length]
+
+
+@dataclass
+class Batch:
+    """The rows of one step, gathered from `Rows` whenever requests join or leave."""
+
+    slots: Tensor  # (B,)
+    places: Tensor  # (B,) where the next sampled token goes
+    last: Tensor  # (B,) the token to forward
+    stops: Tensor  # (B, stops)
+    end: Tensor  # (B,)
+    temperature: Tensor | None  # (B,), None if 1 everywhere
+    top_p: Tensor | None
+
+    @classmethod
+    def gather(cls, rows: Rows, slots: list[int], positions: Tensor) -> Batch:
+        """Rows for `slots`, whose next tokens go to `positions` (B,). Slots in order: neighbours are read without a copy."""
+        index = torch.tensor(slots, dtype=torch.long)
+        places = index * rows.max_len + positions
+        temperature, top_p = rows.temperature[index], rows.top_p[index]
+        return cls(
+            slots=index,
+            places=places,
+            last=rows.ids[places - 1],
+            stops=rows.stops[index],
+            end=rows.end[index],
+            temperature=None if bool((temperature == 1).all()) else temperature,
+            top_p=None if bool((top_p >= 1).all()) else top_p,
+        )
+
+    def __len__(self) -> int:
+        return len(self.slots)

@@ -1,0 +1,54 @@
+"""Drawing tokens, all rows of a batch at once, each by its own temperature, top-p and random numbers.
+
+A row's token depends on its own logits and its own number in [0, 1) alone: the inverse of the cumulative distribution, not
+a shared generator. The numbers of a request come from Philox keyed by (seed, prompt length), so the same request gives the
+same tokens whoever else is in the batch, up to the last bits in which logits differ between batch shapes (1e-6: about one
+token in 1e5 falls on the other side of a boundary). The prompt length in the key keeps the turns of one session apart.
+
+The logprob is that of the distribution drawn from: after temperature and top-p. Temperature 0 takes the likeliest token;
+its logprob is reported at temperature 1, for "certain" would tell nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+WORD = 2**64
+
+
+def noise(seed: int, prompt_tokens: int, count: int) -> np.ndarray:
+    """(count,) float64 in [0, 1), the same for the same seed and prompt length."""
+    key = np.array([seed % WORD, prompt_tokens], dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=key)).random(count)
+
+
+def sample(logits: Tensor, noise: Tensor, temperature: Tensor | None, top_p: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Tokens (B,) int64 and their logprobs (B,) fp32 from logits (B, V) and noise (B,) float64.
+
+    `temperature` and `top_p` are (B,); None stands for 1 in every row, which saves their cost.
+    """
+    logits = logits.float()
+    greedy = None
+    if temperature is not None:
+        greedy = temperature <= 0
+        logits = logits / torch.where(greedy, 1.0, temperature).unsqueeze(1)
+    logprobs = logits.log_softmax(-1)  # (B, V)
+    if top_p is not None:
+        logprobs = _truncated(logprobs, top_p)
+    # Cumulated in float64: in fp32 the tail of a large vocabulary would be lost to rounding.
+    cumulative = logprobs.exp().cumsum(-1, dtype=torch.float64)
+    drawn = torch.searchsorted(cumulative, noise.unsqueeze(1) * cumulative[:, -1:], right=True)  # (B, 1)
+    if greedy is not None and bool(greedy.any()):
+        drawn = torch.where(greedy.unsqueeze(1), logits.argmax(-1, keepdim=True), drawn)
+    return drawn.squeeze(1), logprobs.gather(1, drawn).squeeze(1)
+
+
+def _truncated(logprobs: Tensor, top_p: Tensor) -> Tensor:
+    """Only the likeliest tokens that together reach `top_p` (B,), renormalised; the others at -inf."""
+    ordered, order = logprobs.sort(-1, descending=True)
+    mass = ordered.exp()
+    beyond = mass.cumsum(-1) - mass >= top_p.unsqueeze(1)  # the first is never beyond
+    cut = torch.zeros_like(beyond).scatter(1, order, beyond)
+    return logprobs.masked_fill(cut, float("-inf")).log_softmax(-1)

@@ -1,0 +1,23 @@
+"""Settings of the sampling engine. Torch-free: the recipe imports them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class EngineSettings(BaseModel):
+    """The `[engine]` table of a recipe."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    max_slots: int = Field(default=64, ge=1, description="sessions whose tokens are kept in the cache")
+    max_batch: int = Field(default=64, ge=1, description="requests decoded at once")
+    max_len: int = Field(default=1024, ge=2, description="longest session in tokens; memory grows with it times slots")
+    swap_cache: Literal["keep", "recompute"] = Field(
+        default="keep", description="what happens to cached tokens when new weights come in"
+    )
+    share_prefix: bool = Field(default=True, description="sessions that start alike compute their common prompt once")
+    seed: int = Field(default=0, ge=0, description="seed of requests that bring none")
+    threads: int = Field(default=1, ge=1, description="threads of one matrix product")

@@ -1,0 +1,80 @@
+"""Which session sits in which cache slot. Sessions stick to their slot until it is needed by another (least recently used
+first), so that a later turn finds its tokens still cached. Pure."""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+
+
+class SlotTable:
+    """A slot is free, idle (keeps a session's tokens, no request runs) or busy."""
+
+    def __init__(self, slots: int) -> None:
+        self._free = list(
+            range(slots)
+        )  # a heap: low slots first keeps busy ones together, which attention reads faster
+        self._idle: OrderedDict[int, str] = OrderedDict()  # least recently used first
+        self._busy: dict[int, str] = {}
+        self._slot: dict[str, int] = {}
+        self._leaving: set[str] = set()
+        self.evictions = 0
+
+    @property
+    def busy(self) -> int:
+        return len(self._busy)
+
+    @property
+    def idle(self) -> dict[int, str]:
+        """Idle slots and their sessions."""
+        return dict(self._idle)
+
+    def slot_of(self, session: str) -> int | None:
+        return self._slot.get(session)
+
+    def runs(self, session: str) -> bool:
+        """Whether a request of the session holds its slot now."""
+        return self._slot.get(session) in self._busy
+
+    def take(self, session: str) -> tuple[int, bool] | None:
+        """A slot for a request of `session`, and whether it still holds the session's tokens.
+
+        None if every slot is busy, or the session's own slot is.
+        """
+        slot = self._slot.get(session)
+        if slot is not None:
+            if slot in self._busy:
+                return None
+            del self._idle[slot]
+            self._busy[slot] = session
+            return slot, True
+        if self._free:
+            slot = heapq.heappop(self._free)
+        elif self._idle:
+            slot, evicted = self._idle.popitem(last=False)
+            del self._slot[evicted]
+            self.evictions += 1
+        else:
+            return None
+        self._busy[slot] = session
+        self._slot[session] = slot
+        return slot, False
+
+    def park(self, slot: int) -> None:
+        """The slot's request is over; its session may come back."""
+        session = self._busy.pop(slot)
+        self._idle[slot] = session
+        if session in self._leaving:
+            self.release(session)
+
+    def release(self, session: str) -> None:
+        """The session will not continue: its slot is free, at once or when its request is over. Unknown ones are ignored."""
+        slot = self._slot.get(session)
+        if slot is None:
+            return
+        if slot in self._busy:
+            self._leaving.add(session)
+            return
+        del self._idle[slot], self._slot[session]
+        self._leaving.discard(session)
+        heapq.heappush(self._free, slot)

@@ -1,0 +1,26 @@
+"""Putting a state into a live model: all of it or none."""
+
+from __future__ import annotations
+
+import torch
+
+from etude.model.causal_lm import CausalLM
+from etude.weights.digest import State
+
+
+def load_checked(model: CausalLM, state: State) -> None:
+    """Copies `state` into the model's tensors, bit for bit. Raises ValueError, before any is written, if one doesn't fit."""
+    own = model.state_dict()
+    odd = sorted(own.keys() ^ state.keys())
+    if odd:
+        side = "lacks" if odd[0] in own else "has, and the model has not,"
+        raise ValueError(f"the new weights {side} {odd[0]} ({len(odd)} such): they belong to another model")
+    for name, tensor in own.items():
+        if tensor.shape != state[name].shape or tensor.dtype != state[name].dtype:
+            raise ValueError(
+                f"{name} is {tuple(tensor.shape)} {tensor.dtype} in the model and {tuple(state[name].shape)} "
+                f"{state[name].dtype} in the new weights: they belong to another model"
+            )
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(state[name])
