@@ -6,7 +6,7 @@ summary cut away before it edits.
 
 from __future__ import annotations
 
-from etude.factory.plan import Call, Part, Plan, Turn, make_plan
+from etude.factory.plan import Call, Part, Plan, Turn, make_plan, view
 from etude.policy.protocol import PolicyError, Request
 from etude.tasks.task import Task
 from etude.trace.completion import Completion
@@ -40,17 +40,12 @@ class Expert:
 
     def _next(self) -> Turn:
         turn = self._left[0]
-        if turn.needs and turn.needs not in self._shown and self._was_shown(turn.needs):
-            return Turn((("view", {"path": turn.needs}),), shows=turn.needs)
+        if turn.needs and turn.needs not in self._shown:
+            return view(turn.needs)
         return self._left.pop(0)
 
-    def _was_shown(self, path: str) -> bool:
-        """Whether the plan relied on having viewed this path (a summary took it away)."""
-        return any(turn.shows == path for turn in self.plan.turns)
-
     def _play(self, turn: Turn) -> Message:
-        if turn.shows:
-            self._shown.add(turn.shows)
+        self._shown.update(turn.shows)
         if turn.part is not None:
             self._finished.append(turn.part)
         return Message("assistant", calls=tuple(self._call(call) for call in turn.calls))
@@ -63,7 +58,7 @@ class Expert:
         """`done A left B in core.py`: names of parts, with the file once it was read."""
         done = [part["name"] for part in self._finished]
         left = [
-            part["name"] + (f" in {part['path']}" if part["path"] in self._shown else "")
+            part["name"] + (f" in {where}" if (where := part.get("look", part["path"])) in self._shown else "")
             for part in self.plan.parts
             if part not in self._finished
         ]

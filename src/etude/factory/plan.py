@@ -1,6 +1,6 @@
 """What the scripted expert will do with a task: turns fixed in advance by (task, seed), competent or not.
 
-A competent plan finds, reads, edits and mostly checks. An incompetent one shows bad judgement, never bad spelling: wrong
+A competent plan finds, reads, edits and often checks. An incompetent one shows bad judgement, never bad spelling: wrong
 place, wrong change, half the work, an early stop. No plan of either kind edits again after a test failed behind an edit:
 that move is left for reinforcement learning to discover (level relapse).
 """
@@ -8,27 +8,28 @@ that move is left for reinforcement learning to discover (level relapse).
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from etude.factory.judgement import random_edit, spoiled_text
 from etude.tasks.task import Task
 
 Call = tuple[str, dict[str, str]]
-Part = dict[str, str]  # name, path, old, new
+Part = dict[str, str]  # name, path, old, new; "look" if another path than the edited one is read first
 
 # Half of the competent sessions test their work: the habit is there to be reinforced, and not free of cost.
 TEST_SHARE = 0.5
+# Sessions with several parts that note them as to-dos first.
 TODO_SHARE = 0.6
-GAVE_UP, FIXED = "left", "fixed"
+FIXED, GAVE_UP = "fixed", "left"  # the two final messages
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Calls made in one turn. `shows` names the path this turn puts before the eyes, `needs` one that must be there."""
+    """Calls made in one turn. `shows` names paths whose text this turn puts before the eyes, `needs` one that must be there."""
 
     calls: tuple[Call, ...]
-    shows: str = ""
+    shows: tuple[str, ...] = ()
     needs: str = ""
     part: Part | None = None  # the piece of work whose edit this turn makes
 
@@ -46,95 +47,140 @@ def make_plan(task: Task, seed: int, competence: float) -> Plan:
     """Pure in its arguments. Competent with probability `competence`."""
     rng = random.Random(f"plan {task.id} {seed}")
     competent = rng.random() < competence
-    planner = Planner(task, rng)
+    planner = PLANNERS.get(task.level, Planner)(task, rng)
     turns = planner.competent() if competent else planner.careless()
     return Plan(tuple(turns), tuple(planner.parts), competent)
 
 
 class Planner:
-    """Writes the turns for one task."""
+    """Writes the turns for one task; levels that go another way override a step."""
+
+    todo_share = TODO_SHARE
 
     def __init__(self, task: Task, rng: random.Random) -> None:
         self.task, self.rng = task, rng
         self.parts: list[Part] = list(task.hidden["parts"])
-        self.editable: list[str] = list(task.metadata["editable"])
+        self.sources = sorted(path for path in task.files if path not in task.test_command)
 
     def competent(self) -> list[Turn]:
         """All the parts, with a test behind them as the habit has it."""
-        turns = self._begin()
-        listed = len(self.parts) > 1 and self.rng.random() < TODO_SHARE
-        if listed:
-            turns.append(Turn(tuple(("todo", {"text": f"add {part['name']}"}) for part in self.parts)))
-        for part in self.parts:
-            turns += self._do(part, listed)
-        if self.rng.random() < TEST_SHARE:
-            turns.append(_turn("test"))
-        return [*turns, _done(FIXED)]
+        return [*self.opening(), *self.work(self.parts), *self.maybe_test(TEST_SHARE), done(FIXED)]
 
     def careless(self) -> list[Turn]:
         """One of the ways to go wrong."""
-        ways = [self._wander, self._spoil, self._stop_early]
+        ways = [self.wander, self.misjudge, self.stop_early]
         if len(self.parts) > 1:
-            ways += [self._half, self._half]
+            ways += [self.half, self.half]
         return self.rng.choice(ways)()
 
-    def _begin(self) -> list[Turn]:
+    def opening(self) -> list[Turn]:
+        """What comes before the parts."""
         return []
 
-    def _do(self, part: Part, listed: bool) -> list[Turn]:
-        turns = [*self._find(part), self._edit(part, part["new"])]
-        if listed:
-            last = turns.pop()
+    def work(self, parts: list[Part]) -> list[Turn]:
+        """The parts one after the other; sometimes all the parts there are stand on a to-do list."""
+        listed = (len(self.parts) > 1 or self.todo_share < TODO_SHARE) and self.rng.random() < self.todo_share
+        turns = [Turn(tuple(("todo", {"text": f"add {part['name']}"}) for part in self.parts))] if listed else []
+        for part in parts:
+            edit = self.edit(part, part["new"])
             tick: Call = ("todo", {"text": f"done {part['name']}"})
-            turns.append(Turn((*last.calls, tick), needs=last.needs, part=part))
+            turns += [*self.find(part), replace(edit, calls=(*edit.calls, tick)) if listed else edit]
         return turns
 
-    def _find(self, part: Part) -> list[Turn]:
-        return [_turn("grep", pattern=f"def {part['name']}"), _view(part["path"])]
+    def find(self, part: Part) -> list[Turn]:
+        """From a function's name to its text."""
+        return [turn("grep", pattern=f"def {part['name']}"), view(part.get("look", part["path"]))]
 
-    def _edit(self, part: Part, new: str) -> Turn:
-        call: Call = ("edit", {"path": part["path"], "old": part["old"], "new": new})
-        return Turn((call,), needs=part["path"], part=part)
+    def edit(self, part: Part, new: str) -> Turn:
+        arguments = {"path": part["path"], "old": part["old"], "new": new}
+        return Turn((("edit", arguments),), needs=part.get("look", part["path"]), part=part)
 
-    def _wander(self) -> list[Turn]:
+    def wander(self) -> list[Turn]:
         """A file at random, a change at random, no test."""
-        path = self.rng.choice(self.editable)
+        path = self.rng.choice(self.sources)
         edit = random_edit(self.task.files[path], self.rng)
-        turns = [_view(path)]
-        if edit:
-            turns.append(_turn("edit", path=path, **edit))
-        return [*turns, _done(FIXED)]
+        return [view(path), *([turn("edit", path=path, **edit)] if edit else []), done(FIXED)]
 
-    def _spoil(self) -> list[Turn]:
+    def misjudge(self) -> list[Turn]:
         """The right place and the wrong change."""
         part = self.rng.choice(self.parts)
-        new = spoiled_text(part["new"], self.task.files[part["path"]], self.rng)
-        edit = self._edit(part, new) if new and new != part["old"] else None
-        return [*self._begin(), *self._find(part), *([edit] if edit else []), *self._maybe_test(), _done(FIXED)]
+        text = self.task.files[part.get("look", part["path"])]
+        new = spoiled_text(part["new"], text, self.rng)
+        edit = [self.edit(part, new)] if new and new != part["old"] else []
+        return [*self.opening(), *self.find(part), *edit, *self.maybe_test(TEST_SHARE / 2), done(FIXED)]
 
-    def _stop_early(self) -> list[Turn]:
+    def stop_early(self) -> list[Turn]:
         """Looks, and leaves it at that."""
-        turns = [*self._begin(), *self._find(self.rng.choice(self.parts))]
-        return [*turns[: self.rng.randint(1, len(turns))], _done(self.rng.choice((FIXED, GAVE_UP)))]
+        turns = [*self.opening(), *self.find(self.rng.choice(self.parts))]
+        return [*turns[: self.rng.randint(1, max(1, len(turns)))], done(self.rng.choice((FIXED, GAVE_UP)))]
 
-    def _half(self) -> list[Turn]:
+    def half(self) -> list[Turn]:
         """The first part only; what was noted stays open."""
-        turns = self._begin()
-        if listed := self.rng.random() < TODO_SHARE:
-            turns.append(Turn(tuple(("todo", {"text": f"add {part['name']}"}) for part in self.parts)))
-        return [*turns, *self._do(self.parts[0], listed), *self._maybe_test(), _done(FIXED)]
+        return [*self.opening(), *self.work(self.parts[:1]), *self.maybe_test(TEST_SHARE / 2), done(FIXED)]
 
-    def _maybe_test(self) -> list[Turn]:
-        return [_turn("test")] if self.rng.random() < TEST_SHARE / 2 else []
+    def maybe_test(self, share: float) -> list[Turn]:
+        return [turn("test")] if self.rng.random() < share else []
 
 
-def _turn(tool: Literal["grep", "view", "edit", "test", "todo", "done"], **arguments: Any) -> Turn:
+class FromTests(Planner):
+    """Asks the tests which function it is."""
+
+    def opening(self) -> list[Turn]:
+        return [turn("test")]
+
+
+class Relapse(FromTests):
+    """Mends the first function. When the tests then name another, it gives up, sometimes after a look."""
+
+    retest_share = 0.7
+
+    def __init__(self, task: Task, rng: random.Random) -> None:
+        super().__init__(task, rng)
+        self.second = self.parts.pop()
+
+    def competent(self) -> list[Turn]:
+        turns = [*self.opening(), *self.work(self.parts)]
+        if self.rng.random() > self.retest_share:
+            return [*turns, done(FIXED)]
+        looks = self.find(self.second)[: self.rng.choice((0, 0, 1, 2))]
+        return [*turns, turn("test"), *looks, done(GAVE_UP)]
+
+
+class Rename(Planner):
+    """One search shows every line that holds the name; the lines are edited as they were listed."""
+
+    todo_share = 0.4
+
+    def opening(self) -> list[Turn]:
+        found = tuple(part["path"] for part in self.parts)
+        return [Turn((("grep", {"pattern": self.task.hidden["old"]}),), shows=found)]
+
+    def find(self, part: Part) -> list[Turn]:
+        return []
+
+
+class Feature(Planner):
+    """A single part that is sometimes noted all the same, as larger features would be."""
+
+    todo_share = 0.3
+
+
+PLANNERS: dict[str, type[Planner]] = {
+    "from-tests": FromTests,
+    "relapse": Relapse,
+    "rename": Rename,
+    "feature": Feature,
+}
+
+
+def turn(tool: Literal["grep", "view", "edit", "test", "todo", "done"], **arguments: str) -> Turn:
+    """A turn of one call."""
     return Turn(((tool, arguments),))
 
 
-def _view(path: str) -> Turn:
-    return Turn((("view", {"path": path}),), shows=path)
+def view(path: str) -> Turn:
+    return Turn((("view", {"path": path}),), shows=(path,))
 
 
-def _done(message: str) -> Turn:
-    return _turn("done", message=message)
+def done(message: str) -> Turn:
+    return turn("done", message=message)

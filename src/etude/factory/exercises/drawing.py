@@ -83,6 +83,15 @@ class Drawing:
         """Random order of functions; modules follow the first of theirs."""
         self.rng.shuffle(self.repository.functions)
 
+    def show(self, function: Function, count: int) -> None:
+        """Draws `count` inputs for the visible tests."""
+        function.visible = tuple(self.rng.sample(range(len(function.instance.inputs)), count))
+
+    def repair(self, function: Function) -> dict[str, str]:
+        """The edit that mends what `break_it` broke."""
+        assert function.mutation is not None
+        return self.repository.edit(function, function.mutation.line)
+
     def break_it(self, function: Function) -> None:
         """Puts a bug into `function` and shows an input that reveals it; another that does so stays hidden."""
         function.mutation = function.instance.draw_bug(self.rng)
@@ -97,7 +106,7 @@ class Drawing:
         chosen = self._instance(pool)
         function = Function(chosen, module, self.fresh_name(), self._names(chosen))
         function.names["f"] = function.name
-        function.visible = tuple(self.rng.sample(range(len(chosen.inputs)), SOUND_TESTS))
+        self.show(function, SOUND_TESTS)
         self.repository.functions.append(function)
         return function
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterable
 
 from etude.factory.exercises.drawing import Drawing
-from etude.factory.exercises.repository import CHECK_COMMAND, Function, Repository
+from etude.factory.exercises.repository import CHECK_COMMAND, CHECK_PATH, Function, Repository
 from etude.factory.settings import LevelName
 from etude.tasks.task import Task
 
@@ -38,6 +38,7 @@ def compose(
     files: dict[str, str] | None = None,
     solution: dict[str, str] | None = None,
     editable: Iterable[str] | None = None,
+    more_calls: Iterable[dict[str, Any]] = (),
 ) -> Task:
     """A task around the drawing's repository. `hidden["calls"]` is added; defaults: all modules editable, fixed files."""
     repository: Repository = drawing.repository
@@ -52,11 +53,11 @@ def compose(
         files=files,
         test_command=CHECK_COMMAND,
         grader=grader,
-        hidden={"calls": repository.hidden_calls(targets), **hidden},
+        hidden={"calls": [*repository.hidden_calls(targets), *more_calls], **hidden},
         solution={path: text for path, text in reference.items() if files.get(path) != text},
         split=drawing.split,
         metadata={
-            "editable": sorted(editable or (f"{module}.py" for module in repository.modules())),
+            "editable": sorted(editable or (path for path in files if path != CHECK_PATH)),
             "targets": [function.name for function in targets],
             "templates": [function.instance.template.name for function in targets],
             **({"holdout": drawing.holdout} if drawing.holdout else {}),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from etude.factory.exercises import one_bug
+from etude.factory.exercises import docstring, feature, from_tests, one_bug, relapse, rename, two_bugs, write_test
 from etude.factory.exercises.level import Level
 
-LEVELS: dict[str, Level] = {level.name: level for level in (one_bug.LEVEL,)}
+LEVELS: dict[str, Level] = {
+    module.LEVEL.name: module.LEVEL
+    for module in (one_bug, from_tests, two_bugs, rename, feature, docstring, write_test, relapse)
+}

@@ -15,8 +15,6 @@ def build(task_id: str, drawing: Drawing) -> Task:
     drawing.company(second)
     drawing.shuffle()
     drawing.break_it(target)
-    assert target.mutation is not None
-    edit = drawing.repository.edit(target, target.mutation.line)
     return compose(
         task_id,
         drawing,
@@ -24,7 +22,7 @@ def build(task_id: str, drawing: Drawing) -> Task:
         instruction=f"fix {target.name}",
         targets=[target],
         grader="outputs",
-        hidden={"parts": [part(target, edit)], "kind": target.mutation.kind},
+        hidden={"parts": [part(target, drawing.repair(target))]},
     )
 
 

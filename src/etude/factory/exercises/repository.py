@@ -41,6 +41,7 @@ class Function:
     mutation: Mutation | None = None
     visible: tuple[int, ...] = ()  # numbers of the inputs that check.py shows
     comment: str | None = None  # a wrong spec shown instead of the true one
+    stub: bool = False  # the agent finds an empty body
 
     @property
     def path(self) -> str:
@@ -48,12 +49,16 @@ class Function:
 
     def text(self, *, fixed: bool) -> str:
         """Comment and source, as the agent finds it or as it should be."""
-        lines = self.instance.lines if fixed or self.mutation is None else self.instance.mutated(self.mutation)
+        lines = self.instance.lines
+        if not fixed and self.mutation is not None:
+            lines = self.instance.mutated(self.mutation)
+        elif not fixed and self.stub:
+            lines = (lines[0], "    pass")
         comment = self.instance.spec if fixed or self.comment is None else self.comment
         return f"{comment}\n{self.instance.source(lines, self.names)}"
 
     def line(self, number: int, *, fixed: bool) -> str:
-        """Source line `number` (0 is the `def`)."""
+        """Source line `number` (0 is the `def`, -1 the comment)."""
         return self.text(fixed=fixed).splitlines()[number + 1]
 
     def check_line(self, index: int) -> str:
@@ -107,7 +112,7 @@ class Repository:
         return calls
 
     def edit(self, function: Function, line_number: int) -> dict[str, str]:
-        """The one-line edit that turns line `line_number` from what stands there into what should."""
+        """The one-line edit that turns source line `line_number` (-1: the comment) into what it should be."""
         text = self.module_text(function.module, fixed=False)
         start = text.index(function.text(fixed=False))
         before = text[:start].count("\n") + 1 + line_number

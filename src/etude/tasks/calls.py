@@ -1,0 +1,127 @@
+"""Runs function calls in a fresh sandbox and brings the *values* back: what is expected never enters the sandbox.
+
+Promise 9. Code under grading can print, exit, patch builtins or read the driver's variables; all it can send is values, and
+to send the right ones it must know them. Results are framed with a random nonce so that ordinary prints do no harm;
+a result framed twice counts as none.
+"""
+
+from __future__ import annotations
+
+import ast
+import secrets
+from dataclasses import dataclass
+from typing import Any, Sequence
+
+from etude.sandbox.protocol import ExecResult, Sandbox, SandboxPool, SandboxSpec, UserError
+
+# Honest calls take microseconds each; a loop or a burst of output is cut here.
+TIMEOUT_S = 2.0
+MAX_OUTPUT_BYTES = 1 << 16
+MEMORY_MB = 256
+PIDS = 16
+
+# Each value leaves at once: what was computed before a loop or an exit still counts. The interpreter's own functions are
+# taken before any module under grading is imported.
+DRIVER = """
+import sys
+write, flush, show, load, nonce = sys.stdout.write, sys.stdout.flush, repr, __import__, {nonce!r}
+for number, (module, function, args) in enumerate({calls!r}):
+    try:
+        value = show(getattr(load(module), function)(*args))
+    except Exception as error:
+        value = "!" + type(error).__name__
+    write("%s %d %s\\n" % (nonce, number, value))
+    flush()
+"""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: `function` of `module` with literal arguments."""
+
+    module: str
+    function: str
+    args: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What came back of one call. `arrived` is False if nothing, or no plain value, did."""
+
+    arrived: bool
+    value: Any = None
+
+    def equals(self, want: Any) -> bool:
+        """Same value and same types all the way down (True is not 1)."""
+        return self.arrived and same(self.value, want)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Results in the order of the calls, and how the run ended in a word."""
+
+    results: list[Returned]
+    ending: str
+
+
+async def run_calls(files: dict[str, bytes], calls: Sequence[Call], pool: SandboxPool) -> Answers:
+    """One fresh sandbox holding `files`, one warm run. Raises InfraError; all else is an answer."""
+    spec = SandboxSpec(files=files, memory_mb=MEMORY_MB, pids=PIDS)
+    try:
+        sandbox = await pool.create(spec)
+    except UserError as error:
+        return Answers([Returned(False)] * len(calls), f"files refused: {error}")
+    try:
+        return await _run(sandbox, calls)
+    except UserError as error:
+        return Answers([Returned(False)] * len(calls), type(error).__name__)
+    finally:
+        await sandbox.kill()
+
+
+async def _run(sandbox: Sandbox, calls: Sequence[Call]) -> Answers:
+    nonce = secrets.token_hex(8)
+    code = DRIVER.format(nonce=nonce, calls=[(call.module, call.function, list(call.args)) for call in calls])
+    result = await sandbox.run(
+        ["python", "-c", code], timeout_s=TIMEOUT_S, max_output_bytes=MAX_OUTPUT_BYTES, warm=True
+    )
+    return Answers(_parse(result.out, nonce, len(calls)), _ending(result))
+
+
+def _parse(out: bytes, nonce: str, count: int) -> list[Returned]:
+    framed: dict[int, list[str]] = {}
+    for line in out.decode("utf-8", errors="replace").split("\n"):
+        # Ordinary prints without a newline may stand before a frame on its line.
+        _, found, rest = line.partition(nonce + " ")
+        number, _, value = rest.partition(" ")
+        if found and number.isdigit() and len(number) < 6:
+            framed.setdefault(int(number), []).append(value)
+    return [_value(framed.get(number, [])) for number in range(count)]
+
+
+def _value(texts: list[str]) -> Returned:
+    if len(texts) != 1 or texts[0].startswith("!"):
+        return Returned(False)
+    try:
+        return Returned(True, ast.literal_eval(texts[0]))
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return Returned(False)  # not a plain value: whatever it is, it is not what was asked for
+
+
+def _ending(result: ExecResult) -> str:
+    if result.timed_out:
+        return "timed out"
+    if result.oom:
+        return "out of memory"
+    return "too much output" if result.truncated else f"exit {result.rc}"
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equality of plain values that tells True from 1 and a tuple from a list."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, (list, tuple)):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
+    return bool(left == right)

@@ -1,0 +1,95 @@
+"""Grader `write-test`: the added checks hold on the right code and catch hidden mutants.
+
+An added test is taken as data, `check("module function", want, *args)` with literal arguments, never run as code: what a
+test could do besides testing (read the sources, look for mutants, print) has no way in. The calls run in a sandbox all
+the same, for the arguments are the agent's.
+"""
+
+from __future__ import annotations
+
+import ast
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from etude.sandbox.protocol import SandboxPool
+from etude.tasks.calls import Call, run_calls
+from etude.tasks.restore import restored, text_of
+from etude.tasks.task import Task, Verdict
+
+# One good check suffices; a hundred lines of guesses would cost the grader time.
+MAX_CHECKS = 8
+MAX_LINE_CHARS = 200
+
+
+@dataclass(frozen=True)
+class Check:
+    """One added line."""
+
+    function: str
+    want: Any
+    args: list[Any]
+
+
+class WriteTestGrader:
+    """`hidden`: `path` of the tests, `module`, `function`, `reference` source, `mutants` sources, `kill`: how many must be caught."""
+
+    async def grade(self, task: Task, files: dict[str, bytes], pool: SandboxPool) -> Verdict:
+        start = time.perf_counter()
+        hidden = task.hidden
+        path = hidden["path"]
+        checks = added_checks(task.files[path], text_of(restored(task, files).get(path)) or "", hidden["module"])
+        names = ["holds on the right code", *(f"mutant {i}" for i in range(len(hidden["mutants"])))]
+        if checks is None or not any(check.function == hidden["function"] for check in checks):
+            reason = "no check of the function was added" if checks is not None else "other changes than added checks"
+            return Verdict(0.0, dict.fromkeys(names, False), reason, time.perf_counter() - start)
+        checks = [check for check in checks if check.function == hidden["function"]]
+        holds = await self._holds(hidden, checks, pool)
+        caught = sum(not good for good in holds[1:])
+        passed = holds[0] and caught >= hidden["kill"]
+        tests = dict(zip(names, [holds[0], *(holds[0] and not good for good in holds[1:])], strict=True))
+        reason = "" if passed else f"holds on the right code: {holds[0]}, caught {caught} of {len(holds) - 1}"
+        return Verdict(float(passed), tests, reason, time.perf_counter() - start)
+
+    async def _holds(self, hidden: dict[str, Any], checks: list[Check], pool: SandboxPool) -> list[bool]:
+        """Whether all checks hold, for the reference and then for each mutant."""
+        sources = [hidden["reference"], *hidden["mutants"]]
+        files = {f"code{number}.py": source.encode() for number, source in enumerate(sources)}
+        calls = [Call(f"code{n}", hidden["function"], check.args) for n in range(len(sources)) for check in checks]
+        results = (await run_calls(files, calls, pool)).results
+        wants = [check.want for check in checks]
+        width = len(checks)
+        rows = [results[row * width : (row + 1) * width] for row in range(len(sources))]
+        return [all(map(lambda result, want: result.equals(want), row, wants)) for row in rows]
+
+
+def added_checks(before: str, after: str, module: str) -> list[Check] | None:
+    """The checks in lines that were added to `before`; None if a line was changed, removed, or is no literal check."""
+    remaining = iter(before.splitlines())
+    expected = next(remaining, None)
+    added: list[Check] = []
+    for line in after.splitlines():
+        if line == expected:
+            expected = next(remaining, None)
+        elif line.strip():
+            check = _check(line, module)
+            if check is None or len(added) == MAX_CHECKS:
+                return None
+            added.append(check)
+    return added if expected is None else None
+
+
+def _check(line: str, module: str) -> Check | None:
+    if len(line) > MAX_LINE_CHARS:
+        return None
+    try:
+        call = ast.parse(line, mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "check":
+            return None
+        place, want, *args = [ast.literal_eval(arg) for arg in call.args]
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+        return None
+    words = place.split() if isinstance(place, str) else []
+    if call.keywords or len(words) != 2 or words[0] != module:
+        return None
+    return Check(words[1], want, args)

@@ -1,0 +1,29 @@
+"""Graders by name. A task names its grader, so that a task read from disk is graded like one made by the factory."""
+
+from __future__ import annotations
+
+from etude.sandbox.protocol import SandboxPool
+from etude.tasks.graders.docstring import DocstringGrader
+from etude.tasks.graders.outputs import OutputsGrader
+from etude.tasks.graders.rename import RenameGrader
+from etude.tasks.graders.write_test import WriteTestGrader
+from etude.tasks.task import Grader, Task, Verdict
+
+GRADERS: dict[str, Grader] = {
+    "outputs": OutputsGrader(),
+    "rename": RenameGrader(),
+    "docstring": DocstringGrader(),
+    "write-test": WriteTestGrader(),
+}
+
+
+def grader(name: str) -> Grader:
+    """The grader of this name; raises KeyError with those there are."""
+    if name not in GRADERS:
+        raise KeyError(f"no grader {name!r}; there are: {', '.join(GRADERS)}")
+    return GRADERS[name]
+
+
+async def grade(task: Task, files: dict[str, bytes], pool: SandboxPool) -> Verdict:
+    """The verdict of the task's own grader on an attempt's final files. Raises InfraError, never scores it."""
+    return await grader(task.grader).grade(task, files, pool)
