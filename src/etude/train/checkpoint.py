@@ -7,6 +7,7 @@ previous state as it was. It holds tensors and plain values only, and is read wi
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,9 @@ def load_state(path: Path) -> dict[str, Any]:
     """Reads one state."""
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError) as error:
-        raise CheckpointError(f"cannot read the training state {path}: {error}; remove it to start again") from error
+    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(f"cannot read the training state {path}: {reason}; remove it to go on without") from error
 
 
 def _states(directory: Path) -> list[Path]:
