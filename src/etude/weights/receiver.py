@@ -7,6 +7,7 @@ never touched. A broken file on the way is named in `refused` and walked around 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from torch import Tensor
 
@@ -44,18 +45,20 @@ class Receiver:
         target = index.newest if goal is None else goal
         if target is None or index.digest(target) is None:
             raise Unreachable(f"{self.store.root} holds no version {'at all' if target is None else target} yet")
-        broken: set[Edge] = set()
+        if state is not None and version is not None and version == target:
+            if self._holds(state, version, index):
+                return Received(dict(state), target)
+            state = None  # that number, other bits: a course that was given up
+        return self._catch_up(index, target, state, None if state is None else version)
+
+    def _catch_up(self, index: Index, target: int, state: State | None, version: int | None) -> Received:
+        edges = [entry.edge for entry in index.entries]
         refused: list[WeightsError] = []
-        if state is not None and version is not None and version == target and self._holds(state, version, index):
-            return Received(dict(state), target)
-        if version == target or state is None:
-            state, version = None, None  # that number, other bits: a course that was given up
         while True:
-            walk = cheapest([entry.edge for entry in index.entries if entry.edge not in broken], version, target)
+            walk = cheapest(edges, version, target)
             if walk is None:
-                raise (
-                    refused[0] if refused else Unreachable(f"no anchor in {self.store.root} leads to version {target}")
-                )
+                nowhere = Unreachable(f"no anchor in {self.store.root} leads to version {target}")
+                raise refused[0] if refused else nowhere
             reached = self._walk(walk, state, index)
             if isinstance(reached, dict):
                 self._known = (target, index.digest(target) or "")
@@ -65,9 +68,9 @@ class Receiver:
             edge, error = reached
             refused.append(error)
             if isinstance(error, WrongBase | LayoutMismatch) and version is not None:
-                state, version = None, None
+                state, version = None, None  # what is at hand is not what it is called
             else:
-                broken.add(edge)
+                edges.remove(edge)
 
     def _walk(
         self, walk: list[Step], state: State | None, index: Index
@@ -75,8 +78,7 @@ class Receiver:
         for step in walk:
             try:
                 manifest = self.store.manifest(index.entry(step.edge))
-                shards = manifest
-                state = decode(manifest, lambda i, m=shards: self.store.shard(m, i), state, rewind=step.rewind)
+                state = decode(manifest, partial(self.store.shard, manifest), state, rewind=step.rewind)
             except WeightsError as error:
                 return step.edge, error
         assert state is not None

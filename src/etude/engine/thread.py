@@ -1,0 +1,152 @@
+"""The engine's thread: runs the core's loop, takes requests from anywhere, hands completions back through callbacks.
+
+Everything that touches the core happens in this thread, between two of its steps: submissions, aborts, releases, swaps. A
+call made from outside is queued and answered by a future. If a step fails, the engine is dead: every request in it, and every
+later one, fails as an infra fault (promise 8), so that whoever owns the engine restarts it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import torch
+
+from etude.engine.core import EngineCore
+from etude.policy.protocol import PolicyError, Request
+from etude.trace.completion import Completion
+
+Result = Completion | PolicyError
+T = TypeVar("T")
+
+
+class EngineThread:
+    """Owns `core` from `start` to `close`. Use as a context manager."""
+
+    def __init__(self, core: EngineCore) -> None:
+        self._core = core
+        self._calls: deque[Callable[[], None]] = deque()
+        self._wake = threading.Condition()
+        self._deliver: dict[int, Callable[[Result], None]] = {}  # by ticket
+        self._dead: PolicyError | None = None
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def start(self) -> EngineThread:
+        self._thread.start()
+        return self
+
+    def __enter__(self) -> EngineThread:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        return self._dead is None and self._thread.is_alive()
+
+    def submit(self, request: Request, deliver: Callable[[Result], None]) -> Future[int]:
+        """`deliver` is called once, in the engine's thread, with the completion or the error. The future gives the ticket."""
+        return self.submit_many([(request, deliver)])[0]
+
+    def submit_many(self, requests: list[tuple[Request, Callable[[Result], None]]]) -> list[Future[int]]:
+        """The same for several at once, which then are prefilled together."""
+        futures: list[Future[int]] = [Future() for _ in requests]
+
+        def enter() -> None:
+            for (request, deliver), future in zip(requests, futures, strict=True):
+                self._enter(request, deliver, future)
+
+        self._post(enter, lambda error: [deliver(error) for _, deliver in requests])
+        return futures
+
+    def abort(self, ticket: int) -> None:
+        """Ends a request; its completion so far is delivered. Does nothing if it is over."""
+
+        def end() -> None:
+            completion = self._core.abort(ticket)
+            if completion is not None:
+                self._deliver.pop(ticket)(completion)
+
+        self._post(end)
+
+    def release(self, sessions: list[str]) -> None:
+        """These sessions will not continue."""
+        self._post(lambda: [self._core.release(session) for session in sessions])
+
+    def call(self, function: Callable[[EngineCore], T]) -> Future[T]:
+        """Runs `function(core)` between two steps: swaps, readings. Its error is the future's."""
+        future: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(function(self._core))
+            except Exception as error:  # noqa: BLE001 - the caller's to handle, the engine goes on
+                future.set_exception(error)
+
+        self._post(run, future.set_exception)
+        return future
+
+    def close(self) -> None:
+        """Stops after the current step; requests still running fail as infra faults. Idempotent."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _post(self, call: Callable[[], Any], refuse: Callable[[PolicyError], Any] | None = None) -> None:
+        with self._wake:
+            dead = self._dead or (PolicyError("the engine is closed") if self._stopping else None)
+            if dead is None:
+                self._calls.append(call)
+                self._wake.notify()
+        if dead is not None and refuse is not None:
+            refuse(dead)
+
+    def _enter(self, request: Request, deliver: Callable[[Result], None], future: Future[int]) -> None:
+        try:
+            ticket = self._core.submit(request)
+        except PolicyError as error:
+            deliver(error)
+            future.set_exception(error)
+            return
+        self._deliver[ticket] = deliver
+        future.set_result(ticket)
+
+    def _run(self) -> None:
+        torch.set_num_threads(self._core.settings.threads)
+        error = PolicyError("the engine is closed")
+        try:
+            while self._next():
+                for ticket, completion in self._core.step():
+                    self._deliver.pop(ticket)(completion)
+        except Exception as failure:  # noqa: BLE001 - whatever it is, the requests must not wait for ever
+            error = PolicyError(f"the engine failed: {type(failure).__name__}: {failure}")
+            error.__cause__ = failure
+        with self._wake:
+            self._dead = error
+            left, self._calls = list(self._calls), deque()
+        for call in left:  # their requests enter only to fail with the rest
+            call()
+        for deliver in self._deliver.values():
+            deliver(error)
+        self._deliver.clear()
+
+    def _next(self) -> bool:
+        """Runs queued calls; waits while there is nothing to do. False when it is time to stop."""
+        while True:
+            with self._wake:
+                while not (self._calls or self._core.busy or self._stopping):
+                    self._wake.wait()
+                if self._stopping:
+                    return False
+                calls, self._calls = self._calls, deque()
+            for call in calls:
+                call()
+            if self._core.busy:
+                return True
