@@ -29,18 +29,19 @@ _ERRORS: dict[str, type[protocol.SandboxError]] = {
 
 
 class Channel:
-    """`pidfd` arrives with HELLO; `ready` is done after READY. Both are for the pool."""
+    """`pidfd` arrives with HELLO (from the zygote); `ready` is done after both HELLO and READY (from the runner)."""
 
     def __init__(self, sock: socket.socket, name: str) -> None:
         self._sock, self._name = sock, name
         self._loop = asyncio.get_running_loop()
         self._limits: dict[int, int] = {0: _SLACK_BYTES}
         self._pending: dict[int, asyncio.Future[frames.Frame]] = {}
-        self._splitter = frames.Splitter(lambda stream: self._limits.get(stream, 0))
+        self._splitter = frames.Splitter(lambda stream: self._limits.get(stream, -1))
         self._out = bytearray()
         self._next = 1
         self._cause: protocol.SandboxError | None = None
         self.pidfd = -1
+        self._is_ready = False
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.on_death: Callable[[], None] = lambda: None
         sock.setblocking(False)
@@ -89,7 +90,6 @@ class Channel:
         finally:
             timer.cancel()
             del self._pending[stream]
-            self._loop.call_later(60.0, self._limits.pop, stream, None) if not future.done() else self._limits.pop(stream)
         if frame.kind == frames.ERROR:
             raise self._error(frame)
         return frame
@@ -152,9 +152,12 @@ class Channel:
         if frame.stream == 0:
             if frame.kind == frames.ERROR:
                 self.fail(self._error(frame))
-            elif frame.kind == frames.READY and not self.ready.done():
+            elif frame.kind == frames.READY:
+                self._is_ready = True
+            if self._is_ready and self.pidfd >= 0 and not self.ready.done():
                 self.ready.set_result(None)
             return
+        del self._limits[frame.stream]  # one answer a request, also to a cancelled one
         future = self._pending.get(frame.stream)
         if future is not None and not future.done():
             future.set_result(frame)

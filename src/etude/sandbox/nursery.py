@@ -49,6 +49,7 @@ class Nursery:
                 env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,  # the runners inherit it, and the inside has no business with our terminal
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,  # a Ctrl-C at the terminal is the client's to handle
                 cwd="/",

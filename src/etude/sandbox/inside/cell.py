@@ -15,18 +15,18 @@ from etude.sandbox.inside import syscalls as sys_
 _HIDDEN = ("kcore", "keys", "key-users", "sysrq-trigger", "timer_list", "kallsyms", "kmsg", "kpagecgroup")
 _INODES_PER_MB = 256  # one 4 KiB page each: files of one block fill size and inodes together
 _RUNNER_FILES = 4096  # the runner's own descriptors: two pipes a command
+_HARD_MEMORY_MB = 256  # the runner itself must be able to hold a few large frames, however little its commands get
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 
-def become(fd: int, code: bytes) -> Any:
+def become(control: socket.socket, code: bytes) -> Any:
     """Read the spec, close the cell, write the first files, say READY; returns what the runner's loop returns."""
-    control = socket.socket(fileno=fd)
     spec = _receive(control)
     if spec is None:
         os._exit(0)
     try:
         _furnish(spec.head)
-        lock(code, spec.head["pids"])
+        lock(code, spec.head)
         store = files.Files(spec.head["workdir"])
         offset = 0
         for path, size in spec.head["files"]:
@@ -35,6 +35,7 @@ def become(fd: int, code: bytes) -> Any:
     except (OSError, files.Refused) as error:
         control.sendall(frames.pack(frames.ERROR, 0, runner.explain(error)))
         os._exit(1)
+    os.environ.update(spec.head["env"])  # what warm runs start from
     control.sendall(frames.pack(frames.READY, 0, {}))
     return runner.Runner(control, store, spec.head).serve()
 
@@ -64,13 +65,20 @@ def _furnish(spec: dict[str, Any]) -> None:
         fcntl.ioctl(probe, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
 
 
-def lock(code: bytes, pids: int) -> None:
+def lock(code: bytes, spec: dict[str, Any]) -> None:
     """No way back from here. Limits come after unshare: earlier, NPROC would be shared with all of the user's processes."""
     sys_.prctl(sys_.PR_SET_DUMPABLE, 0)  # nobody inside reads this process' memory, descriptors or environment
-    resource.setrlimit(resource.RLIMIT_NPROC, (pids + 1, pids + 1))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    hard = min(_RUNNER_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    memory_bytes = max(spec["memory_mb"], _HARD_MEMORY_MB) << 20
+    for limit, value in (
+        (resource.RLIMIT_NPROC, 2 * spec["pids"] + 2),  # a command's own limit is half of it: supervisors come on top
+        (resource.RLIMIT_DATA, memory_bytes),
+        (resource.RLIMIT_AS, 4 * memory_bytes),
+        (resource.RLIMIT_NOFILE, _RUNNER_FILES),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        hard = resource.getrlimit(limit)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(limit, (value, value))
     sys_.drop_capabilities()
     sys_.install_filter(code)
 

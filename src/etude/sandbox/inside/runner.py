@@ -6,17 +6,17 @@ tree, double forks and new sessions included, and nothing else; a failed fork is
 
 from __future__ import annotations
 
+import _signal  # without the enum conversions of `signal`, which touch pages that each fork would have to copy
 import errno
 import functools
 import os
 import select
-import signal
 import socket
 import time
 from collections.abc import Callable
 from typing import Any
 
-from etude.sandbox.inside import files, frames, job, tree, warm
+from etude.sandbox.inside import files, frames, job, start, tree, warm
 
 _WATCH_S = 0.1  # memory is looked at this often while something runs (handbook 2.4)
 _USER_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EEXIST, errno.EROFS,
@@ -37,27 +37,34 @@ def explain(error: Exception) -> dict[str, Any]:
     return {"error": "InfraError", "message": f"{type(error).__name__}: {error}"}
 
 
+def _ignore(number: int, frame: Any) -> None:
+    """A handler must exist for the wake-up pipe to be written."""
+
+
 class Runner:
     def __init__(self, control: socket.socket, store: files.Files, spec: dict[str, Any]) -> None:
         self._control, self._files, self._spec = control, store, spec
         self._jobs: dict[int, job.Job] = {}  # by stream
         self._pipes: dict[int, job.Job] = {}  # by read end
-        self._elders: dict[int, set[int]] = {}  # of an unsupervised job: processes that were there before it
         self._splitter = frames.Splitter()
         self._poll = select.epoll()
         self._poll.register(control.fileno(), select.EPOLLIN)
         self._wake, self._wake_writer = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(self._wake_writer, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
+        _signal.signal(_signal.SIGCHLD, _ignore)
+        _signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
         self._poll.register(self._wake, select.EPOLLIN)
         self._next_watch_s = 0.0
 
     def serve(self) -> Role | None:
         """Returns only in a forked child that is to become a warm run: its role, for a clean stack."""
         while True:
-            role = self._turn()
+            try:
+                role = self._turn()
+            except Exception as error:
+                self._control.sendall(frames.pack(frames.ERROR, 0, explain(error)))
+                os._exit(70)
             if role is not None:
                 return role
 
@@ -94,7 +101,6 @@ class Runner:
                     return role
             elif frame.kind == frames.CANCEL:
                 if (one := self._jobs.get(frame.stream)) is not None:
-                    one.cancelled = True
                     self._kill(one)
             else:
                 self._control.sendall(self._serve_files(frame))
@@ -124,50 +130,87 @@ class Runner:
             return frames.pack(frames.ERROR, frame.stream, explained)
 
     def _start(self, frame: frames.Frame) -> Role | None:
-        request = {**frame.head, "memory_mb": self._spec["memory_mb"], "disk_mb": self._spec["disk_mb"]}
+        request = {**frame.head, **{key: self._spec[key] for key in ("memory_mb", "disk_mb", "pids")}}
         request["cwd"] = os.path.join(self._spec["workdir"], request["cwd"] or "")
-        request["env"] = {**self._spec["env"], **request["env"]}
-        one = job.Job(frame.stream, request, frame.blob, supervised=bool(self._jobs))
-        elders = set() if one.supervised else tree.living()
+        request["env"] = {**start.ENVIRONMENT, **self._spec["env"], **request["env"]}
+        supervised = bool(self._jobs)
+        one = job.Job(frame.stream, request, frame.blob, supervised, set() if supervised else tree.living())
+        try:
+            one.pid = self._supervisor(one) if supervised else self._leader(one)
+        except start.CantStart as error:
+            self._drop(one, one.refusal(error.code, str(error)))
+        except OSError as error:
+            kind = "PidsExhausted" if error.errno == errno.EAGAIN else "InfraError"
+            message = f"{request['argv'][0]!r} could not be started: {error.strerror} (limit: {self._spec['pids']} processes)"
+            self._drop(one, frames.pack(frames.ERROR, frame.stream, {"error": kind, "message": message}))
+        else:
+            if one.pid == 0:
+                return functools.partial(warm.run, request["argv"], frame.head["env"])
+            self._admit(one)
+        return None
+
+    def _leader(self, one: job.Job) -> int:
+        """Start the command itself. Returns its pid, or 0 in a forked child that is to become a warm run."""
+        if not start.is_warm(one.request):
+            return start.spawn(one.request, *one.child_ends)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _signal.set_wakeup_fd(-1)
+                self._control.detach()  # its number is closed below; the object must not close a reused number later
+                start.become_warm(one.request, *one.child_ends)
+            except Exception as error:  # the stack above belongs to the runner: nothing may escape into it
+                os.write(2, f"{error}\n".encode(errors="surrogateescape"))
+                os._exit(error.code if isinstance(error, start.CantStart) else 125)
+        return pid
+
+    def _supervisor(self, one: job.Job) -> int:
+        """As `_leader`, under a subreaper; what goes wrong there comes back through a pipe."""
+        reader, writer = os.pipe()
         try:
             pid = os.fork()
             if pid == 0:
-                return self._child(one)
+                return self._supervise(one, writer)
+        finally:
+            os.close(writer)
+        with open(reader, "rb") as file:
+            problem = file.read()
+        if not problem:
+            return pid
+        os.waitpid(pid, 0)
+        code, _, message = problem.partition(b" ")
+        if code == b"errno":
+            raise OSError(int(message), os.strerror(int(message)))
+        raise start.CantStart(int(code), message.decode(errors="surrogateescape"))
+
+    def _supervise(self, one: job.Job, report: int) -> int:
+        """In the supervisor: never returns, except as 0 in the leader's own fork."""
+        try:
+            start.become_supervisor()
+            leader = self._leader(one)
+            if leader:
+                start.supervise(leader)
+            return leader
+        except start.CantStart as error:
+            os.write(report, f"{error.code} {error}".encode(errors="surrogateescape"))
         except OSError as error:
-            one.close_child_ends()
-            for fd in one.open:
-                os.close(fd)
-            kind = "PidsExhausted" if error.errno == errno.EAGAIN else "InfraError"
-            message = f"no process left for {request['argv'][0]!r}: {error.strerror} (limit {self._spec['pids']})"
-            self._control.sendall(frames.pack(frames.ERROR, frame.stream, {"error": kind, "message": message}))
-            return None
-        one.started(pid)
+            os.write(report, f"errno {error.errno}".encode())
+        os._exit(1)
+
+    def _admit(self, one: job.Job) -> None:
+        one.close_child_ends()
+        self._next_watch_s = one.started_s + _WATCH_S if not self._jobs else self._next_watch_s
         self._jobs[one.stream] = one
-        self._elders[one.stream] = elders
-        self._next_watch_s = min(self._next_watch_s, one.started_s + _WATCH_S) if len(self._jobs) > 1 else one.started_s + _WATCH_S
         for fd in one.open:
             self._pipes[fd] = one
             self._poll.register(fd, select.EPOLLIN)
-        return None
 
-    def _child(self, one: job.Job) -> Role | None:
-        """In the forked child, nothing may escape upwards but a role."""
-        try:
-            signal.set_wakeup_fd(-1)
-            if one.supervised:
-                leader = os.fork()
-                if leader:
-                    job.prepare_supervisor()
-                    job.supervise(leader)
-            one.become_leader()
-            if not job.is_warm(one.request):
-                one.execute()
-            self._control.detach()  # closed as a number below; a later object must not close a reused number
-            job.close_all(keep=())
-            return functools.partial(warm.run, one.request["argv"], one.environment())
-        except OSError as error:
-            job.give_up(125, f"the run can't start: {error}")
-        return None
+    def _drop(self, one: job.Job, answer: bytes) -> None:
+        """The command never ran."""
+        one.close_child_ends()
+        for fd in one.open:
+            os.close(fd)
+        self._control.sendall(answer)
 
     def _reap(self) -> None:
         by_pid = {one.pid: one for one in self._jobs.values()}
@@ -179,8 +222,7 @@ class Runner:
             if pid == 0:
                 return
             if (one := by_pid.get(pid)) is not None:
-                one.status = status
-                one.ended_s = time.monotonic()
+                one.ended(status)
 
     def _check_jobs(self) -> None:
         now_s = time.monotonic()
@@ -207,14 +249,13 @@ class Runner:
 
     def _kill(self, one: job.Job) -> None:
         """Kill all of a job's processes and reap them; afterwards its status is known."""
-        elders = self._elders[one.stream]
-        if len(self._jobs) == 1 and not elders:
+        if len(self._jobs) == 1 and not one.elders:
             tree.kill(-1)  # everything but us, in one atomic step
         elif one.supervised:
             tree.kill_below(one.pid)
         else:
             others = {other.pid for other in self._jobs.values() if other is not one}
-            tree.kill_except(others | elders)
+            tree.kill_except(others | one.elders)
         if one.status is None:
             self._await_death(one)
 
@@ -239,5 +280,4 @@ class Runner:
             one.drain(fd)
             self._close_pipe(one, fd)
         del self._jobs[one.stream]
-        del self._elders[one.stream]
         self._control.sendall(one.answer())

@@ -1,7 +1,8 @@
 """The seccomp filter as classic BPF, assembled here for x86_64 and aarch64 (handbook: nothing else covers AF_VSOCK or keyrings).
 
 Everything not named is allowed. Refused with EPERM: kernel doors that namespaces do not cover (keyrings, bpf, io_uring,
-userfaultfd, perf, kexec, modules, the mount interface, ptrace and its kin, handles) and socket families other than UNIX, INET,
+userfaultfd, perf, kexec, modules, the mount interface, ptrace and its kin, handles), memory that no limit here counts (memfd,
+System V segments), and socket families other than UNIX, INET,
 INET6 and route netlink. clone3 says ENOSYS so that libraries fall back to clone, whose flags a filter can read.
 """
 
@@ -27,6 +28,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "setns": (308, 268),
     "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60), "quotactl_fd": (443, 443),
     "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266), "adjtimex": (159, 171),
+    "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194),
     "syslog": (103, 116), "lookup_dcookie": (212, 18), "nfsservctl": (180, 42), "vhangup": (153, 58),
     "sethostname": (170, 161), "setdomainname": (171, 162), "fanotify_init": (300, 262),
     "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None), "ustat": (136, None),

@@ -1,0 +1,162 @@
+"""How a command's first process comes to be: spawned (exec), forked (warm), or either under a supervisor.
+
+An exec is `posix_spawn`, because copying the page tables of a Python process costs more than starting `true`. Limits are then
+inherited from the runner, which lowers its soft ones for that moment. A supervisor is a subreaper between PID 1 and the command: it
+exists only while another command runs, so that each command's orphans stay attributable.
+"""
+
+from __future__ import annotations
+
+import _signal
+import errno
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from etude.sandbox.inside import syscalls as sys_
+
+_JOB_FILES = 1024  # the usual default; the runner's own limit is higher
+_ADDRESS_SPACE = 4  # times memory: reserving is free, but shared mappings must stay bounded between two watches
+_RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # ignored by Python, which an exec would pass on
+_PROC_DEVICE_PREFIX = "/proc"
+ENVIRONMENT = {
+    "PATH": "/opt/etude/bin:/usr/local/bin:/usr/bin:/bin",
+    "HOME": "/tmp",
+    "TMPDIR": "/tmp",
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",  # as in the zygote: a warm run and a cold one iterate sets alike, today and tomorrow
+    "PYTHONDONTWRITEBYTECODE": "1",  # exports hold what was written, not caches
+}
+
+
+class CantStart(Exception):
+    """The command ends before it begins, as a shell would report it."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def limits(request: dict[str, Any]) -> tuple[tuple[int, int], ...]:
+    memory_bytes = request["memory_mb"] << 20
+    return (
+        (resource.RLIMIT_DATA, memory_bytes),
+        (resource.RLIMIT_AS, memory_bytes * _ADDRESS_SPACE),
+        (resource.RLIMIT_FSIZE, request["disk_mb"] << 20),
+        (resource.RLIMIT_NOFILE, _JOB_FILES),
+        (resource.RLIMIT_NPROC, request["pids"] + 1),  # the runner counts too
+    )
+
+
+def enter_folder(path: str) -> None:
+    """chdir, but never into /proc: what a link there shows PID 1 is not what it shows its children."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if os.fstat(fd).st_dev == os.stat(_PROC_DEVICE_PREFIX).st_dev:
+                raise CantStart(126, f"cwd {path}: lies in /proc")
+            os.fchdir(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise CantStart(126, f"cwd {path}: {error.strerror}") from None
+
+
+def spawn(request: dict[str, Any], stdin: int, out: int, err: int) -> int:
+    """exec in a new session; returns its pid. Raises CantStart, or BlockingIOError when processes are used up."""
+    enter_folder(request["cwd"])
+    variables = request["env"]
+    argv = [os.fsencode(word) for word in request["argv"]]
+    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((stdin, out, err))]
+    try:
+        with _soft_limits(request):
+            pid = os.posix_spawn(
+                _find(argv[0], variables.get("PATH", "")), argv, variables, file_actions=actions, setsid=True, setsigdef=_RESET
+            )
+    except OSError as error:
+        if error.errno == errno.EAGAIN:
+            raise
+        raise CantStart(126, f"{request['argv'][0]}: {error.strerror}") from None
+    _limit_cpu(pid, request)
+    return pid
+
+
+def _find(name: bytes, path: str) -> bytes:
+    """The file that execvp would take. Raises CantStart(127)."""
+    if b"/" in name:
+        if not os.path.exists(name):
+            raise CantStart(127, f"{os.fsdecode(name)}: no such file")
+        return name
+    for folder in os.fsencode(path).split(b":"):
+        candidate = os.path.join(folder or b".", name)
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    raise CantStart(127, f"{os.fsdecode(name)}: command not found")
+
+
+@contextmanager
+def _soft_limits(request: dict[str, Any]) -> Iterator[None]:
+    before = [(limit, resource.getrlimit(limit)) for limit, _ in limits(request)]
+    try:
+        for (limit, value), (_, (_, hard)) in zip(limits(request), before, strict=True):
+            resource.setrlimit(limit, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
+        yield
+    finally:
+        for limit, pair in before:
+            resource.setrlimit(limit, pair)
+
+
+def _limit_cpu(pid: int, request: dict[str, Any]) -> None:
+    """A background process may outlive the time-out; it may not burn a core for ever."""
+    seconds = int(request["timeout_s"]) + 2
+    try:
+        resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, seconds))
+    except ProcessLookupError:
+        return  # already over
+
+
+def become_warm(request: dict[str, Any], stdin: int, out: int, err: int) -> None:
+    """In a forked child: session, standard streams, limits, folder; everything else is closed. Raises CantStart."""
+    os.setsid()
+    for number, fd in enumerate((stdin, out, err)):
+        os.dup2(fd, number)
+    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+    sys_.prctl(sys_.PR_SET_DUMPABLE, 1)  # PID 1's secrecy is not the program's
+    seconds = int(request["timeout_s"]) + 2
+    for limit, value in (*limits(request), (resource.RLIMIT_CPU, seconds)):
+        resource.setrlimit(limit, (value, value))
+    enter_folder(request["cwd"])
+
+
+def become_supervisor() -> None:
+    os.setsid()
+    _signal.set_wakeup_fd(-1)
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+    sys_.prctl(sys_.PR_SET_CHILD_SUBREAPER, 1)
+
+
+def supervise(leader: int) -> None:
+    """Wait for the leader among all orphans, then end as it ended."""
+    os.closerange(0, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == leader:
+            break
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
+def is_warm(request: dict[str, Any]) -> bool:
+    """Whether the sandbox's own interpreter can serve this command; with interpreter options an exec is more honest."""
+    argv = request["argv"]
+    if not request["warm"] or os.path.basename(argv[0]) not in ("python", "python3") or len(argv) < 2:
+        return False
+    return argv[1] in ("-c", "-m") and len(argv) > 2 or not argv[1].startswith("-")
