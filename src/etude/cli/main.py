@@ -5,16 +5,62 @@ Promise: `etude --help` opens in under half a second, because neither torch nor 
 
 from __future__ import annotations
 
+import signal
+import sys
+from types import FrameType
+from typing import Annotated
+
 import typer
 
-app = typer.Typer(name="etude", no_args_is_help=True, add_completion=False, help="Train a coding agent, end to end.")
+from etude.cli import clean, doctor, report, run, sandbox, session, stages, tasks, weights
+from etude.cli.answer import Terminated, give
+
+HELP = "Train a coding agent end to end: base model, SFT, asynchronous RL in sandboxes, bench and report."
+
+app = typer.Typer(name="etude", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=HELP)
+app.command("run")(run.run)
+app.command("pretrain")(stages.pretrain)
+app.command("sft")(stages.sft)
+app.command("rl")(stages.rl)
+app.command("bench")(stages.bench)
+app.command("report")(report.report)
+app.add_typer(tasks.app, name="tasks")
+app.add_typer(sandbox.app, name="sandbox")
+app.add_typer(session.app, name="session")
+app.add_typer(weights.app, name="weights")
+app.command("doctor")(doctor.doctor)
+app.command("clean")(clean.clean)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from etude import __version__
+
+        print(f"etude {__version__}")
+        raise typer.Exit
 
 
 @app.callback()
-def root() -> None:
-    """Train a coding agent, end to end: base model, SFT, asynchronous RL in sandboxes, bench and report."""
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Verbs are commands; this only holds the options before them."""
+
+
+root.__doc__ = HELP
 
 
 def main() -> None:
     """Entry point of the console script."""
-    app()
+    if not sys.platform.startswith("linux"):
+        sys.exit("etude: this system has none of the Linux sandboxes this needs; use a Linux VM, on Windows WSL2.")
+    signal.signal(signal.SIGTERM, _terminate)
+    words = sys.argv[1:]
+    ours = words[: words.index("--")] if "--" in words else words  # what follows belongs to `sandbox run`'s command
+    sys.exit(give(lambda: app(standalone_mode=False), as_json="--json" in ours))
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from etude.bench.settings import BenchSettings
 from etude.corpus.settings import CorpusSettings
+from etude.engine.settings import EngineSettings
 from etude.factory.settings import ExerciseSettings, SessionSettings
 from etude.harness.settings import HarnessSettings
 from etude.model.settings import ModelSettings
@@ -32,6 +33,7 @@ class Recipe(BaseModel):
     corpus: CorpusSettings = _section(CorpusSettings)
     exercises: ExerciseSettings = _section(ExerciseSettings)
     sessions: SessionSettings = _section(SessionSettings)
+    engine: EngineSettings = _section(EngineSettings)
     harness: HarnessSettings = _section(HarnessSettings)
     sandbox: SandboxSettings = _section(SandboxSettings)
     pretrain: PretrainSettings = _section(PretrainSettings)

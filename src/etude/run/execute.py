@@ -47,6 +47,7 @@ class Run:
 
     def execute(self, selected: Collection[str], *, view: bool = True) -> list[Step]:
         """Runs what the plan says and returns it. Raises PlanError, RunBusy, or whatever a stage raises."""
+        self.plan(selected)  # what can't run is refused before anything is written
         with RunLock(self.folder):
             steps = self.plan(selected)
             self._describe()

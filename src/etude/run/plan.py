@@ -35,19 +35,19 @@ def plan(
 ) -> list[Step]:
     """A step for each selected stage, in order. Raises PlanError if one needs a stage that is neither selected nor done."""
     steps: list[Step] = []
-    renewed: set[str] = set()  # stages whose output this run makes anew, so that what follows them runs again
+    renewed: set[str] = set()  # stages whose output is, or ought to be, made anew: what follows them is stale as well
     for stage in graph:
         step = _decide(stage, ledger, settings(stage), renewed, has_folder(stage.name))
+        if step.action == "run":
+            renewed.add(stage.name)
         if stage.name in selected:
             steps.append(step)
-            if step.action == "run":
-                renewed.add(stage.name)
         elif step.action != "skip":
             needing = [s.name for s in graph if stage.name in s.after and s.name in selected]
             if needing:
                 raise PlanError(
                     f"{needing[0]} needs {stage.name}, which is not ready here ({step.why}): "
-                    f"run it too (--from {stage.name})"
+                    f"run both (etude run --from {stage.name})"
                 )
     return steps
 

@@ -1,0 +1,164 @@
+"""`etude doctor`: what this machine has and lacks for Etude, each lack with its remedy."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json
+from etude.run.machine import free_disk_bytes, machine, versions
+
+# What `./etude run` needs: the laptop recipe's own bounds (8 GiB of memory, runs of under 2 GB).
+MEMORY_BYTES = 8 << 30
+DISK_BYTES = 2 << 30
+OLDEST_PYTHON, NEWEST_TESTED = (3, 11), (3, 13)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact. `remedy` is empty where nothing is amiss; `required` says that Etude can't do without."""
+
+    name: str
+    value: str
+    good: bool = True
+    required: bool = False
+    remedy: str = ""
+
+
+def doctor(json: Json = False) -> Answer:
+    """Tell what this machine has and lacks; exits 1 if something required is missing."""
+    facts = machine()
+    findings = [*_machine(facts), *_kernel(), _sandbox(), *_tools(), *_packages(facts)]
+    missing = [f for f in findings if f.required and not f.good]
+    document: dict[str, Any] = {
+        "ready": not missing,
+        "machine": facts,
+        "versions": versions(),
+        "findings": [f.__dict__ for f in findings],
+    }
+    width = max(len(f.name) for f in findings)
+    lines = [_line(f, width) for f in findings]
+    lines.append("ready" if not missing else f"not ready: {', '.join(f.name for f in missing)}")
+    return Answer(document, "\n".join(lines), int(bool(missing)))
+
+
+def _line(finding: Finding, width: int) -> str:
+    mark = "ok" if finding.good else "NO" if finding.required else "--"
+    return f"{mark}  {finding.name:{width}}  {finding.value}" + (f"; {finding.remedy}" if finding.remedy else "")
+
+
+def _machine(facts: dict[str, Any]) -> list[Finding]:
+    cores, memory = facts["cores"], facts["memory_bytes"]
+    free = free_disk_bytes(Path("runs"))
+    python = sys.version_info[:2]
+    system = f"{facts['system']} {facts['kernel']} {facts['architecture']}"
+    few = _if(cores < 2, "two are assumed; runs take longer")
+    small = _if(memory < MEMORY_BYTES, "the laptop recipe may need 8 GiB; lower rl.slots")
+    full = _if(free < DISK_BYTES, "free 2 GiB, or give --out on another disk")
+    untested = _if(not OLDEST_PYTHON <= python <= NEWEST_TESTED, "tested are 3.11, 3.12 and 3.13")
+    no_gpu = _if(not facts["gpus"], "not needed; with one, larger recipes get faster")
+    return [
+        Finding("system", system, facts["system"] == "Linux", True),
+        Finding("processor", f"{cores:g} usable cores, {facts['processor']}", cores >= 2, remedy=few),
+        Finding("memory", f"{memory / 2**30:.1f} GiB", memory >= MEMORY_BYTES, remedy=small),
+        Finding("disk", f"{free / 2**30:.1f} GiB free", free >= DISK_BYTES, remedy=full),
+        Finding("python", sys.version.split()[0], python >= OLDEST_PYTHON, True, untested),
+        Finding("gpu", ", ".join(facts["gpus"]) or "none", remedy=no_gpu),
+    ]
+
+
+def _kernel() -> list[Finding]:
+    allowed = _works(["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "true"])
+    overlay = "overlay" in _text("/proc/filesystems")
+    groups = _text("/sys/fs/cgroup/cgroup.controllers")
+    ours = os.access("/sys/fs/cgroup/cgroup.procs", os.W_OK)
+    shown = f"v2, {groups}, {'writable' if ours else 'not ours'}" if groups else "v1 or hidden"
+    unlimited = _if(not groups or not ours, "not needed; limits are rlimits and a watch")
+    return [
+        Finding(
+            "user namespaces", "allowed" if allowed else "refused", allowed, remedy=_if(not allowed, _namespaces())
+        ),
+        Finding("overlay", "in the kernel" if overlay else "absent", overlay, remedy=_if(not overlay, "not needed")),
+        Finding("cgroup", shown, bool(groups), remedy=unlimited),
+    ]
+
+
+def _namespaces() -> str:
+    if _text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+        return "ask an administrator for: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+    return "in a container, start it with --security-opt seccomp=unconfined; on a host, raise user.max_user_namespaces"
+
+
+def _sandbox() -> Finding:
+    """Found by making one: no list of kernel features says as much."""
+    from etude.cli.sandbox import probe
+
+    try:
+        found = probe().document
+    except Exception as error:  # noqa: BLE001 - whatever keeps a sandbox from being made is the finding
+        return Finding("sandbox", "can't be made", False, True, str(error))
+    return Finding("sandbox", f"{found['backend']} ({found['isolation']}, {found['limits']})", found["available"], True)
+
+
+def _tools() -> list[Finding]:
+    optional = {
+        "rg": "not needed; searches use Python instead (ripgrep is faster on large repositories)",
+        "bwrap": "not needed where user namespaces work",
+        "podman": "not needed where user namespaces work",
+        "git": "not needed; with it a run records the commit of the checkout",
+    }
+    findings = [
+        Finding(name, path or "absent", path is not None, remedy=_if(path is None, remedy))
+        for name, remedy in optional.items()
+        for path in [shutil.which(name)]
+    ]
+    compiler = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
+    absent = "not needed; torch.compile would need one"
+    return [
+        *findings,
+        Finding("compiler", compiler or "absent", compiler is not None, remedy=_if(compiler is None, absent)),
+    ]
+
+
+def _packages(facts: dict[str, Any]) -> list[Finding]:
+    torch, ray = _version("torch"), _version("ray")
+    install = "run ./etude again, or pip install it"
+    idle = _if(
+        bool(facts["gpus"]) and torch.endswith("+cpu"), "this build leaves the GPU idle; install the default one"
+    )
+    return [
+        Finding("torch", torch or "absent", bool(torch), True, _if(not torch, install) or idle),
+        Finding("ray", ray or "absent", bool(ray), True, _if(not ray, install)),
+    ]
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _works(command: list[str]) -> bool:
+    try:
+        return subprocess.run(command, capture_output=True, timeout=10).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:  # this kernel does not have it
+        return ""
+
+
+def _if(condition: bool, text: str) -> str:
+    return text if condition else ""

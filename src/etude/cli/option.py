@@ -1,0 +1,21 @@
+"""Options that several verbs share, declared once so that they read the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, everything else on stderr.")]
+Recipes = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[RECIPE]...", help="Recipe files, composed left to right; or a name such as laptop."),
+]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set one key, e.g. rl.group_size=4; repeatable.")
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="The run directory itself. Default: runs/<recipe name>/.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the resolved recipe and the plan, do nothing.")]

@@ -1,0 +1,77 @@
+"""`etude run`: the whole way, or the stages asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import DryRun, Json, Out, Overrides, Recipes
+from etude.cli.prepare import prepare
+
+if TYPE_CHECKING:
+    from etude.run.execute import Run
+
+
+def run(
+    recipes: Recipes = None,
+    overrides: Overrides = None,
+    out: Out = None,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="STAGE", help="Run this stage alone (base, sft, rl, controls, bench, report)."),
+    ] = None,
+    first: Annotated[str | None, typer.Option("--from", metavar="STAGE", help="Start with this stage.")] = None,
+    last: Annotated[str | None, typer.Option("--until", metavar="STAGE", help="End with this stage.")] = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> Answer:
+    """Run a recipe end to end (default: laptop). Stopped at any point, the same command goes on from there."""
+    from etude.run.graph import GRAPH
+    from etude.run.plan import select
+
+    selected = select(GRAPH, only, first, last)
+    return go(prepare(recipes, overrides, out), selected, dry_run=dry_run)
+
+
+def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
+    """Execute or show the plan of the selected stages."""
+    if dry_run:
+        return _plan(run, selected)
+    steps = run.execute(selected)
+    document: dict[str, Any] = {
+        "run": str(run.folder),
+        "steps": [{"stage": s.stage, "action": s.action, "why": s.why} for s in steps],
+        "report": None,
+    }
+    text = f"{run.folder}: {', '.join(s.stage for s in steps)} done"
+    report = run.folder / "report.json"
+    if "report" in selected and report.is_file():
+        found = json.loads(report.read_text())
+        document |= {"report": str(report), "lift": found.get("lift")}
+        text = f"{_lift(found)}\nreport: {run.folder / 'report.html'}"
+    return Answer(document, text)
+
+
+def _plan(run: Run, selected: list[str]) -> Answer:
+    processes = {stage.name: stage.processes for stage in run.graph}
+    steps = [
+        {"stage": s.stage, "action": s.action, "why": s.why, "processes": processes[s.stage]}
+        for s in run.plan(selected)
+    ]
+    width = max(len(s["stage"]) for s in steps)
+    lines = [f"# {s['stage']:{width}}  {s['action']:6}  {s['why']}; {s['processes']}" for s in steps]
+    from etude.recipe.read import resolved_toml
+
+    document = {"run": str(run.folder), "recipe": run.recipe.model_dump(mode="json"), "plan": steps}
+    return Answer(document, "\n".join([resolved_toml(run.recipe), f"# plan for {run.folder}", *lines]))
+
+
+def _lift(report: dict[str, Any]) -> str:
+    lift = report.get("lift")
+    if not lift:
+        return "no lift was measured"
+    low, high = lift["ci95"]
+    return f"lift {lift['avg_points']:+.1f} points, 95% interval [{low:+.1f}, {high:+.1f}]"

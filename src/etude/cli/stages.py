@@ -1,0 +1,36 @@
+"""`etude pretrain`, `sft`, `rl`, `bench`: one stage of a run, with the same recipe, directory and ledger as `etude run`."""
+
+from __future__ import annotations
+
+from etude.cli.answer import Answer
+from etude.cli.option import DryRun, Json, Out, Overrides, Recipes
+from etude.cli.prepare import prepare
+from etude.cli.run import go
+
+
+def pretrain(
+    recipes: Recipes = None, overrides: Overrides = None, out: Out = None, dry_run: DryRun = False, json: Json = False
+) -> Answer:
+    """Train the base model: the run's base stage."""
+    return go(prepare(recipes, overrides, out), ["base"], dry_run=dry_run)
+
+
+def sft(
+    recipes: Recipes = None, overrides: Overrides = None, out: Out = None, dry_run: DryRun = False, json: Json = False
+) -> Answer:
+    """Fine-tune on the scripted expert's sessions: the run's sft stage."""
+    return go(prepare(recipes, overrides, out), ["sft"], dry_run=dry_run)
+
+
+def rl(
+    recipes: Recipes = None, overrides: Overrides = None, out: Out = None, dry_run: DryRun = False, json: Json = False
+) -> Answer:
+    """Train by asynchronous reinforcement learning in sandboxes: the run's rl stage."""
+    return go(prepare(recipes, overrides, out), ["rl"], dry_run=dry_run)
+
+
+def bench(
+    recipes: Recipes = None, overrides: Overrides = None, out: Out = None, dry_run: DryRun = False, json: Json = False
+) -> Answer:
+    """Compare the run's checkpoints on held-out tasks: the run's bench stage."""
+    return go(prepare(recipes, overrides, out), ["bench"], dry_run=dry_run)

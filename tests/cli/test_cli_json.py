@@ -1,0 +1,188 @@
+"""The contract of --json: stdout is exactly one document for every verb, also when something goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from etude.cli.answer import Answer, give
+from etude.cli.main import app
+
+MAIN = [sys.executable, "-c", "from etude.cli.main import main; main()"]
+
+
+def etude(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*MAIN, *words], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+
+class Here:
+    """The command in this process: the same door, without an interpreter start for each of many cases."""
+
+    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(folder)
+        self._capfd = capfd
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        self._capfd.readouterr()
+        code = give(lambda: app(list(words), standalone_mode=False), as_json="--json" in words)
+        return subprocess.CompletedProcess(words, code, *self._capfd.readouterr())
+
+
+@pytest.fixture
+def here(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
+    return Here(tmp_path, capfd, monkeypatch)
+
+
+def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    found = json.loads(done.stdout)  # fails on anything before or after the document
+    assert isinstance(found, dict) and done.stdout.endswith("\n")
+    assert (done.returncode != 0) or "error" not in found, done
+    return found
+
+
+GOOD: list[tuple[list[str], str]] = [
+    (["run", "--dry-run"], "plan"),
+    (["pretrain", "--dry-run"], "plan"),
+    (["run", "--only", "base", "--dry-run", "--set", "pretrain.seed=3"], "plan"),
+    (["tasks", "list"], "ids"),
+    (["tasks", "show", "one-bug/train/000001"], "instruction"),
+    (["sandbox", "probe"], "available"),
+    (["sandbox", "run", "true"], "rc"),
+    (["weights", "show", "."], "entries"),
+    (["weights", "verify", "."], "whole"),
+    (["doctor"], "findings"),
+    (["clean", "--dry-run"], "removed"),
+    (["clean"], "removed"),
+]
+BAD: list[tuple[list[str], str]] = [
+    (["run", "absent.toml"], "RecipeError"),
+    (["run", "--set", "rl.group_sise=4"], "RecipeError"),
+    (["run", "--set", "rl.steps=many", "--dry-run"], "RecipeError"),
+    (["run", "--only", "absent"], "PlanError"),
+    (["run", "--from", "rl", "--until", "base"], "PlanError"),
+    (["sft"], "PlanError"),
+    (["rl"], "PlanError"),
+    (["bench"], "PlanError"),
+    (["run", "--absent"], "UsageError"),
+    (["absent"], "UsageError"),
+    (["report", "."], "NotARun"),
+    (["tasks", "show", "absent"], "KeyError"),
+    (["session", "show", "absent.jsonl"], "FileNotFoundError"),
+    (["session", "replay", "absent.jsonl"], "FileNotFoundError"),
+    (["weights", "show", "absent"], "NoStore"),
+    (["clean", ".", "--yes"], "CleanError"),
+]
+
+
+@pytest.mark.parametrize(("words", "key"), GOOD, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_a_verb_answers_with_one_document(here: Here, words: list[str], key: str) -> None:
+    assert key in document(here(*words, "--json"))
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"), BAD, ids=lambda value: " ".join(value) if isinstance(value, list) else value
+)
+def test_an_error_is_one_document_too(here: Here, tmp_path: Path, words: list[str], kind: str) -> None:
+    done = here(*words, "--json")
+    found = document(done)
+    assert done.returncode != 0 and found["error"]["type"] == kind
+    assert found["error"]["message"].splitlines()[0] in done.stderr
+    assert not list(tmp_path.iterdir()), "a refused command leaves nothing behind"
+
+
+def test_every_verb_is_tried_above() -> None:
+    verbs = {c.name for c in app.registered_commands} | {g.name for g in app.registered_groups}
+    assert verbs == {words[0] for words, _ in [*GOOD, *BAD]} - {"absent"}
+
+
+def test_what_children_and_libraries_print_goes_to_stderr(tmp_path: Path) -> None:
+    code = """
+import os, subprocess, sys
+from etude.cli.answer import Answer, give
+def verb():
+    print("a print")
+    os.write(1, b"a native library\\n")
+    subprocess.run(["echo", "a child"])
+    return Answer({"ok": True}, "for a person")
+sys.exit(give(verb, as_json=True))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == '{"ok": true}\n'
+    assert {"a print", "a native library", "a child"} <= set(done.stderr.splitlines())
+
+
+def test_without_json_the_answer_is_text_on_stdout_and_errors_on_stderr(capfd: pytest.CaptureFixture[str]) -> None:
+    def broken() -> Answer:
+        raise FileNotFoundError("no such thing")
+
+    assert give(lambda: Answer({}, "hello", 3), as_json=False) == 3
+    assert give(broken, as_json=False) == 1
+    assert capfd.readouterr() == ("hello\n", "error: no such thing\n")
+
+
+def test_a_fault_of_ours_shows_its_place(capfd: pytest.CaptureFixture[str]) -> None:
+    assert give(lambda: 1 // 0, as_json=False) == 1
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_exit_status_of_a_sandboxed_command_is_ours(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "word").write_text("hi")
+    done = etude(tmp_path, "sandbox", "run", "--files", "in", "--json", "--", "sh", "-c", "cat word; exit 7")
+    assert (done.returncode, document_of(done)["out"]) == (7, "hi")
+
+
+def document_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    return json.loads(done.stdout)
+
+
+def test_help_opens_without_heavy_rooms(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    times = []
+    for words in (["--help"], ["run", "--dry-run"]):
+        began = time.perf_counter()
+        done = etude(tmp_path, *words)
+        times.append(f"etude {' '.join(words)}: {time.perf_counter() - began:.2f} s")
+        assert done.returncode == 0, done.stderr
+    with capfd.disabled():
+        print("\n" + "\n".join(times))  # printed, not asserted: a shared machine may be slow
+    code = "import sys, etude.cli.main; print(*{'torch', 'ray', 'numpy', 'pydantic'} & set(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
+    assert loaded.strip() == ""
+
+
+def test_report_is_rebuilt_from_a_runs_files(here: Here, tmp_path: Path) -> None:
+    run = tmp_path / "mine"
+    run.mkdir()
+    (run / "recipe.toml").write_text('[run]\nname = "mine"\n')
+    found = document(here("report", "mine", "--json"))
+    assert found["schema"] == 1 and (run / "report.html").is_file()
+
+
+def test_clean_removes_only_runs_and_only_when_told(here: Here, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "a"
+    (run / "sft").mkdir(parents=True)
+    (run / "ledger.jsonl").touch()
+    other = tmp_path / "runs" / "precious"
+    other.mkdir()
+    assert here("clean", "--json").returncode == 1 and run.is_dir()  # nobody to ask
+    assert here("clean", "--stage", "sft", "--yes").returncode == 0
+    assert run.is_dir() and not (run / "sft").exists()
+    assert document(here("clean", "--yes", "--json"))["removed"][0]["path"] == "runs/a"
+    assert not run.exists() and other.is_dir()
+
+
+def test_clean_refuses_a_run_in_progress(tmp_path: Path) -> None:
+    from etude.run.lock import RunLock
+
+    (tmp_path / "ledger.jsonl").touch()
+    with RunLock(tmp_path):
+        done = etude(tmp_path.parent, "clean", str(tmp_path), "--yes", "--json")
+        assert document(done)["error"]["type"] == "RunBusy" and str(os.getpid()) in done.stderr
+    assert tmp_path.is_dir()

@@ -1,0 +1,38 @@
+"""`etude run` from the command line: which recipe and directory, and the plan without doing it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etude.cli.prepare import prepare
+from etude.cli.run import go
+from etude.recipe.errors import RecipeError
+
+
+def test_the_default_is_the_laptop_recipe_in_its_own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = prepare(None, None, None)
+    assert (run.recipe.run.name, run.folder) == ("laptop", Path("runs/laptop"))
+
+
+def test_a_directory_goes_on_with_its_own_recipe_unless_one_is_named(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text('[run]\nname = "mine"\n[rl]\nsteps = 3\n')
+    assert prepare(None, None, tmp_path).recipe.rl.steps == 3
+    assert prepare(None, ["rl.steps=4"], tmp_path).recipe.rl.steps == 4
+    assert prepare(["ci"], None, tmp_path).recipe.run.name == "ci"
+
+
+def test_a_dry_run_shows_recipe_and_plan_and_writes_nothing(tmp_path: Path) -> None:
+    answer = go(prepare(["ci"], ["rl.steps=3"], tmp_path / "r"), ["base", "sft", "rl"], dry_run=True)
+    assert answer.document["recipe"]["rl"]["steps"] == 3
+    assert [step["stage"] for step in answer.document["plan"]] == ["base", "sft", "rl"]
+    assert "steps = 3" in answer.text and "# rl" in answer.text
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_missing_recipe_lists_those_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RecipeError, match="absent: there is no such recipe file; .*laptop"):
+        prepare(["absent"], None, None)
