@@ -32,22 +32,22 @@ class LatentAttention(nn.Module):
         query_width = self.heads * (self.nope + self.rope_dim)
         if config.q_lora_rank:
             self.q_a = nn.Linear(config.hidden_size, config.q_lora_rank, bias=False)
-            self.q_norm = RMSNorm(config.q_lora_rank, LATENT_NORM_EPS)
+            self.q_a_norm = RMSNorm(config.q_lora_rank, LATENT_NORM_EPS)
             self.q_b = nn.Linear(config.q_lora_rank, query_width, bias=False)
         else:
             self.q = nn.Linear(config.hidden_size, query_width, bias=False)
         self.low_rank_query = bool(config.q_lora_rank)
         self.kv_a = nn.Linear(config.hidden_size, self.latent + self.rope_dim, bias=False)
-        self.kv_norm = RMSNorm(self.latent, LATENT_NORM_EPS)
+        self.kv_a_norm = RMSNorm(self.latent, LATENT_NORM_EPS)
         self.kv_b = nn.Linear(self.latent, self.heads * (self.nope + self.value), bias=False)
         self.out = nn.Linear(self.heads * self.value, config.hidden_size, bias=False)
 
     def _project(self, x: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Queries (N, heads, nope) and (N, heads, rope), latent (N, latent), rotated key (N, 1, rope)."""
-        q = self.q_b(self.q_norm(self.q_a(x))) if self.low_rank_query else self.q(x)
+        q = self.q_b(self.q_a_norm(self.q_a(x))) if self.low_rank_query else self.q(x)
         q_nope, q_rope = q.view(-1, self.heads, self.nope + self.rope_dim).split((self.nope, self.rope_dim), -1)
         latent, k_rope = self.kv_a(x).split((self.latent, self.rope_dim), -1)
-        return q_nope, self.rotate(q_rope, turns), self.kv_norm(latent), self.rotate(k_rope.unsqueeze(1), turns)
+        return q_nope, self.rotate(q_rope, turns), self.kv_a_norm(latent), self.rotate(k_rope.unsqueeze(1), turns)
 
     def forward(self, x: Tensor, turns: Tensor, mask: DocumentMask) -> Tensor:
         q_nope, q_rope, latent, k_rope = self._project(x, turns)

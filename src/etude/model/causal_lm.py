@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from etude.model.block import Block
 from etude.model.cache import KVCache, Span

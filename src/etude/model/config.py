@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from etude.model.settings import Architecture
+from etude.model.settings import FOREIGN_FIELDS, Architecture
 
 
 class ModelConfig(Architecture):
@@ -14,8 +14,12 @@ class ModelConfig(Architecture):
 
     @classmethod
     def from_settings(cls, settings: Architecture, vocab_size: int) -> ModelConfig:
-        """The architecture part of `settings` (how a new model is drawn stays behind) with a vocabulary."""
-        shape = {name: getattr(settings, name) for name in Architecture.model_fields}
+        """The architecture part of `settings` with a vocabulary.
+
+        How a new model is drawn and what belongs to the other family stay behind, so equal models have equal configs.
+        """
+        foreign = FOREIGN_FIELDS[settings.family]
+        shape = {name: getattr(settings, name) for name in Architecture.model_fields if name not in foreign}
         return cls(vocab_size=vocab_size, **shape)
 
     def has_experts(self, layer: int) -> bool:

@@ -1,4 +1,4 @@
-"""How a new model is drawn, and the one door through which a run gets its model.
+"""How a new model is drawn, and the one door through which a run gets its first model.
 
 Matrices are normal with std gain / sqrt(fan in): activations keep their size at any width. Those that write into the stream
 are shrunk by sqrt(2 L), so that depth does not grow it (GPT-2). The head starts near zero: the first loss is ln V.
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from etude.model.causal_lm import CausalLM
+from etude.model.checkpoint import load_checkpoint
 from etude.model.config import ModelConfig
 from etude.model.settings import ModelSettings
 
@@ -53,7 +54,15 @@ def draw(model: CausalLM, settings: ModelSettings) -> None:
 
 
 def new_model(settings: ModelSettings, vocab_size: int) -> CausalLM:
-    """A freshly drawn model of these settings."""
+    """The model a run starts from: the checkpoint `settings.init` names, with its own shape, or a freshly drawn one."""
+    if settings.init:
+        model = load_checkpoint(settings.init)
+        if model.config.vocab_size != vocab_size:
+            raise ValueError(
+                f"the checkpoint {settings.init} has a vocabulary of {model.config.vocab_size}, the tokenizer one of {vocab_size}; "
+                "use the checkpoint's tokenizer"
+            )
+        return model
     model = CausalLM(ModelConfig.from_settings(settings, vocab_size))
     draw(model, settings)
     return model

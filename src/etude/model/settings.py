@@ -12,6 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Family = Literal["deepseek_v3", "qwen3_moe"]
 
+# Fields that mean nothing to the family.
+FOREIGN_FIELDS: dict[Family, tuple[str, ...]] = {
+    "deepseek_v3": ("kv_heads", "head_dim", "sparse_step", "dense_layers"),
+    "qwen3_moe": (
+        *("q_lora_rank", "kv_lora_rank", "nope_dim", "rope_dim", "v_dim", "rope_interleave"),
+        *("shared_experts", "first_dense", "expert_groups", "groups_per_token", "routed_scale"),
+    ),
+}
+
 
 class YarnSettings(BaseModel):
     """YaRN rope scaling (arXiv 2309.00071): stretch positions trained up to `original_positions` by `factor`."""

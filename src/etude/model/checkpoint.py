@@ -1,0 +1,127 @@
+"""A checkpoint is a Hugging Face directory: what is saved here, transformers and vLLM load, and the other way round.
+
+A save is atomic: the directory is written beside its place and renamed, so what stands there is always whole. (Replacing an
+existing one takes two renames; a kill exactly between them leaves it as `.NAME.PID.former`.)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from etude.model.causal_lm import CausalLM
+from etude.model.config import ModelConfig
+from etude.model.hf_config import from_hf_config, to_hf_config
+from etude.model.hf_keys import CheckpointError, from_hf, ignorable, to_hf
+
+INDEX = "model.safetensors.index.json"
+# The size other writers split at; readers hold one shard at a time.
+SHARD_BYTES = 5 * 2**30
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+
+
+def save_checkpoint(
+    model: CausalLM,
+    folder: Path | str,
+    tokenizer_from: Path | str | None = None,
+    extra_config: Mapping[str, Any] | None = None,
+) -> None:
+    """Write `model` to `folder`, replacing what is there. Tokenizer files come from the directory `tokenizer_from`.
+
+    `extra_config` adds keys to config.json, such as `eos_token_id`.
+    """
+    folder = Path(folder)
+    draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    try:
+        _write_json(draft / "config.json", to_hf_config(model.config) | dict(extra_config or {}))
+        _write_tensors(draft, dict(to_hf(model.state_dict())))
+        for name in TOKENIZER_FILES if tokenizer_from is not None else ():
+            if (source := Path(tokenizer_from or "") / name).is_file():
+                shutil.copyfile(source, draft / name)
+        _replace(draft, folder)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def load_config(folder: Path | str) -> ModelConfig:
+    """The model that a checkpoint directory holds."""
+    path = Path(folder) / "config.json"
+    if not path.is_file():
+        raise CheckpointError(f"{path} does not exist: {folder} is not a checkpoint directory")
+    try:
+        return from_hf_config(json.loads(path.read_text()))
+    except json.JSONDecodeError as error:
+        raise CheckpointError(f"{path} is not JSON ({error}); the checkpoint is damaged") from error
+
+
+def load_checkpoint(folder: Path | str, dtype: torch.dtype = torch.float32) -> CausalLM:
+    """The model of a checkpoint directory. Raises CheckpointError or UnsupportedConfig, naming what does not fit."""
+    config = load_config(folder)
+    model = CausalLM(config).to(dtype)
+    found = {key: tensor for key, tensor in read_tensors(folder).items() if not ignorable(key, config.layers)}
+    from_hf(model.state_dict(), found)
+    return model
+
+
+def read_tensors(folder: Path | str) -> dict[str, Tensor]:
+    """All tensors of a checkpoint directory by their key on disk."""
+    folder = Path(folder)
+    index = folder / INDEX
+    names = ["model.safetensors"]
+    if index.is_file():
+        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
+    tensors: dict[str, Tensor] = {}
+    for name in names:
+        if not (folder / name).is_file():
+            raise CheckpointError(f"{folder / name} does not exist; the checkpoint is incomplete")
+        try:
+            with safe_open(folder / name, framework="pt") as file:
+                tensors |= {key: file.get_tensor(key) for key in file.keys()}
+        except SafetensorError as error:
+            raise CheckpointError(f"{folder / name} can't be read ({error}); the checkpoint is damaged") from error
+    return tensors
+
+
+def _write_tensors(folder: Path, tensors: dict[str, Tensor]) -> None:
+    """Shards and their index, in the names every reader knows."""
+    shards: list[dict[str, Tensor]] = [{}]
+    filled = 0
+    for key, tensor in tensors.items():
+        if shards[-1] and filled + tensor.nbytes > SHARD_BYTES:
+            shards.append({})
+            filled = 0
+        shards[-1][key] = tensor.detach().cpu().contiguous()
+        filled += tensor.nbytes
+    weight_map = {}
+    for number, shard in enumerate(shards, 1):
+        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        save_file(shard, folder / name, metadata={"format": "pt"})  # transformers refuses files without this mark
+        weight_map |= {key: name for key in shard}
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    _write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": weight_map})
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+
+
+def _replace(draft: Path, folder: Path) -> None:
+    """Rename `draft` to `folder`; a former one steps aside first, since a directory can't be renamed over a full one."""
+    former = folder.with_name(f".{folder.name}.{os.getpid()}.former")
+    if folder.exists():
+        shutil.rmtree(former, ignore_errors=True)
+        folder.rename(former)
+    draft.rename(folder)
+    shutil.rmtree(former, ignore_errors=True)

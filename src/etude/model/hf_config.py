@@ -1,0 +1,154 @@
+"""`config.json` of a Hugging Face checkpoint, in and out, one table per family.
+
+Written so that transformers, vLLM and older readers all find what they look for: rope both in the present form
+(`rope_parameters`) and the former one, `topk_method` and `scoring_func` although transformers does not save them (without
+them vLLM builds no selection bias). What the model code does not compute is refused, never ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from pydantic import ValidationError
+
+from etude.model.config import ModelConfig
+from etude.model.settings import YarnSettings
+
+
+class UnsupportedConfig(ValueError):
+    """A config.json describes a model that this code would compute wrongly or not at all."""
+
+
+ARCHITECTURES = {"deepseek_v3": "DeepseekV3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}
+
+# our field -> key in config.json
+SHARED_FIELDS = {
+    "vocab_size": "vocab_size",
+    "hidden_size": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "norm_eps": "rms_norm_eps",
+    "max_positions": "max_position_embeddings",
+    "dense_intermediate": "intermediate_size",
+    "moe_intermediate": "moe_intermediate_size",
+    "experts_per_token": "num_experts_per_tok",
+    "norm_topk": "norm_topk_prob",
+}
+FAMILY_FIELDS = {
+    "deepseek_v3": {
+        "experts": "n_routed_experts",
+        "kv_lora_rank": "kv_lora_rank",
+        "nope_dim": "qk_nope_head_dim",
+        "rope_dim": "qk_rope_head_dim",
+        "v_dim": "v_head_dim",
+        "shared_experts": "n_shared_experts",
+        "first_dense": "first_k_dense_replace",
+        "expert_groups": "n_group",
+        "groups_per_token": "topk_group",
+        "routed_scale": "routed_scaling_factor",
+    },
+    "qwen3_moe": {
+        "experts": "num_experts",
+        "kv_heads": "num_key_value_heads",
+        "head_dim": "head_dim",
+        "sparse_step": "decoder_sparse_step",
+    },
+}
+# Keys with one value that this code computes; a checkpoint may leave them out.
+SHARED_FIXED: dict[str, Any] = {"hidden_act": "silu", "attention_bias": False, "tie_word_embeddings": False}
+FAMILY_FIXED: dict[str, dict[str, Any]] = {
+    "deepseek_v3": {"topk_method": "noaux_tc", "scoring_func": "sigmoid", "moe_layer_freq": 1},
+    "qwen3_moe": {"use_sliding_window": False},
+}
+YARN_FIELDS = {
+    "factor": "factor",
+    "original_positions": "original_max_position_embeddings",
+    "beta_fast": "beta_fast",
+    "beta_slow": "beta_slow",
+    "mscale": "mscale",
+    "mscale_all_dim": "mscale_all_dim",
+}
+
+
+def to_hf_config(config: ModelConfig) -> dict[str, Any]:
+    """The content of config.json."""
+    family = config.family
+    fields = SHARED_FIELDS | FAMILY_FIELDS[family]
+    out: dict[str, Any] = {"architectures": [ARCHITECTURES[family]], "model_type": family, "dtype": "float32"}
+    out |= {key: getattr(config, field) for field, key in fields.items()}
+    out |= SHARED_FIXED | FAMILY_FIXED[family]
+    out |= {"attention_dropout": 0.0, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    if family == "deepseek_v3":
+        out["q_lora_rank"] = config.q_lora_rank or None
+        out["rope_interleave"] = config.rope_interleave
+        out["num_key_value_heads"] = config.heads
+        out["num_nextn_predict_layers"] = 0
+    else:
+        out["mlp_only_layers"] = list(config.dense_layers)
+    return out | _rope_out(config)
+
+
+def _rope_out(config: ModelConfig) -> dict[str, Any]:
+    kind: dict[str, Any] = {"rope_type": "default"}
+    if config.yarn is not None:
+        kind = {"rope_type": "yarn"} | {key: getattr(config.yarn, field) for field, key in YARN_FIELDS.items()}
+    return {
+        "rope_theta": config.rope_theta,
+        "rope_parameters": kind | {"rope_theta": config.rope_theta},
+        "rope_scaling": None if config.yarn is None else kind | {"type": "yarn"},
+    }
+
+
+def from_hf_config(raw: Mapping[str, Any]) -> ModelConfig:
+    """The model that a config.json describes. Raises UnsupportedConfig naming the key."""
+    family = raw.get("model_type")
+    if family not in ARCHITECTURES:
+        raise UnsupportedConfig(f"model_type is {family!r}; supported are {', '.join(ARCHITECTURES)}")
+    for key, needed in (SHARED_FIXED | FAMILY_FIXED[family]).items():
+        if raw.get(key, needed) != needed:
+            raise UnsupportedConfig(f"{key} is {raw[key]!r}, only {needed!r} is supported")
+    if raw.get("quantization_config"):
+        raise UnsupportedConfig(
+            "quantization_config: weights are quantised; convert the checkpoint to bf16 or fp32 first"
+        )
+    fields = {field: _get(raw, key) for field, key in (SHARED_FIELDS | FAMILY_FIELDS[family]).items()}
+    if family == "deepseek_v3":
+        fields["q_lora_rank"] = raw.get("q_lora_rank") or 0
+        fields["rope_interleave"] = raw.get("rope_interleave", True)
+    else:
+        fields["dense_layers"] = tuple(raw.get("mlp_only_layers") or ())
+    try:
+        return ModelConfig(family=family, **fields, **_rope_in(raw))
+    except ValidationError as error:
+        raise UnsupportedConfig(f"config.json does not describe a {family} model: {error}") from error
+
+
+# transformers saves Qwen's expert count under its internal name.
+ALIASES = {"num_experts": "num_local_experts", "n_routed_experts": "num_local_experts"}
+
+
+def _get(raw: Mapping[str, Any], key: str) -> Any:
+    for name in (key, ALIASES.get(key)):
+        if name is not None and raw.get(name) is not None:
+            return raw[name]
+    raise UnsupportedConfig(f"config.json lacks {key}")
+
+
+def _rope_in(raw: Mapping[str, Any]) -> dict[str, Any]:
+    rope = dict(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
+    theta = rope.get("rope_theta", raw.get("rope_theta", 10000.0))
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind == "default":
+        return {"rope_theta": theta}
+    if kind != "yarn":
+        raise UnsupportedConfig(f"rope_type is {kind!r}; supported are default and yarn")
+    if rope.get("attention_factor") is not None or not rope.get("truncate", True):
+        raise UnsupportedConfig(
+            "rope_parameters set attention_factor or truncate=false, which YaRN here derives and does"
+        )
+    yarn = {field: rope[key] for field, key in YARN_FIELDS.items() if rope.get(key) is not None}
+    for field in ("factor", "original_positions"):
+        if field not in yarn:
+            raise UnsupportedConfig(f"rope_parameters lack {YARN_FIELDS[field]}")
+    # Absent temperatures mean off to transformers, while our own default is on.
+    return {"rope_theta": theta, "yarn": YarnSettings.model_validate({"mscale": 0.0, "mscale_all_dim": 0.0} | yarn)}

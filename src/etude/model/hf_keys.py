@@ -1,0 +1,154 @@
+"""Which tensor of a Hugging Face checkpoint is which parameter: one table, both ways, both families.
+
+On disk every expert and every half of a fused matrix has its own key (the DeepSeek layout, which vLLM reads too). Fused
+expert keys (`mlp.experts.gate_up_proj`), as some writers leave them, are read as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+class CheckpointError(ValueError):
+    """A checkpoint does not hold what its model needs; the message names the tensors."""
+
+
+class MissingTensors(CheckpointError):
+    """Tensors the model needs are not in the files."""
+
+
+class UnexpectedTensors(CheckpointError):
+    """The files hold tensors the model has no place for."""
+
+
+class WrongShape(CheckpointError):
+    """A tensor has another shape than the model's."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a parameter lies on disk: keys stacked row on row, once per expert (`{e}`) if it is 3-D. `fused` is its other name."""
+
+    keys: tuple[str, ...]
+    fused: str | None = None
+
+    @property
+    def per_expert(self) -> bool:
+        return "{e}" in self.keys[0]
+
+
+TOP = {
+    "embed.weight": Place(("model.embed_tokens.weight",)),
+    "norm.weight": Place(("model.norm.weight",)),
+    "head.weight": Place(("lm_head.weight",)),
+}
+# Within `blocks.N.` here and `model.layers.N.` there.
+BLOCK = {
+    "attention_norm.weight": Place(("input_layernorm.weight",)),
+    "feed_norm.weight": Place(("post_attention_layernorm.weight",)),
+    "attention.q.weight": Place(("self_attn.q_proj.weight",)),
+    "attention.k.weight": Place(("self_attn.k_proj.weight",)),
+    "attention.v.weight": Place(("self_attn.v_proj.weight",)),
+    "attention.q_norm.weight": Place(("self_attn.q_norm.weight",)),
+    "attention.k_norm.weight": Place(("self_attn.k_norm.weight",)),
+    "attention.q_a.weight": Place(("self_attn.q_a_proj.weight",)),
+    "attention.q_a_norm.weight": Place(("self_attn.q_a_layernorm.weight",)),
+    "attention.q_b.weight": Place(("self_attn.q_b_proj.weight",)),
+    "attention.kv_a.weight": Place(("self_attn.kv_a_proj_with_mqa.weight",)),
+    "attention.kv_a_norm.weight": Place(("self_attn.kv_a_layernorm.weight",)),
+    "attention.kv_b.weight": Place(("self_attn.kv_b_proj.weight",)),
+    "attention.out.weight": Place(("self_attn.o_proj.weight",)),
+    "feed.gate_up.weight": Place(("mlp.gate_proj.weight", "mlp.up_proj.weight")),
+    "feed.down.weight": Place(("mlp.down_proj.weight",)),
+    "feed.shared.gate_up.weight": Place(("mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight")),
+    "feed.shared.down.weight": Place(("mlp.shared_experts.down_proj.weight",)),
+    "feed.router.weight": Place(("mlp.gate.weight",)),
+    "feed.router.bias": Place(("mlp.gate.e_score_correction_bias",)),
+    "feed.experts.gate_up": Place(
+        ("mlp.experts.{e}.gate_proj.weight", "mlp.experts.{e}.up_proj.weight"), "mlp.experts.gate_up_proj"
+    ),
+    "feed.experts.down": Place(("mlp.experts.{e}.down_proj.weight",), "mlp.experts.down_proj"),
+}
+
+
+def place_of(name: str) -> tuple[str, Place]:
+    """The prefix of a parameter's keys on disk, and its place behind it."""
+    if name in TOP:
+        return "", TOP[name]
+    _, layer, rest = name.split(".", 2)
+    return f"model.layers.{layer}.", BLOCK[rest]
+
+
+def keys_of(name: str, shape: torch.Size) -> list[str]:
+    """Every key that one of our tensors is written under, in the order of its rows."""
+    prefix, place = place_of(name)
+    if not place.per_expert:
+        return [prefix + key for key in place.keys]
+    return [prefix + key.format(e=e) for e in range(shape[0]) for key in place.keys]
+
+
+def to_hf(state: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Our state dict as (key, tensor) pairs of the Hugging Face layout; tensors are views."""
+    for name, tensor in state.items():
+        keys = keys_of(name, tensor.shape)
+        rows = tensor.flatten(0, 1) if place_of(name)[1].per_expert else tensor  # experts' rows under one another
+        yield from zip(keys, rows.chunk(len(keys)), strict=True)
+
+
+def from_hf(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+    """Fill our tensors in place from `found`. Raises before any is written if keys or shapes do not match."""
+    sources = {name: _source(name, tensor.shape, found) for name, tensor in own.items()}
+    missing = [key for keys in sources.values() for key in keys if key not in found]
+    if missing:
+        raise MissingTensors(
+            f"{_some(missing)} missing from the checkpoint; it is incomplete or of another architecture"
+        )
+    used = {key for keys in sources.values() for key in keys}
+    unexpected = [key for key in found if key not in used]
+    if unexpected:
+        raise UnexpectedTensors(f"{_some(unexpected)} not part of the model that config.json describes")
+    for name, keys in sources.items():
+        _check_shapes(own[name], keys, found)
+    with torch.no_grad():
+        for name, keys in sources.items():
+            for key, rows in _rows(own[name], keys):
+                rows.copy_(found[key])
+
+
+def _source(name: str, shape: torch.Size, found: Collection[str]) -> list[str]:
+    prefix, place = place_of(name)
+    fused = None if place.fused is None else prefix + place.fused
+    return [fused] if fused is not None and fused in found else keys_of(name, shape)
+
+
+def _rows(own: Tensor, keys: list[str]) -> Iterator[tuple[str, Tensor]]:
+    """The part of our tensor that each key fills."""
+    if len(keys) == 1:
+        return iter([(keys[0], own)])
+    rows = own.flatten(0, 1) if own.ndim == 3 else own
+    return zip(keys, rows.chunk(len(keys)), strict=True)
+
+
+def _check_shapes(own: Tensor, keys: list[str], found: Mapping[str, Tensor]) -> None:
+    for key, rows in _rows(own, keys):
+        if found[key].shape != rows.shape:
+            raise WrongShape(
+                f"{key} is {tuple(found[key].shape)} in the checkpoint, the model needs {tuple(rows.shape)}"
+            )
+
+
+def _some(keys: list[str]) -> str:
+    """Up to three names and how many there are."""
+    more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
+    return f"{', '.join(keys[:3])}{more} {'is' if len(keys) == 1 else 'are'}"
+
+
+def ignorable(key: str, layers: int) -> bool:
+    """Tensors of a checkpoint that a plain language model has no use for: rope tables, and prediction heads past the last layer."""
+    match = re.match(r"model\.layers\.(\d+)\.", key)
+    return key.endswith("rotary_emb.inv_freq") or (match is not None and int(match[1]) >= layers)
