@@ -30,17 +30,30 @@ from etude.trace.session import Recorder
 SEED_STRIDE = 1_000_003
 
 
+Script = Callable[[Task, int], Policy]
+
+
 @dataclass(frozen=True)
 class Setup:
-    """What all attempts of a batch share. `record` makes the recorder of a session (default: in memory only)."""
+    """What all attempts of a batch share.
 
-    policy: Policy
+    `policy` is one object for all, or, for scripted policies that follow a plan of their own, a function of (task, seed) that
+    makes a fresh one for every try. `record` makes the recorder of a session (default: in memory only); `adapt` changes the
+    sandbox that an agent gets (say, to bind tools read-only).
+    """
+
+    policy: Policy | Script
     pool: SandboxPool
     graders: Mapping[str, Grader]
     harness: HarnessSettings
     renderer: Renderer | None = None
     settings: AttemptSettings = field(default_factory=AttemptSettings)
     record: Callable[[Header], Recorder] = Recorder
+    adapt: Callable[[SandboxSpec], SandboxSpec] = lambda spec: spec
+
+    def policy_for(self, task: Task, seed: int | None) -> Policy:
+        """Who answers this try."""
+        return self.policy(task, seed or 0) if callable(self.policy) else self.policy
 
 
 @dataclass(frozen=True)
@@ -63,7 +76,8 @@ async def attempt(task: Task, setup: Setup, *, name: str = "", seed: int | None 
         try:
             async with asyncio.timeout(setup.settings.limit_s):
                 varied = None if seed is None else seed + SEED_STRIDE * tries
-                return await _try(task, setup, name, varied, group, tries + 1)
+                policy = setup.policy_for(task, seed)  # the same plan again, however often it is tried
+                return await _try(task, setup, policy, name, varied, group, tries + 1)
         except (InfraError, PolicyError, TimeoutError) as error:
             tries += 1
             hint_s = error.retry_after_s if isinstance(error, CapacityExhausted) else 0.0
@@ -75,12 +89,14 @@ async def attempt(task: Task, setup: Setup, *, name: str = "", seed: int | None 
             await asyncio.sleep(wait_s)
 
 
-async def _try(task: Task, setup: Setup, name: str, seed: int | None, group: int, number: int) -> Attempt:
+async def _try(
+    task: Task, setup: Setup, policy: Policy, name: str, seed: int | None, group: int, number: int
+) -> Attempt:
     start = time.perf_counter()
-    sandbox = await setup.pool.create(_spec(task, name, setup.settings))
+    sandbox = await setup.pool.create(setup.adapt(_spec(task, name, setup.settings)))
     created = time.perf_counter()
     try:
-        outcome = await _run_agent(task, setup, sandbox, f"{name}.{number}", seed)
+        outcome = await _run_agent(task, setup, policy, sandbox, f"{name}.{number}", seed)
         ran = time.perf_counter()
         files, objection = await _export(sandbox, setup.settings)
     finally:
@@ -109,14 +125,16 @@ def _spec(task: Task, name: str, settings: AttemptSettings) -> SandboxSpec:
     return SandboxSpec(files=files, memory_mb=settings.memory_mb, labels={"task": task.id, "rollout": name})
 
 
-async def _run_agent(task: Task, setup: Setup, sandbox: Sandbox, session_id: str, seed: int | None) -> Outcome:
+async def _run_agent(
+    task: Task, setup: Setup, policy: Policy, sandbox: Sandbox, session_id: str, seed: int | None
+) -> Outcome:
     if setup.settings.tool_latency_s:
         sandbox = SlowSandbox(sandbox, setup.settings.tool_latency_s)
     facts = TaskFacts(task.id, task.instruction, task.test_command)
-    header = session_header(setup.harness, setup.policy, facts, renderer=setup.renderer, session_id=session_id)
+    header = session_header(setup.harness, policy, facts, renderer=setup.renderer, session_id=session_id)
     agent = build_agent(
         setup.harness,
-        setup.policy,
+        policy,
         sandbox,
         facts,
         renderer=setup.renderer,
