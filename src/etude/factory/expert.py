@@ -20,6 +20,7 @@ class Expert:
     takes_tokens = False
 
     def __init__(self, task: Task, seed: int, *, competence: float = 0.5) -> None:
+        self.level = task.level
         self.plan: Plan = make_plan(task, seed, competence)
         self._left = list(self.plan.turns)
         self._shown: set[str] = set()

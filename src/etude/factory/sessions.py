@@ -1,0 +1,108 @@
+"""Collects the scripted expert's sessions: real sandboxes, the real harness, one session file each (promise 1).
+
+Resumable: a session file that ended is never made again, a torn one is removed and made anew. Session number i is a pure
+function of (settings, i): task, seed, judgement. Tasks are taken from the end of the training ids, so that a list taken
+from the front (RL's) meets none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Iterator
+
+from etude.chat.renderer import Renderer
+from etude.events.log import EventLog
+from etude.factory.expert import Expert
+from etude.factory.settings import SessionSettings
+from etude.harness.settings import HarnessSettings
+from etude.rollout.attempt import Setup, attempt
+from etude.sandbox.protocol import SandboxPool
+from etude.tasks.registry import GRADERS
+from etude.tasks.task import Grader, Task, TaskSource, Verdict
+from etude.trace.entry import Header
+from etude.trace.reader import read_session
+from etude.trace.session import Recorder, Session
+from etude.trace.writer import SessionWriter
+
+STAGE = "sessions"
+# Keeps seeds of neighbouring settings apart: more sessions than anyone collects under one seed.
+SEED_STRIDE = 10_000_000
+
+
+class Unjudged:
+    """Demonstrations are learnt from whatever they are worth, so no sandbox is spent on their verdict, which nobody reads."""
+
+    async def grade(self, task: Task, files: dict[str, bytes], pool: SandboxPool) -> Verdict:
+        return Verdict(0.0, reason="not graded")
+
+
+async def collect_sessions(
+    source: TaskSource,
+    settings: SessionSettings,
+    harness: HarnessSettings,
+    renderer: Renderer | None,
+    pool: SandboxPool,
+    folder: Path,
+    log: EventLog,
+) -> int:
+    """Makes what is missing of `settings.count` sessions in `folder`; returns how many it made. Raises InfraFault."""
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [number for number in range(settings.count) if not _whole(session_path(folder, number))]
+    there = settings.count - len(missing)
+    waiting, made = iter(missing), 0
+    judges: dict[str, Grader] = dict.fromkeys(GRADERS, Unjudged())
+
+    async def collect_one(number: int) -> None:
+        seed = settings.seed * SEED_STRIDE + number
+        task = source.task(source.ids("train")[-1 - number])
+        expert = Expert(task, seed, competence=settings.competence)
+        record = partial(_recorder, session_path(folder, number), expert, seed)
+        setup = Setup(expert, pool, judges, harness, renderer, record=record)
+        await attempt(task, setup, name=f"{number:06d}", seed=seed)
+
+    async def worker() -> None:
+        nonlocal made
+        for number in waiting:
+            await collect_one(number)
+            made += 1
+            log.progress(STAGE, there + made, settings.count)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(settings.concurrency):
+            group.create_task(worker())
+    return made
+
+
+def _recorder(path: Path, expert: Expert, seed: int, header: Header) -> Recorder:
+    """A fresh session file, whatever an earlier try or a kill left there."""
+    for suffix in (".jsonl", ".tokens", ".routes"):
+        path.with_suffix(suffix).unlink(missing_ok=True)
+    facts = {"stage": STAGE, "level": expert.level, "seed": seed, "competent": expert.plan.competent}
+    return SessionWriter(path, replace(header, recipe={**header.recipe, **facts}), every="end")
+
+
+def session_path(folder: Path, number: int) -> Path:
+    """Where session `number` lies."""
+    return folder / f"{number:06d}.jsonl"
+
+
+def read_sessions(folder: Path, *, competent_only: bool = False) -> Iterator[Session]:
+    """The collected sessions in order of their numbers; `competent_only` leaves out those of bad judgement."""
+    for path in sorted(folder.glob("*.jsonl")):
+        session = read_session(path)
+        if session.header.recipe["competent"] or not competent_only:
+            yield session
+
+
+def _whole(path: Path) -> bool:
+    """Whether a session file ended: its last line is the `end` entry."""
+    if not path.is_file():
+        return False
+    lines = path.read_bytes().rsplit(b"\n", 2)
+    if len(lines) < 3 or lines[-1]:
+        return False
+    return json.loads(lines[-2]).get("type") == "end"

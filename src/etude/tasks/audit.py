@@ -1,0 +1,81 @@
+"""The leak audit that every task must pass, and the check that its grader can neither miss the work nor be fooled.
+
+Promise 10. `leaks` reads the workspace an agent would get; `check` grades the reference (must score 1), nothing at all
+(0) and every cheat (0).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from etude.sandbox.protocol import SandboxPool
+from etude.tasks.cheats import CHEATS, nop
+from etude.tasks.registry import grade
+from etude.tasks.task import Task
+
+# Leftovers that may hold the solution: histories, compiled code, caches of tools, builds.
+FORBIDDEN = re.compile(
+    r"(^|/)(\.git|\.hg|\.svn|__pycache__|\.mypy_cache|\.pytest_cache|\.ruff_cache|\.tox|build|dist|htmlcov|node_modules"
+    r"|[^/]+\.egg-info|tests_hidden|solution)(/|$)|\.(pyc|pyo|orig|rej|swp|patch|diff)$"
+)
+
+
+def leaks(task: Task) -> list[str]:
+    """What the agent's workspace gives away, in words; empty for a clean task."""
+    found = [f"{path}: history, cache or build output" for path in task.files if FORBIDDEN.search(path)]
+    workspace = "\n".join(task.files.values())
+    for call in task.hidden.get("calls", []):
+        spelled = _spelled(call)
+        if f'"{call["module"]} {call["function"]}", {spelled})' in workspace:
+            found.append(f"hidden call {call['id']} stands in the workspace")
+    for path, text in task.solution.items():
+        if task.files.get(path) == text:
+            found.append(f"{path}: the solution is in place already")
+        if any(text in other for other in task.files.values()):
+            found.append(f"{path}: a copy of the solution stands in the workspace")
+    for key in ("reference", "mutants"):
+        sources = task.hidden.get(key, [])
+        for source in sources if isinstance(sources, list) else []:
+            if source in workspace:
+                found.append(f"a hidden {key} source stands in the workspace")
+    return found
+
+
+def _spelled(call: dict[str, Any]) -> str:
+    return ", ".join([repr(call["want"]), *map(repr, call["args"])])
+
+
+@dataclass(frozen=True)
+class Soundness:
+    """Scores of the reference, of nothing, of each cheat; and the leaks."""
+
+    task_id: str
+    reference: float
+    nop: float
+    cheats: dict[str, float]
+    leaks: list[str]
+
+    @property
+    def sound(self) -> bool:
+        return self.reference == 1.0 and self.nop == 0.0 and not any(self.cheats.values()) and not self.leaks
+
+    def complaint(self) -> str:
+        """What is wrong, for the person who made the task."""
+        fooled = [name for name, score in self.cheats.items() if score]
+        return f"{self.task_id}: reference {self.reference}, nop {self.nop}, cheats that score {fooled}, leaks {self.leaks}"
+
+
+async def check(task: Task, pool: SandboxPool) -> Soundness:
+    """Grades reference, nop and all cheats in fresh sandboxes. Raises InfraError."""
+    attempts = {"reference": solved(task), "nop": nop(task), **{name: make(task) for name, make in CHEATS.items()}}
+    verdicts = await asyncio.gather(*(grade(task, files, pool) for files in attempts.values()))
+    scores = dict(zip(attempts, (verdict.score for verdict in verdicts), strict=True))
+    return Soundness(task.id, scores.pop("reference"), scores.pop("nop"), scores, leaks(task))
+
+
+def solved(task: Task) -> dict[str, bytes]:
+    """The workspace with the reference solution in it."""
+    return {path: text.encode() for path, text in {**task.files, **task.solution}.items()}
