@@ -127,8 +127,12 @@ def decode(
 
 
 def _restore(record: TensorRecord, piece: np.ndarray, old: Tensor | None) -> Tensor:
-    new = piece.copy() if old is None else np.bitwise_xor(piece, bits(old))
-    return torch.from_numpy(new).view(getattr(torch, record.dtype)).reshape(record.shape)
+    new = torch.empty(record.shape, dtype=getattr(torch, record.dtype))
+    if old is None:
+        bits(new)[:] = piece  # `bits` shares memory with a contiguous tensor
+    else:
+        np.bitwise_xor(piece, bits(old), out=bits(new))
+    return new
 
 
 def _open_shard(manifest: Manifest, number: int, blob: bytes) -> np.ndarray:

@@ -14,7 +14,7 @@ State = Mapping[str, Tensor]
 
 
 def bits(tensor: Tensor) -> np.ndarray:
-    """The tensor's bytes in row-major order, (bytes,) uint8. Shares memory with a contiguous CPU tensor: do not write."""
+    """The tensor's bytes in row-major order, (bytes,) uint8. Shares memory with a contiguous CPU tensor."""
     return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
 
 

@@ -30,11 +30,10 @@ class Received:
 
 
 class Receiver:
-    """Reads one store. Holds no state of its own beside the digest of what it gave out last."""
+    """Reads one store; holds no state of its own."""
 
     def __init__(self, store: WeightStore) -> None:
         self.store = store
-        self._known: tuple[int, str] | None = None
 
     def catch_up(self, state: State | None = None, version: int | None = None, *, goal: int | None = None) -> Received:
         """From `state` at `version` (or from nothing) to version `goal`, by default the newest.
@@ -46,7 +45,7 @@ class Receiver:
         if target is None or index.digest(target) is None:
             raise Unreachable(f"{self.store.root} holds no version {'at all' if target is None else target} yet")
         if state is not None and version is not None and version == target:
-            if self._holds(state, version, index):
+            if state_digest(state) == index.digest(target):
                 return Received(dict(state), target)
             state = None  # that number, other bits: a course that was given up
         return self._catch_up(index, target, state, None if state is None else version)
@@ -61,7 +60,6 @@ class Receiver:
                 raise refused[0] if refused else nowhere
             reached = self._walk(walk, state, index)
             if isinstance(reached, dict):
-                self._known = (target, index.digest(target) or "")
                 names = tuple(("~" if step.rewind else "") + step.edge.name for step in walk)
                 cost = sum(step.edge.bytes for step in walk)
                 return Received(reached, target, names, cost, tuple(str(error) for error in refused))
@@ -83,7 +81,3 @@ class Receiver:
                 return step.edge, error
         assert state is not None
         return dict(state)
-
-    def _holds(self, state: State, version: int, index: Index) -> bool:
-        wanted = index.digest(version)
-        return self._known == (version, wanted) or state_digest(state) == wanted
