@@ -120,7 +120,7 @@ class Bars:
             Text(f"{stage.done}/{stage.total}" if stage.total else "…"),
             Text("" if left is None else f"about {duration(left)} left", style="dim"),
         )
-        shown = list(stage.values.items())[-METRICS_SHOWN:]
+        shown = list(stage.values.items())[:METRICS_SHOWN]
         figures = Text("  ".join(f"{name} {figure(value)}" for name, value in shown), style="dim", no_wrap=True)
         self._live.update(Group(row, figures), refresh=True)
 

@@ -68,7 +68,7 @@ def describe(stage: StagePicture) -> str:
     parts = [f"{stage.name} {stage.done}/{stage.total}" if stage.total else stage.name]
     if stage.seconds_left is not None and stage.done < stage.total:
         parts.append(f"about {duration(stage.seconds_left)} left")
-    parts += [f"{name} {figure(value)}" for name, value in list(stage.values.items())[-METRICS_SHOWN:]]
+    parts += [f"{name} {figure(value)}" for name, value in list(stage.values.items())[:METRICS_SHOWN]]
     return ", ".join(parts)
 
 

@@ -1,0 +1,123 @@
+"""Stage bench: held-out tasks asked of every checkpoint and of scripted agents, through the one harness, in real sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from etude.bench.contest import Contest
+from etude.bench.outcome import Outcome
+from etude.bench.suite import choose
+from etude.bench.summary import discovery, lift, summarise
+from etude.chat.nano import NanoRenderer
+from etude.engine.policy import EnginePolicy
+from etude.factory.exercises.overlap import overlap, seen_share
+from etude.factory.exercises.source import ExerciseSource
+from etude.factory.expert import Expert
+from etude.factory.scripted import CheatPolicy, NopPolicy
+from etude.model.checkpoint import load_model
+from etude.rollout.attempt import Script, Setup
+from etude.run.stage import Context
+from etude.run.stages.base import CHECKPOINT
+from etude.sandbox.pool import open_pool
+from etude.sandbox.protocol import SandboxPool
+from etude.tasks.registry import GRADERS
+
+DISCOVERY_LEVEL = "relapse"
+SCRIPTED: dict[str, Script] = {
+    "expert": lambda task, seed: Expert(task, seed, competence=1.0),
+    "nop": lambda task, seed: NopPolicy(),
+    "cheat": lambda task, seed: CheatPolicy(task, seed),
+}
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A policy that will be asked: `open` makes its Setup for as long as it is needed."""
+
+    name: str
+    passes: int
+    open: Callable[[SandboxPool], AbstractAsyncContextManager[Setup]]
+
+
+def run(context: Context) -> None:
+    """Leaves the outcomes of every policy (`<name>.jsonl`) and `summary.json`."""
+    asyncio.run(_run(context))
+
+
+async def _run(context: Context) -> None:
+    settings = context.recipe.bench
+    source = ExerciseSource(context.recipe.exercises)
+    levels = [str(name) for name, weight in context.recipe.exercises.levels.items() if weight > 0]
+    tasks = choose(source, levels, settings.tasks, settings.seed)
+    contest = Contest(tasks, context.folder, settings.concurrency, settings.seed, context.log)
+    outcomes: dict[str, list[Outcome]] = {}
+    pool = await open_pool(context.recipe.sandbox)
+    try:
+        for contestant in _contestants(context):
+            async with contestant.open(pool) as setup:
+                outcomes[contestant.name] = await contest.run(contestant.name, setup, contestant.passes)
+    finally:
+        await pool.close()
+    context.summarize(_summary(context, outcomes, source, tasks))
+
+
+def _contestants(context: Context) -> list[Contestant]:
+    settings = context.recipe.bench
+    own = context.recipe.run.sft_checkpoint
+    sft = Path(own) if own else context.of("sft") / CHECKPOINT
+    checkpoints = [
+        ("base", context.of("base") / CHECKPOINT, settings.passes_base),
+        ("sft", sft, settings.passes),
+        ("rl", context.of("rl") / CHECKPOINT, settings.passes),
+        *((p.name, p / CHECKPOINT, settings.passes_controls) for p in sorted(context.of("controls").glob("*/"))),
+    ]
+    found = [Contestant(n, k, _checkpoint(context, p)) for n, p, k in checkpoints if (p / "config.json").is_file()]
+    return found + [Contestant(n, settings.passes_scripted, _scripted(context, s)) for n, s in SCRIPTED.items()]
+
+
+def _checkpoint(context: Context, folder: Path) -> Callable[[SandboxPool], AbstractAsyncContextManager[Setup]]:
+    @asynccontextmanager
+    async def opened(pool: SandboxPool) -> AsyncIterator[Setup]:
+        engine = context.recipe.engine.model_copy(update={"threads": 1})  # the sandboxes need the other core
+        policy = EnginePolicy.start(load_model(folder), engine, name=folder.parent.name)
+        try:
+            yield _setup(context, pool, policy, NanoRenderer.load(folder))
+        finally:
+            policy.close()
+
+    return opened
+
+
+def _scripted(context: Context, script: Script) -> Callable[[SandboxPool], AbstractAsyncContextManager[Setup]]:
+    @asynccontextmanager
+    async def opened(pool: SandboxPool) -> AsyncIterator[Setup]:
+        own = context.recipe.run.sft_checkpoint
+        tokens = NanoRenderer.load(Path(own) if own else context.of("base"))  # tokens are counted, not sampled
+        yield _setup(context, pool, script, tokens)
+
+    return opened
+
+
+def _setup(context: Context, pool: SandboxPool, policy: EnginePolicy | Script, renderer: NanoRenderer) -> Setup:
+    harness = context.recipe.harness.model_copy(update={"temperature": context.recipe.bench.temperature})
+    return Setup(policy, pool, GRADERS, harness, renderer, context.recipe.rl.attempt)
+
+
+def _summary(context: Context, outcomes: dict[str, list[Outcome]], source: ExerciseSource, tasks: list) -> dict:
+    settings = context.recipe.bench
+    entries = {name: summarise(found, settings) for name, found in outcomes.items()}
+    known = ("base", "sft", "rl", *SCRIPTED)
+    bench = {name: entry for name, entry in entries.items() if name in known}
+    bench["controls"] = {name: entry for name, entry in entries.items() if name not in known}
+    summary = {"bench": bench, "overlap": asdict(overlap(source.settings)) | {"seen_share": seen_share(source, tasks)}}
+    if {"sft", "rl"} <= outcomes.keys():
+        before, after = outcomes["sft"], outcomes["rl"]
+        summary["lift"] = lift(before, after, settings)
+        summary["over_controls"] = {name: lift(outcomes[name], after, settings) for name in bench["controls"]}
+        if any(o.level == DISCOVERY_LEVEL for o in after):
+            summary["discovery"] = discovery(before, after, DISCOVERY_LEVEL, settings)
+    return summary
