@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from types import SimpleNamespace
+from typing import Any, Callable, Sequence
 
+import numpy as np
 import pytest
 
 from etude.chat.byte_tokenizer import byte_tokenizer
 from etude.chat.nano import NanoRenderer
+from etude.chat.special import SPECIAL_TOKENS
+from etude.corpus.document import Document
+from etude.corpus.settings import CorpusSettings
+from etude.corpus.tokenizer import train_tokenizer
+from etude.harness.agent import Agent, TaskFacts, build_agent
+from etude.harness.settings import HarnessSettings
+from etude.policy.protocol import Request
+from etude.policy.scripted import ScriptedPolicy
 from etude.sandbox.protocol import Entry, ExecResult, SandboxSpec, UserError
+from etude.trace.completion import Completion, SampledTokens
+from etude.trace.message import Message, ToolCall
 
 Run = Callable[["FakeSandbox", Any], ExecResult]
 
@@ -73,3 +85,76 @@ def make_sandbox() -> Callable[..., FakeSandbox]:
 @pytest.fixture(scope="session")
 def renderer() -> NanoRenderer:
     return NanoRenderer(byte_tokenizer())
+
+
+@pytest.fixture(scope="session")
+def trained() -> NanoRenderer:
+    """Over a tokenizer with merges: the same text can be spelled in several ways."""
+    documents = [Document(text=text, source="exercise", name=path) for path, text in FILES.items()]
+    return NanoRenderer(train_tokenizer(documents, SPECIAL_TOKENS, CorpusSettings(vocabulary_size=400)))
+
+
+FACTS = TaskFacts("task-1", "fix total", ("python", "check.py"))
+ROOMY = HarnessSettings(max_session_tokens=8000, max_tokens_per_turn=400)
+
+
+def turn(*calls: tuple[str, dict[str, Any]], text: str = "") -> Message:
+    return Message(
+        "assistant", text, calls=tuple(ToolCall(f"x{i}", name, args) for i, (name, args) in enumerate(calls))
+    )
+
+
+def done(message: str = "fixed") -> Message:
+    return turn(("done", {"message": message}))
+
+
+# Search, two calls in one turn, a green test: what a competent agent does with FILES.
+GOOD = (
+    turn(("grep", {"pattern": "total"}), text="look"),
+    turn(("view", {"path": "shop.py"}), ("test", {})),
+    turn(("edit", {"path": "shop.py", "old": "out -= x", "new": "out += x"})),
+    turn(("test", {})),
+    done(),
+)
+
+
+def token_policy(renderer: NanoRenderer, script: Sequence[Message | list[int]]) -> ScriptedPolicy:
+    """A policy that answers in tokens, as an engine does: logprobs, versions, and routes of every forwarded position."""
+    state = {"turn": 0, "forwarded": 0, "prompt": ()}
+
+    def answer(request: Request) -> Completion:
+        number = state["turn"]
+        state["turn"] += 1
+        item = script[number]
+        ids = item if isinstance(item, list) else renderer.render_message(item)[1:]
+        if request.prompt_ids[: len(state["prompt"])] != state["prompt"]:
+            state["forwarded"] = 0  # another segment: nothing is cached
+        start = state["forwarded"]
+        stop = len(request.prompt_ids) + len(ids) - 1
+        routes = np.full((stop - start, 2, 1), number, dtype=np.uint8)
+        state["forwarded"], state["prompt"] = stop, request.prompt_ids
+        finish = "stop" if ids and ids[-1] in request.stop_ids else "length"
+        logprobs = [-0.125 * (i + 1) for i in range(len(ids))]
+        return Completion(tokens=SampledTokens(ids, logprobs, [number] * len(ids), routes, start), finish=finish)
+
+    return ScriptedPolicy(answer, name="tokens", takes_tokens=True)
+
+
+@pytest.fixture(scope="session")
+def scene() -> SimpleNamespace:
+    """The names above, for tests (a test module can't import its conftest)."""
+    return SimpleNamespace(
+        FACTS=FACTS, FILES=FILES, GOOD=GOOD, ROOMY=ROOMY, Sandbox=FakeSandbox, done=done, run_tests=run_tests,
+        token_policy=token_policy, turn=turn,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def agent(sandbox: FakeSandbox) -> Callable[..., Agent]:
+    """An agent over the fake sandbox; `script` may be a policy."""
+
+    def make(script: Any, settings: HarnessSettings = ROOMY, **options: Any) -> Agent:
+        policy = script if hasattr(script, "complete") else ScriptedPolicy(script)
+        return build_agent(settings, policy, options.pop("sandbox", sandbox), options.pop("facts", FACTS), **options)
+
+    return make

@@ -48,7 +48,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
             """Silent."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     here.url = f"http://127.0.0.1:{server.server_port}/v1/"
     yield here
     server.shutdown()
@@ -96,7 +96,13 @@ def test_a_conversation_goes_over_the_wire_whole(endpoint: Endpoint, monkeypatch
         {"role": "tool", "tool_call_id": "k1", "content": "text"},
         {"role": "user", "content": "malformed: x"},
     ]
-    assert (body["model"], body["tools"], body["max_tokens"], body["temperature"], body["seed"]) == ("m", [tool], 7, 0.5, 3)
+    assert (body["model"], body["tools"], body["max_tokens"], body["temperature"], body["seed"]) == (
+        "m",
+        [tool],
+        7,
+        0.5,
+        3,
+    )
     assert endpoint.headers[0]["Authorization"] == "Bearer sesame"
     assert "tool_choice" not in body
 

@@ -27,7 +27,9 @@ SUFFIXES = (".jsonl", ".tokens", ".routes")
 def equal(a: Segment, b: Segment) -> bool:
     names = ("ids", "sampled", "logprobs", "versions")
     same = all(np.array_equal(getattr(a, n), getattr(b, n)) for n in names)
-    return same and (a.routes is None) == (b.routes is None) and (a.routes is None or np.array_equal(a.routes, b.routes))
+    return (
+        same and (a.routes is None) == (b.routes is None) and (a.routes is None or np.array_equal(a.routes, b.routes))
+    )
 
 
 def same_entries(a: Session, b: Session, keep: int | None = None) -> bool:

@@ -34,7 +34,7 @@ class Replacement:
 
 def replace(text: str, old: str, new: str) -> Replacement:
     """Replace the one place where `old` stands. Raises NoUniqueMatch."""
-    count = text.count(old)
+    count = _places(text, old)
     if count == 1:
         return Replacement(text.replace(old, new), loose=False)
     if count > 1:
@@ -67,6 +67,14 @@ def closest(lines: list[str], wanted: list[str]) -> str:
     if best < 0:
         return ""
     return "\n".join(f"{best + i + 1} {line}" for i, line in enumerate(lines[best : best + len(wanted)]))
+
+
+def _places(text: str, old: str) -> int:
+    """Occurrences, overlapping ones counted each: `aa` stands in `aaa` twice, so it names no one place."""
+    count, at = 0, text.find(old)
+    while at >= 0:
+        count, at = count + 1, text.find(old, at + 1)
+    return count
 
 
 def _squeeze(line: str) -> str:

@@ -27,31 +27,33 @@ def truncate(text: str, *, max_lines: int, max_bytes: int, keep: Keep) -> Trunca
         return Truncated(text, 0, len(lines))
     head, tail = _kept(lines, max_lines, max_bytes, keep)
     dropped = len(lines) - len(head) - len(tail)
+    marker = f"[{dropped} lines dropped]"
     if not head and not tail:
-        head, dropped = [_clip(lines[0], max_bytes)], len(lines) - 1
-        marker = "[line cut]" if not dropped else f"[line cut, {dropped} lines dropped]"
-    else:
-        marker = f"[{dropped} lines dropped]" if dropped else "[cut]"
+        dropped -= 1
+        marker = f"[line cut, {dropped} lines dropped]" if dropped else "[line cut]"
+        head = [_clip(lines[0], max_bytes)] if keep != "tail" else []
+        tail = [_clip(lines[-1], max_bytes)] if keep == "tail" else []
     return Truncated("\n".join([*head, marker, *tail]), dropped, len(lines))
 
 
 def _kept(lines: list[str], max_lines: int, max_bytes: int, keep: Keep) -> tuple[list[str], list[str]]:
+    room = max_bytes + 1  # every line is counted with its newline, and the last one has none
     if keep == "head":
-        return _fit(lines, max_lines, max_bytes), []
+        return _fit(lines, max_lines, room), []
     if keep == "tail":
-        return [], _fit(lines[::-1], max_lines, max_bytes)[::-1]
-    head = _fit(lines, (max_lines + 1) // 2, (max_bytes + 1) // 2)
+        return [], _fit(lines[::-1], max_lines, room)[::-1]
+    head = _fit(lines, (max_lines + 1) // 2, room - room // 2)
     rest = lines[len(head) :]
-    return head, _fit(rest[::-1], max_lines // 2, max_bytes // 2)[::-1]
+    return head, _fit(rest[::-1], max_lines // 2, room // 2)[::-1]
 
 
-def _fit(lines: list[str], max_lines: int, max_bytes: int) -> list[str]:
+def _fit(lines: list[str], max_lines: int, room: int) -> list[str]:
     """The longest run from the start that obeys both limits."""
     kept: list[str] = []
     size = 0
     for line in lines[:max_lines]:
         size += len(line.encode()) + 1
-        if size > max_bytes + 1:
+        if size > room:
             break
         kept.append(line)
     return kept
