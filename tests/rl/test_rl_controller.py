@@ -29,7 +29,6 @@ from etude.rl.store import GroupStore
 from etude.rollout.retry import InfraFault
 from etude.trace.segment import Rollout, Segment
 
-
 # Hundreds of simulated lives each flush their ledger: in memory that is free.
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 

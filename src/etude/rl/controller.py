@@ -26,10 +26,15 @@ from etude.trace.segment import Rollout
 
 @dataclass
 class Step:
-    """What one training step came to. `values` are figures for the log; `digest` names the weights after it."""
+    """What one training step came to. `values` are figures for the log; `digest` names the weights after it.
+
+    `components` and `advantages` are the rollouts' reward parts and advantages, in the order of the groups and their slots.
+    """
 
     step: int
     digest: str
+    components: list[dict[str, float]] = field(default_factory=list)
+    advantages: list[float] = field(default_factory=list)
     values: dict[str, float] = field(default_factory=dict)
 
 
@@ -145,10 +150,12 @@ class Controller:
             "train_s": trained - started,
             "sync_s": synced - trained,
         }
+        await self.on_step(
+            outcome, batch
+        )  # before the checkpoint: a step that a resume does not repeat is written down
         if (step + 1) % self.save_every == 0 or self.reconciler.done:
             await self.learner.save(step + 1)
             self.ledger.write("saved", step=step + 1)
-        await self.on_step(outcome, batch)
         self._idle_from = self.clock()
         self._training = None
 

@@ -13,11 +13,13 @@ from typing import Any
 
 import torch
 
+from etude.engine.probe import Mismatch, compare
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.rl.advantage import advantages
 from etude.rl.rewards import components, k1_sum
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
+from etude.trace.completion import SampledTokens
 from etude.trace.segment import Rollout
 from etude.train.checkpoint import load_state, save_state
 from etude.train.policy_step import PolicyTrainer, Scores
@@ -92,6 +94,10 @@ class Learner:
     def export(self, folder: Path) -> None:
         """The policy as a Hugging Face directory."""
         save_checkpoint(self.trainer.model, folder, self.checkpoint)
+
+    def compare(self, sampled: list[tuple[tuple[int, ...], SampledTokens]]) -> Mismatch:
+        """How far what the engine sampled after these prompts is from the plain forward of the same version."""
+        return compare(self.trainer.model, sampled)
 
     def _fresh(self) -> PolicyTrainer:
         reference = load_checkpoint(self.checkpoint) if self.settings.kl_beta > 0 else None

@@ -9,6 +9,7 @@ process left behind (promise 6: run again and it goes on), and nothing else.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import shutil
@@ -47,7 +48,7 @@ class LocalRay:
             include_dashboard=False,
             object_store_memory=OBJECT_STORE_BYTES,
             _temp_dir=temp,
-            logging_level="error",
+            logging_level=logging.ERROR,
             log_to_driver=False,
         )
         self._write(temp)

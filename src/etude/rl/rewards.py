@@ -11,20 +11,13 @@ Infra faults never come here (promise 8).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from etude.rl.length import effort, penalty
 from etude.rl.settings import RlSettings
-
-
-class Sampled(Protocol):
-    """The part of a trace segment that the KL needs."""
-
-    sampled: np.ndarray  # (T,) bool
-    logprobs: np.ndarray  # (T,) float32
+from etude.trace.segment import Segment
 
 
 def components(outcome: float, counters: Mapping[str, float], k1: float, settings: RlSettings) -> dict[str, float]:
@@ -39,7 +32,7 @@ def components(outcome: float, counters: Mapping[str, float], k1: float, setting
     }
 
 
-def k1_sum(segments: list[Sampled], reference: list[np.ndarray]) -> float:
+def k1_sum(segments: Sequence[Segment], reference: Sequence[np.ndarray]) -> float:
     """Sum over sampled tokens of log p_sampled - log p_reference; `reference[i]` is (T_i,) beside segment i."""
     total = 0.0
     for segment, logp in zip(segments, reference, strict=True):

@@ -1,0 +1,91 @@
+"""The engine process as a policy that outlives it (promise 8): when the process dies, or its sampling thread does, the turns
+in flight fail as our fault, the process is brought back, and turns asked meanwhile wait for it instead of failing too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from etude.engine.batching import BatchingClient
+from etude.engine.thread import Result
+from etude.policy.protocol import PolicyError, Request
+from etude.rl.restarts import Lifeline, ProcessDied
+from etude.trace.completion import Completion
+
+CLIENT = "controller"
+
+
+class EngineHandle(Protocol):
+    """`engine.service.EngineService` across processes; every call raises ProcessDied when the process is gone."""
+
+    async def submit_many(self, client: str, requests: list[tuple[int, Request]]) -> None: ...
+    async def poll(self, client: str) -> list[tuple[int, Result]]: ...
+    async def release_many(self, sessions: list[str]) -> None: ...
+    async def stage(self, version: int) -> int: ...
+    async def apply(self) -> int: ...
+    async def stats(self) -> dict[str, float]: ...
+
+
+class EnginePolicy:
+    """A token policy over the engine's lifeline."""
+
+    name = "engine"
+    takes_tokens = True
+
+    def __init__(self, engine: Lifeline[EngineHandle]) -> None:
+        self._engine = engine
+        self._client = BatchingClient(self._submit, self._poll, self._release)
+        self._revival: asyncio.Task[None] | None = None
+        self._lost: BaseException | None = None  # the engine could not be brought back
+
+    async def complete(self, request: Request) -> Completion:
+        """Raises PolicyError, or ProcessLost when the engine died more often than the bound allows."""
+        if self._revival is not None:
+            await asyncio.wait([self._revival])
+        if self._lost is not None:
+            raise self._lost
+        return await self._client.complete(replace(request, messages=(), tools=()))  # the engine reads tokens only
+
+    async def release(self, session_id: str) -> None:
+        await self._client.release(session_id)
+
+    async def close(self) -> None:
+        if self._revival is not None:
+            self._revival.cancel()
+            await asyncio.wait([self._revival])
+        await self._client.close()
+
+    async def _submit(self, requests: list[tuple[int, Request]]) -> None:
+        await self._watched(lambda engine: engine.submit_many(CLIENT, requests))
+
+    async def _release(self, sessions: list[str]) -> None:
+        await self._watched(lambda engine: engine.release_many(sessions))
+
+    async def _poll(self) -> list[tuple[int, Result]]:
+        generation = self._engine.generation
+        results = await self._watched(lambda engine: engine.poll(CLIENT))
+        failed = [result for _, result in results if isinstance(result, PolicyError) and result.infra]
+        if failed:  # the process lives, its sampling thread does not
+            self._bring_back(generation, str(failed[0]))
+        return results
+
+    async def _watched(self, call: Callable[[EngineHandle], Awaitable[Any]]) -> Any:
+        generation = self._engine.generation
+        try:
+            return await call(self._engine.handle)
+        except ProcessDied as death:
+            self._bring_back(generation, str(death))
+            raise
+
+    def _bring_back(self, generation: int, reason: str) -> None:
+        if self._revival is None:
+            self._revival = asyncio.create_task(self._engine.revive(generation, reason))
+            self._revival.add_done_callback(self._back)
+
+    def _back(self, revival: asyncio.Task[None]) -> None:
+        self._revival = None
+        if not revival.cancelled():
+            self._lost = revival.exception()

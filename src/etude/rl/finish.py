@@ -1,0 +1,85 @@
+"""The end of the rl stage: the mismatch probe, the checkpoint, rollouts to read, and the summary for the report."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from etude.chat.renderer import Renderer
+from etude.engine.probe import PROMPT_TOKENS, SAMPLED_TOKENS, probe_prompts
+from etude.policy.protocol import Request
+from etude.rl.metrics import summarize
+from etude.rl.samples import readable, spread, worth_reading
+from etude.rl.services import Services
+from etude.rl.steps import StepRecord, read, tokens_by_version
+from etude.rl.store import GroupStore
+
+if TYPE_CHECKING:
+    from etude.rl.run import RlRun
+
+# Rollouts to read: two each from so many steps. A report of some hundred kB stays easy to forward.
+STEPS_TO_READ = 6
+
+
+async def finish(
+    run: RlRun, services: Services, store: GroupStore, renderer: Renderer, times: dict[str, float]
+) -> dict[str, Any]:
+    """Write what the stage leaves behind; returns the summary."""
+    vocabulary = renderer.vocabulary()
+    mismatch = await _mismatch(run, services, len(vocabulary))
+    await services.export(run.folder / "checkpoint")
+    records = read(run.folder / "steps.jsonl")
+    samples = [
+        sample for i in spread(len(records), STEPS_TO_READ) for sample in _to_read(records[i], store, vocabulary)
+    ]
+    _write(run.folder / "samples.json", samples)
+    totals = times | _shares(times["train_s"], services.trainer_busy_s, await services.engine_stats())
+    totals["restarts"] = float(services.engine.restarts + services.trainer.restarts)
+    summary = summarize([record.values for record in records], tokens_by_version(records), totals)
+    summary["mismatch"] = mismatch
+    _write(run.folder / "summary.json", summary)
+    return summary
+
+
+async def _mismatch(run: RlRun, services: Services, vocabulary: int) -> dict[str, Any]:
+    """The fixed probe (promise 3): sampled by the engine process under the last version, recomputed by the trainer."""
+    room = run.engine.max_len - SAMPLED_TOKENS
+    prompts = [prompt[: min(2 * PROMPT_TOKENS, room)] for prompt in probe_prompts(vocabulary, run.settings.seed)]
+    requests = [
+        Request(f"probe-{n}", (), prompt_ids=prompt, max_tokens=SAMPLED_TOKENS, seed=n)
+        for n, prompt in enumerate(prompts)
+    ]
+    answers = await asyncio.gather(*(services.policy.complete(request) for request in requests))
+    found = await services.compare([(p, a.tokens) for p, a in zip(prompts, answers, strict=True) if a.tokens])
+    return {
+        "k3": found.mean_k3,
+        "p99": found.p99_dlogp,
+        "max": found.max_dlogp,
+        "routes_equal": found.routes_equal,
+        "tokens": found.tokens,
+        "routes": found.routes,
+    }
+
+
+def _to_read(record: StepRecord, store: GroupStore, vocabulary: list[str]) -> list[dict[str, Any]]:
+    rollouts = [rollout for group in record.groups for rollout in store.load(group)]
+    chosen = worth_reading(rollouts, record.advantages)
+    return [readable(record.step, rollouts[i], record.components[i], record.advantages[i], vocabulary) for i in chosen]
+
+
+def _shares(wall_s: float, trainer_busy_s: float, engine: dict[str, float]) -> dict[str, float]:
+    """Idle shares of the two processes over the training time (of this life of the run, if it was resumed)."""
+    busy_s = sum(engine.get(name, 0.0) for name in ("decode_s", "prefill_s", "swap_s"))
+    return {
+        "engine_idle_share": max(0.0, 1 - busy_s / wall_s),
+        "trainer_idle_share": max(0.0, 1 - trainer_busy_s / wall_s),
+        **{f"engine_{name}": engine[name] for name in ("tokens_per_s", "mean_batch", "cache_hit") if name in engine},
+    }
+
+
+def _write(path: Path, value: Any) -> None:
+    side = path.with_suffix(".tmp")
+    side.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    side.rename(path)

@@ -1,0 +1,68 @@
+"""What is written down after each training step, and the evaluation on held-out tasks now and then."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from etude.rl.controller import Step
+from etude.rl.groups import Group
+from etude.rl.metrics import step_values, versions
+from etude.rl.services import STAGE
+from etude.rl.steps import StepRecord, append
+from etude.rollout.attempt import Setup
+from etude.rollout.batch import Job, run_batch
+from etude.trace.segment import Rollout
+
+if TYPE_CHECKING:
+    from etude.rl.run import RlRun
+
+# The trainer's names for what the report calls drift: mismatch on training batches as they come, versions mixed.
+DRIFT = {"k3": "drift_k3", "p99_abs_dlogp": "drift_p99"}
+# Shown beside the progress bar.
+SHOWN = ("pass_rate", "reward", "staleness_max", "drift_p99")
+
+
+class Follower:
+    """`on_step` belongs to the controller."""
+
+    def __init__(self, run: RlRun, setup: Setup) -> None:
+        self._run = run
+        self._setup = setup
+
+    async def on_step(self, step: Step, groups: list[Group[Rollout]]) -> None:
+        """Figures of the step into `steps.jsonl` and the event log."""
+        run = self._run
+        rollouts = [rollout for group in groups for rollout in group.members]
+        values = {"step": float(step.step)} | step_values(step.step, rollouts, step.components, step.advantages)
+        for name, value in step.values.items():
+            if not name.startswith("tokens_version_"):
+                values[DRIFT.get(name, name)] = value
+        if run.settings.eval_every and (step.step + 1) % run.settings.eval_every == 0:
+            values["eval_pass_rate"] = await self._evaluate()
+        counts: Counter[int] = Counter()
+        for rollout in rollouts:
+            counts.update(versions(rollout))
+        record = StepRecord(
+            step.step,
+            [group.index for group in groups],
+            values,
+            {str(version): count for version, count in sorted(counts.items())},
+            step.components,
+            step.advantages,
+        )
+        append(run.folder / "steps.jsonl", record)
+        run.log.metric(STAGE, step.step, **values)
+        run.log.progress(
+            STAGE, step.step + 1, run.settings.steps, **{name: values[name] for name in SHOWN if name in values}
+        )
+
+    async def _evaluate(self) -> float:
+        """Share of held-out tasks solved by the policy that serves now; generation for training goes on beside it."""
+        source = self._run.source
+        ids = source.ids("heldout")
+        jobs = [
+            Job(source.task(ids[i]), f"eval-{i}", seed=i) for i in range(min(self._run.settings.eval_tasks, len(ids)))
+        ]
+        batch = await run_batch(jobs, self._setup, concurrency=max(1, self._run.settings.slots // 2))
+        return sum(attempt.verdict.passed for attempt in batch.attempts) / max(1, len(batch.attempts))

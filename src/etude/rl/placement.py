@@ -1,0 +1,83 @@
+"""Where the processes are: engine and trainer as Ray actors, seen from the controller as one `controller.Learner` and a policy.
+
+Thin on purpose: decisions are elsewhere, here is who runs where and what happens when one dies. A dead trainer comes back
+from the last checkpoint and trains the batches since again (to the same digests); a dead engine comes back with the newest
+weights. Both a bounded number of times (`restarts.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from ray.exceptions import GetTimeoutError, RayActorError
+
+from etude.engine.core import EngineCore
+from etude.engine.service import EngineService
+from etude.engine.settings import EngineSettings
+from etude.model.checkpoint import load_checkpoint
+from etude.rl.learner import Learner
+from etude.rl.restarts import ProcessDied
+from etude.rl.settings import RlSettings
+from etude.weights.store import WeightStore
+
+# A poll blocks one thread of the actor, a staging another; submissions, releases and readings need a third.
+ENGINE_CALLS = 6
+
+
+class EngineProcess(EngineService):
+    """What the engine actor holds. Version -1 until the first weights are applied, so that these always are."""
+
+    def __init__(self, checkpoint: Path, weights: Path, settings: EngineSettings) -> None:
+        torch.set_num_threads(settings.threads)
+        super().__init__(EngineCore(load_checkpoint(checkpoint), settings, version=-1), WeightStore(weights))
+
+
+class Remote:
+    """A handle on an actor: `await handle.method(...)`, with Ray's ways of dying turned into ProcessDied."""
+
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+
+    def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
+        async def call(*arguments: Any) -> Any:
+            try:
+                return await getattr(self.actor, method).remote(*arguments)
+            except (RayActorError, GetTimeoutError) as error:
+                raise ProcessDied(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
+
+        return call
+
+    def kill(self) -> None:
+        """End the process whatever it does; used before its successor starts."""
+        ray.kill(self.actor)
+
+
+@dataclass(frozen=True)
+class LocalPlaces:
+    """What it takes to start the processes: on a laptop both run here, on loopback."""
+
+    checkpoint: Path
+    folder: Path
+    settings: RlSettings
+    engine: EngineSettings
+
+    @property
+    def threads(self) -> int:
+        """In sync mode engine and trainer take turns, so each gets the cores of both: the fair baseline for overlap."""
+        return self.settings.threads * (2 if self.settings.mode == "sync" else 1)
+
+    def start_engine(self) -> Remote:
+        settings = self.engine.model_copy(update={"threads": self.threads})
+        actor: Any = ray.remote(num_cpus=0)(EngineProcess)
+        return Remote(
+            actor.options(max_concurrency=ENGINE_CALLS).remote(self.checkpoint, self.folder / "weights", settings)
+        )
+
+    def start_trainer(self) -> Remote:
+        actor: Any = ray.remote(num_cpus=0)(Learner)
+        return Remote(actor.remote(self.checkpoint, self.folder, self.settings, self.threads))

@@ -1,0 +1,58 @@
+"""Bringing a dead process back, a bounded number of times (promise 8: its death is ours, never a rollout's)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+Handle = TypeVar("Handle")
+
+
+class ProcessLost(Exception):
+    """A process died more often than the bound allows: the run stops and says so; run again to go on."""
+
+
+class ProcessDied(Exception):
+    """The process behind a handle is gone or answers no more."""
+
+
+class Lifeline(Generic[Handle]):
+    """Holds the handle of a process that may die. `generation` counts the lives; callers that saw one die ask for the next.
+
+    Many callers may notice the same death at once: the first brings the process back, the others wait for it.
+    """
+
+    def __init__(self, name: str, spawn: Callable[[int], Awaitable[Handle]], max_restarts: int) -> None:
+        self.name = name
+        self.generation = -1
+        self.restarts = 0
+        self._spawn = spawn
+        self._max_restarts = max_restarts
+        self._handle: Handle | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def handle(self) -> Handle:
+        if self._handle is None:
+            raise RuntimeError(f"the {self.name} process was not started; call start() first")
+        return self._handle
+
+    async def start(self) -> None:
+        """The first life."""
+        self.generation = 0
+        self._handle = await self._spawn(0)
+
+    async def revive(self, dead: int, reason: str) -> None:
+        """Life number `dead` is over: start the next one, unless somebody has. Raises ProcessLost beyond the bound."""
+        async with self._lock:
+            if self.generation > dead:
+                return
+            if self.restarts >= self._max_restarts:
+                raise ProcessLost(
+                    f"the {self.name} process died {self.restarts + 1} times, the last time with: {reason}. "
+                    "Nothing that was trained is lost: mend the cause and run again"
+                )
+            self.restarts += 1
+            self._handle = await self._spawn(dead + 1)
+            self.generation = dead + 1

@@ -1,0 +1,138 @@
+"""The rl stage: `run_rl` starts the processes, runs the schedule to its end and leaves the trained policy and the figures.
+
+Folder: `ledger.jsonl` (decisions), `groups/` (finished rollouts), `states/` (trainer), `weights/` (anchors and deltas),
+`steps.jsonl` (figures), and at the end `checkpoint/` (Hugging Face), `samples.json`, `summary.json`. Called again on the
+folder of a killed run it goes on (promise 6).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from etude.chat.nano import NanoRenderer
+from etude.chat.renderer import Renderer
+from etude.engine.settings import EngineSettings
+from etude.events.log import EventLog
+from etude.harness.settings import HarnessSettings
+from etude.rl.controller import Controller
+from etude.rl.finish import finish
+from etude.rl.follow import Follower
+from etude.rl.groups import Slot
+from etude.rl.ledger import Ledger
+from etude.rl.local_ray import LocalRay
+from etude.rl.resume import open_progress, reconciler_at, train_again
+from etude.rl.schedule import Schedule, draw
+from etude.rl.services import STAGE, Places, Services
+from etude.rl.settings import RlSettings
+from etude.rl.store import GroupStore
+from etude.rollout.attempt import Setup, attempt
+from etude.sandbox.pool import open_pool
+from etude.sandbox.settings import SandboxSettings
+from etude.tasks.registry import GRADERS
+from etude.tasks.task import Grader, TaskSource
+from etude.trace.segment import Rollout
+
+# Seeds of two rollouts differ in more than what a session adds to its own turn by turn.
+SEED_STRIDE = 7919
+
+
+@dataclass(frozen=True)
+class RlRun:
+    """All that decides a run, beside the files in its folder."""
+
+    settings: RlSettings
+    checkpoint: Path  # where it starts: a Hugging Face directory with tokenizer.json
+    folder: Path
+    source: TaskSource
+    harness: HarnessSettings
+    engine: EngineSettings
+    sandbox: SandboxSettings
+    log: EventLog
+    graders: Mapping[str, Grader]
+
+    def schedule(self) -> Schedule:
+        """The single-epoch task list: the source's own mix of levels, or the shares that the settings give."""
+        settings = self.settings
+        pools = {level: self.source.ids("train", level=level) for level, share in settings.levels.items() if share > 0}
+        pools = pools or {"": self.source.ids("train")}
+        return draw(pools, settings.levels, settings.steps * settings.groups_per_step, settings.seed)
+
+
+def run_rl(
+    settings: RlSettings,
+    *,
+    checkpoint: Path,
+    folder: Path,
+    source: TaskSource,
+    harness: HarnessSettings,
+    engine: EngineSettings,
+    sandbox: SandboxSettings,
+    log: EventLog,
+    graders: Mapping[str, Grader] = GRADERS,
+) -> dict[str, Any]:
+    """Train, or go on training; returns the summary (the report's `rl` object). Blocks; Ctrl-C stops it cleanly."""
+    settings = settings.model_copy(
+        update={"update": settings.update.model_copy(update={"temperature": harness.temperature})}
+    )
+    engine = engine.model_copy(update={"max_slots": max(engine.max_slots, settings.slots)})
+    folder.mkdir(parents=True, exist_ok=True)
+    run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders)
+    with LocalRay(folder / "ray.json") as local:
+        from etude.rl.placement import LocalPlaces  # imports ray, which reads its environment then
+
+        places = LocalPlaces(checkpoint, folder, settings, engine)
+        return asyncio.run(drive(run, places, on_start=local.remember))
+
+
+async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dict[str, Any]:
+    """The controller's life on processes that `places` starts."""
+    started = time.perf_counter()
+    settings = run.settings
+    tasks = run.schedule()
+    store = GroupStore(run.folder / "groups")
+    ledger = Ledger(run.folder / "ledger.jsonl")
+    progress = open_progress(ledger, tasks)
+    if progress.next_step:
+        run.log.note(STAGE, f"goes on at step {progress.next_step} with {len(progress.complete)} finished groups")
+    services = Services(places, settings.max_restarts, run.log, on_start)
+    renderer = NanoRenderer.load(run.checkpoint)
+    pool = await open_pool(run.sandbox)
+    try:
+        setup = _setup(run, services, pool, renderer)
+        follower = Follower(run, setup)
+        await train_again(progress, tasks, store, ledger, services, follower.on_step)
+        await services.sync(progress.next_step)
+        ready = time.perf_counter()
+        controller = Controller(
+            reconciler_at(progress, tasks, settings, store),
+            lambda slot: _attempt(run, setup, slot),
+            services,
+            store,
+            ledger,
+            save_every=settings.save_every,
+            on_step=follower.on_step,
+        )
+        await controller.run()
+        times = {"start_s": ready - started, "train_s": time.perf_counter() - ready}
+        return await finish(run, services, store, renderer, times)
+    finally:
+        await services.close()
+        await pool.close()
+        ledger.close()
+
+
+def _setup(run: RlRun, services: Services, pool: Any, renderer: Renderer) -> Setup:
+    return Setup(services.policy, pool, run.graders, run.harness, renderer, run.settings.attempt)
+
+
+async def _attempt(run: RlRun, setup: Setup, slot: Slot) -> Rollout:
+    task = run.source.task(slot.task_id)
+    name = f"{slot.task_id}#{slot.group}.{slot.member}"
+    place = (slot.group * run.settings.group_size + slot.member) * (run.settings.max_faults + 2) + slot.attempt
+    seed = (run.settings.seed << 40) + place * SEED_STRIDE
+    return (await attempt(task, setup, name=name, seed=seed, group=slot.group)).rollout

@@ -1,0 +1,44 @@
+"""`steps.jsonl`: what every training step came to, one line each. A step trained again after a kill replaces its line."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """`components` and `advantages` belong to the rollouts of `groups`, group by group, slot by slot."""
+
+    step: int
+    groups: list[int]
+    values: dict[str, float]
+    versions: dict[str, int]  # sampled tokens by policy version
+    components: list[dict[str, float]]
+    advantages: list[float]
+
+
+def append(path: Path, record: StepRecord) -> None:
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(record)) + "\n")
+
+
+def read(path: Path) -> list[StepRecord]:
+    """The records in order of steps; a line torn by a kill is left out (its step is trained again)."""
+    records: dict[int, StepRecord] = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            record = StepRecord(**json.loads(line))
+        except json.JSONDecodeError:
+            continue
+        records[record.step] = record
+    return [records[step] for step in sorted(records)]
+
+
+def tokens_by_version(records: list[StepRecord]) -> Counter[int]:
+    counts: Counter[int] = Counter()
+    for record in records:
+        counts.update({int(version): count for version, count in record.versions.items()})
+    return counts
