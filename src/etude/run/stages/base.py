@@ -1,12 +1,9 @@
-"""Stage base: read code and exercise text, train the tokenizer, train the model from scratch (or from `model.init`).
-
-Leaves `base/checkpoint`, a Hugging Face directory with the tokenizer that every later stage uses, and the training state.
-"""
+"""Stage base: real code and exercise text → one tokenizer for the whole run → a small model of the real architecture."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -15,63 +12,75 @@ from etude.chat.special import SPECIAL_TOKENS
 from etude.corpus.collection import Collection, collect
 from etude.corpus.document import Document
 from etude.corpus.tokenizer import encode_documents, load_tokenizer, train_tokenizer
-from etude.factory.exercises.documents import documents as exercise_texts
-from etude.model.checkpoint import save_checkpoint
+from etude.factory.exercises.documents import documents
+from etude.model.causal_lm import CausalLM
+from etude.model.checkpoint import load_model, save_model
 from etude.model.count import count_parameters
 from etude.model.init import new_model
-from etude.recipe.recipe import Recipe
 from etude.run.stage import Context
 from etude.train.evaluate import evaluate
 from etude.train.pretrain import run_pretrain
 
+CHECKPOINT = "checkpoint"  # inside a stage's folder: what the next stages load
+
 
 def run(context: Context) -> None:
-    """Everything is a function of the recipe and this machine's files, so a resumed run reads the same documents again."""
+    """Leaves `checkpoint/` (a Hugging Face directory with tokenizer.json) and `summary.json`."""
     recipe = context.recipe
-    context.log.note(context.stage, "reading code and exercises")
-    collection = collect(recipe.corpus, _exercises(recipe))
-    context.log.note(context.stage, collection.summary())
-    vocabulary = _tokenizer_folder(context.folder / "tokenizer", recipe, collection)
-    tokenizer = load_tokenizer(vocabulary)
-    model = new_model(recipe.model, tokenizer.get_vocab_size())
-    result = run_pretrain(recipe.pretrain, model, _ids(tokenizer, collection.train), context.folder, context.log)
-    heldout = evaluate(
-        model,
-        zip(_ids(tokenizer, collection.heldout), [d.byte_count for d in collection.heldout], strict=True),
-        recipe.pretrain.row_tokens,
-    )
-    save_checkpoint(model, context.folder / "checkpoint", vocabulary)
+    found = _collection(context)
+    context.log.note(context.stage, found.summary())
+    tokenizer = _tokenizer(context, found.train)
+    model = _model(context, tokenizer)
+    result = run_pretrain(recipe.pretrain, model, _encoded(tokenizer, found.train), context.folder, context.log)
+    save_model(model, context.folder / CHECKPOINT, tokenizer_file=context.folder / "tokenizer.json")
+    held = evaluate(model, [(ids, d.byte_count) for ids, d in zip(_encoded(tokenizer, found.heldout), found.heldout)])
+    count = count_parameters(model.config)
     context.summarize(
         {
-            "parameters": count_parameters(model.config).total,
+            "family": model.config.family,
+            "parameters": count.total,
+            "active_parameters": count.active,
             "vocabulary": tokenizer.get_vocab_size(),
-            "documents": len(collection.train),
-            "bytes": dict(collection.accepted_bytes),
-            "refused": dict(collection.refused),
+            "documents": len(found.train),
+            "bytes": dict(found.accepted_bytes),
+            "refused": dict(found.refused),
             "steps": result.steps,
             "tokens": result.tokens,
             "loss": result.loss,
-            "heldout": None if heldout is None else vars(heldout),
+            "heldout_bits_per_byte": held.bits_per_byte if held else None,
         }
     )
 
 
-def _exercises(recipe: Recipe) -> Iterator[Document]:
-    texts = itertools.islice(exercise_texts(recipe.exercises, recipe.corpus.seed), recipe.run.exercise_documents)
-    return (Document(text, "exercise", f"{number:06d}") for number, text in enumerate(texts))
+def exercise_documents(context: Context) -> Iterator[Document]:
+    """Text of the training exercises as the corpus takes it: only training templates and functions occur."""
+    texts = documents(context.recipe.exercises, seed=context.recipe.corpus.seed)
+    for number, text in enumerate(islice(texts, context.recipe.run.exercise_documents)):
+        yield Document(text, "exercise", f"{number:06d}")
 
 
-def _tokenizer_folder(folder: Path, recipe: Recipe, collection: Collection) -> Path:
-    """Where the tokenizer is: with the checkpoint if the run continues from one, else trained once and kept here."""
-    if recipe.model.init:
-        return Path(recipe.model.init)
-    if not (folder / "tokenizer.json").is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / ".tokenizer.json"
-        train_tokenizer(collection.train, SPECIAL_TOKENS, recipe.corpus).save(str(draft))
-        draft.replace(folder / "tokenizer.json")
-    return folder
+def _collection(context: Context) -> Collection:
+    return collect(context.recipe.corpus, exercise_documents(context))
 
 
-def _ids(tokenizer: Tokenizer, documents: Sequence[Document]) -> Iterator[list[int]]:
-    return encode_documents(tokenizer, (document.text for document in documents))
+def _tokenizer(context: Context, train: list[Document]) -> Tokenizer:
+    """The initial checkpoint's tokenizer if the run continues one, else trained here, once."""
+    if context.recipe.model.init:
+        source = Path(context.recipe.model.init)
+        load_tokenizer(source).save(str(context.folder / "tokenizer.json"))
+    elif not (context.folder / "tokenizer.json").is_file():
+        trained = train_tokenizer(train, SPECIAL_TOKENS, context.recipe.corpus)
+        trained.save(str(context.folder / "tokenizer.json.part"))
+        (context.folder / "tokenizer.json.part").rename(context.folder / "tokenizer.json")
+    return load_tokenizer(context.folder)
+
+
+def _model(context: Context, tokenizer: Tokenizer) -> CausalLM:
+    settings = context.recipe.model
+    if settings.init:
+        return load_model(Path(settings.init))
+    return new_model(settings, tokenizer.get_vocab_size())
+
+
+def _encoded(tokenizer: Tokenizer, found: Iterable[Document]) -> Iterator[list[int]]:
+    return encode_documents(tokenizer, (document.text for document in found))

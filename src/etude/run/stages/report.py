@@ -1,4 +1,4 @@
-"""Stage report: `report.json` and `report.html`, rebuilt from the run's files."""
+"""Stage report: report.json and report.html from the run's files, rebuilt at every run."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from etude.run.stage import Context
 
 
 def run(context: Context) -> None:
-    """Holds no state of its own."""
     write_report(context.run, context.recipe.report)
+    context.log.note(context.stage, f"{context.run / 'report.html'} written")
