@@ -41,13 +41,19 @@ def sampled_segment(model, ids, sampled, version=0):
 
 
 def random_rollouts(model, count, seed=0, version=0):
+    """Groups of four; every second rollout begins like the one before it, as attempts at one task do."""
     rng = np.random.default_rng(seed)
-    rollouts = []
+    rollouts, last = [], np.empty(0, np.int64)
     for i in range(count):
         length = int(rng.integers(8, 30))
+        ids = rng.integers(0, VOCABULARY, length)
+        if i % 2:
+            shared = min(int(rng.integers(2, 20)), length, len(last))
+            ids[:shared] = last[:shared]
         sampled = np.concatenate((np.zeros(3, bool), rng.random(length - 3) < 0.6))
-        segment = sampled_segment(model, rng.integers(0, VOCABULARY, length), sampled, version)
+        segment = sampled_segment(model, ids, sampled, version)
         rollouts.append(Rollout(id=str(i), task_id="t", group=i // 4, segments=[segment]))
+        last = ids
     return rollouts
 
 

@@ -30,10 +30,10 @@ from etude.trace.segment import NO_ROUTE, Rollout
 from etude.train.loop import TrainingDiverged
 from etude.train.losses import logprobs_and_entropy, policy_coefficients
 from etude.train.mismatch import Mismatch
-from etude.train.next_token import predicting_states, routers
+from etude.train.next_token import routers
 from etude.train.optimizer import Optimizers
 from etude.train.replay import ReplayCounts, replaying
-from etude.train.rollout_batch import RolloutBatch, rollout_batches
+from etude.train.rollout_batch import RolloutBatch, by_segment, rollout_batches
 from etude.train.settings import PolicyStepSettings
 
 
@@ -48,18 +48,17 @@ class Scores:
     entropy: float  # mean over sampled tokens, nats
     replay: ReplayCounts
     batches: list[RolloutBatch] = field(repr=False, default_factory=list)
-    graphs: list[Tensor] = field(repr=False, default_factory=list)  # logprobs (N,) with graph, one a batch; or empty
+    graphs: list[Tensor] = field(repr=False, default_factory=list)  # logprobs (M,) with graph, one a batch; or empty
     load: Tensor | None = field(repr=False, default=None)  # (L_moe, E) expert choices
 
 
 class PolicyTrainer:
-    """Holds the learning model and its Adam. `version` counts the updates that changed the weights."""
+    """Holds the learning model and its Adam. After n updates the weights are policy version n."""
 
     def __init__(self, model: CausalLM, reference: CausalLM | None, settings: PolicyStepSettings) -> None:
         self.model = model
         self.reference = reference
         self.settings = settings
-        self.version = 0
         self.steps = 0
         self._bad_in_a_row = 0
         self._routers = routers(model)
@@ -72,7 +71,7 @@ class PolicyTrainer:
     def score(self, rollouts: Sequence[Rollout], *, with_reference: bool = True) -> Scores:
         """Logprobs of all sampled tokens under the current weights and, if wanted and there is one, the reference."""
         batches = rollout_batches(rollouts, self.settings.batch_tokens)
-        keep = sum(b.batch.ids.numel() for b in batches) <= self.settings.graph_tokens
+        keep = sum(b.ids.numel() for b in batches) <= self.settings.graph_tokens
         graphs: list[Tensor] = []
         values: list[Tensor] = []
         entropies: list[Tensor] = []
@@ -85,13 +84,13 @@ class PolicyTrainer:
                 if keep:
                     graphs.append(logprobs)
                 if routes is not None and self.settings.router_bias_rate:
-                    batch_load = expert_load(routes[batch.batch.real], self.model.config.experts)
+                    batch_load = expert_load(routes[0], self.model.config.experts)
                     load = batch_load if load is None else load + batch_load
                 values.append(logprobs.detach())
                 entropies.append(entropy)
         return Scores(
             step=self.steps,
-            current=_by_segment(rollouts, batches, values),
+            current=by_segment(rollouts, batches, values),
             reference=self._reference(rollouts, batches) if with_reference else None,
             mismatch=Mismatch.of(values, [b.sampler_logprobs for b in batches]),
             entropy=float(torch.cat(entropies).mean()) if entropies else float("nan"),
@@ -123,7 +122,6 @@ class PolicyTrainer:
         self._optimizers.step()
         self._optimizers.zero_grad()
         self._balance(scores.load)
-        self.version += 1
         return figures
 
     @torch.inference_mode()
@@ -147,30 +145,28 @@ class PolicyTrainer:
             "model": self.model.state_dict(),
             "optimizers": self._optimizers.state_dict(),
             "steps": self.steps,
-            "version": self.version,
             "bad_in_a_row": self._bad_in_a_row,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self._optimizers.load_state_dict(state["optimizers"])
-        self.steps, self.version = state["steps"], state["version"]
+        self.steps = state["steps"]
         self._bad_in_a_row = state["bad_in_a_row"]
 
     def _forward(
         self, model: CausalLM, rollouts: RolloutBatch, *, replay: bool
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Logprobs (N,) and entropies (N,) of the sampled tokens, and the routes taken."""
-        batch = rollouts.batch
+        """Logprobs (M,) and entropies (M,) of the sampled tokens, and the routes taken."""
         out = model(
-            batch.ids,
-            batch.mask(),
+            rollouts.ids,
+            rollouts.mask,
             forced_experts=rollouts.routes if replay and self.settings.router_replay else None,
             return_routes=bool(self._routers),
-            logits_at=torch.zeros_like(batch.real),  # the head runs below, at sampled tokens only
+            logits_at=torch.zeros_like(rollouts.ids, dtype=torch.bool),  # the head runs below, at sampled tokens only
         )
-        hidden, targets = predicting_states(out.hidden, batch.ids, batch.weights > 0)
-        logprobs, entropy = logprobs_and_entropy(hidden, targets, model.head, self.settings.temperature)
+        hidden = out.hidden[0].index_select(0, rollouts.parents)  # (M, H)
+        logprobs, entropy = logprobs_and_entropy(hidden, rollouts.targets, model.head, self.settings.temperature)
         return logprobs, entropy, out.routes
 
     @torch.inference_mode()
@@ -179,7 +175,7 @@ class PolicyTrainer:
             return None
         # The reference chooses its own experts: the recorded ones belong to the policy.
         values = [self._forward(self.reference, batch, replay=False)[0] for batch in batches]
-        return _by_segment(rollouts, batches, values)
+        return by_segment(rollouts, batches, values)
 
     def _backward(self, advantages: Tensor, rollouts: int, scores: Scores) -> None:
         kept = bool(scores.graphs)
@@ -209,6 +205,8 @@ class PolicyTrainer:
             "replaced_routes": scores.replay.replaced,
             "expert_agreement": scores.replay.agreement,
             "sampled_tokens": sum(lags.values()),
+            "forwarded_tokens": sum(batch.ids.numel() for batch in scores.batches),
+            "held_tokens": sum(len(segment) for rollout in rollouts for segment in rollout.segments),
         }
         return figures | {f"tokens_lag_{lag}": float(count) for lag, count in sorted(lags.items())}
 
@@ -217,7 +215,7 @@ class PolicyTrainer:
         counts: Counter[int] = Counter()
         for rollout in rollouts:
             for segment in rollout.segments:
-                counts.update((self.version - segment.versions[segment.sampled]).tolist())
+                counts.update((self.steps - segment.versions[segment.sampled]).tolist())
         return counts
 
     @torch.no_grad()
@@ -227,15 +225,3 @@ class PolicyTrainer:
         for router, layer_load in zip(self._routers, load, strict=True):
             if router.bias is not None:
                 router.bias.copy_(balanced_bias(router.bias, layer_load, self.settings.router_bias_rate))
-
-
-def _by_segment(
-    rollouts: Sequence[Rollout], batches: list[RolloutBatch], values: list[Tensor]
-) -> list[list[np.ndarray]]:
-    """Values (N,) a batch -> [rollout][segment] arrays of the segments' own lengths."""
-    out = [[np.zeros(len(segment), np.float32) for segment in rollout.segments] for rollout in rollouts]
-    for batch, flat in zip(batches, values, strict=True):
-        for row, padded in zip(batch.rows, batch.split(flat), strict=True):
-            target = out[row.rollout][row.segment]
-            target[:] = padded[: len(target)]
-    return out

@@ -1,4 +1,4 @@
-"""Rollouts into micro-batches: every segment is a row, rows of like length go together, and each row knows its rollout."""
+"""Rollouts into micro-batches: the segments of whole groups as one tree of tokens, each sampled token with its owner."""
 
 from __future__ import annotations
 
@@ -9,74 +9,89 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from etude.corpus.packing import bucket_by_length
 from etude.trace.segment import NO_ROUTE, Rollout, Segment
-from etude.train.batch import Batch, pad_rows, padded_batch
-
-
-@dataclass(frozen=True)
-class Row:
-    """Where a segment came from: `rollouts[rollout].segments[segment]`."""
-
-    rollout: int
-    segment: int
+from etude.train.shared_prefix import TokenTree, TreeMask
 
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """N is the number of sampled tokens, in row-major order of the batch."""
+    """N nodes of the token tree; M sampled tokens, in the order of segments and then of time."""
 
-    rows: list[Row]
-    batch: Batch  # weights are 1 at sampled tokens
-    routes: Tensor | None  # (B, T, L_moe, K) uint8, NO_ROUTE where the engine gave none
-    owner: Tensor  # (N,) int64, index of the rollout
-    sampler_logprobs: Tensor  # (N,) float32
-
-    def split(self, values: Tensor) -> list[np.ndarray]:
-        """Values (N,) of sampled tokens back to one (T_i,) array a row, 0 elsewhere; T_i as in the padded batch."""
-        full = torch.zeros(self.batch.weights.shape)
-        full[self.batch.weights > 0] = values.float()
-        return [row.numpy() for row in full]
+    rows: list[tuple[int, int]]  # (rollout, segment) of each row of the tree
+    ids: Tensor  # (1, N) int64
+    mask: TreeMask
+    routes: Tensor | None  # (1, N, L_moe, K), NO_ROUTE where the engine gave none
+    parents: Tensor  # (M,) int64, the node that predicts the token
+    targets: Tensor  # (M,) int64, the token's id
+    owner: Tensor  # (M,) int64, index of the rollout
+    sampler_logprobs: Tensor  # (M,) float32
+    counts: list[int]  # sampled tokens of each row, adding up to M
 
 
 def rollout_batches(rollouts: Sequence[Rollout], batch_tokens: int) -> list[RolloutBatch]:
-    """All segments with a sampled token, in micro-batches of at most `batch_tokens` padded tokens; order is fixed."""
+    """All segments with a sampled token. A batch holds about `batch_tokens` tokens before sharing; order is fixed.
+
+    Rollouts of one group stay neighbours, because they share their beginnings.
+    """
     rows = [
-        Row(r, s)
-        for r, rollout in enumerate(rollouts)
-        for s, segment in enumerate(rollout.segments)
+        (r, s)
+        for r in sorted(range(len(rollouts)), key=lambda r: rollouts[r].group)
+        for s, segment in enumerate(rollouts[r].segments)
         if segment.sampled[1:].any()
     ]
-    lengths = np.array([len(_segment(rollouts, row)) for row in rows], np.int64)
-    buckets = bucket_by_length(lengths, batch_tokens, seed=0, epoch=0)
-    return [_batch(rollouts, [rows[i] for i in bucket]) for bucket in buckets]
+    batches: list[RolloutBatch] = []
+    held: list[tuple[int, int]] = []
+    tokens = 0
+    for row in rows:
+        length = len(rollouts[row[0]].segments[row[1]])
+        if held and tokens + length > batch_tokens:
+            batches.append(_batch(rollouts, held))
+            held, tokens = [], 0
+        held.append(row)
+        tokens += length
+    return [*batches, _batch(rollouts, held)] if held else batches
 
 
-def _segment(rollouts: Sequence[Rollout], row: Row) -> Segment:
-    return rollouts[row.rollout].segments[row.segment]
-
-
-def _batch(rollouts: Sequence[Rollout], rows: list[Row]) -> RolloutBatch:
-    segments = [_segment(rollouts, row) for row in rows]
+def _batch(rollouts: Sequence[Rollout], rows: list[tuple[int, int]]) -> RolloutBatch:
+    segments = [rollouts[r].segments[s] for r, s in rows]
+    tree = TokenTree([s.ids for s in segments], [s.routes for s in segments])
     # A sampled first token has no context to be predicted from; chats always begin with a prompt.
-    sampled = [np.concatenate(([False], segment.sampled[1:])) for segment in segments]
-    counts = [int(mask.sum()) for mask in sampled]
-    logprobs = np.concatenate([s.logprobs[mask] for s, mask in zip(segments, sampled, strict=True)])
+    places = [np.flatnonzero(segment.sampled[1:]) + 1 for segment in segments]
+    counts = [len(place) for place in places]
+
+    def gather(arrays: list[np.ndarray], dtype: type) -> Tensor:
+        return torch.from_numpy(np.concatenate(arrays).astype(dtype))
+
     return RolloutBatch(
         rows=rows,
-        batch=padded_batch([s.ids for s in segments], [mask.astype(np.float32) for mask in sampled]),
-        routes=_routes(segments),
-        owner=torch.from_numpy(np.repeat([row.rollout for row in rows], counts)),
-        sampler_logprobs=torch.from_numpy(logprobs.astype(np.float32)),
+        ids=torch.from_numpy(tree.ids)[None],
+        mask=TreeMask(tree),
+        routes=_routes(segments, tree),
+        parents=gather([row[place - 1] for row, place in zip(tree.rows, places, strict=True)], np.int64),
+        targets=gather([s.ids[place] for s, place in zip(segments, places, strict=True)], np.int64),
+        owner=torch.from_numpy(np.repeat([r for r, _ in rows], counts)),
+        sampler_logprobs=gather([s.logprobs[place] for s, place in zip(segments, places, strict=True)], np.float32),
+        counts=counts,
     )
 
 
-def _routes(segments: list[Segment]) -> Tensor | None:
-    given = [segment.routes for segment in segments if segment.routes is not None]
-    if not given:
+def _routes(segments: list[Segment], tree: TokenTree) -> Tensor | None:
+    given = next((s.routes for s in segments if s.routes is not None), None)
+    if given is None:
         return None
-    shape, dtype = given[0].shape[1:], given[0].dtype
-    rows = [
-        s.routes if s.routes is not None else np.full((len(s), *shape), NO_ROUTE, dtype) for s in segments
-    ]  # fmt: skip
-    return torch.from_numpy(pad_rows(rows, fill=NO_ROUTE))
+    routes = np.full((len(tree.ids), *given.shape[1:]), NO_ROUTE, given.dtype)
+    for segment, row in zip(segments, tree.rows, strict=True):
+        if segment.routes is not None:
+            routes[row] = segment.routes
+    return torch.from_numpy(routes)[None]
+
+
+def by_segment(
+    rollouts: Sequence[Rollout], batches: list[RolloutBatch], values: list[Tensor]
+) -> list[list[np.ndarray]]:
+    """Values (M,) a batch -> [rollout][segment] arrays (T,) float32, 0 where not sampled."""
+    out = [[np.zeros(len(segment), np.float32) for segment in rollout.segments] for rollout in rollouts]
+    for batch, flat in zip(batches, values, strict=True):
+        for (r, s), part in zip(batch.rows, flat.split(batch.counts), strict=True):
+            out[r][s][1:][rollouts[r].segments[s].sampled[1:]] = part.numpy()
+    return out
