@@ -54,6 +54,19 @@ async def test_a_session_replays_byte_for_byte_in_a_fresh_sandbox(
     assert await replay(session, make_sandbox(), renderer=used) is None
 
 
+async def test_a_verdict_added_after_the_session_is_kept_and_does_not_disturb_the_replay(
+    agent: Make, make_sandbox: Any, scene: Any, tmp_path: Path
+) -> None:
+    policy = ScriptedPolicy(script(scene, summary=False))
+    writer = SessionWriter(tmp_path / "s.jsonl", session_header(scene.ROOMY, policy, scene.FACTS))
+    await agent(policy, recorder=writer).run()
+    writer.append("verdict", {"score": 1.0})
+    writer.close()
+    session = read_session(tmp_path / "s.jsonl")
+    assert session.entries[-1].data == {"score": 1.0}
+    assert await replay(session, make_sandbox()) is None
+
+
 async def test_another_tool_result_is_named(record: Any, make_sandbox: Any, scene: Any) -> None:
     session = await record(ScriptedPolicy(script(scene, summary=False)), scene.ROOMY, None)
     other = {**scene.FILES, "main.py": "import shop\n"}

@@ -85,8 +85,10 @@ class Agent:
             self._recorder.append("fault", {"kind": type(error).__name__, "message": str(error), "infra": True})
             raise
         finally:
-            self._recorder.close()
-            await self._policy.release(self._recorder.session.header.session_id)
+            try:
+                self._recorder.close()
+            finally:
+                await self._policy.release(self._recorder.session.header.session_id)
 
     async def _until_ended(self, start: float) -> Outcome:
         try:

@@ -59,7 +59,7 @@ class Recorder:
         """Called at the end of every turn."""
 
     def close(self) -> None:
-        """Called once, when the session is over or has failed."""
+        """Called when the session is over or has failed, and again by whoever appends a verdict after that."""
 
 
 def _path(nodes: dict[int, Entry], leaf: Entry) -> list[Entry]:
