@@ -1,4 +1,4 @@
-"""`etude pretrain`, `sft`, `rl`, `bench`: one stage of a run, with the same recipe, directory and ledger as `etude run`."""
+"""`etude pretrain`, `sft`, `rl`: one stage of a run, with the same recipe, directory and ledger as `etude run`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,3 @@ def rl(
 ) -> Answer:
     """Train by asynchronous reinforcement learning in sandboxes: the run's rl stage."""
     return go(prepare(recipes, overrides, out), ["rl"], dry_run=dry_run)
-
-
-def bench(
-    recipes: Recipes = None, overrides: Overrides = None, out: Out = None, dry_run: DryRun = False, json: Json = False
-) -> Answer:
-    """Compare the run's checkpoints on held-out tasks: the run's bench stage."""
-    return go(prepare(recipes, overrides, out), ["bench"], dry_run=dry_run)
