@@ -1,0 +1,87 @@
+"""The launcher: refusals are one clear line, a finished set-up is not made again, nothing that is not ours is emptied."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for name in ("etude", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def fake(folder: Path, name: str, script: str) -> None:
+    """A program that stands in for one of the system's."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def launch(checkout: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    path = f"{checkout / 'fakes'}:{os.environ['PATH']}"
+    without = {k: v for k, v in os.environ.items() if not k.startswith("ETUDE_")}
+    return subprocess.run(
+        [str(checkout / "etude"), *words], env=without | {"PATH": path} | environment, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize(("system", "named"), [("Darwin", "Linux VM"), ("MINGW64_NT", "WSL2")])
+def test_a_system_without_sandboxes_gets_one_line_with_the_remedy(checkout: Path, system: str, named: str) -> None:
+    fake(checkout / "fakes", "uname", f"echo {system}")
+    done = launch(checkout, "run")
+    assert done.returncode == 1 and named in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.stdout == "" and not (checkout / ".venv").exists()
+
+
+def test_an_old_python_is_refused_with_the_remedy(checkout: Path) -> None:
+    fake(checkout / "fakes", "old", "exit 1")
+    done = launch(checkout, "run", ETUDE_PYTHON="old")
+    assert done.returncode == 1 and "ETUDE_PYTHON=old is not a Python 3.11" in done.stderr
+    for name in ("python3", "python3.11", "python3.12", "python3.13"):
+        fake(checkout / "fakes", name, "exit 1")
+    done = launch(checkout, "run")
+    assert done.returncode == 1 and "no Python with the venv module found; supported are 3.11" in done.stderr
+
+
+def test_a_folder_that_is_no_environment_is_never_emptied(checkout: Path) -> None:
+    precious = checkout / "home"
+    precious.mkdir()
+    (precious / "thesis").write_text("x")
+    done = launch(checkout, "run", ETUDE_VENV=str(precious))
+    assert done.returncode == 1 and "is no virtual environment" in done.stderr
+    assert (precious / "thesis").read_text() == "x"
+
+
+def test_after_set_up_the_command_starts_at_once_and_a_changed_pin_sets_up_again(checkout: Path) -> None:
+    python = 'case "$*" in *"pip show"*) echo "Version: $(sed -n s/^torch==//p constraints.txt)";; esac'
+    fake(checkout / ".venv" / "bin", "python", f"cd {checkout}; echo python $* >>calls; {python}")
+    fake(checkout / ".venv" / "bin", "etude", 'echo ran "$@"')
+    (checkout / ".venv" / "pyvenv.cfg").touch()
+    (checkout / ".venv" / "etude-place").write_text(f"{checkout} {checkout}/.venv/bin/python\n")
+    first = launch(checkout, "run", "a b")
+    assert first.stdout == "ran run a b\n" and "ready after" in first.stderr, first.stderr
+    calls = (checkout / "calls").read_text()
+    assert "pip install" in calls
+
+    began = time.perf_counter()
+    again = launch(checkout, "doctor")
+    print(
+        f"the launcher adds {1000 * (time.perf_counter() - began):.0f} ms"
+    )  # shown with -s; a busy machine may be slow
+    assert (again.stdout, again.stderr) == ("ran doctor\n", "")
+    assert (checkout / "calls").read_text() == calls, "a finished set-up starts no Python and no pip"
+
+    with (checkout / "constraints.txt").open("a") as file:
+        file.write("# changed\n")
+    assert "ready after" in launch(checkout, "doctor").stderr
