@@ -120,7 +120,7 @@ class PolicyStepSettings(BaseModel):
         default=2.0, gt=0, description="Cap of the importance ratio trainer/sampler; unset: no correction."
     )
     temperature: float = Field(default=1.0, gt=0, description="Temperature the rollouts were sampled at.")
-    batch_tokens: int = Field(default=2048, ge=64, description="Padded tokens of one micro-batch.")
+    batch_tokens: int = Field(default=4096, ge=64, description="Padded tokens of one micro-batch.")
     graph_tokens: int = Field(
         default=40_000,
         ge=0,
