@@ -66,7 +66,9 @@ class Channel:
             self._out += memoryview(data)[sent:]
             self._loop.add_writer(self._sock.fileno(), self._writable)
 
-    async def call(self, kind: int, head: dict[str, Any], blob: bytes = b"", *, limit_bytes: int = 0, patience_s: float) -> frames.Frame:
+    async def call(
+        self, kind: int, head: dict[str, Any], blob: bytes = b"", *, limit_bytes: int = 0, patience_s: float
+    ) -> frames.Frame:
         """Send one request and await its answer; a cancelled call is cancelled inside too. Raises what the runner reports."""
         if self._cause is not None:
             raise self._again(self._cause)

@@ -37,7 +37,13 @@ def find() -> Interpreter:
     own = os.path.join(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
     for path in (SYSTEM_PYTHON, own):
         try:
-            done = subprocess.run([path, "-P", "-S", "-s", "-c", _PROBE], capture_output=True, timeout=_PROBE_TIMEOUT_S, env={}, check=True)
+            done = subprocess.run(
+                [path, "-P", "-S", "-s", "-c", _PROBE],
+                capture_output=True,
+                timeout=_PROBE_TIMEOUT_S,
+                env={},
+                check=True,
+            )
             version, prefix = json.loads(done.stdout)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             tried.append(f"{path}: {error}")
@@ -46,4 +52,6 @@ def find() -> Interpreter:
             tried.append(f"{path}: is {'.'.join(map(str, version))}")
             continue
         return Interpreter(os.path.realpath(path), prefix, tuple(version))
-    raise Unsupported(f"no Python >= 3.11 for the inside of sandboxes ({'; '.join(tried)}); install python3.11 or newer")
+    raise Unsupported(
+        f"no Python >= 3.11 for the inside of sandboxes ({'; '.join(tried)}); install python3.11 or newer"
+    )

@@ -12,6 +12,7 @@ import os
 import posixpath
 import signal
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from etude.sandbox import interpreter
@@ -19,14 +20,34 @@ from etude.sandbox.channel import Channel
 from etude.sandbox.inside import frames
 from etude.sandbox.nursery import Nursery, RootKey
 from etude.sandbox.protocol import (
-    Capabilities, Entry, ExecResult, InfraError, SandboxDied, SandboxNotFound, SandboxSpec, Unsupported, UserError,
-)  # fmt: skip
+    Capabilities,
+    Entry,
+    ExecResult,
+    InfraError,
+    SandboxNotFound,
+    SandboxSpec,
+    Unsupported,
+    UserError,
+)
 from etude.sandbox.settings import SandboxSettings
 
 _CREATE_PATIENCE_S = 30.0
 _FILE_PATIENCE_S = 30.0
 _RUN_GRACE_S = 10.0  # the runner kills at timeout_s; this long after it we stop believing in the runner
-_SYSTEM_TREES = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/proc", "/dev", "/sys", "/tmp", "/opt/etude")
+_SYSTEM_TREES = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc",
+    "/proc",
+    "/dev",
+    "/sys",
+    "/tmp",
+    "/opt/etude",
+)
 
 
 class LocalSandbox:
@@ -36,6 +57,7 @@ class LocalSandbox:
         self.id, self.spec = name, spec
         self._channel, self._running = channel, running
         self._gone: asyncio.Future[None] | None = None
+        self.on_end: Callable[[], Any] = lambda: None
         channel.on_death = self._destroy
 
     async def run(
@@ -51,12 +73,23 @@ class LocalSandbox:
     ) -> ExecResult:
         words = ["/bin/sh", "-c", argv] if isinstance(argv, str) else list(argv)
         if not words or timeout_s <= 0 or max_output_bytes < 0:
-            raise UserError(f"run needs a command, a time and an output limit, got {argv!r}, {timeout_s} s, {max_output_bytes} bytes")
+            raise UserError(
+                f"run needs a command, a time and an output limit, got {argv!r}, {timeout_s} s, {max_output_bytes} bytes"
+            )
         if any("\0" in word for word in words):
             raise UserError(f"a command can't hold a zero byte: {words!r}")
-        head = {"argv": words, "cwd": cwd, "env": env or {}, "timeout_s": timeout_s, "max_output_bytes": max_output_bytes, "warm": warm}
+        head = {
+            "argv": words,
+            "cwd": cwd,
+            "env": env or {},
+            "timeout_s": timeout_s,
+            "max_output_bytes": max_output_bytes,
+            "warm": warm,
+        }
         async with self._running:
-            frame = await self._call(frames.RUN, head, stdin, limit_bytes=2 * max_output_bytes, patience_s=timeout_s + _RUN_GRACE_S)
+            frame = await self._call(
+                frames.RUN, head, stdin, limit_bytes=2 * max_output_bytes, patience_s=timeout_s + _RUN_GRACE_S
+            )
         return _result(frame)
 
     async def read(self, path: str, *, max_bytes: int = 1 << 20, offset: int = 0) -> bytes:
@@ -75,7 +108,9 @@ class LocalSandbox:
         await self._call(frames.REMOVE, {"path": path})
 
     async def export(self, path: str = ".", *, max_bytes: int = 16 << 20) -> dict[str, bytes]:
-        frame = await self._call(frames.EXPORT, {"path": path, "max_bytes": max_bytes}, limit_bytes=frames.MAX_FRAME_BYTES)
+        frame = await self._call(
+            frames.EXPORT, {"path": path, "max_bytes": max_bytes}, limit_bytes=frames.MAX_FRAME_BYTES
+        )
         found: dict[str, bytes] = {}
         offset = 0
         for name, size in frame.head["files"]:
@@ -89,12 +124,19 @@ class LocalSandbox:
             await asyncio.shield(self._gone)
 
     async def _call(
-        self, kind: int, head: dict[str, Any], blob: bytes = b"", *, limit_bytes: int = 0, patience_s: float = _FILE_PATIENCE_S
+        self,
+        kind: int,
+        head: dict[str, Any],
+        blob: bytes = b"",
+        *,
+        limit_bytes: int = 0,
+        patience_s: float = _FILE_PATIENCE_S,
     ) -> frames.Frame:
         return await self._channel.call(kind, head, blob, limit_bytes=limit_bytes, patience_s=patience_s)
 
     def _destroy(self) -> None:
         """Kill PID 1 (the kernel kills the rest before its pidfd becomes readable) and note when all is gone."""
+        self.on_end()
         pidfd = self._channel.pidfd
         if pidfd < 0:
             return
@@ -159,7 +201,9 @@ class LocalPool:
             raise Unsupported(f"back end local: the probe command failed: {cold} {warm}")
         python = interpreter.find()
         version = ".".join(map(str, python.version))
-        pool._capabilities = Capabilities("local", "namespace", True, f"python {version} at {python.path}", limits="rlimits+watch")
+        pool._capabilities = Capabilities(
+            "local", "namespace", True, f"python {version} at {python.path}", limits="rlimits+watch"
+        )
         return pool
 
     def probe(self) -> Capabilities:
@@ -187,7 +231,7 @@ class LocalPool:
             await sandbox.kill()
             raise
         self._live[name] = sandbox
-        channel.on_death = lambda: (self._live.pop(name, None), sandbox._destroy())[0]
+        sandbox.on_end = lambda: self._live.pop(name, None)
         return sandbox
 
     async def close(self) -> None:
@@ -222,6 +266,11 @@ def _require(spec: SandboxSpec) -> None:
     for host, _ in spec.read_only_binds:
         if not os.path.exists(host):
             raise UserError(f"read_only_binds: {host} does not exist")
+        needed = 0o005 if os.path.isdir(host) else 0o004
+        if os.geteuid() == 0 and os.stat(host).st_mode & needed != needed:
+            raise UserError(
+                f"read_only_binds: {host} is closed to others, and a sandbox made by root is one; chmod o+rX it"
+            )
 
 
 def _spec_frame(spec: SandboxSpec) -> bytes:

@@ -56,7 +56,12 @@ class Nursery:
             )
         nursery = cls(process, ours)
         ours.setblocking(False)
-        config = {"python": python.path, "binds": [*python.binds, *key.binds], "workdir": key.workdir, "hide": hidden(python)}
+        config = {
+            "python": python.path,
+            "binds": [*python.binds, *key.binds],
+            "workdir": key.workdir,
+            "hide": hidden(python),
+        }
         loop = asyncio.get_running_loop()
         try:
             ours.send(json.dumps(config).encode())
@@ -78,7 +83,9 @@ class Nursery:
             except BlockingIOError:  # its queue is full: it forks as fast as it can
                 await asyncio.sleep(0.001)
             except OSError as error:
-                raise InfraError(f"the zygote is gone ({error.strerror}); a new one is started by the next create") from None
+                raise InfraError(
+                    f"the zygote is gone ({error.strerror}); a new one is started by the next create"
+                ) from None
 
     @property
     def alive(self) -> bool:

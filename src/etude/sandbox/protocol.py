@@ -13,7 +13,9 @@ class SandboxSpec:
     """What a sandbox must be. Anything a back end can't give is refused at create with `Unsupported`, never downgraded."""
 
     workdir: str = "/work"
-    files: dict[str, bytes] = field(default_factory=dict)  # relative to workdir; written before the sandbox is handed out
+    files: dict[str, bytes] = field(
+        default_factory=dict
+    )  # relative to workdir; written before the sandbox is handed out
     env: dict[str, str] = field(default_factory=dict)
     memory_mb: int = 512
     pids: int = 64

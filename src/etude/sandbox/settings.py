@@ -15,7 +15,9 @@ class SandboxSettings(BaseModel):
 
     backend: Literal["auto", "local"] = Field("auto", description="back end; auto takes the safest one that works here")
     max_running: int = Field(
-        default_factory=lambda: 2 * (os.cpu_count() or 2), ge=1, description="commands that run at once, in all sandboxes"
+        default_factory=lambda: 2 * (os.cpu_count() or 2),
+        ge=1,
+        description="commands that run at once, in all sandboxes",
     )
     memory_mb: int = Field(512, ge=32, description="memory of one sandbox")
     pids: int = Field(64, ge=4, description="processes and threads of one sandbox")

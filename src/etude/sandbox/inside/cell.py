@@ -81,4 +81,3 @@ def lock(code: bytes, spec: dict[str, Any]) -> None:
         resource.setrlimit(limit, (value, value))
     sys_.drop_capabilities()
     sys_.install_filter(code)
-

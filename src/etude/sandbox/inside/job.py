@@ -83,7 +83,15 @@ class Job:
     def refusal(self, code: int, message: str) -> bytes:
         """The answer of a command that could not be started, in the words of a shell."""
         err = f"{message}\n".encode(errors="surrogateescape")[: int(self.request["max_output_bytes"])]
-        head = {"rc": code, "signal": None, "out": 0, "truncated": False, "timed_out": False, "oom": False, "duration_s": 0.0}
+        head = {
+            "rc": code,
+            "signal": None,
+            "out": 0,
+            "truncated": False,
+            "timed_out": False,
+            "oom": False,
+            "duration_s": 0.0,
+        }
         return frames.pack(frames.OK, self.stream, head, err)
 
 

@@ -50,7 +50,11 @@ def build(config: dict[str, Any]) -> None:
     for path, text in _STUBS.items():
         with open(base + path, "w") as file:
             file.write(text)
-    for path, goal in {**_LINKS, f"{COMMANDS}/python": config["python"], f"{COMMANDS}/python3": config["python"]}.items():
+    for path, goal in {
+        **_LINKS,
+        f"{COMMANDS}/python": config["python"],
+        f"{COMMANDS}/python3": config["python"],
+    }.items():
         os.symlink(goal, base + path)
     _hide(base, config["hide"])
     sys_.set_read_only(base, recursive=True)

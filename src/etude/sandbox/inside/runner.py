@@ -6,7 +6,7 @@ tree, double forks and new sessions included, and nothing else; a failed fork is
 
 from __future__ import annotations
 
-import _signal  # without the enum conversions of `signal`, which touch pages that each fork would have to copy
+import _signal  # pyright: ignore[reportMissingImports] - `signal` without enum conversions: each fork would copy their pages
 import errno
 import functools
 import os
@@ -19,10 +19,11 @@ from typing import Any
 from etude.sandbox.inside import files, frames, job, start, tree, warm
 
 _WATCH_S = 0.1  # memory is looked at this often while something runs (handbook 2.4)
+_DYING_S = 5.0  # a killed process that stays in the kernel for longer makes the sandbox unusable: it ends
 _USER_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EEXIST, errno.EROFS,
                 errno.ENAMETOOLONG, errno.ENOTEMPTY, errno.EINVAL, errno.ENXIO, errno.EMLINK, errno.ENODEV, errno.EBUSY)  # fmt: skip
 
-Role = Callable[[], None]
+Role = Callable[[], Any]
 
 
 def explain(error: Exception) -> dict[str, Any]:
@@ -62,7 +63,7 @@ class Runner:
         while True:
             try:
                 role = self._turn()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the client must hear of it before PID 1 ends
                 self._control.sendall(frames.pack(frames.ERROR, 0, explain(error)))
                 os._exit(70)
             if role is not None:
@@ -110,7 +111,9 @@ class Runner:
         head, store = frame.head, self._files
         try:
             if frame.kind == frames.READ:
-                return frames.pack(frames.OK, frame.stream, {}, store.read(head["path"], head["max_bytes"], head["offset"]))
+                return frames.pack(
+                    frames.OK, frame.stream, {}, store.read(head["path"], head["max_bytes"], head["offset"])
+                )
             if frame.kind == frames.WRITE:
                 store.write(head["path"], frame.blob, head["mode"])
                 return frames.pack(frames.OK, frame.stream, {})
@@ -141,7 +144,9 @@ class Runner:
             self._drop(one, one.refusal(error.code, str(error)))
         except OSError as error:
             kind = "PidsExhausted" if error.errno == errno.EAGAIN else "InfraError"
-            message = f"{request['argv'][0]!r} could not be started: {error.strerror} (limit: {self._spec['pids']} processes)"
+            message = (
+                f"{request['argv'][0]!r} could not be started: {error.strerror} (limit: {self._spec['pids']} processes)"
+            )
             self._drop(one, frames.pack(frames.ERROR, frame.stream, {"error": kind, "message": message}))
         else:
             if one.pid == 0:
@@ -159,7 +164,7 @@ class Runner:
                 _signal.set_wakeup_fd(-1)
                 self._control.detach()  # its number is closed below; the object must not close a reused number later
                 start.become_warm(one.request, *one.child_ends)
-            except Exception as error:  # the stack above belongs to the runner: nothing may escape into it
+            except Exception as error:  # noqa: BLE001 - the stack above is the runner's: nothing may escape into it
                 os.write(2, f"{error}\n".encode(errors="surrogateescape"))
                 os._exit(error.code if isinstance(error, start.CantStart) else 125)
         return pid
@@ -169,10 +174,13 @@ class Runner:
         reader, writer = os.pipe()
         try:
             pid = os.fork()
-            if pid == 0:
-                return self._supervise(one, writer)
-        finally:
+        except OSError:
+            os.close(reader)
             os.close(writer)
+            raise
+        if pid == 0:
+            return self._supervise(one, writer)
+        os.close(writer)
         with open(reader, "rb") as file:
             problem = file.read()
         if not problem:
@@ -230,6 +238,7 @@ class Runner:
             if one.status is None and now_s >= one.deadline_s:
                 one.timed_out = True
                 self._kill(one)
+                now_s = time.monotonic()
             if one.finished(now_s):
                 self._finish(one)
         if self._jobs and now_s >= self._next_watch_s:
@@ -248,26 +257,27 @@ class Runner:
         tree.kill(hog)
 
     def _kill(self, one: job.Job) -> None:
-        """Kill all of a job's processes and reap them; afterwards its status is known."""
+        """Kill all of a job's processes; when it returns they are gone and its status is known."""
         if len(self._jobs) == 1 and not one.elders:
             tree.kill(-1)  # everything but us, in one atomic step
-        elif one.supervised:
+            self._await(lambda: one.status is not None and not tree.living())
+            return
+        if one.supervised:
             tree.kill_below(one.pid)
         else:
             others = {other.pid for other in self._jobs.values() if other is not one}
             tree.kill_except(others | one.elders)
-        if one.status is None:
-            self._await_death(one)
+        self._await(lambda: one.status is not None)
 
-    def _await_death(self, one: job.Job) -> None:
-        limit_s = time.monotonic() + 2.0  # a process in the kernel for longer than this makes the sandbox unusable
-        while one.status is None:
+    def _await(self, gone: Callable[[], bool]) -> None:
+        limit_s = time.monotonic() + _DYING_S
+        while True:
             self._reap()
+            if gone():
+                return
             if time.monotonic() > limit_s:
                 os._exit(70)
-            if one.status is None:
-                time.sleep(0.0005)
-        one.deadline_s = one.ended_s
+            time.sleep(0.0005)
 
     def _close_pipe(self, one: job.Job, fd: int) -> None:
         self._poll.unregister(fd)

@@ -34,7 +34,13 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None), "ustat": (136, None),
 }  # fmt: skip
 _ARCH = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-_NUMBERS = {"socket": (41, 198), "socketpair": (53, 199), "clone": (56, 220), "clone3": (435, 435), "unshare": (272, 97)}
+_NUMBERS = {
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "unshare": (272, 97),
+}
 _X32_BIT = 0x40000000
 
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
@@ -51,7 +57,12 @@ def program(machine: str = MACHINE) -> bytes:
     column, arch = _ARCH[machine]
     number = {name: pair[column] for name, pair in _NUMBERS.items()}
     deny = _ERRNO | errno.EPERM
-    code: list[Instruction] = [(_LOAD, 0, 0, _OFFSET_ARCH), (_JEQ, 1, 0, arch), (_RET, 0, 0, _KILL), (_LOAD, 0, 0, _OFFSET_NR)]
+    code: list[Instruction] = [
+        (_LOAD, 0, 0, _OFFSET_ARCH),
+        (_JEQ, 1, 0, arch),
+        (_RET, 0, 0, _KILL),
+        (_LOAD, 0, 0, _OFFSET_NR),
+    ]
     if machine == "x86_64":
         code += [(_JGE, 0, 1, _X32_BIT), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
     for call in sorted(pair[column] or -1 for pair in DENIED.values()):
@@ -59,7 +70,12 @@ def program(machine: str = MACHINE) -> bytes:
             code += [(_JEQ, 0, 1, call), (_RET, 0, 0, deny)]
     code += [(_JEQ, 0, 1, number["clone3"]), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
     for call in (number["clone"], number["unshare"]):
-        flags: list[Instruction] = [(_LOAD, 0, 0, _OFFSET_ARG0), (_JSET, 0, 1, CLONE_NEWUSER), (_RET, 0, 0, deny), (_RET, 0, 0, _ALLOW)]
+        flags: list[Instruction] = [
+            (_LOAD, 0, 0, _OFFSET_ARG0),
+            (_JSET, 0, 1, CLONE_NEWUSER),
+            (_RET, 0, 0, deny),
+            (_RET, 0, 0, _ALLOW),
+        ]
         code += [(_JEQ, 0, len(flags), call), *flags]
     for call in (number["socket"], number["socketpair"]):
         families = _families(deny)

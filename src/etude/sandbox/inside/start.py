@@ -7,7 +7,7 @@ exists only while another command runs, so that each command's orphans stay attr
 
 from __future__ import annotations
 
-import _signal
+import _signal  # pyright: ignore[reportMissingImports] - as in `runner`
 import errno
 import os
 import resource
@@ -45,7 +45,10 @@ def limits(request: dict[str, Any]) -> tuple[tuple[int, int], ...]:
     return (
         (resource.RLIMIT_DATA, memory_bytes),
         (resource.RLIMIT_AS, memory_bytes * _ADDRESS_SPACE),
-        (resource.RLIMIT_FSIZE, request["disk_mb"] << 20),
+        (
+            resource.RLIMIT_FSIZE,
+            (request["disk_mb"] + 1) << 20,
+        ),  # above the tmpfs: "no space left" comes first, not a signal
         (resource.RLIMIT_NOFILE, _JOB_FILES),
         (resource.RLIMIT_NPROC, request["pids"] + 1),  # the runner counts too
     )
@@ -74,7 +77,12 @@ def spawn(request: dict[str, Any], stdin: int, out: int, err: int) -> int:
     try:
         with _soft_limits(request):
             pid = os.posix_spawn(
-                _find(argv[0], variables.get("PATH", "")), argv, variables, file_actions=actions, setsid=True, setsigdef=_RESET
+                _find(argv[0], variables.get("PATH", "")),
+                argv,
+                variables,
+                file_actions=actions,
+                setsid=True,
+                setsigdef=_RESET,
             )
     except OSError as error:
         if error.errno == errno.EAGAIN:

@@ -47,8 +47,8 @@ def run(argv: list[str], environment: dict[str, str]) -> None:
             os.environ.update(environment)
         _set_arguments(argv)
         code = _execute(argv)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:  # noqa: BLE001 - this is the program's top level
+        sys.excepthook(type(error), error, error.__traceback__)
     os._exit(_finish(code))
 
 
@@ -89,7 +89,7 @@ def _execute(argv: list[str]) -> int:
             exec(compile(_source(path), path, "exec"), names)
     except SystemExit as leave:
         return _exit_code(leave.code)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - this is the program's top level
         trace = error.__traceback__
         while trace is not None and trace.tb_frame.f_code.co_filename == _HERE:
             trace = trace.tb_next
@@ -122,8 +122,8 @@ def _finish(code: int) -> int:
         if (threading := sys.modules.get("threading")) is not None:
             threading._shutdown()
         atexit._run_exitfuncs()
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:  # noqa: BLE001 - an exit function may do anything
+        sys.excepthook(type(error), error, error.__traceback__)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -29,14 +29,14 @@ SPACES = (
     | sys_.CLONE_NEWIPC | sys_.CLONE_NEWUTS | sys_.CLONE_NEWCGROUP
 )  # fmt: skip
 
-Role = Callable[[], None]
+Role = Callable[[], Any]  # returns the next role, or None
 
 
 def main(control_fd: int) -> None:
     """Prepare the root as the first datagram says, then serve until the pool closes its end. Each role runs on a clean stack."""
     role: Role | None = _serve(socket.socket(fileno=control_fd))
     while role is not None:
-        role = role()  # type: ignore[func-returns-value]
+        role = role()
 
 
 def _serve(control: socket.socket) -> Role | None:
@@ -58,6 +58,7 @@ def _serve(control: socket.socket) -> Role | None:
         data, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not data or not descriptors:
             return None
+        os.set_inheritable(descriptors[0], False)  # recv_fds ignores its flags; no command may ever hold this socket
         with socket.socket(fileno=descriptors[0]) as client:
             pid = _bear(client)
             if pid == 0:
@@ -132,7 +133,11 @@ def _become_unprivileged() -> None:
 
 def map_user(uid: int, gid: int) -> None:
     """In a fresh user namespace: be INSIDE_UID, which is `uid` outside."""
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{root.INSIDE_UID} {uid} 1"), ("gid_map", f"{root.INSIDE_UID} {gid} 1")):
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{root.INSIDE_UID} {uid} 1"),
+        ("gid_map", f"{root.INSIDE_UID} {gid} 1"),
+    ):
         try:
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)

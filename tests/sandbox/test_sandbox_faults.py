@@ -1,0 +1,175 @@
+"""Death at every level is a typed error, and takes everything below it along."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from etude.sandbox.local import LocalPool
+from etude.sandbox.pool import open_pool
+from etude.sandbox.protocol import Sandbox, SandboxDied, SandboxNotFound, SandboxPool, SandboxSpec
+from etude.sandbox.settings import SandboxSettings
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def _marked(marker: str) -> list[int]:
+    """Host pids of processes whose command line holds the marker."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if marker.encode() in Path(f"/proc/{name}/cmdline").read_bytes():
+                found.append(int(name))
+        except OSError:
+            continue
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def _runner_of(pid: int) -> int:
+    """The PID 1 (outside pid) above a process inside."""
+    while True:
+        lines = dict(
+            line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line
+        )
+        if lines["NSpid"].split()[-1] == "1":
+            return pid
+        pid = int(lines["PPid"])
+
+
+async def _until_gone(marker: str, patience_s: float = 10.0) -> bool:
+    end_s = time.monotonic() + patience_s
+    while time.monotonic() < end_s:
+        if not _marked(marker):
+            return True
+        await asyncio.sleep(0.02)
+    return False
+
+
+async def test_kill_is_idempotent_and_returns_when_all_is_gone(pool: SandboxPool) -> None:
+    box = await pool.create(SandboxSpec())
+    await box.run("setsid sleep 31536001 >/dev/null 2>&1 &")
+    assert len(_marked("31536001")) == 1
+    await asyncio.gather(box.kill(), box.kill())
+    assert _marked("31536001") == []
+    await box.kill()
+    for call in (box.run(["true"]), box.read("x"), box.list()):
+        with pytest.raises(SandboxNotFound):
+            await call
+
+
+async def test_a_killed_runner_fails_every_pending_call(box: Sandbox) -> None:
+    calls = [asyncio.create_task(box.run("sleep 31536002")) for _ in range(3)]
+    while len(_marked("sleep 31536002")) < 3:
+        await asyncio.sleep(0.02)
+    os.kill(_runner_of(_marked("sleep 31536002")[0]), signal.SIGKILL)
+    results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 10)
+    assert [type(result) for result in results] == [SandboxDied] * 3
+    with pytest.raises(SandboxDied):
+        await box.run(["true"])
+    assert await _until_gone("31536002")
+
+
+async def test_a_stopped_runner_is_given_up_in_bounded_time(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etude.sandbox.local._RUN_GRACE_S", 0.5)
+    await box.run("setsid sleep 31536003 >/dev/null 2>&1 &")
+    runner = _runner_of(_marked("31536003")[0])
+    os.kill(runner, signal.SIGSTOP)
+    with pytest.raises(SandboxDied):
+        await asyncio.wait_for(box.run(["true"], timeout_s=0.5), 10)
+    await box.kill()
+    assert await _until_gone("31536003")
+
+
+async def test_a_dead_zygote_is_replaced_and_its_children_live_on(pool: LocalPool) -> None:
+    before = await pool.create(SandboxSpec())
+    nursery = await next(iter(pool._nurseries.values()))
+    os.kill(nursery._process.pid, signal.SIGKILL)
+    nursery._process.wait()
+    after = await pool.create(SandboxSpec())
+    assert [(await one.run("echo 1")).out for one in (before, after)] == [b"1\n", b"1\n"]
+    await before.kill()
+    await after.kill()
+
+
+CLIENT = """
+import asyncio, sys
+from etude.sandbox.pool import open_pool
+from etude.sandbox.protocol import SandboxSpec
+from etude.sandbox.settings import SandboxSettings
+async def main():
+    pool = await open_pool(SandboxSettings())
+    boxes = [await pool.create(SandboxSpec()) for _ in range(3)]
+    for box in boxes:
+        await box.run("setsid sleep MARKER >/dev/null 2>&1 &")
+    print("ready", flush=True)
+    await boxes[0].run("sleep MARKER", timeout_s=1000)
+asyncio.run(main())
+"""
+
+
+async def test_the_death_of_the_client_ends_all_its_sandboxes_and_only_those(box: Sandbox) -> None:
+    await box.run("setsid sleep 31536005 >/dev/null 2>&1 &")
+    client = subprocess.Popen([sys.executable, "-c", CLIENT.replace("MARKER", "31536004")], stdout=subprocess.PIPE)
+    assert client.stdout is not None
+    await asyncio.to_thread(client.stdout.readline)
+    assert len(_marked("sleep\x0031536004")) >= 3
+    client.kill()
+    client.wait()
+    assert await _until_gone("sleep\x0031536004")
+    assert len(_marked("31536005")) == 1
+
+
+async def test_closing_a_pool_ends_all_it_made() -> None:
+    made = await open_pool(SandboxSettings())
+    box = await made.create(SandboxSpec())
+    await box.run("setsid sleep 31536006 >/dev/null 2>&1 &")
+    await made.close()
+    assert _marked("31536006") == []
+    with pytest.raises(SandboxNotFound):
+        await made.create(SandboxSpec())
+
+
+async def test_sandboxes_outlive_the_thread_that_asked_for_them() -> None:
+    """Regression: PDEATHSIG follows the thread that forked."""
+    made: list[tuple[asyncio.AbstractEventLoop, SandboxPool, list[Sandbox]]] = []
+
+    async def create() -> tuple[SandboxPool, list[Sandbox]]:
+        pool = await open_pool(SandboxSettings())
+        return pool, list(await asyncio.gather(*(pool.create(SandboxSpec(disk_mb=1)) for _ in range(10))))
+
+    def thread() -> None:
+        loop = asyncio.new_event_loop()
+        made.append((loop, *loop.run_until_complete(create())))
+
+    await asyncio.to_thread(lambda: thread())
+    loop, pool, boxes = made[0]
+
+    async def use() -> list[bytes]:
+        outs = [(await box.run("echo alive")).out for box in boxes]
+        await pool.close()
+        return outs
+
+    assert await asyncio.to_thread(lambda: loop.run_until_complete(use())) == [b"alive\n"] * 10
+
+
+@pytest.mark.nightly
+async def test_two_hundred_sandboxes_live_at_once_and_leave_nothing(pool: SandboxPool) -> None:
+    gate = asyncio.Semaphore(16)
+
+    async def one() -> Sandbox:
+        async with gate:
+            return await pool.create(SandboxSpec(disk_mb=1))
+
+    boxes = await asyncio.gather(*(one() for _ in range(200)))
+    outs = await asyncio.gather(*(box.run(f"echo {i}", timeout_s=60) for i, box in enumerate(boxes)))
+    assert [result.out for result in outs] == [b"%d\n" % i for i in range(200)]
+    files = len(os.listdir("/proc/self/fd"))
+    await asyncio.gather(*(box.kill() for box in boxes))
+    assert len(os.listdir("/proc/self/fd")) <= files - 400  # socket and pidfd of each

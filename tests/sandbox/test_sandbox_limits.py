@@ -1,0 +1,71 @@
+"""Memory, disk and inodes end inside; the host does not notice."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from etude.sandbox.protocol import DiskFull, Sandbox, SandboxPool, SandboxSpec
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.mark.parametrize("warm", [False, True])
+async def test_a_memory_hog_fails_alone(pool: SandboxPool, warm: bool) -> None:
+    box = await pool.create(SandboxSpec(memory_mb=64))
+    result = await box.run(["python", "-c", "x = b'x' * (200 << 20)"], warm=warm)
+    assert result.rc != 0 and (b"MemoryError" in result.err or result.oom)
+    assert (await box.run(["true"])).rc == 0
+    await box.kill()
+
+
+async def test_memory_spread_over_processes_is_counted_together(pool: SandboxPool) -> None:
+    box = await pool.create(SandboxSpec(memory_mb=96))
+    code = "import os, time\nfor _ in range(4): os.fork()\nx = b'x' * (40 << 20)\ntime.sleep(20)"
+    result = await box.run(["python", "-c", code], timeout_s=20)
+    assert result.oom or result.rc != 0
+    assert result.duration_s < 15 and (await box.run(["true"])).rc == 0
+    await box.kill()
+
+
+async def test_the_disk_is_as_large_as_the_spec_says(pool: SandboxPool) -> None:
+    box = await pool.create(SandboxSpec(disk_mb=4))
+    result = await box.run(
+        "head -c 9000000 /dev/zero > big; wc -c < big; head -c 9000000 /dev/zero > /tmp/big; wc -c < /tmp/big"
+    )
+    assert b"No space left" in result.err and result.out.split() == [b"4194304"] * 2
+    with pytest.raises(DiskFull):
+        await box.write("more", b"x" * 100_000)
+    await box.remove("big")
+    await box.write("more", b"x" * 100_000)
+    assert [entry.path for entry in await box.list()] == ["more"]  # no half-written file was left
+    await box.kill()
+
+
+async def test_inodes_are_bounded(pool: SandboxPool) -> None:
+    box = await pool.create(SandboxSpec(disk_mb=1))
+    code = "n = 0\ntry:\n while True:\n  open(f'f{n}', 'w').close(); n += 1\nexcept OSError as error: print(n, error.errno)"
+    count, errno = (await box.run(["python", "-c", code], warm=True)).out.split()
+    assert int(count) < 1024 and int(errno) == 28
+    await box.kill()
+
+
+async def test_files_too_large_for_the_spec_make_no_sandbox(pool: SandboxPool) -> None:
+    with pytest.raises(DiskFull):
+        await pool.create(SandboxSpec(disk_mb=1, files={"big": b"x" * (2 << 20)}))
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import os; os.memfd_create('x')", "import ctypes; assert ctypes.CDLL(None).shmget(0, 1 << 20, 0o1600) >= 0"],
+)
+async def test_memory_nobody_counts_is_refused(box: Sandbox, code: str) -> None:
+    assert (await box.run(["python", "-c", code], warm=True)).rc == 1
+
+
+async def test_running_commands_are_bounded_apart_from_living_sandboxes(pool: SandboxPool) -> None:
+    boxes = await asyncio.gather(*(pool.create(SandboxSpec(disk_mb=1)) for _ in range(12)))
+    results = await asyncio.gather(*(one.run("sleep 0.05; echo 1") for one in boxes))
+    assert [result.out for result in results] == [b"1\n"] * 12
+    await asyncio.gather(*(one.kill() for one in boxes))
