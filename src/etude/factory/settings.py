@@ -28,19 +28,25 @@ class ExerciseSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    seed: int = Field(0, description="Seed of every generated task; another seed gives other tasks and another split.")
+    seed: int = Field(
+        default=0, description="Seed of every generated task; another seed gives other tasks and another split."
+    )
     levels: dict[LevelName, float] = Field(
         default_factory=_levels, description="Weight of each level in the mix; a level left out or at 0 is not made."
     )
     holdout_share: float = Field(
-        0.1, gt=0, lt=0.5, description="Share of function bodies (after renaming) kept for the held-out split."
+        default=0.1, gt=0, lt=0.5, description="Share of function bodies (after renaming) kept for the held-out split."
     )
     template_share: float = Field(
-        0.25, ge=0, le=1, description="Share of held-out tasks whose template never occurs in training."
+        default=0.25, ge=0, le=1, description="Share of held-out tasks whose template never occurs in training."
     )
-    two_function_share: float = Field(0.2, ge=0, le=1, description="Share of files that hold two functions, not one.")
-    train_tasks: int = Field(1_000_000, ge=1, description="Task numbers offered for training (made only when asked).")
-    heldout_tasks: int = Field(4_096, ge=1, description="Task numbers offered for evaluation.")
+    two_function_share: float = Field(
+        default=0.2, ge=0, le=1, description="Share of files that hold two functions, not one."
+    )
+    train_tasks: int = Field(
+        default=1_000_000, ge=1, description="Task numbers offered for training (made only when asked)."
+    )
+    heldout_tasks: int = Field(default=4_096, ge=1, description="Task numbers offered for evaluation.")
 
 
 class SessionSettings(BaseModel):
@@ -48,9 +54,9 @@ class SessionSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    count: int = Field(12_000, ge=1, description="Sessions to collect.")
+    count: int = Field(default=12_000, ge=1, description="Sessions to collect.")
     competence: float = Field(
-        0.5, ge=0.4, le=1, description="Probability that a session is competent; the rest shows bad judgement."
+        default=0.5, ge=0.4, le=1, description="Probability that a session is competent; the rest shows bad judgement."
     )
-    concurrency: int = Field(8, ge=1, description="Sessions in flight at once.")
-    seed: int = Field(1, description="Seed of the experts' judgement and of the tasks drawn.")
+    concurrency: int = Field(default=8, ge=1, description="Sessions in flight at once.")
+    seed: int = Field(default=1, description="Seed of the experts' judgement and of the tasks drawn.")
