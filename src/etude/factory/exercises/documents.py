@@ -10,7 +10,7 @@ from typing import Callable, Iterator
 
 from etude.factory.exercises.drawing import Drawing
 from etude.factory.exercises.repository import CHECK_PATH, Function
-from etude.factory.exercises.words import FUNCTIONS, MODULES, VARIABLES
+from etude.factory.exercises.words import FUNCTIONS, MODULES, SAYINGS, VARIABLES
 from etude.factory.settings import ExerciseSettings
 
 
@@ -78,8 +78,9 @@ def _checks(drawing: Drawing) -> str:
 
 def _refrain(drawing: Drawing) -> str:
     """A random line of words, repeated: copying with nothing else to hold on to."""
-    pool = [*FUNCTIONS, *MODULES, *itertools.chain(*VARIABLES.values()), *"0123456789"]
-    line = " ".join(drawing.rng.choices(pool, k=drawing.rng.randint(6, 20)))
+    pool = [*FUNCTIONS, *MODULES, *SAYINGS, *itertools.chain(*VARIABLES.values()), *"0123456789"]
+    words = [drawing.rng.choice(SAYINGS), *drawing.rng.choices(pool, k=drawing.rng.randint(6, 20))]
+    line = " ".join(words)
     return f"{line}\n{line}\n{line}\n"
 
 
