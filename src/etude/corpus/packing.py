@@ -1,8 +1,9 @@
 """Documents into rows of a fixed length, and dialogues into batches of like length.
 
-A packed epoch is the seeded permutation of all documents laid end to end and cut every `length` tokens. A row is a pure
-function of (epoch, row number): the cursor is two integers, and a resumed run reads exactly the rows that were left
-(promise 6). Document numbers let attention stay inside a document; a document cut by a row end goes on in the next row.
+A packed epoch is the seeded permutation of all documents laid end to end, cut every `length` tokens; the cuts are then read
+in a seeded order too, so that a batch is not made of one long file. A row is a pure function of (epoch, row number): the
+cursor is two integers, and a resumed run reads exactly the rows that were left (promise 6). Document numbers let attention
+stay inside a document; a document cut by a row end goes on in another row.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class PackedRows:
         self._epoch_laid_out = -1
         self._order = np.empty(0, np.int64)
         self._ends = np.empty(0, np.int64)
+        self._cuts = np.empty(0, np.int64)
 
     @property
     def rows_per_epoch(self) -> int:
@@ -61,7 +63,8 @@ class PackedRows:
     def row(self, epoch: int, row: int) -> PackedRow:
         """Row number `row` of an epoch."""
         self._lay_out(epoch)
-        start, stop = row * self.length, (row + 1) * self.length
+        start = int(self._cuts[row]) * self.length
+        stop = start + self.length
         ids = np.empty(self.length, np.int64)
         documents = np.empty(self.length, np.int64)
         place = int(np.searchsorted(self._ends, start, side="right"))  # first document that ends behind `start`
@@ -78,7 +81,9 @@ class PackedRows:
     def _lay_out(self, epoch: int) -> None:
         if epoch == self._epoch_laid_out:
             return
-        self._order = np.random.default_rng([self.seed, epoch]).permutation(len(self.shards))
+        rng = np.random.default_rng([self.seed, epoch])
+        self._order = rng.permutation(len(self.shards))
+        self._cuts = rng.permutation(self.rows_per_epoch)
         self._ends = np.cumsum(self.shards.lengths[self._order])
         self._epoch_laid_out = epoch
 
