@@ -37,7 +37,9 @@ async def finish(
     _write(run.folder / "samples.json", samples)
     totals = times | _shares(times["train_s"], services.trainer_busy_s, await services.engine_stats())
     totals["restarts"] = float(services.engine.restarts + services.trainer.restarts)
-    summary = summarize([record.values for record in records], tokens_by_version(records), totals)
+    summary = summarize(
+        [{"step": record.step, **record.values} for record in records], tokens_by_version(records), totals
+    )
     summary["mismatch"] = mismatch
     _write(run.folder / "summary.json", summary)
     return summary

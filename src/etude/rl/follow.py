@@ -34,7 +34,7 @@ class Follower:
         """Figures of the step into `steps.jsonl` and the event log."""
         run = self._run
         rollouts = [rollout for group in groups for rollout in group.members]
-        values = {"step": float(step.step)} | step_values(step.step, rollouts, step.components, step.advantages)
+        values = step_values(step.step, rollouts, step.components, step.advantages)
         for name, value in step.values.items():
             if not name.startswith("tokens_version_"):
                 values[DRIFT.get(name, name)] = value

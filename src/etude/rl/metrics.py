@@ -16,7 +16,7 @@ from etude.trace.segment import NO_ROUTE, Rollout
 
 # What a point of the report's learning curve shows; everything else stays in the event log.
 CURVE = (
-    "step pass_rate reward reward_outcome reward_kl reward_length reward_behaviour advantage_abs uniform_groups staleness_max "
+    "pass_rate reward reward_outcome reward_kl reward_length reward_behaviour advantage_abs uniform_groups staleness_max "
     "staleness_mean drift_k3 drift_p99 delta_ratio delta_bytes grad_norm entropy turns sampled_tokens wait_s train_s sync_s"
 ).split()
 
@@ -69,7 +69,7 @@ def summarize(steps: Sequence[dict[str, float]], by_version: Counter[int], total
     count = lambda name: int(sum(step.get(name, 0) for step in steps))
     return {
         "steps": len(steps),
-        "curve": [{name: step[name] for name in CURVE if name in step} for step in steps],
+        "curve": [{"step": int(step["step"])} | {name: step[name] for name in CURVE if name in step} for step in steps],
         "staleness": {
             "max": int(max(step["staleness_max"] for step in steps)),
             "mean": _weighted(steps, "staleness_mean", "rollouts"),

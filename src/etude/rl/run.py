@@ -80,6 +80,7 @@ def run_rl(
         update={"update": settings.update.model_copy(update={"temperature": harness.temperature})}
     )
     engine = engine.model_copy(update={"max_slots": max(engine.max_slots, settings.slots)})
+    checkpoint, folder = checkpoint.resolve(), folder.resolve()  # the processes have directories of their own
     folder.mkdir(parents=True, exist_ok=True)
     run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders)
     with LocalRay(folder / "ray.json") as local:

@@ -1,0 +1,163 @@
+"""The rl stage as a person runs it, on a real local Ray with a tiny random model, killed in real ways (promises 5, 6, 8)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from etude.chat.byte_tokenizer import byte_tokenizer
+from etude.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.model.init import new_model
+from etude.model.settings import ModelSettings
+from etude.rl.ledger import Ledger, fold
+from etude.rl.local_ray import sweep
+from etude.rl.steps import read
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
+
+STEPS, GROUPS = 5, 2
+
+# The driver: a process of its own, so that it can be killed. Arguments: checkpoint, folder.
+DRIVER = f"""
+import sys
+from pathlib import Path
+from etude.engine.settings import EngineSettings
+from etude.events.log import EventLog
+from etude.factory.exercises.source import ExerciseSource
+from etude.factory.settings import ExerciseSettings
+from etude.harness.settings import HarnessSettings
+from etude.rl.run import run_rl
+from etude.rl.settings import RlSettings
+from etude.sandbox.settings import SandboxSettings
+
+checkpoint, folder = map(Path, sys.argv[1:])
+settings = RlSettings(steps={STEPS}, groups_per_step={GROUPS}, group_size=3, slots=6, save_every=2)
+run_rl(
+    settings,
+    checkpoint=checkpoint,
+    folder=folder,
+    source=ExerciseSource(ExerciseSettings()),
+    harness=HarnessSettings(max_turns=3, max_tokens_per_turn=16),
+    engine=EngineSettings(),
+    sandbox=SandboxSettings(),
+    log=EventLog(folder / "events.jsonl"),
+)
+"""
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    tokenizer = byte_tokenizer()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    model = new_model(ModelSettings(hidden_size=32, layers=2, heads=2, experts=4), tokenizer.get_vocab_size())
+    save_checkpoint(model, folder / "model", folder)
+    return folder / "model"
+
+
+@pytest.fixture
+def start(checkpoint, tmp_path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin() -> subprocess.Popen[bytes]:
+        arguments = [sys.executable, "-c", DRIVER, str(checkpoint), str(tmp_path / "rl")]
+        log = open(tmp_path / f"driver-{len(started)}.log", "wb")
+        started.append(subprocess.Popen(arguments, stdout=log, stderr=subprocess.STDOUT, start_new_session=True))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    sweep(tmp_path / "rl" / "ray.json")
+
+
+def steps_trained(folder: Path) -> int:
+    path = folder / "ledger.jsonl"
+    return path.read_bytes().count(b'"kind": "trained"') if path.exists() else 0
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[bytes], limit_s: float = 240) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline, "the run makes no progress"
+        time.sleep(0.02)
+
+
+def recorded(folder: Path) -> dict[str, int]:
+    return json.loads((folder / "ray.json").read_text())["processes"]
+
+
+def alive(processes: dict[str, int]) -> list[str]:
+    """Those of the recorded processes that still run (same id, same start time)."""
+    left = []
+    for pid, started in processes.items():
+        stat = Path(f"/proc/{pid}/stat")
+        if stat.exists():
+            fields = stat.read_text().rpartition(")")[2].split()
+            if fields[0] != "Z" and int(fields[19]) == started:
+                left.append(f"{pid} {Path(f'/proc/{pid}/cmdline').read_bytes()[:80]!r}")
+    return left
+
+
+def check_whole(folder: Path) -> None:
+    progress = fold(Ledger(folder / "ledger.jsonl").entries)
+    groups = [group for step in range(STEPS) for group in progress.batches[step]]
+    assert sorted(groups) == list(range(STEPS * GROUPS)), "every group is trained once"
+    assert [record.step for record in read(folder / "steps.jsonl")] == list(range(STEPS))
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["staleness"]["max"] <= 2 and summary["mismatch"]["k3"] <= 1e-9
+    assert load_checkpoint(folder / "checkpoint") is not None
+    assert not (folder / "ray.json").exists()
+
+
+def test_sigkill_at_any_step_then_run_again_goes_on_exactly(start, tmp_path):
+    folder = tmp_path / "rl"
+    for steps in (1, 3):
+        process = start()
+        until(lambda n=steps: steps_trained(folder) >= n, process)
+        processes = recorded(folder)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    process = start()
+    until(lambda: "temp" in json.loads((folder / "ray.json").read_text()) and recorded(folder) != processes, process)
+    assert not alive(processes), "the next start ends what the killed one left"
+    processes = recorded(folder)
+    assert process.wait(timeout=400) == 0
+    check_whole(folder)
+    assert not alive(processes)
+
+
+@pytest.mark.parametrize("title", ["ray::EngineProcess", "ray::Learner"])
+def test_a_killed_actor_comes_back_and_the_run_is_whole(start, tmp_path, title):
+    folder = tmp_path / "rl"
+    process = start()
+    until(lambda: steps_trained(folder) >= 2, process)
+    victims = [pid for pid in recorded(folder) if title.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert len(victims) == 1
+    os.kill(int(victims[0]), signal.SIGKILL)
+    assert process.wait(timeout=400) == 0
+    check_whole(folder)
+    assert json.loads((folder / "summary.json").read_text())["times"]["restarts"] == 1
+
+
+def test_ctrl_c_ends_everything_and_run_again_goes_on(start, tmp_path):
+    folder = tmp_path / "rl"
+    process = start()
+    until(lambda: steps_trained(folder) >= 1, process)
+    processes = recorded(folder)
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(timeout=60) != 0
+    assert not alive(processes) and not (folder / "ray.json").exists()
+    assert start().wait(timeout=400) == 0
+    check_whole(folder)

@@ -1,0 +1,203 @@
+"""The whole rl stage with real sandboxes, a real engine and a real trainer on a tiny random model, without Ray: the same
+`drive`, with processes that are threads and die on demand (promises 3, 5, 6, 7, 8)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from etude.chat.byte_tokenizer import byte_tokenizer
+from etude.engine.settings import EngineSettings
+from etude.events.log import EventLog
+from etude.factory.exercises.source import ExerciseSource
+from etude.factory.settings import ExerciseSettings
+from etude.harness.settings import HarnessSettings
+from etude.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.model.init import new_model
+from etude.model.settings import ModelSettings
+from etude.rl.ledger import Ledger, fold
+from etude.rl.learner import Learner
+from etude.rl.placement import EngineProcess
+from etude.rl.restarts import ProcessDied, ProcessLost
+from etude.rl.run import RlRun, drive
+from etude.rl.settings import RlSettings
+from etude.rl.steps import read
+from etude.rl.store import GroupStore
+from etude.sandbox.settings import SandboxSettings
+from etude.tasks.registry import GRADERS
+from etude.weights.receiver import Receiver
+from etude.weights.store import WeightStore
+
+TINY = ModelSettings(
+    hidden_size=32,
+    layers=2,
+    heads=2,
+    kv_lora_rank=16,
+    nope_dim=8,
+    rope_dim=8,
+    v_dim=8,
+    dense_intermediate=48,
+    moe_intermediate=16,
+    experts=4,
+    max_positions=1024,
+)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    tokenizer = byte_tokenizer()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    save_checkpoint(new_model(TINY, tokenizer.get_vocab_size()), folder / "model", folder)
+    return folder / "model"
+
+
+class InThread:
+    """A process that is an object; `die_at` is the number of the call to `method` before which it dies."""
+
+    def __init__(self, make: Callable[[], Any], die_at: dict[str, int]) -> None:
+        self.inner = make()
+        self.die_at = die_at
+        self.dead = False
+
+    def __getattr__(self, method: str) -> Any:
+        async def call(*arguments: Any) -> Any:
+            if method in self.die_at:
+                self.die_at[method] -= 1
+                self.dead |= self.die_at[method] == 0
+            if self.dead:
+                raise ProcessDied(f"killed at {method}")
+            if method == "poll":  # a thread can't be killed: it must not sit out the long poll after the run
+                arguments = (*arguments, 0.1)
+            result = await asyncio.to_thread(getattr(self.inner, method), *arguments)
+            if self.dead:
+                raise ProcessDied(f"killed during {method}")
+            return result
+
+        return call
+
+    def kill(self) -> None:
+        self.dead = True
+        if isinstance(self.inner, EngineProcess):
+            self.inner.close()
+
+
+class Threads:
+    def __init__(self, run: RlRun, **die_at: dict[str, int]) -> None:
+        self.run = run
+        self.die_at = die_at
+        self.engines: list[InThread] = []
+
+    def start_engine(self) -> InThread:
+        run = self.run
+        make = lambda: EngineProcess(run.checkpoint, run.folder / "weights", run.engine)
+        self.engines.append(InThread(make, self.die_at.get("engine", {})))
+        return self.engines[-1]
+
+    def start_trainer(self) -> InThread:
+        run = self.run
+        return InThread(lambda: Learner(run.checkpoint, run.folder, run.settings, 1), self.die_at.get("trainer", {}))
+
+
+def a_run(checkpoint: Path, folder: Path, **changes: Any) -> RlRun:
+    small = {"steps": 3, "groups_per_step": 2, "group_size": 3, "slots": 6, "save_every": 2, "kl_beta": 0.01}
+    return RlRun(
+        RlSettings.model_validate(small | changes),
+        checkpoint,
+        folder,
+        ExerciseSource(ExerciseSettings()),
+        HarnessSettings(max_turns=3, max_tokens_per_turn=16, summary_trigger_tokens=100),
+        EngineSettings(),
+        SandboxSettings(),
+        EventLog(folder / "events.jsonl"),
+        GRADERS,
+    )
+
+
+def live(run: RlRun, **die_at: dict[str, int]) -> tuple[dict[str, Any], Threads]:
+    run.folder.mkdir(parents=True, exist_ok=True)
+    places = Threads(run, **die_at)
+    try:
+        return asyncio.run(drive(run, places)), places
+    finally:
+        for engine in places.engines:
+            engine.kill()
+
+
+def check_whole(run: RlRun) -> None:
+    """Every task of the schedule trained once, within the bound, and the checkpoint is the newest weights bit by bit."""
+    progress = fold(Ledger(run.folder / "ledger.jsonl").entries)
+    ids = run.schedule().task_ids
+    groups = [group for step in range(run.settings.steps) for group in progress.batches[step]]
+    assert sorted(ids[group] for group in groups) == sorted(ids)
+    store = GroupStore(run.folder / "groups")
+    for step, batch in progress.batches.items():
+        for group in batch:
+            rollouts = store.load(group)
+            assert len(rollouts) == run.settings.group_size
+            assert all(step - r.start_version <= run.settings.max_staleness for r in rollouts if r.segments)
+    published = Receiver(WeightStore(run.folder / "weights")).catch_up()
+    assert published.version == run.settings.steps
+    exported = load_checkpoint(run.folder / "checkpoint").state_dict()
+    assert all(torch.equal(exported[name], tensor) for name, tensor in published.state.items())
+
+
+def test_a_run_leaves_policy_figures_and_a_probe_within_its_bars(checkpoint, tmp_path):
+    run = a_run(checkpoint, tmp_path)
+    summary, _ = live(run)
+    check_whole(run)
+    assert summary == json.loads((tmp_path / "summary.json").read_text())
+    assert summary["mismatch"]["k3"] <= 1e-9 and summary["mismatch"]["p99"] <= 1e-5
+    assert summary["mismatch"]["routes_equal"]
+    assert summary["counts"]["rollouts"] == 18 and len(summary["curve"]) == 3
+    assert summary["counts"]["summarized"] > 0 and summary["counts"]["replayed_tokens"] > 0
+    assert summary["counts"]["segments"] > summary["counts"]["rollouts"]
+    assert sum(summary["counts"]["tokens_by_version"].values()) == summary["counts"]["sampled_tokens"]
+    samples = json.loads((tmp_path / "samples.json").read_text())
+    assert len(samples) == 6 and samples[0]["segments"][0]["tokens"]
+    for record in read(tmp_path / "steps.jsonl"):
+        for first in range(0, 6, 3):
+            assert sum(record.advantages[first : first + 3]) == pytest.approx(0, abs=1e-9)
+    again, _ = live(run)  # nothing is trained twice
+    assert again["counts"] == summary["counts"] and len(read(tmp_path / "steps.jsonl")) == 3
+
+
+@pytest.mark.parametrize(
+    "die_at",
+    [
+        {"engine": {"poll": 5}},
+        {"engine": {"stage": 2}},
+        {"engine": {"apply": 3}},
+        {"trainer": {"train": 3}},
+        {"trainer": {"publish": 3}},
+        {"trainer": {"acknowledge": 2}},
+    ],
+    ids=str,
+)
+def test_a_process_that_dies_comes_back_and_the_run_is_whole(checkpoint, tmp_path, die_at):
+    run = a_run(checkpoint, tmp_path)
+    summary, _ = live(run, **die_at)
+    assert summary["times"]["restarts"] == 1
+    check_whole(run)
+
+
+def test_a_process_that_keeps_dying_stops_the_run_which_goes_on_when_run_again(checkpoint, tmp_path):
+    run = a_run(checkpoint, tmp_path, max_restarts=0)
+    with pytest.raises(ProcessLost, match="the trainer process died 1 times"):
+        live(run, trainer={"train": 2})
+    assert fold(Ledger(tmp_path / "ledger.jsonl").entries).next_step >= 1
+    live(run)
+    check_whole(run)
+
+
+def test_the_synchronous_baseline_trains_on_fresh_rollouts_only(checkpoint, tmp_path):
+    run = a_run(checkpoint, tmp_path, mode="sync", steps=2)
+    summary, _ = live(run)
+    check_whole(run)
+    assert summary["staleness"]["max"] == 0 and summary["counts"]["swapped_in_flight"] == 0
