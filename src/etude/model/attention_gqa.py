@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from etude.model.cache import Span
+from etude.model.causal_attention import causal_attention
 from etude.model.config import ModelConfig
 from etude.model.mask import DocumentMask
 from etude.model.norm import RMSNorm
@@ -36,9 +37,8 @@ class GroupedAttention(nn.Module):
         return q, k, self.v(x).view(-1, self.kv_heads, self.width)
 
     def forward(self, x: Tensor, turns: Tensor, mask: DocumentMask) -> Tensor:
-        q, k, v = (mask.to_rows(part).transpose(1, 2) for part in self._project(x, turns))  # (D, heads, S, width)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=self.scale, enable_gqa=self.group > 1)
-        return self.out(mask.to_tokens(mixed.transpose(1, 2)).flatten(1))
+        q, k, v = (mask.to_rows(part) for part in self._project(x, turns))  # (D, S, heads or kv_heads, width)
+        return self.out(mask.to_tokens(causal_attention(q, k, v, self.scale)).flatten(1))
 
     def extend(self, x: Tensor, turns: Tensor, span: Span, layer: int) -> Tensor:
         """The same for new tokens (N, hidden) behind a cache; the heads of a group are query rows against one key head."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from etude.model.cache import Span
+from etude.model.causal_attention import causal_attention
 from etude.model.config import ModelConfig
 from etude.model.mask import DocumentMask
 from etude.model.norm import RMSNorm
@@ -55,10 +56,7 @@ class LatentAttention(nn.Module):
         q = mask.to_rows(torch.cat((q_nope, q_rope), -1))  # (D, S, heads, nope + rope)
         k = mask.to_rows(torch.cat((k_nope, k_rope.expand(-1, self.heads, -1)), -1))
         v = mask.to_rows(v)  # (D, S, heads, value)
-        mixed = F.scaled_dot_product_attention(
-            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True, scale=self.scale
-        )  # (D, heads, S, value)
-        return self.out(mask.to_tokens(mixed.transpose(1, 2)).flatten(1))
+        return self.out(mask.to_tokens(causal_attention(q, k, v, self.scale)).flatten(1))
 
     def extend(self, x: Tensor, turns: Tensor, span: Span, layer: int) -> Tensor:
         """The same for new tokens (N, hidden) behind a cache."""
