@@ -122,8 +122,6 @@ def test_replaying_the_engines_experts_reproduces_its_logprobs(model, make):
     for rollout, current in zip(rollouts, scores.current, strict=True):
         (segment,) = rollout.segments
         np.testing.assert_allclose(current[0], segment.logprobs, atol=1e-5)
-    mismatch, agreement = trainer.probe(rollouts)
-    assert mismatch.p99 < 1e-5 and agreement == 1.0
 
 
 def test_replay_matters_when_routes_are_not_the_trainers_own(model, make):

@@ -21,8 +21,8 @@ NS_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 NS_STEPS = 5
 
 # Parameters that Muon must not touch even though they are matrices: their rows are looked up or compared, not composed.
-LOOKUP_NAMES = ("embed", "lm_head", "head.weight", "router", "gate.weight")
-# The low-rank factors of MLA, by our own and by Hugging Face's names.
+LOOKUP_NAMES = ("embed", "head.weight", "router")
+# The low-rank factors of MLA (`attention.kv_a` ...).
 LOW_RANK_NAMES = ("q_a", "q_b", "kv_a", "kv_b")
 
 

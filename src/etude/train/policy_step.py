@@ -9,7 +9,8 @@ Promises: a rollout counts once, however many segments it was cut into (4); logp
 experts replayed, and the mismatch to what the engine reported is measured (3).
 
 The caller scores first (reference logprobs for the k1 KL, which belongs into the *reward*), then computes advantages, then
-updates. A batch that fits `graph_tokens` keeps the graph of the scoring pass, so the update costs a backward pass only.
+updates. A batch that fits `graph_tokens` keeps the graph of the scoring pass, so the update costs a backward pass only; and tokens
+that attempts at one task have in common run once (`shared_prefix`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from torch import Tensor
 
 from etude.model.causal_lm import CausalLM
 from etude.model.router import balanced_bias, expert_load
-from etude.trace.segment import NO_ROUTE, Rollout
+from etude.trace.segment import Rollout
 from etude.train.loop import TrainingDiverged
 from etude.train.losses import logprobs_and_entropy, policy_coefficients
 from etude.train.mismatch import Mismatch
@@ -123,21 +124,6 @@ class PolicyTrainer:
         self._optimizers.zero_grad()
         self._balance(scores.load)
         return figures
-
-    @torch.inference_mode()
-    def probe(self, rollouts: Sequence[Rollout]) -> tuple[Mismatch, float]:
-        """Mismatch when nothing is forced, and the share of routed expert ids that come out equal (nan without routes)."""
-        batches = rollout_batches(rollouts, self.settings.batch_tokens)
-        values: list[Tensor] = []
-        equal = given = 0
-        for batch in batches:
-            logprobs, _, routes = self._forward(self.model, batch, replay=False)
-            values.append(logprobs)
-            if routes is not None and batch.routes is not None:
-                known = batch.routes != NO_ROUTE
-                match = batch.routes.sort(-1).values == routes.sort(-1).values
-                equal, given = equal + int(match[known].sum()), given + int(known.sum())
-        return Mismatch.of(values, [b.sampler_logprobs for b in batches]), equal / given if given else float("nan")
 
     def state_dict(self) -> dict[str, Any]:
         """Everything a resumed trainer needs, as tensors and plain values (see `checkpoint.save_state`)."""

@@ -23,4 +23,5 @@ def lr_factor(settings: ScheduleSettings, done: float) -> float:
     decay_start = 1.0 - settings.decay_share
     if done <= decay_start:
         return 1.0
-    return 1.0 - (1.0 - settings.floor) * (done - decay_start) / settings.decay_share
+    left = (1.0 - done) / settings.decay_share  # from 1 to exactly 0: rounding never makes a rate negative
+    return settings.floor + (1.0 - settings.floor) * left
