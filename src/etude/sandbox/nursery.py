@@ -19,7 +19,7 @@ _BOOT = "import sys; sys.path.insert(0, {source!r}); from etude.sandbox.inside i
 _ARGUMENT = "exec(__import__('os').read({fd}, 4096))"
 _REMEDY = (
     "allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0, "
-    "user.max_user_namespaces>0), or run on a virtual machine"
+    "user.max_user_namespaces>0), or run on a virtual machine; no back end without them is built"
 )
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class SandboxSettings(BaseModel):
-    """Which back end, how many commands at once, and the limits a spec starts from."""
+    """Which back end, and how many commands at once. Limits of one sandbox are in its spec."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -19,6 +19,3 @@ class SandboxSettings(BaseModel):
         ge=1,
         description="commands that run at once, in all sandboxes",
     )
-    memory_mb: int = Field(512, ge=32, description="memory of one sandbox")
-    pids: int = Field(64, ge=4, description="processes and threads of one sandbox")
-    disk_mb: int = Field(64, ge=1, description="size of a sandbox's work folder, and of its /tmp")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 import resource
-import socket
 import struct
-from typing import Any
+from _socket import AF_INET, SOCK_DGRAM, socket
 
-from etude.sandbox.inside import files, frames, runner
+from etude.sandbox.inside import files, frames, runner, warm
 from etude.sandbox.inside import syscalls as sys_
+
+TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
+if TYPE_CHECKING:
+    from typing import Any
 
 _HIDDEN = ("kcore", "keys", "key-users", "sysrq-trigger", "timer_list", "kallsyms", "kmsg", "kpagecgroup")
 _INODES_PER_MB = 256  # one 4 KiB page each: files of one block fill size and inodes together
@@ -19,7 +22,7 @@ _HARD_MEMORY_MB = 256  # the runner itself must be able to hold a few large fram
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 
-def become(control: socket.socket, code: bytes) -> Any:
+def become(control: socket, code: bytes) -> Any:
     """Read the spec, close the cell, write the first files, say READY; returns what the runner's loop returns."""
     spec = _receive(control)
     if spec is None:
@@ -36,11 +39,12 @@ def become(control: socket.socket, code: bytes) -> Any:
         control.sendall(frames.pack(frames.ERROR, 0, runner.explain(error)))
         os._exit(1)
     os.environ.update(spec.head["env"])  # what warm runs start from
+    warm.expect(spec.head["workdir"])
     control.sendall(frames.pack(frames.READY, 0, {}))
     return runner.Runner(control, store, spec.head).serve()
 
 
-def _receive(control: socket.socket) -> frames.Frame | None:
+def _receive(control: socket) -> frames.Frame | None:
     splitter = frames.Splitter()
     while data := control.recv(1 << 18):
         for frame in splitter.feed(data):
@@ -61,8 +65,9 @@ def _furnish(spec: dict[str, Any]) -> None:
     for path in (spec["workdir"], "/tmp"):
         sys_.mount("tmpfs", path, "tmpfs", quiet, size)
     sys_.set_host_name("sandbox")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        fcntl.ioctl(probe, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
+    probe = socket(AF_INET, SOCK_DGRAM)
+    fcntl.ioctl(probe.fileno(), _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
+    probe.close()
 
 
 def lock(code: bytes, spec: dict[str, Any]) -> None:

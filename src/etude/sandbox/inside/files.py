@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import posixpath
 import stat
-from collections.abc import Iterator
+
+TYPE_CHECKING = False  # as in `typing`, without importing it
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _FORBIDDEN = ("/proc", "/dev", "/sys")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any
 
 from etude.sandbox.inside import frames
 from etude.sandbox.inside.output import Output
+
+TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
+if TYPE_CHECKING:
+    from typing import Any
 
 DRAIN_S = 0.2
 _CHUNK_BYTES = 65536  # a pipe's capacity

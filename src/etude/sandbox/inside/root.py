@@ -7,9 +7,12 @@ the old root is detached, so homes, repositories, runs, /tmp and pip settings ha
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from etude.sandbox.inside import syscalls as sys_
+
+TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
+if TYPE_CHECKING:
+    from typing import Any
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 ETC = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/etc/mime.types")

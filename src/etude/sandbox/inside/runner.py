@@ -11,19 +11,22 @@ import errno
 import functools
 import os
 import select
-import socket
 import time
-from collections.abc import Callable
-from typing import Any
 
 from etude.sandbox.inside import files, frames, job, start, tree, warm
+
+TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
+if TYPE_CHECKING:
+    from _socket import socket
+    from collections.abc import Callable
+    from typing import Any
+
+    Role = Callable[[], Any]
 
 _WATCH_S = 0.1  # memory is looked at this often while something runs (handbook 2.4)
 _DYING_S = 5.0  # a killed process that stays in the kernel for longer makes the sandbox unusable: it ends
 _USER_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EEXIST, errno.EROFS,
                 errno.ENAMETOOLONG, errno.ENOTEMPTY, errno.EINVAL, errno.ENXIO, errno.EMLINK, errno.ENODEV, errno.EBUSY)  # fmt: skip
-
-Role = Callable[[], Any]
 
 
 def explain(error: Exception) -> dict[str, Any]:
@@ -43,7 +46,7 @@ def _ignore(number: int, frame: Any) -> None:
 
 
 class Runner:
-    def __init__(self, control: socket.socket, store: files.Files, spec: dict[str, Any]) -> None:
+    def __init__(self, control: socket, store: files.Files, spec: dict[str, Any]) -> None:
         self._control, self._files, self._spec = control, store, spec
         self._jobs: dict[int, job.Job] = {}  # by stream
         self._pipes: dict[int, job.Job] = {}  # by read end
@@ -136,6 +139,7 @@ class Runner:
         request = {**frame.head, **{key: self._spec[key] for key in ("memory_mb", "disk_mb", "pids")}}
         request["cwd"] = os.path.join(self._spec["workdir"], request["cwd"] or "")
         request["env"] = {**start.ENVIRONMENT, **self._spec["env"], **request["env"]}
+        arguments = warm.arguments(request["argv"], request["cwd"], request["env"]) if start.is_warm(request) else ()
         supervised = bool(self._jobs)
         one = job.Job(frame.stream, request, frame.blob, supervised, set() if supervised else tree.living())
         try:
@@ -150,7 +154,7 @@ class Runner:
             self._drop(one, frames.pack(frames.ERROR, frame.stream, {"error": kind, "message": message}))
         else:
             if one.pid == 0:
-                return functools.partial(warm.run, request["argv"], frame.head["env"])
+                return functools.partial(warm.run, request["argv"], *arguments, frame.head["env"])
             self._admit(one)
         return None
 
@@ -158,6 +162,7 @@ class Runner:
         """Start the command itself. Returns its pid, or 0 in a forked child that is to become a warm run."""
         if not start.is_warm(one.request):
             return start.spawn(one.request, *one.child_ends)
+        start.enter_folder(one.request["cwd"])
         pid = os.fork()
         if pid == 0:
             try:
@@ -166,7 +171,7 @@ class Runner:
                 start.become_warm(one.request, *one.child_ends)
             except Exception as error:  # noqa: BLE001 - the stack above is the runner's: nothing may escape into it
                 os.write(2, f"{error}\n".encode(errors="surrogateescape"))
-                os._exit(error.code if isinstance(error, start.CantStart) else 125)
+                os._exit(125)
         return pid
 
     def _supervisor(self, one: job.Job) -> int:

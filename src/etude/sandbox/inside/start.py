@@ -11,16 +11,16 @@ import _signal  # pyright: ignore[reportMissingImports] - as in `runner`
 import errno
 import os
 import resource
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 from etude.sandbox.inside import syscalls as sys_
 
+TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
+if TYPE_CHECKING:
+    from typing import Any
+
 _JOB_FILES = 1024  # the usual default; the runner's own limit is higher
 _ADDRESS_SPACE = 4  # times memory: reserving is free, but shared mappings must stay bounded between two watches
-_RESET = (signal.SIGPIPE, signal.SIGXFSZ)  # ignored by Python, which an exec would pass on
+_RESET = (_signal.SIGPIPE, _signal.SIGXFSZ)  # ignored by Python, which an exec would pass on
 _PROC_DEVICE_PREFIX = "/proc"
 ENVIRONMENT = {
     "PATH": "/opt/etude/bin:/usr/local/bin:/usr/bin:/bin",
@@ -74,20 +74,17 @@ def spawn(request: dict[str, Any], stdin: int, out: int, err: int) -> int:
     variables = request["env"]
     argv = [os.fsencode(word) for word in request["argv"]]
     actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((stdin, out, err))]
+    program = _find(argv[0], variables.get("PATH", ""))
+    hard = _lower_soft_limits(request)
     try:
-        with _soft_limits(request):
-            pid = os.posix_spawn(
-                _find(argv[0], variables.get("PATH", "")),
-                argv,
-                variables,
-                file_actions=actions,
-                setsid=True,
-                setsigdef=_RESET,
-            )
+        pid = os.posix_spawn(program, argv, variables, file_actions=actions, setsid=True, setsigdef=_RESET)
     except OSError as error:
         if error.errno == errno.EAGAIN:
             raise
         raise CantStart(126, f"{request['argv'][0]}: {error.strerror}") from None
+    finally:
+        for limit, value in hard:
+            resource.setrlimit(limit, (value, value))
     _limit_cpu(pid, request)
     return pid
 
@@ -105,16 +102,14 @@ def _find(name: bytes, path: str) -> bytes:
     raise CantStart(127, f"{os.fsdecode(name)}: command not found")
 
 
-@contextmanager
-def _soft_limits(request: dict[str, Any]) -> Iterator[None]:
-    before = [(limit, resource.getrlimit(limit)) for limit, _ in limits(request)]
-    try:
-        for (limit, value), (_, (_, hard)) in zip(limits(request), before, strict=True):
-            resource.setrlimit(limit, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
-        yield
-    finally:
-        for limit, pair in before:
-            resource.setrlimit(limit, pair)
+def _lower_soft_limits(request: dict[str, Any]) -> list[tuple[int, int]]:
+    """What the spawned command will start with; returns the hard limits, to which the runner's own soft ones go back."""
+    hard = []
+    for limit, value in limits(request):
+        most = resource.getrlimit(limit)[1]
+        hard.append((limit, most))
+        resource.setrlimit(limit, (value if most == resource.RLIM_INFINITY else min(value, most), most))
+    return hard
 
 
 def _limit_cpu(pid: int, request: dict[str, Any]) -> None:
@@ -127,17 +122,15 @@ def _limit_cpu(pid: int, request: dict[str, Any]) -> None:
 
 
 def become_warm(request: dict[str, Any], stdin: int, out: int, err: int) -> None:
-    """In a forked child: session, standard streams, limits, folder; everything else is closed. Raises CantStart."""
+    """In a forked child: session, standard streams, limits; everything else is closed. Little Python, few pages to copy."""
     os.setsid()
     for number, fd in enumerate((stdin, out, err)):
         os.dup2(fd, number)
     os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-    sys_.prctl(sys_.PR_SET_DUMPABLE, 1)  # PID 1's secrecy is not the program's
     seconds = int(request["timeout_s"]) + 2
     for limit, value in (*limits(request), (resource.RLIMIT_CPU, seconds)):
         resource.setrlimit(limit, (value, value))
-    enter_folder(request["cwd"])
 
 
 def become_supervisor() -> None:
@@ -156,8 +149,8 @@ def supervise(leader: int) -> None:
             break
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        if number != signal.SIGKILL:
-            signal.signal(number, signal.SIG_DFL)
+        if number != _signal.SIGKILL:
+            _signal.signal(number, _signal.SIG_DFL)
         os.kill(os.getpid(), number)
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 

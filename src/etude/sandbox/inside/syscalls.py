@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
-import signal
 import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
 _holding = ctypes.PyDLL(None, use_errno=True)  # calls that keep the interpreter lock: a fork must not let go of it
-MACHINE = platform.machine()
+MACHINE = os.uname().machine
 
 CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
@@ -27,6 +25,7 @@ _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID = 1, 2
 _AT_RECURSIVE, _AT_FDCWD = 0x8000, -100
 _NR_MOUNT_SETATTR = 442  # the same number on every architecture
 _NR_CLONE3 = 435  # likewise
+_SIGCHLD = 17
 _CLONE_PIDFD, _CLONE_CHILD_CLEARTID, _CLONE_CHILD_SETTID, _PR_GET_TID_ADDRESS = 0x1000, 0x200000, 0x1000000, 40
 _NR_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
@@ -52,7 +51,7 @@ def fork_into(flags: int) -> tuple[int, int]:
     cell = ctypes.c_void_p()
     if _libc.prctl(_PR_GET_TID_ADDRESS, ctypes.addressof(cell), 0, 0, 0) == 0:
         flags |= _CLONE_CHILD_SETTID | _CLONE_CHILD_CLEARTID
-    arguments = (flags | _CLONE_PIDFD, ctypes.addressof(pidfd), cell.value or 0, 0, signal.SIGCHLD, 0, 0, 0)
+    arguments = (flags | _CLONE_PIDFD, ctypes.addressof(pidfd), cell.value or 0, 0, _SIGCHLD, 0, 0, 0)
     buffer = ctypes.create_string_buffer(struct.pack("8Q", *arguments), 64)
     ctypes.pythonapi.PyOS_BeforeFork()
     pid = _holding.syscall(_NR_CLONE3, buffer, ctypes.c_size_t(64))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import _signal  # pyright: ignore[reportMissingImports] - as in `runner`
 import os
-import signal
-from collections.abc import Iterable
-from typing import TypeVar
+
+TYPE_CHECKING = False  # as in `typing`, without importing it
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from etude.sandbox.inside.job import Job
 
 _ROUNDS = 400  # a fork bomb under the pid limit is caught in a few; this only bounds a race that should not exist
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-T = TypeVar("T")
 
 
 def living() -> set[int]:
@@ -51,7 +54,7 @@ def below(roots: Iterable[int], parent_of: dict[int, int]) -> set[int]:
     return members
 
 
-def kill(pid: int, number: int = signal.SIGKILL) -> None:
+def kill(pid: int, number: int = _signal.SIGKILL) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -60,7 +63,7 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
 
 def kill_below(supervisor: int) -> None:
     """Kill a subreaper's whole tree. It is stopped first, so that it stays the parent of its orphans until they are dead."""
-    kill(supervisor, signal.SIGSTOP)
+    kill(supervisor, _signal.SIGSTOP)
     for _ in range(_ROUNDS):
         targets = below([supervisor], parents()) - {supervisor}
         if not targets:
@@ -83,36 +86,50 @@ def kill_except(spared: set[int]) -> None:
 
 def memory_hog(limit_bytes: int) -> int | None:
     """The largest process, if all together hold more private and shared memory than the limit."""
-    sizes = {pid: _anonymous(pid) for pid in _pids()}
+    sizes = {pid: _resident(pid) for pid in _pids()}
     if sum(sizes.values()) <= limit_bytes:
         return None
-    sizes = {pid: _proportional(pid, size) for pid, size in sizes.items()}  # forks share pages: count each page once
+    inherited = _anonymous(1)
+    sizes = {pid: _proportional(pid, inherited) for pid in sizes}  # forks share pages: count each page once
     if sum(sizes.values()) <= limit_bytes:
         return None
     return max(sizes, key=lambda pid: sizes[pid])
 
 
-def _anonymous(pid: int) -> int:
+def _resident(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/statm", "rb", buffering=0) as file:
-            resident = int(file.read(256).split()[1])
+            return int(file.read(256).split()[1]) * _PAGE_BYTES
     except (OSError, IndexError):
         return 0  # gone
-    return resident * _PAGE_BYTES
 
 
-def _proportional(pid: int, otherwise: int) -> int:
+def _proportional(pid: int, inherited_bytes: int) -> int:
+    """Its share of every page; for one that hides that (warm runs do, as PID 1 does), what it holds beyond the runner's own."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
             for line in file.read(4096).splitlines():
                 if line.startswith(b"Pss:"):
                     return int(line.split()[1]) << 10
     except OSError:
-        return otherwise  # it made itself unreadable: counted in full
-    return otherwise
+        return max(_anonymous(pid) - inherited_bytes, 0)
+    return 0
 
 
-def owner(pid: int, leaders: dict[int, T]) -> T | None:
+def _anonymous(pid: int) -> int:
+    """Bytes of private and shared memory that are no file's."""
+    total = 0
+    try:
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+            for line in file.read(8192).splitlines():
+                if line.startswith((b"RssAnon:", b"RssShmem:")):
+                    total += int(line.split()[1]) << 10
+    except OSError:
+        return 0  # gone
+    return total
+
+
+def owner(pid: int, leaders: dict[int, Job]) -> Job | None:
     """The leader at or above a process, if there is one."""
     parent_of = parents()
     while pid in parent_of and pid not in leaders:

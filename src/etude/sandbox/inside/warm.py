@@ -13,7 +13,10 @@ import io
 import os
 import sys
 import types
-from typing import Any
+
+TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
+if TYPE_CHECKING:
+    from typing import Any
 
 _HERE = __file__
 # Modules taken out of programs' sight; kept, because freeing them would touch every page they lie on.
@@ -37,31 +40,36 @@ def dress(environment: dict[str, str]) -> None:
     sys.path_importer_cache.clear()
 
 
-def run(argv: list[str], environment: dict[str, str]) -> None:
-    """Never returns. `environment` is what the command adds. Called on an almost empty stack, so that nothing of the runner is
-    reachable from the program's frames."""
+def expect(folder: str) -> None:
+    """Have the importer of a program's folder ready; it looks at the folder when it is asked, not now."""
+    sys.path_importer_cache[folder] = sys.path_hooks[-1](folder)
+
+
+def arguments(argv: list[str], folder: str, environment: dict[str, str]) -> tuple[list[str], list[str]]:
+    """sys.argv and what goes before the standard sys.path, worked out by the runner (its pages are its own)."""
+    if argv[1] == "-c":
+        own, first = ["-c", *argv[3:]], ""
+    elif argv[1] == "-m":
+        own, first = argv[2:], folder
+    else:
+        own, first = argv[1:], os.path.dirname(os.path.join(folder, argv[1]))
+    extra = environment.get("PYTHONPATH", "")
+    return own, [os.path.normpath(first) if first else "", *(path for path in extra.split(":") if path)]
+
+
+def run(argv: list[str], own: list[str], path: list[str], environment: dict[str, str]) -> None:
+    """Never returns. `own` and `path` are from `arguments`; `environment` is what the command adds. Called on an almost empty
+    stack, so that nothing of the runner is reachable from the program's frames."""
     code = 1
     try:
         gc.enable()
         if environment:
             os.environ.update(environment)
-        _set_arguments(argv)
+        sys.argv, sys.orig_argv, sys.path[:0] = own, argv, path
         code = _execute(argv)
     except BaseException as error:  # noqa: BLE001 - this is the program's top level
         sys.excepthook(type(error), error, error.__traceback__)
     os._exit(_finish(code))
-
-
-def _set_arguments(argv: list[str]) -> None:
-    script = argv[1]
-    sys.argv = ["-c", *argv[3:]] if script == "-c" else list(argv[1:])
-    sys.orig_argv = list(argv)
-    if script == "-c":
-        first = ""
-    else:
-        first = os.getcwd() if script == "-m" else os.path.dirname(os.path.abspath(script))
-    extra = os.environ.get("PYTHONPATH")
-    sys.path[:0] = [first, *(path for path in extra.split(os.pathsep) if path)] if extra else [first]
 
 
 def _writer(fd: int, errors: str, line_buffering: bool = False) -> io.TextIOWrapper:
@@ -79,7 +87,6 @@ def _execute(argv: list[str]) -> int:
         if kind == "-m":
             import runpy
 
-            sys.argv = argv[2:]
             runpy._run_module_as_main(argv[2])  # type: ignore[attr-defined]
         elif kind == "-c":
             exec(compile(argv[2], "<string>", "exec"), names)

@@ -7,18 +7,24 @@ PDEATHSIG (it follows threads): a closed socket is the death signal at every lev
 
 from __future__ import annotations
 
+import _signal  # pyright: ignore[reportMissingImports] - as in `runner`
 import errno
 import functools
 import gc
 import json
 import os
-import signal
-import socket
-from collections.abc import Callable
-from typing import Any
+import struct
+from _socket import CMSG_SPACE, SCM_RIGHTS, SOL_SOCKET, socket
 
 from etude.sandbox.inside import cell, frames, root, seccomp, start, warm
 from etude.sandbox.inside import syscalls as sys_
+
+TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Role = Callable[[], Any]  # returns the next role, or None
 
 # Standard modules that small programs import. Few: every page of the zygote makes each fork slower (unittest alone: +0.4 ms).
 PRELOAD = ("bisect", "collections", "functools", "heapq", "itertools", "math", "operator", "re", "string")
@@ -29,17 +35,15 @@ SPACES = (
     | sys_.CLONE_NEWIPC | sys_.CLONE_NEWUTS | sys_.CLONE_NEWCGROUP
 )  # fmt: skip
 
-Role = Callable[[], Any]  # returns the next role, or None
-
 
 def main(control_fd: int) -> None:
     """Prepare the root as the first datagram says, then serve until the pool closes its end. Each role runs on a clean stack."""
-    role: Role | None = _serve(socket.socket(fileno=control_fd))
+    role: Role | None = _serve(socket(fileno=control_fd))
     while role is not None:
         role = role()
 
 
-def _serve(control: socket.socket) -> Role | None:
+def _serve(control: socket) -> Role | None:
     config = json.loads(control.recv(1 << 16))
     try:
         for name in PRELOAD:
@@ -55,18 +59,30 @@ def _serve(control: socket.socket) -> Role | None:
     code = seccomp.program()
     control.send(b"{}")
     while True:
-        data, descriptors, _, _ = socket.recv_fds(control, 1, 1)
-        if not data or not descriptors:
+        client = _next_client(control)
+        if client is None:
             return None
-        os.set_inheritable(descriptors[0], False)  # recv_fds ignores its flags; no command may ever hold this socket
-        with socket.socket(fileno=descriptors[0]) as client:
-            pid = _bear(client)
-            if pid == 0:
-                control.close()
-                return functools.partial(_live, client.detach(), code)
+        pid = _bear(client)
+        if pid == 0:
+            control.close()
+            return functools.partial(_live, client.detach(), code)
+        client.close()
 
 
-def _bear(client: socket.socket) -> int:
+def _next_client(control: socket) -> socket | None:
+    """The socket of the next sandbox, closed on exec: no command may ever hold it. None when the pool is gone."""
+    while True:
+        data, rights, _, _ = control.recvmsg(1, CMSG_SPACE(4))
+        if not data:
+            return None
+        for level, kind, descriptor in rights:
+            if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
+                (fd,) = struct.unpack("i", descriptor[:4])
+                os.set_inheritable(fd, False)
+                return socket(fileno=fd)
+
+
+def _bear(client: socket) -> int:
     """Fork PID 1 of a new sandbox and hand its pidfd to the client; 0 in the child."""
     try:
         pid, pidfd = sys_.fork_into(SPACES)
@@ -80,16 +96,17 @@ def _bear(client: socket.socket) -> int:
     return pid
 
 
-def _send(client: socket.socket, frame: bytes, descriptors: list[int]) -> None:
+def _send(client: socket, frame: bytes, descriptors: list[int]) -> None:
     try:
-        socket.send_fds(client, [frame], descriptors)
+        rights = (SOL_SOCKET, SCM_RIGHTS, struct.pack(f"{len(descriptors)}i", *descriptors))
+        client.sendmsg([frame], [rights] if descriptors else [])
     except (BrokenPipeError, ConnectionResetError):
         return  # the client is gone: nobody is left to tell, and the child sees its end of file
 
 
 def _live(fd: int, code: bytes) -> Role | None:
     """In the child, on a clean stack: map the one user, then become the cell."""
-    control = socket.socket(fileno=fd)
+    control = socket(fileno=fd)
     try:
         map_user(root.INSIDE_UID, root.INSIDE_UID)
     except OSError as error:
@@ -100,8 +117,8 @@ def _live(fd: int, code: bytes) -> Role | None:
 
 def prepare(config: dict[str, Any]) -> None:
     """Root: build the root file system, then become an unprivileged user for good. Anyone: enter a user namespace."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # dead runners are reaped by the kernel
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)  # dead runners are reaped by the kernel
     if os.geteuid() == 0:
         sys_.unshare(sys_.CLONE_NEWNS)
         root.build(config)

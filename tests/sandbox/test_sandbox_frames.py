@@ -1,0 +1,136 @@
+"""The wire: exact for friends, bounded and typed for foes."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etude.sandbox.channel import Channel
+from etude.sandbox.inside import frames
+from etude.sandbox.inside.output import Output
+from etude.sandbox.protocol import InfraError, SandboxDied
+
+heads = st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.text()), max_size=4)
+KINDS = sorted(frames.KNOWN)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 2**32 - 1), heads, st.binary(max_size=300)), max_size=6),
+    st.integers(1, 40),
+)
+def test_frames_survive_any_cutting_of_the_stream(
+    messages: list[tuple[int, int, dict[str, object], bytes]], step: int
+) -> None:
+    stream = b"".join(frames.pack(*message) for message in messages)
+    splitter = frames.Splitter()
+    found = [
+        (frame.kind, frame.stream, frame.head, frame.blob)
+        for start in range(0, len(stream), step)
+        for frame in splitter.feed(stream[start : start + step])
+    ]
+    assert found == messages
+
+
+@given(st.binary(max_size=400))
+def test_random_bytes_are_frames_or_a_frame_error(data: bytes) -> None:
+    splitter = frames.Splitter(lambda stream: 1000)
+    try:
+        for frame in splitter.feed(data):
+            assert frame.kind in frames.KNOWN
+    except frames.FrameError:
+        return
+    assert len(splitter._buffer) <= 1000 + frames.HEADER.size
+
+
+def test_a_frame_over_its_stream_s_limit_is_refused_before_it_is_held() -> None:
+    splitter = frames.Splitter(lambda stream: 100)
+    with pytest.raises(frames.FrameError, match="over its limit"):
+        list(splitter.feed(frames.HEADER.pack(1 << 30, frames.OK, 7)))
+    with pytest.raises(frames.FrameError):
+        frames.pack(frames.WRITE, 1, {}, bytes(frames.MAX_FRAME_BYTES))
+
+
+@given(st.lists(st.binary(max_size=700), max_size=12), st.integers(0, 1500))
+def test_output_is_exact_below_the_limit_and_head_and_tail_above(chunks: list[bytes], limit: int) -> None:
+    output = Output(limit)
+    for chunk in chunks:
+        output.add(chunk)
+    whole = b"".join(chunks)
+    kept, cut = output.result()
+    assert len(kept) <= limit and cut == (len(whole) > limit)
+    if not cut:
+        assert kept == whole
+    elif limit > 100:
+        head, _, rest = kept.partition(b"\n[... ")
+        count, _, tail = rest.partition(b" bytes left out ...]\n")
+        if b"\n[... " not in whole and b" bytes left out" not in whole:
+            assert whole.startswith(head) and whole.endswith(tail) and len(head) + int(count) + len(tail) == len(whole)
+
+
+HOSTILE = {
+    "unknown type": frames.HEADER.pack(4, 99, 1) + b"\0\0\0\0",
+    "oversized": frames.HEADER.pack(1 << 31, frames.OK, 1),
+    "larger than this call allows": frames.pack(frames.OK, 1, {}, bytes(1 << 20)),
+    "no JSON": frames.HEADER.pack(8, frames.OK, 1) + frames.COUNT.pack(4) + b"\xff\xff{{",
+    "JSON of another kind": frames.HEADER.pack(6, frames.OK, 1) + frames.COUNT.pack(2) + b"[]",
+    "deep JSON": frames.HEADER.pack(60_004, frames.OK, 1) + frames.COUNT.pack(60_000) + b"[" * 60_000,
+    "JSON longer than its frame": frames.HEADER.pack(4, frames.OK, 1) + frames.COUNT.pack(1000),
+    "a stream nobody asked for": frames.pack(frames.OK, 4242, {}),
+    "end": b"",
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
+async def test_a_hostile_runner_ends_as_sandbox_died(data: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours, "sb")
+    call = asyncio.create_task(channel.call(frames.READ, {}, limit_bytes=10, patience_s=5))
+    await asyncio.sleep(0)
+    theirs.sendall(data) if len(data) < 100_000 else theirs.send(data[:100_000])
+    if not data:
+        theirs.close()
+    with pytest.raises(SandboxDied):
+        await asyncio.wait_for(call, 5)
+    assert not channel.alive
+    theirs.close()
+
+
+async def test_descriptors_a_hostile_runner_sends_are_closed() -> None:
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours, "sb")
+    reader, writer = socket.socketpair()
+    socket.send_fds(theirs, [frames.pack(frames.HELLO, 0, {})], [writer.fileno()] * 2)
+    socket.send_fds(theirs, [frames.pack(frames.HELLO, 0, {})], [writer.fileno()])
+    await asyncio.sleep(0.02)
+    writer.close()
+    channel.fail(SandboxDied("enough"))
+    reader.settimeout(2)
+    theirs.close()
+    import os
+
+    os.close(channel.pidfd)  # the one that was kept, as the pool would
+    assert reader.recv(1) == b""
+
+
+async def test_errors_from_inside_take_only_known_names() -> None:
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours, "sb")
+    call = asyncio.create_task(channel.call(frames.READ, {}, patience_s=5))
+    await asyncio.sleep(0)
+    theirs.sendall(frames.pack(frames.ERROR, 1, {"error": "KeyboardInterrupt", "message": "x"}))
+    with pytest.raises(InfraError):
+        await call
+    channel.fail(SandboxDied("enough"))
+    theirs.close()
+
+
+async def test_silence_is_ended_by_patience() -> None:
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours, "sb")
+    with pytest.raises(SandboxDied, match="no answer within"):
+        await channel.call(frames.READ, {}, patience_s=0.05)
+    theirs.close()
