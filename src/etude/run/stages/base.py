@@ -14,7 +14,7 @@ from etude.corpus.document import Document
 from etude.corpus.tokenizer import encode_documents, load_tokenizer, train_tokenizer
 from etude.factory.exercises.documents import documents
 from etude.model.causal_lm import CausalLM
-from etude.model.checkpoint import load_model, save_model
+from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.model.count import count_parameters
 from etude.model.init import new_model
 from etude.run.stage import Context
@@ -32,8 +32,9 @@ def run(context: Context) -> None:
     tokenizer = _tokenizer(context, found.train)
     model = _model(context, tokenizer)
     result = run_pretrain(recipe.pretrain, model, _encoded(tokenizer, found.train), context.folder, context.log)
-    save_model(model, context.folder / CHECKPOINT, tokenizer_file=context.folder / "tokenizer.json")
-    held = evaluate(model, [(ids, d.byte_count) for ids, d in zip(_encoded(tokenizer, found.heldout), found.heldout)])
+    save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=context.folder)
+    texts = zip(_encoded(tokenizer, found.heldout), found.heldout, strict=True)
+    held = evaluate(model, ((ids, document.byte_count) for ids, document in texts))
     count = count_parameters(model.config)
     context.summarize(
         {
@@ -55,7 +56,7 @@ def run(context: Context) -> None:
 def exercise_documents(context: Context) -> Iterator[Document]:
     """Text of the training exercises as the corpus takes it: only training templates and functions occur."""
     texts = documents(context.recipe.exercises, seed=context.recipe.corpus.seed)
-    for number, text in enumerate(islice(texts, context.recipe.run.exercise_documents)):
+    for number, text in enumerate(islice(texts, context.recipe.corpus.exercise_documents)):
         yield Document(text, "exercise", f"{number:06d}")
 
 
@@ -78,7 +79,7 @@ def _tokenizer(context: Context, train: list[Document]) -> Tokenizer:
 def _model(context: Context, tokenizer: Tokenizer) -> CausalLM:
     settings = context.recipe.model
     if settings.init:
-        return load_model(Path(settings.init))
+        return load_checkpoint(Path(settings.init))
     return new_model(settings, tokenizer.get_vocab_size())
 
 

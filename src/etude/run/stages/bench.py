@@ -16,9 +16,8 @@ from etude.chat.nano import NanoRenderer
 from etude.engine.policy import EnginePolicy
 from etude.factory.exercises.overlap import overlap, seen_share
 from etude.factory.exercises.source import ExerciseSource
-from etude.factory.expert import Expert
-from etude.factory.scripted import CheatPolicy, NopPolicy
-from etude.model.checkpoint import load_model
+from etude.factory.opponents import OPPONENTS
+from etude.model.checkpoint import load_checkpoint
 from etude.rollout.attempt import Script, Setup
 from etude.run.stage import Context
 from etude.run.stages.base import CHECKPOINT
@@ -27,11 +26,6 @@ from etude.sandbox.protocol import SandboxPool
 from etude.tasks.registry import GRADERS
 
 DISCOVERY_LEVEL = "relapse"
-SCRIPTED: dict[str, Script] = {
-    "expert": lambda task, seed: Expert(task, seed, competence=1.0),
-    "nop": lambda task, seed: NopPolicy(),
-    "cheat": lambda task, seed: CheatPolicy(task, seed),
-}
 
 
 @dataclass(frozen=True)
@@ -76,14 +70,14 @@ def _contestants(context: Context) -> list[Contestant]:
         *((p.name, p / CHECKPOINT, settings.passes_controls) for p in sorted(context.of("controls").glob("*/"))),
     ]
     found = [Contestant(n, k, _checkpoint(context, p)) for n, p, k in checkpoints if (p / "config.json").is_file()]
-    return found + [Contestant(n, settings.passes_scripted, _scripted(context, s)) for n, s in SCRIPTED.items()]
+    return found + [Contestant(n, settings.passes_scripted, _scripted(context, s)) for n, s in OPPONENTS.items()]
 
 
 def _checkpoint(context: Context, folder: Path) -> Callable[[SandboxPool], AbstractAsyncContextManager[Setup]]:
     @asynccontextmanager
     async def opened(pool: SandboxPool) -> AsyncIterator[Setup]:
         engine = context.recipe.engine.model_copy(update={"threads": 1})  # the sandboxes need the other core
-        policy = EnginePolicy.start(load_model(folder), engine, name=folder.parent.name)
+        policy = EnginePolicy.start(load_checkpoint(folder), engine, name=folder.parent.name)
         try:
             yield _setup(context, pool, policy, NanoRenderer.load(folder))
         finally:
@@ -110,7 +104,7 @@ def _setup(context: Context, pool: SandboxPool, policy: EnginePolicy | Script, r
 def _summary(context: Context, outcomes: dict[str, list[Outcome]], source: ExerciseSource, tasks: list) -> dict:
     settings = context.recipe.bench
     entries = {name: summarise(found, settings) for name, found in outcomes.items()}
-    known = ("base", "sft", "rl", *SCRIPTED)
+    known = ("base", "sft", "rl", *OPPONENTS)
     bench = {name: entry for name, entry in entries.items() if name in known}
     bench["controls"] = {name: entry for name, entry in entries.items() if name not in known}
     summary = {"bench": bench, "overlap": asdict(overlap(source.settings)) | {"seen_share": seen_share(source, tasks)}}

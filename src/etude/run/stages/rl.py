@@ -1,0 +1,31 @@
+"""Stage rl: asynchronous reinforcement learning from the SFT checkpoint on the training exercises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from etude.factory.exercises.source import ExerciseSource
+from etude.rl.run import run_rl
+from etude.run.stage import Context
+from etude.run.stages.base import CHECKPOINT
+
+
+def run(context: Context) -> None:
+    """Leaves what `rl.run` says: `checkpoint/`, `summary.json`, `samples.json`, finished groups, ledger and weights."""
+    recipe = context.recipe
+    run_rl(
+        recipe.rl,
+        checkpoint=sft_checkpoint(context),
+        folder=context.folder,
+        source=ExerciseSource(recipe.exercises),
+        harness=recipe.harness,
+        engine=recipe.engine,
+        sandbox=recipe.sandbox,
+        log=context.log,
+    )
+
+
+def sft_checkpoint(context: Context) -> Path:
+    """Where RL starts: the checkpoint that the recipe names, else the run's own."""
+    named = context.recipe.run.sft_checkpoint
+    return Path(named) if named else context.of("sft") / CHECKPOINT
