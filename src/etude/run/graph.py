@@ -10,7 +10,7 @@ GRAPH: tuple[Stage, ...] = (
     Stage(
         "base",
         after=(),
-        reads=("model", "corpus", "exercises", "pretrain", "run.exercise_documents"),
+        reads=("model", "corpus", "exercises", "pretrain"),
         body="etude.run.stages.base:run",
         processes="one process, torch threads",
     ),

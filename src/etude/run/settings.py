@@ -16,6 +16,4 @@ class RunSettings(BaseModel):
     sft_checkpoint: str = Field(
         default="", description="checkpoint that rl starts from and bench compares with; empty: the sft stage's own"
     )
-    exercise_documents: int = Field(
-        default=8_000, ge=0, description="documents of exercise text that the base stage mixes with real code"
-    )
+
