@@ -31,7 +31,7 @@ async def judge(task_folder: Path, workspace: Path) -> Verdict:
         for path in sorted(workspace.rglob("*"))
         if path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_FILE_BYTES
     }
-    pool = await open_pool(SandboxSettings())
+    pool = await open_pool(SandboxSettings(backend="auto"))
     try:
         return await grade(task, files, pool)
     finally:
