@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import atexit
 import json
 import os
 import platform
@@ -46,6 +47,13 @@ class CpuClock:
             (folder / "cgroup.procs").write_text(str(os.getpid()))
         except OSError:
             self._usage = None
+            return
+        atexit.register(self._leave, folder)
+
+    @staticmethod
+    def _leave(folder: Path) -> None:
+        (folder.parent / "cgroup.procs").write_text(str(os.getpid()))
+        folder.rmdir()
 
     def ms(self) -> float | None:
         return int(self._usage.read_text()) / 1e6 if self._usage else None

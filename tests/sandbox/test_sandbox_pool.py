@@ -9,7 +9,9 @@ import sys
 import pytest
 from pydantic import ValidationError
 
+from etude.sandbox import interpreter
 from etude.sandbox.pool import open_pool
+from etude.sandbox.protocol import SandboxSpec
 from etude.sandbox.settings import SandboxSettings
 
 FORBIDDEN = """
@@ -38,6 +40,22 @@ async def test_the_probe_says_what_was_found() -> None:
     assert (found.backend, found.isolation, found.available) == ("local", "namespace", True)
     assert "python 3." in found.reason and found.limits
     await pool.close()
+
+
+async def test_without_a_system_python_the_own_one_serves_though_its_home_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(interpreter, "SYSTEM_PYTHON", "/usr/bin/no-such-python")
+    interpreter.find.cache_clear()
+    try:
+        pool = await open_pool(SandboxSettings())
+        box = await pool.create(SandboxSpec())
+        code = "import sys; print(sys.base_prefix)"
+        outs = [(await box.run(["python", "-c", code], warm=warm)).out.decode().strip() for warm in (False, True)]
+        assert outs == [sys.base_prefix] * 2
+        await pool.close()
+    finally:
+        interpreter.find.cache_clear()
 
 
 def test_settings_refuse_what_is_not_built() -> None:
