@@ -18,12 +18,12 @@ class PrefixTable:
         self._keys: dict[int, list[tuple[int, ...]]] = {}
 
     def add(self, slot: int, prompt: tuple[int, ...]) -> None:
-        """The slot's cache begins, or will begin, with `prompt`."""
+        """The slot's cache begins, or will begin, with `prompt`. Who is listed for it already stays: the listed one has
+        it computed, and others may be about to copy from there."""
         self.forget(slot)
         if len(prompt) > MIN_SHARED:
-            keys = [prompt, prompt[:MIN_SHARED]]
-            self._keys[slot] = keys
-            self._slot.update((key, slot) for key in keys)
+            self._keys[slot] = [key for key in (prompt, prompt[:MIN_SHARED]) if key not in self._slot]
+            self._slot.update((key, slot) for key in self._keys[slot])
 
     def find(self, prompt: tuple[int, ...]) -> int | None:
         """A slot whose cache starts with at least MIN_SHARED tokens of `prompt`, preferably with all of it."""
@@ -35,8 +35,7 @@ class PrefixTable:
     def forget(self, slot: int) -> None:
         """The slot's tokens change."""
         for key in self._keys.pop(slot, []):
-            if self._slot.get(key) == slot:
-                del self._slot[key]
+            del self._slot[key]
 
     def clear(self) -> None:
         self._slot.clear()

@@ -13,8 +13,8 @@ def load_checked(model: CausalLM, state: State) -> None:
     own = model.state_dict()
     odd = sorted(own.keys() ^ state.keys())
     if odd:
-        side = "lacks" if odd[0] in own else "has, and the model has not,"
-        raise ValueError(f"the new weights {side} {odd[0]} ({len(odd)} such): they belong to another model")
+        side = f"lack {odd[0]}" if odd[0] in own else f"carry {odd[0]}, which the model has not"
+        raise ValueError(f"the new weights {side} ({len(odd)} such): they belong to another model")
     for name, tensor in own.items():
         if tensor.shape != state[name].shape or tensor.dtype != state[name].dtype:
             raise ValueError(
