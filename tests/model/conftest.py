@@ -91,3 +91,9 @@ def mla() -> CausalLM:
 @pytest.fixture
 def ids() -> torch.Tensor:
     return torch.randint(0, VOCABULARY, (3, 40), generator=torch.Generator().manual_seed(2))
+
+
+@pytest.fixture(scope="session")
+def make_model():
+    """Build a shape by name."""
+    return tiny_model

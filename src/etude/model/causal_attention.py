@@ -50,10 +50,12 @@ class _BlockedAttention(torch.autograd.Function):
             end = start + p.shape[1]
             g = grad[:, start:end]
             dp = torch.bmm(g, v[:, :end].transpose(1, 2))
-            ds = torch._softmax_backward_data(dp, p, -1, p.dtype)
-            dv[:, :end].baddbmm_(p.transpose(1, 2), g)
-            dk[:, :end].baddbmm_(ds.transpose(1, 2), q[:, start:end], alpha=ctx.scale)
-            dq[:, start:end] = torch.bmm(ds, k[:, :end]).mul_(ctx.scale)
+            ds = torch.ops.aten._softmax_backward_data(dp, p, -1, p.dtype)
+            # Not baddbmm_: on a slice it falls back to one small product after another.
+            dv[:, :end] += torch.bmm(p.transpose(1, 2), g)
+            dk[:, :end] += torch.bmm(ds.transpose(1, 2), q[:, start:end])
+            dq[:, start:end] = torch.bmm(ds, k[:, :end])
+        dq, dk = dq.mul_(ctx.scale), dk.mul_(ctx.scale)
         return *(x.view(documents, heads, -1, x.shape[-1]).transpose(1, 2) for x in (dq, dk, dv)), None
 
 

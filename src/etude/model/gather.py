@@ -1,7 +1,8 @@
 """Row gathers whose backward is a gather too.
 
 Autograd's own backward of a gather adds row by row into zeros, which on a CPU costs several times the forward. Where the
-inverse index is known, reading through it gives the same gradient.
+inverse index is known, reading through it gives the same gradient. Without gradients they are plain gathers: a custom
+function costs more to call than a small gather to run, and decoding is made of small gathers.
 """
 
 from __future__ import annotations
@@ -57,14 +58,20 @@ class _Pick(torch.autograd.Function):
 
 def reindex(x: Tensor, index: Tensor, inverse: Tensor) -> Tensor:
     """x (N, ...) -> (M, ...) rows x[index]. Row n counts at inverse[n]; gradients at other rows of the result are dropped."""
+    if not x.requires_grad:
+        return x.index_select(0, index)
     return _Reindex.apply(x, index, inverse)  # type: ignore[return-value]
 
 
 def spread(x: Tensor, index: Tensor, inverse: Tensor, copies: int) -> Tensor:
     """x (N, H) -> (N * copies, H) rows x[index // copies]; `inverse` is the inverse permutation of `index`."""
+    if not x.requires_grad:
+        return x.index_select(0, index // copies)
     return _Spread.apply(x, index, inverse, copies)  # type: ignore[return-value]
 
 
 def pick(x: Tensor, index: Tensor) -> Tensor:
     """x (M, ...) -> (N, ...) rows x[index], `index` without repeats."""
+    if not x.requires_grad:
+        return x.index_select(0, index)
     return _Pick.apply(x, index)  # type: ignore[return-value]

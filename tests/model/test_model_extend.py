@@ -1,0 +1,113 @@
+"""Sampling and learning see the same model: extend over a cache equals one forward over everything."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from etude.model.cache import CacheFull, KVCache
+from etude.model.causal_lm import CausalLM
+from etude.trace.segment import NO_ROUTE
+
+TOLERANCE = 1e-5
+
+
+def whole(model: CausalLM, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    with torch.no_grad():
+        out = model(ids, return_routes=True)
+    assert out.routes is not None
+    return out.logits, out.routes
+
+
+def test_prefill_then_decode_equals_the_full_forward(any_model: CausalLM, ids: torch.Tensor) -> None:
+    logits, routes = whole(any_model, ids)
+    cache = KVCache(any_model.config, slots=7, max_len=48)
+    slots, held = torch.tensor([5, 0, 3]), torch.tensor([17, 1, 30])
+    rows = torch.arange(3)
+    last, got = any_model.extend(ids[:, :30], held, slots, cache)
+    for row in rows:
+        assert torch.equal(got[row, : held[row]], routes[row, : held[row]])
+        assert (got[row, held[row] :] == NO_ROUTE).all()
+    while True:
+        assert (last - logits[rows, held - 1]).abs().max() <= TOLERANCE
+        assert torch.equal(cache.lengths[slots], held)
+        if int(held.max()) == ids.shape[1]:
+            break
+        last, got = any_model.extend(ids[rows, held].unsqueeze(1), torch.ones(3, dtype=torch.long), slots, cache)
+        assert torch.equal(got[:, 0], routes[rows, held])
+        held = held + 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_any_cut_into_spans_of_any_batch_gives_the_same_logits(data: st.DataObject) -> None:
+    """Rows join, pause and go on in any order and any slot; each ends with the logits of its own full forward."""
+    model = MODELS[data.draw(st.sampled_from(sorted(MODELS)))]
+    ids = torch.randint(0, model.config.vocab_size, (4, 20), generator=torch.Generator().manual_seed(0))
+    cache = KVCache(model.config, slots=6, max_len=20)
+    slot_of = torch.tensor(data.draw(st.permutations(range(6)))[:4])
+    held = torch.zeros(4, dtype=torch.long)
+    last = torch.zeros(4, model.config.vocab_size)
+    while (held < 20).any():
+        open_rows = torch.nonzero(held < 20).flatten().tolist()
+        chosen = torch.tensor(
+            data.draw(st.permutations(sorted(data.draw(st.sets(st.sampled_from(open_rows), min_size=1)))))
+        )
+        counts = torch.tensor([data.draw(st.integers(1, int(20 - held[r]))) for r in chosen])
+        padded = torch.zeros(len(chosen), int(counts.max()), dtype=torch.long)
+        for i, r in enumerate(chosen):
+            padded[i, : counts[i]] = ids[r, held[r] : held[r] + counts[i]]
+        last[chosen], _ = model.extend(padded, counts, slot_of[chosen], cache)
+        held[chosen] += counts
+    assert (last - whole(model, ids)[0][:, -1]).abs().max() <= TOLERANCE
+
+
+MODELS: dict[str, CausalLM] = {}
+
+
+@pytest.fixture(autouse=True)
+def _models(make_model) -> None:
+    if not MODELS:
+        MODELS.update({shape: make_model(shape) for shape in ("mla-all", "gqa-sparse")})
+
+
+def test_a_copied_prompt_continues_like_its_original(model: CausalLM, ids: torch.Tensor) -> None:
+    cache = KVCache(model.config, slots=4, max_len=48)
+    model.extend(ids[:1, :20], torch.tensor([20]), torch.tensor([2]), cache)
+    cache.copy(2, 0, length=12)
+    last, _ = model.extend(ids[:1, 12:20], torch.tensor([8]), torch.tensor([0]), cache)
+    assert (last - whole(model, ids[:1, :20])[0][:, -1]).abs().max() <= TOLERANCE
+    with pytest.raises(ValueError, match="holds 20 tokens, 21"):
+        cache.copy(2, 1, length=21)
+
+
+def test_a_cleared_slot_remembers_nothing(model: CausalLM, ids: torch.Tensor) -> None:
+    cache = KVCache(model.config, slots=1, max_len=48)
+    slot = torch.tensor([0])
+    first, _ = model.extend(ids[:1], torch.tensor([40]), slot, cache)
+    cache.clear(0)
+    model.extend(ids[1:2], torch.tensor([40]), slot, cache)
+    cache.clear(0, keep=0)
+    again, _ = model.extend(ids[:1], torch.tensor([40]), slot, cache)
+    assert torch.equal(first, again)
+
+
+def test_a_full_cache_is_refused_before_anything_is_written(model: CausalLM, ids: torch.Tensor) -> None:
+    cache = KVCache(model.config, slots=2, max_len=39)
+    with pytest.raises(CacheFull, match="slot 1 would hold 40 tokens"):
+        model.extend(ids[:2], torch.tensor([39, 40]), torch.tensor([0, 1]), cache)
+    assert not cache.buffer.any() and not cache.lengths.any()
+
+
+@pytest.mark.parametrize("lengths", [[0, 3], [5, 3], [3]])
+def test_impossible_lengths_are_refused(model: CausalLM, ids: torch.Tensor, lengths: list[int]) -> None:
+    cache = KVCache(model.config, slots=2, max_len=39)
+    with pytest.raises(ValueError, match="between 1 and 4"):
+        model.extend(ids[:2, :4], torch.tensor(lengths), torch.tensor([0, 1]), cache)
+
+
+def test_a_cache_longer_than_the_model_is_refused(model: CausalLM) -> None:
+    with pytest.raises(ValueError, match="max_positions=256"):
+        KVCache(model.config, slots=1, max_len=257)
