@@ -27,30 +27,37 @@ class LocalRay:
 
     def __init__(self, record: Path) -> None:
         self.record = record
+        self._others: dict[
+            str, int
+        ] = {}  # children of this process that were there before and are none of our business
 
     def __enter__(self) -> LocalRay:
         sweep(self.record)
+        self._others = _processes_below(os.getpid())
         temp = tempfile.mkdtemp(prefix="er-")
         self.record.parent.mkdir(parents=True, exist_ok=True)
         self._write(temp)
+        # Ray reads its token once in the life of a process, so a second start in the same one has to reuse it.
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         os.environ |= {
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the switch that makes Ray stay on loopback, on Linux too
             "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN": secrets.token_hex(32),
-            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-            "RAY_DEDUP_LOGS": "0",
         }
         import ray
 
-        ray.init(
-            num_cpus=8,  # placement is ours, not a matter of Ray's counting
-            include_dashboard=False,
-            object_store_memory=OBJECT_STORE_BYTES,
-            _temp_dir=temp,
-            logging_level=logging.ERROR,
-            log_to_driver=False,
-        )
+        try:
+            ray.init(
+                num_cpus=8,  # placement is ours, not a matter of Ray's counting
+                include_dashboard=False,
+                object_store_memory=OBJECT_STORE_BYTES,
+                _temp_dir=temp,
+                logging_level=logging.ERROR,
+                log_to_driver=False,
+            )
+        except BaseException:
+            self.__exit__()
+            raise
         self._write(temp)
         return self
 
@@ -66,7 +73,8 @@ class LocalRay:
         sweep(self.record)
 
     def _write(self, temp: str) -> None:
-        processes = {str(pid): started for pid in _descendants(os.getpid()) if (started := _start_time(pid))}
+        found = _processes_below(os.getpid())
+        processes = {pid: started for pid, started in found.items() if self._others.get(pid) != started}
         side = self.record.with_suffix(".tmp")
         side.write_text(json.dumps({"temp": temp, "driver": os.getpid(), "processes": processes}))
         side.rename(self.record)
@@ -105,8 +113,12 @@ def _start_time(pid: int) -> int | None:
     return None if fields[0] == "Z" else int(fields[19])
 
 
+def _processes_below(root: int) -> dict[str, int]:
+    """Start time by id of every living process below `root`."""
+    return {str(pid): started for pid in _descendants(root) if (started := _start_time(pid)) is not None}
+
+
 def _descendants(root: int) -> list[int]:
-    """All processes below `root`."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -66,13 +66,8 @@ class LocalPlaces:
     settings: RlSettings
     engine: EngineSettings
 
-    @property
-    def threads(self) -> int:
-        """In sync mode engine and trainer take turns, so each gets the cores of both: the fair baseline for overlap."""
-        return self.settings.threads * (2 if self.settings.mode == "sync" else 1)
-
     def start_engine(self) -> Remote:
-        settings = self.engine.model_copy(update={"threads": self.threads})
+        settings = self.engine.model_copy(update={"threads": self.settings.threads})
         actor: Any = ray.remote(num_cpus=0)(EngineProcess)
         return Remote(
             actor.options(max_concurrency=ENGINE_CALLS).remote(self.checkpoint, self.folder / "weights", settings)
@@ -80,4 +75,4 @@ class LocalPlaces:
 
     def start_trainer(self) -> Remote:
         actor: Any = ray.remote(num_cpus=0)(Learner)
-        return Remote(actor.remote(self.checkpoint, self.folder, self.settings, self.threads))
+        return Remote(actor.remote(self.checkpoint, self.folder, self.settings, self.settings.threads))

@@ -50,7 +50,9 @@ class RlSettings(BaseModel):
         default="async", description="sync takes turns: generate a batch, then train on it"
     )
     threads: int = Field(
-        default=1, ge=1, description="threads of the engine and of the trainer; in sync mode both get twice as many"
+        default=1,
+        ge=1,
+        description="threads of the engine and of the trainer each; they work at the same time unless sync",
     )
     update: PolicyStepSettings = Field(
         default_factory=lambda: PolicyStepSettings.model_validate({}), description="the policy-gradient step"
