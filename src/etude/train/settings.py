@@ -75,7 +75,7 @@ class PretrainSettings(BaseModel):
     row_tokens: int = Field(default=256, ge=16, description="Length of a packed row.")
     batch_rows: int = Field(default=8, ge=1, description="Rows of one optimizer step.")
     router_bias_rate: float = Field(
-        default=1e-3, ge=0, description="Step of the router's selection bias; 0 freezes it."
+        default=0.01, ge=0, description="Step of the router's selection bias; 0 freezes it."
     )
     optimizer: OptimizerSettings = Field(default=OptimizerSettings(), description="Optimizer of the base stage.")
     schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="Learning rate of the base stage.")
@@ -95,7 +95,7 @@ class SftSettings(BaseModel):
     observation_weight: float = Field(default=0.1, ge=0, description="Loss weight of tokens that tools produced.")
     prompt_weight: float = Field(default=0.0, ge=0, description="Loss weight of the tokens before the first answer.")
     router_bias_rate: float = Field(
-        default=1e-3, ge=0, description="Step of the router's selection bias; 0 freezes it."
+        default=0.01, ge=0, description="Step of the router's selection bias; 0 freezes it."
     )
     optimizer: OptimizerSettings = Field(default=OptimizerSettings(), description="Optimizer of the SFT stage.")
     schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="Learning rate of the SFT stage.")
