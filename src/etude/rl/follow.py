@@ -36,8 +36,7 @@ class Follower:
         rollouts = [rollout for group in groups for rollout in group.members]
         values = step_values(step.step, rollouts, step.components, step.advantages)
         for name, value in step.values.items():
-            if not name.startswith("tokens_version_"):
-                values[DRIFT.get(name, name)] = value
+            values[DRIFT.get(name, name)] = value
         if run.settings.eval_every and (step.step + 1) % run.settings.eval_every == 0:
             values["eval_pass_rate"] = await self._evaluate()
         counts: Counter[int] = Counter()

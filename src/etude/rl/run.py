@@ -108,7 +108,7 @@ async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dic
         follower = Follower(run, setup)
         await train_again(progress, tasks, store, ledger, services, follower.on_step)
         await services.sync(progress.next_step)
-        ready = time.perf_counter()
+        ready, ready_cpu = time.perf_counter(), time.process_time()
         controller = Controller(
             reconciler_at(progress, tasks, settings, store),
             lambda slot: _attempt(run, setup, slot),
@@ -120,6 +120,7 @@ async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dic
         )
         await controller.run()
         times = {"start_s": ready - started, "train_s": time.perf_counter() - ready}
+        times["controller_cpu_s"] = time.process_time() - ready_cpu
         return await finish(run, services, store, renderer, times)
     finally:
         await services.close()
