@@ -21,8 +21,8 @@ from etude.harness.settings import HarnessSettings
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.model.init import new_model
 from etude.model.settings import ModelSettings
-from etude.rl.ledger import Ledger, fold
 from etude.rl.learner import Learner
+from etude.rl.ledger import Ledger, fold
 from etude.rl.placement import EngineProcess
 from etude.rl.restarts import ProcessDied, ProcessLost
 from etude.rl.run import RlRun, drive
