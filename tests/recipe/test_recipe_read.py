@@ -40,9 +40,9 @@ def test_later_files_win_key_by_key_and_overrides_win_over_all(tmp_path: Path) -
 
 
 def test_one_key_of_a_nested_block_leaves_its_neighbours(tmp_path: Path) -> None:
-    default = Recipe().pretrain.loop.budget_core_s
+    default = Recipe().pretrain.loop.steps
     recipe = read_recipe([write(tmp_path, "[pretrain.loop]\nlog_every = 3\n")])
-    assert default is not None and recipe.pretrain.loop.budget_core_s == default
+    assert default is not None and recipe.pretrain.loop.steps == default
     assert recipe.pretrain.loop.log_every == 3
 
 

@@ -80,7 +80,7 @@ class PretrainSettings(BaseModel):
     optimizer: OptimizerSettings = Field(default=OptimizerSettings(), description="Optimizer of the base stage.")
     schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="Learning rate of the base stage.")
     loop: LoopSettings = Field(
-        default=LoopSettings(budget_core_s=120.0), description="Length and safety of the base stage."
+        default=LoopSettings(steps=350), description="Length and safety of the base stage."
     )
 
 
@@ -100,7 +100,7 @@ class SftSettings(BaseModel):
     optimizer: OptimizerSettings = Field(default=OptimizerSettings(), description="Optimizer of the SFT stage.")
     schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="Learning rate of the SFT stage.")
     loop: LoopSettings = Field(
-        default=LoopSettings(budget_core_s=390.0), description="Length and safety of the SFT stage."
+        default=LoopSettings(steps=900), description="Length and safety of the SFT stage."
     )
 
 
