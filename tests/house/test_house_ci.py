@@ -15,7 +15,7 @@ GOOD: dict[str, Any] = {
     "lift": {"avg_points": 20.0, "ci95": [5.0, 30.0]},
     "rl": {
         "steps": 5,
-        "counts": {"segments_summarized": 3, "inflight_swaps": 4, "replayed_tokens": 9, "replayed_routes": 9},
+        "counts": {"summarized": 3, "swapped_in_flight": 4, "replayed_tokens": 9, "replayed_routes": 9},
         "delta": {"bytes": 10},
     },
     "bench": {
@@ -28,8 +28,8 @@ SPOILT = [
     ("lift.ci95", [0.0, 30.0]),
     ("lift.ci95", None),
     ("lift", None),
-    ("rl.counts.segments_summarized", 0),
-    ("rl.counts.inflight_swaps", 0),
+    ("rl.counts.summarized", 0),
+    ("rl.counts.swapped_in_flight", 0),
     ("rl.counts.replayed_tokens", 0),
     ("rl.counts.replayed_routes", 0),
     ("rl.delta.bytes", 0),

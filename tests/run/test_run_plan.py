@@ -180,3 +180,28 @@ def test_every_section_of_the_recipe_decides_some_stage() -> None:
     read = {path.split(".")[0] for stage in GRAPH for path in stage.reads}
     assert set(Recipe.model_fields) <= read
     assert flat_settings(Recipe().model_dump(mode="json"), ("rl.steps",)) == {"rl.steps": Recipe().rl.steps}
+
+
+def test_a_stage_does_without_what_it_also_reads_and_runs_again_once_that_is_there(tmp_path: Path) -> None:
+    graph = (Stage("a", (), (), "no:body", ""), Stage("late", ("a",), (), "no:body", ""))
+    graph += (Stage("judge", ("a",), (), "no:body", "", also=("late",)),)
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+
+    def decide(*selected: str) -> dict[str, str]:
+        return {s.stage: s.action for s in plan(graph, ledger, lambda s: {}, selected, lambda name: True)}
+
+    def complete(name: str) -> None:
+        stage = next(s for s in graph if s.name == name)
+        known = {n: found for n in (*stage.after, *stage.also) if (found := ledger.finished(n))}
+        ledger.start(name, {}, known)
+        ledger.finish(name)
+
+    complete("a")
+    assert decide("judge") == {"judge": "run"}
+    complete("judge")
+    assert decide("judge") == {"judge": "skip"}
+    assert decide("late", "judge") == {"late": "run", "judge": "run"}
+    complete("late")
+    assert decide("judge") == {"judge": "run"}
+    complete("judge")
+    assert decide("late", "judge") == {"late": "skip", "judge": "skip"}

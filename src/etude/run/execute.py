@@ -73,6 +73,7 @@ class Run:
         if step.action == "run":
             set_aside(self.folder / stage.name)
             upstream = {name: attempt.id for name in stage.after if (attempt := ledger.latest(name))}
+            upstream |= {name: found for name in stage.also if (found := ledger.finished(name))}
             ledger.start(stage.name, self.settings(stage), upstream)
         context = Context(self.recipe, self.folder, stage.name, log, resumed=step.action == "resume")
         context.folder.mkdir(parents=True, exist_ok=True)

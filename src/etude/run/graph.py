@@ -37,7 +37,8 @@ GRAPH: tuple[Stage, ...] = (
     ),
     Stage(
         "bench",
-        after=("base", "sft", "rl", "controls"),
+        after=("base", "sft"),
+        also=("rl", "controls"),  # what is trained so far can be judged before the rest is
         reads=("bench", "engine", "run.sft_checkpoint", *_AGENT),
         body="etude.run.stages.bench:run",
         processes="engine thread and harness loops in one process; sandboxes",

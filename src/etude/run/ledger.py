@@ -41,6 +41,11 @@ class Ledger:
         """The newest attempt at a stage, None if it was never started."""
         return self.attempts.get(stage)
 
+    def finished(self, stage: str) -> str | None:
+        """The id of a finished attempt at a stage, None if its newest attempt is not finished."""
+        attempt = self.attempts.get(stage)
+        return attempt.id if attempt is not None and attempt.finished else None
+
     def start(self, stage: str, settings: dict[str, Any], upstream: dict[str, str]) -> Attempt:
         """A new attempt at a stage."""
         number = self._counts.get(stage, 0) + 1

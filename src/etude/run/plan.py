@@ -37,7 +37,7 @@ def plan(
     steps: list[Step] = []
     renewed: set[str] = set()  # stages whose output is, or ought to be, made anew: what follows them is stale as well
     for stage in graph:
-        step = _decide(stage, ledger, settings(stage), renewed, has_folder(stage.name))
+        step = _decide(stage, ledger, settings(stage), renewed, selected, has_folder(stage.name))
         if step.action == "run":
             renewed.add(stage.name)
         if stage.name in selected:
@@ -68,11 +68,18 @@ def select(graph: tuple[Stage, ...], only: str | None, first: str | None, last: 
     return chosen
 
 
-def _decide(stage: Stage, ledger: Ledger, settings: dict[str, Any], renewed: set[str], has_folder: bool) -> Step:
+def _decide(
+    stage: Stage,
+    ledger: Ledger,
+    settings: dict[str, Any],
+    renewed: set[str],
+    selected: Collection[str],
+    has_folder: bool,
+) -> Step:
     attempt = ledger.latest(stage.name)
     if attempt is None:
         return Step(stage.name, "run", "not run yet")
-    stale = _stale(stage, attempt, ledger, settings, renewed)
+    stale = _stale(stage, attempt, ledger, settings, renewed, selected)
     if stale:
         return Step(stage.name, "run", stale)
     if not attempt.finished:
@@ -84,11 +91,21 @@ def _decide(stage: Stage, ledger: Ledger, settings: dict[str, Any], renewed: set
     return Step(stage.name, "skip", "done")
 
 
-def _stale(stage: Stage, attempt: Attempt, ledger: Ledger, settings: dict[str, Any], renewed: set[str]) -> str:
+def _stale(
+    stage: Stage,
+    attempt: Attempt,
+    ledger: Ledger,
+    settings: dict[str, Any],
+    renewed: set[str],
+    selected: Collection[str],
+) -> str:
     """Why the newest attempt is no longer what the recipe asks for; empty if it still is."""
     for name in stage.after:
         upstream = ledger.latest(name)
         if name in renewed or upstream is None or attempt.upstream.get(name) != upstream.id:
+            return f"{name} is made anew"
+    for name in stage.also:
+        if name in renewed and name in selected or attempt.upstream.get(name) != ledger.finished(name):
             return f"{name} is made anew"
     absent = object()
     changed = [

@@ -32,6 +32,7 @@ class Stage:
     body: str
     processes: str  # what runs, for the plan
     always: bool = False  # cheap, and rebuilt at every run
+    also: tuple[str, ...] = ()  # stages whose output it reads if they are finished, and does without otherwise
 
     def load(self) -> Callable[[Context], None]:
         """The body."""
