@@ -10,7 +10,9 @@ class BenchSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    tasks: int = Field(96, ge=2, description="held-out tasks, the same for every policy; spread evenly over the levels")
+    tasks: int = Field(
+        96, ge=2, description="held-out tasks, the same for every policy; in the proportions of the exercise levels"
+    )
     passes: int = Field(16, ge=1, description="attempts at each task by the SFT and RL checkpoints")
     passes_base: int = Field(2, ge=1, description="attempts at each task by the base checkpoint")
     passes_controls: int = Field(4, ge=1, description="attempts at each task by the two control checkpoints")

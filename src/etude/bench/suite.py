@@ -1,19 +1,37 @@
-"""Which tasks a bench asks: the same for every policy, spread evenly over the levels, fixed by a seed."""
+"""Which tasks a bench asks: the same for every policy, the levels in the proportions of training, fixed by a seed."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 from etude.tasks.task import Task, TaskSource
 
+FEWEST = 2  # tasks of a level: its row in the report needs more than one
 
-def choose(source: TaskSource, levels: list[str], count: int, seed: int) -> list[Task]:
-    """`count` held-out tasks, as equal a number from each level as divides, without repetition."""
+
+def shares(weights: Mapping[str, float], count: int) -> dict[str, int]:
+    """`count` tasks split by weight (largest remainders first), at least FEWEST each. Raises ValueError if they don't fit."""
+    levels = [level for level, weight in weights.items() if weight > 0]
+    if count < FEWEST * len(levels):
+        raise ValueError(
+            f"{count} tasks are too few for {len(levels)} levels: set bench.tasks to {FEWEST * len(levels)}"
+        )
+    spare = count - FEWEST * len(levels)
+    exact = {level: spare * weights[level] / sum(weights[other] for other in levels) for level in levels}
+    given = {level: FEWEST + int(exact[level]) for level in levels}
+    by_remainder = sorted(levels, key=lambda level: (int(exact[level]) - exact[level], level))
+    for level in by_remainder[: count - sum(given.values())]:
+        given[level] += 1
+    return given
+
+
+def choose(source: TaskSource, weights: Mapping[str, float], count: int, seed: int) -> list[Task]:
+    """`count` held-out tasks without repetition."""
     rng = random.Random(seed)
     chosen: list[Task] = []
-    for index, level in enumerate(levels):
-        share = count // len(levels) + (index < count % len(levels))
-        ids = list(source.ids("heldout", level=level))
+    for level, share in shares(weights, count).items():
+        ids = source.ids("heldout", level=level)
         if len(ids) < share:
             raise ValueError(
                 f"level {level!r} has {len(ids)} held-out tasks, the bench asks for {share}: lower bench.tasks"

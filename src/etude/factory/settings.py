@@ -13,12 +13,12 @@ def _levels() -> dict[LevelName, float]:
     # The debugging levels share one skill (find, copy, change a token), so they carry most of the weight.
     return {
         "one-bug": 5.0,
-        "from-tests": 2.0,
+        "from-tests": 3.0,
         "two-bugs": 1.0,
-        "rename": 1.5,
+        "rename": 2.0,
         "feature": 1.0,
-        "docstring": 1.5,
-        "write-test": 1.0,
+        "docstring": 2.0,
+        "write-test": 0.5,
         "relapse": 1.0,
     }
 

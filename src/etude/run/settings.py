@@ -16,4 +16,3 @@ class RunSettings(BaseModel):
     sft_checkpoint: str = Field(
         default="", description="checkpoint that rl starts from and bench compares with; empty: the sft stage's own"
     )
-

@@ -45,8 +45,8 @@ def run(context: Context) -> None:
 async def _run(context: Context) -> None:
     settings = context.recipe.bench
     source = ExerciseSource(context.recipe.exercises)
-    levels = [str(name) for name, weight in context.recipe.exercises.levels.items() if weight > 0]
-    tasks = choose(source, levels, settings.tasks, settings.seed)
+    weights = {str(level): weight for level, weight in context.recipe.exercises.levels.items()}
+    tasks = choose(source, weights, settings.tasks, settings.seed)
     contest = Contest(tasks, context.folder, settings.concurrency, settings.seed, context.log)
     outcomes: dict[str, list[Outcome]] = {}
     pool = await open_pool(context.recipe.sandbox)

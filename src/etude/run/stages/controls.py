@@ -96,7 +96,9 @@ def _rewarded(context: Context) -> Control | None:
     summary = context.of("rl") / "summary.json"
     if not summary.is_file():
         return None
-    budget_s = sum(point["train_s"] for point in json.loads(summary.read_text())["curve"])  # one thread: wall is CPU time
+    budget_s = sum(
+        point["train_s"] for point in json.loads(summary.read_text())["curve"]
+    )  # one thread: wall is CPU time
     settings = _limited(context.recipe.sft, steps=None, budget_core_s=budget_s).model_copy(
         update={
             # The trainer's own optimizer: restarting Muon at its peak rate would undo the checkpoint it starts from.
