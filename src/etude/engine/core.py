@@ -35,6 +35,9 @@ from etude.weights.digest import State
 NARROW = 64
 # Tokens of one prefill call, padding included: bounds its memory and how long decoding rows wait for it.
 PREFILL_TOKENS = 4096
+# A prefill call costs as much as a decode step however small it is, so newcomers wait for company until the row-steps they
+# missed have cost that much too (the ski-rental rule, within twice the best possible), but never longer than this.
+MAX_WAIT_STEPS = 8
 # Keeps the seeds that requests without one get apart for engines of different seeds.
 SEED_STRIDE = 2**32
 
@@ -68,6 +71,7 @@ class EngineCore:
         self._running: dict[int, Running] = {}  # by slot
         self._batch: Batch | None = None
         self._tickets = 0
+        self._waited_steps = self._missed_rows = 0  # since newcomers began to wait
 
     @property
     def busy(self) -> bool:
@@ -103,10 +107,12 @@ class EngineCore:
     def step(self) -> Finished:
         """Let waiting requests in, decode one token for every running one; the requests that ended, with their tickets."""
         finished: Finished = []
-        while joining := self._join():
+        if self._due():
+            self._waited_steps = self._missed_rows = 0
             start = self._clock()
-            for group in grouped(joining, lambda running: running.new_tokens):
-                finished += self._prefill(group)
+            while joining := self._join():
+                for group in grouped(joining, lambda running: running.new_tokens):
+                    finished += self._prefill(group)
             self.stats.prefill_s += self._clock() - start
         if self._running:
             start = self._clock()
@@ -127,6 +133,15 @@ class EngineCore:
         self.stats.swap_s += self._clock() - start
 
     # -- letting requests in
+
+    def _due(self) -> bool:
+        """Whether waiting requests have waited long enough for company."""
+        room = min(len(self._waiting), self.settings.max_batch - len(self._running))
+        if room == 0:
+            return False
+        self._waited_steps += 1
+        self._missed_rows += room
+        return self._missed_rows >= len(self._running) or self._waited_steps > MAX_WAIT_STEPS
 
     def _join(self) -> list[Running]:
         """Waiting requests that get a slot now, first come first served; those whose prompt another is about to compute wait."""
