@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from etude.model.cache import Span
 from etude.model.causal_attention import causal_attention
 from etude.model.config import ModelConfig
+from etude.model.linear import Linear
 from etude.model.mask import DocumentMask
 from etude.model.norm import RMSNorm
 from etude.model.rope import Rope, score_scale
@@ -23,10 +24,10 @@ class GroupedAttention(nn.Module):
         self.group = self.heads // self.kv_heads
         self.scale = score_scale(config)
         self.rotate = rope.rotate
-        self.q = nn.Linear(config.hidden_size, self.heads * self.width, bias=False)
-        self.k = nn.Linear(config.hidden_size, self.kv_heads * self.width, bias=False)
-        self.v = nn.Linear(config.hidden_size, self.kv_heads * self.width, bias=False)
-        self.out = nn.Linear(self.heads * self.width, config.hidden_size, bias=False)
+        self.q = Linear(config.hidden_size, self.heads * self.width)
+        self.k = Linear(config.hidden_size, self.kv_heads * self.width)
+        self.v = Linear(config.hidden_size, self.kv_heads * self.width)
+        self.out = Linear(self.heads * self.width, config.hidden_size)
         self.q_norm = RMSNorm(self.width, config.norm_eps)
         self.k_norm = RMSNorm(self.width, config.norm_eps)
 

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from etude.model.cache import Span
 from etude.model.causal_attention import causal_attention
 from etude.model.config import ModelConfig
+from etude.model.linear import Linear
 from etude.model.mask import DocumentMask
 from etude.model.norm import RMSNorm
 from etude.model.rope import Rope, score_scale
@@ -32,16 +33,16 @@ class LatentAttention(nn.Module):
         self.rotate = rope.rotate
         query_width = self.heads * (self.nope + self.rope_dim)
         if config.q_lora_rank:
-            self.q_a = nn.Linear(config.hidden_size, config.q_lora_rank, bias=False)
+            self.q_a = Linear(config.hidden_size, config.q_lora_rank)
             self.q_a_norm = RMSNorm(config.q_lora_rank, LATENT_NORM_EPS)
-            self.q_b = nn.Linear(config.q_lora_rank, query_width, bias=False)
+            self.q_b = Linear(config.q_lora_rank, query_width)
         else:
-            self.q = nn.Linear(config.hidden_size, query_width, bias=False)
+            self.q = Linear(config.hidden_size, query_width)
         self.low_rank_query = bool(config.q_lora_rank)
-        self.kv_a = nn.Linear(config.hidden_size, self.latent + self.rope_dim, bias=False)
+        self.kv_a = Linear(config.hidden_size, self.latent + self.rope_dim)
         self.kv_a_norm = RMSNorm(self.latent, LATENT_NORM_EPS)
-        self.kv_b = nn.Linear(self.latent, self.heads * (self.nope + self.value), bias=False)
-        self.out = nn.Linear(self.heads * self.value, config.hidden_size, bias=False)
+        self.kv_b = Linear(self.latent, self.heads * (self.nope + self.value))
+        self.out = Linear(self.heads * self.value, config.hidden_size)
 
     def _project(self, x: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Queries (N, heads, nope) and (N, heads, rope), latent (N, latent), rotated key (N, 1, rope)."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from etude.model.block import Block
 from etude.model.cache import KVCache, Span
 from etude.model.config import ModelConfig
+from etude.model.linear import Linear
 from etude.model.mask import DocumentMask
 from etude.model.norm import RMSNorm
 from etude.model.rope import Rope
@@ -41,7 +42,7 @@ class CausalLM(nn.Module):
         self.rope = Rope(config)
         self.blocks = nn.ModuleList(Block(config, layer, self.rope) for layer in range(config.layers))
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
-        self.head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.head = Linear(config.hidden_size, config.vocab_size)
         self.moe_index = {layer: index for index, layer in enumerate(config.moe_layers)}
         # A byte holds every expert and the marker; wider models get wider routes.
         self.route_dtype = torch.uint8 if config.experts <= NO_ROUTE else torch.int32

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from etude.model.config import ModelConfig
 from etude.model.gather import pick, spread
+from etude.model.linear import linear
 
 
 def swiglu(gate_up: Tensor) -> Tensor:
@@ -39,7 +40,7 @@ def loop_experts(x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, weig
     """One small dense layer after another: the least memory traffic for many tokens on a CPU."""
     order, inverse, counts = _sorted_by_expert(experts, gate_up.shape[0])
     parts = spread(x, order, inverse, experts.shape[1]).split(counts.tolist())
-    y = [F.linear(swiglu(F.linear(part, up)), low) for part, up, low in zip(parts, gate_up, down, strict=True)]
+    y = [linear(swiglu(linear(part, up)), low) for part, up, low in zip(parts, gate_up, down, strict=True)]
     return _weighted_sum(torch.cat(y), inverse, weights)
 
 

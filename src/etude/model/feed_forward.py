@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from etude.model.config import ModelConfig
 from etude.model.experts import Experts, swiglu
+from etude.model.linear import Linear
 from etude.model.router import Router
 
 
@@ -14,8 +15,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, hidden: int, inner: int) -> None:
         super().__init__()
-        self.gate_up = nn.Linear(hidden, 2 * inner, bias=False)
-        self.down = nn.Linear(inner, hidden, bias=False)
+        self.gate_up = Linear(hidden, 2 * inner)
+        self.down = Linear(inner, hidden)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down(swiglu(self.gate_up(x)))

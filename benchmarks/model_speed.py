@@ -1,0 +1,166 @@
+"""How fast the model learns and samples on one thread, beside transformers with the same weights in the same run.
+
+    python benchmarks/model_speed.py              # both families, decode and train step, under a minute on a free core
+    python benchmarks/model_speed.py --experts    # the expert back ends by number of tokens
+
+Time is the CPU time of the one thread, best of a few repeats: equal to wall time on a free core, and hardly moved by other
+load (which still takes cache and memory bandwidth).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from etude.model.cache import KVCache
+from etude.model.causal_lm import CausalLM
+from etude.model.checkpoint import save_checkpoint
+from etude.model.count import count_parameters
+from etude.model.experts import BACK_ENDS, Experts, run_experts
+from etude.model.init import new_model
+from etude.model.mask import DocumentMask
+from etude.model.settings import Family, ModelSettings
+
+VOCABULARY = 1024
+PROMPT_TOKENS, NEW_TOKENS = 96, 32  # an exercise session's middle
+BATCHES = (1, 8, 32, 64)
+TRAIN_ROWS, TRAIN_LENGTH = 16, 128
+
+
+def best_s(run: Callable[[], object], repeats: int) -> float:
+    """CPU seconds of the fastest of `repeats` calls, after one to warm up."""
+    run()
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def generate(model: CausalLM, cache: KVCache, ids: Tensor, new_tokens: int) -> None:
+    """Greedy decoding as plain as it can be."""
+    cache.lengths.zero_()
+    slots = torch.arange(len(ids))
+    ones = torch.ones_like(slots)
+    logits, _ = model.extend(ids, ones * ids.shape[1], slots, cache)
+    for _ in range(new_tokens - 1):
+        logits, _ = model.extend(logits.argmax(-1, keepdim=True), ones, slots, cache)
+
+
+def decode_rates(model: CausalLM, peer: nn.Module, batch: int) -> dict[str, float]:
+    """Tokens per second of decoding alone: the time of 1 + NEW_TOKENS tokens less that of the first."""
+    ids = torch.randint(0, VOCABULARY, (batch, PROMPT_TOKENS))
+    cache = KVCache(model.config, slots=batch, max_len=PROMPT_TOKENS + NEW_TOKENS + 1)
+    seen = torch.ones_like(ids)
+
+    def theirs(count: int) -> Callable[[], object]:
+        return lambda: peer.generate(  # type: ignore[operator]
+            ids, attention_mask=seen, max_new_tokens=count, min_new_tokens=count, do_sample=False
+        )
+
+    def ours(count: int) -> Callable[[], object]:
+        return lambda: generate(model, cache, ids, count)
+
+    def rate(run: Callable[[int], Callable[[], object]]) -> float:
+        return batch * NEW_TOKENS / (best_s(run(1 + NEW_TOKENS), 2) - best_s(run(1), 2))
+
+    prefill = batch * PROMPT_TOKENS / best_s(ours(1), 2)
+    return {"etude": rate(ours), "transformers": rate(theirs), "etude_prefill": prefill}
+
+
+def train_rates(model: CausalLM, peer: nn.Module) -> dict[str, float]:
+    """Tokens per second of forward, loss, backward and fused AdamW."""
+    ids = torch.randint(0, VOCABULARY, (TRAIN_ROWS, TRAIN_LENGTH))
+    packed = ids.view(1, -1)
+    lengths = torch.tensor([TRAIN_LENGTH - 32, TRAIN_LENGTH + 32] * (TRAIN_ROWS // 2))
+    documents = torch.repeat_interleave(torch.arange(TRAIN_ROWS), lengths).unsqueeze(0)
+
+    def step(network: nn.Module, logits: Callable[[], Tensor]) -> Callable[[], None]:
+        optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, fused=True)
+
+        def run() -> None:
+            F.cross_entropy(logits().flatten(0, 1), ids.flatten()).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return run
+
+    runs = {
+        "etude": step(model, lambda: model(ids).logits),
+        "etude_packed": step(model, lambda: model(packed, DocumentMask.packed(documents)).logits),
+        "transformers": step(peer, lambda: peer(ids, use_cache=False).logits),
+    }
+    return {name: ids.numel() / best_s(run, 5) for name, run in runs.items()}
+
+
+def family_report(family: Family) -> dict:
+    """One family at the laptop recipe's size."""
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    model = new_model(ModelSettings(family=family), VOCABULARY)
+    with tempfile.TemporaryDirectory() as folder:
+        save_checkpoint(model, Path(folder) / "c")
+        peer = AutoModelForCausalLM.from_pretrained(Path(folder) / "c", dtype=torch.float32)
+    count = count_parameters(model.config)
+    report: dict = {"parameters": count.total, "active": count.active, "decode_tokens_per_s": {}}
+    print(f"{family}: {count.total:,} parameters, {count.active:,} active per token")
+    for batch in BATCHES:
+        rates = report["decode_tokens_per_s"][str(batch)] = decode_rates(model, peer, batch)
+        print(line(f"decode, {batch} rows", rates))
+    rates = report["train_tokens_per_s"] = train_rates(model, peer)
+    print(line(f"train step, {TRAIN_ROWS} x {TRAIN_LENGTH}", rates))
+    return report
+
+
+def line(title: str, rates: dict[str, float]) -> str:
+    parts = "   ".join(f"{name} {rate:,.0f} tok/s" for name, rate in rates.items())
+    return f"  {title:24s} {parts}   ratio {rates['etude'] / rates['transformers']:.1f}"
+
+
+def experts_report() -> None:
+    """Milliseconds of one layer, forward, by back end."""
+    config = new_model(ModelSettings(), VOCABULARY).config
+    layer = Experts(config)
+    nn.init.normal_(layer.gate_up, std=0.1)
+    nn.init.normal_(layer.down, std=0.1)
+    for tokens in (1, 8, 32, 64, 256, 512, 2048, 8192):
+        x = torch.randn(tokens, config.hidden_size)
+        experts = torch.rand(tokens, config.experts).topk(config.experts_per_token).indices
+        weights = torch.rand(tokens, config.experts_per_token)
+        with torch.inference_mode():
+            times = {
+                name: best_s(lambda: run_experts(x, layer.gate_up, layer.down, experts, weights, name), 10)  # noqa: B023
+                for name in BACK_ENDS
+            }
+        print(f"{tokens:5d} tokens  " + "  ".join(f"{name} {s * 1e3:8.3f} ms" for name, s in times.items()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--experts", action="store_true", help="time the expert back ends instead")
+    parser.add_argument("--out", type=Path, help="write the rates as JSON to this file")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    if arguments.experts:
+        experts_report()
+        return
+    families: tuple[Family, ...] = ("deepseek_v3", "qwen3_moe")
+    report = {family: family_report(family) for family in families} | {"torch": torch.__version__}
+    if arguments.out:
+        arguments.out.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
