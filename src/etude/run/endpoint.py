@@ -63,8 +63,8 @@ async def bench_endpoint(recipe: Recipe, endpoint: Endpoint, folder: Path, log: 
 
 
 async def _exercises(recipe: Recipe, endpoint: Endpoint, setup: Setup, folder: Path, log: EventLog) -> dict[str, Any]:
-    levels = [str(name) for name, weight in recipe.exercises.levels.items() if weight > 0]
-    tasks = choose(ExerciseSource(recipe.exercises), levels, endpoint.tasks, recipe.bench.seed)
+    weights = {str(level): weight for level, weight in recipe.exercises.levels.items()}
+    tasks = choose(ExerciseSource(recipe.exercises), weights, endpoint.tasks, recipe.bench.seed)
     contest = Contest(tasks, folder, endpoint.concurrency, recipe.bench.seed, log)
     return summarise(await contest.run("exercises", setup, endpoint.passes), recipe.bench)
 
