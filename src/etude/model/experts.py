@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from etude.model.config import ModelConfig
-from etude.model.gather import pick, spread
+from etude.model.gather import combine, spread
 from etude.model.linear import linear
 
 
@@ -30,18 +30,12 @@ def _sorted_by_expert(experts: Tensor, count: int) -> tuple[Tensor, Tensor, Tens
     return order, inverse, torch.bincount(flat, minlength=count)
 
 
-def _weighted_sum(y: Tensor, inverse: Tensor, weights: Tensor) -> Tensor:
-    """Outputs (N * K, H) by expert back to tokens (N, H), summed with weights (N, K)."""
-    tokens, chosen = weights.shape
-    return torch.bmm(weights.unsqueeze(1).to(y.dtype), pick(y, inverse).view(tokens, chosen, -1)).squeeze(1)
-
-
 def loop_experts(x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
     """One small dense layer after another: the least memory traffic for many tokens on a CPU."""
     order, inverse, counts = _sorted_by_expert(experts, gate_up.shape[0])
     parts = spread(x, order, inverse, experts.shape[1]).split(counts.tolist())
     y = [linear(swiglu(linear(part, up)), low) for part, up, low in zip(parts, gate_up, down, strict=True)]
-    return _weighted_sum(torch.cat(y), inverse, weights)
+    return combine(torch.cat(y), weights.to(x.dtype), order, inverse)
 
 
 def grouped_experts(x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
@@ -50,7 +44,7 @@ def grouped_experts(x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, w
     ends = counts.cumsum(0).int()
     parts = spread(x, order, inverse, experts.shape[1])
     inner = swiglu(F.grouped_mm(parts, gate_up.transpose(1, 2), offs=ends))
-    return _weighted_sum(F.grouped_mm(inner, down.transpose(1, 2), offs=ends), inverse, weights)
+    return combine(F.grouped_mm(inner, down.transpose(1, 2), offs=ends), weights.to(x.dtype), order, inverse)
 
 
 def dense_experts(x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
