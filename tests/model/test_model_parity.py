@@ -10,10 +10,13 @@ import torch
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from etude.model.cache import KVCache
 from etude.model.causal_lm import CausalLM
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.model.hf_config import from_hf_config
 from etude.model.hf_keys import to_hf
+from etude.model.init import new_model
+from etude.model.settings import ModelSettings
 
 LOGIT_TOLERANCE = 2e-6
 GRADIENT_TOLERANCE = 1e-5
@@ -76,9 +79,21 @@ def test_transformers_reads_the_same_rope_from_present_and_former_keys(any_model
     assert from_hf_config(raw) == any_model.config
 
 
-def test_greedy_tokens_equal_transformers_generate(model: CausalLM, ids: torch.Tensor, tmp_path: Path) -> None:
-    from etude.model.cache import KVCache
+@pytest.mark.parametrize("family", ["deepseek_v3", "qwen3_moe"])
+def test_the_recipe_size_equals_transformers_too(family: str, tmp_path: Path) -> None:
+    """Large enough for the paths that only large batches take."""
+    settings = ModelSettings.model_validate({"family": family, "init_head_std": 0.05})
+    model = new_model(settings, 512)
+    save_checkpoint(model, tmp_path / "export")
+    peer = AutoModelForCausalLM.from_pretrained(tmp_path / "export", dtype=torch.float32)
+    ids = torch.randint(0, 512, (8, 128), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        ours, theirs = model(ids).logits, peer(ids).logits
+    assert theirs.std() > 0.3
+    assert (ours - theirs).abs().max() <= LOGIT_TOLERANCE
 
+
+def test_greedy_tokens_equal_transformers_generate(model: CausalLM, ids: torch.Tensor, tmp_path: Path) -> None:
     save_checkpoint(model, tmp_path / "export")
     peer = AutoModelForCausalLM.from_pretrained(tmp_path / "export", dtype=torch.float32)
     theirs = peer.generate(ids, max_new_tokens=12, do_sample=False, attention_mask=torch.ones_like(ids))[

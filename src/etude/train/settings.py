@@ -79,9 +79,7 @@ class PretrainSettings(BaseModel):
     )
     optimizer: OptimizerSettings = Field(default=OptimizerSettings(), description="Optimizer of the base stage.")
     schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="Learning rate of the base stage.")
-    loop: LoopSettings = Field(
-        default=LoopSettings(steps=350), description="Length and safety of the base stage."
-    )
+    loop: LoopSettings = Field(default=LoopSettings(steps=350), description="Length and safety of the base stage.")
 
 
 class SftSettings(BaseModel):
@@ -99,9 +97,7 @@ class SftSettings(BaseModel):
     )
     optimizer: OptimizerSettings = Field(default=OptimizerSettings(), description="Optimizer of the SFT stage.")
     schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="Learning rate of the SFT stage.")
-    loop: LoopSettings = Field(
-        default=LoopSettings(steps=900), description="Length and safety of the SFT stage."
-    )
+    loop: LoopSettings = Field(default=LoopSettings(steps=900), description="Length and safety of the SFT stage.")
 
 
 class PolicyStepSettings(BaseModel):
