@@ -36,7 +36,7 @@ def collect(run: Path) -> dict[str, Any]:
         summary = _read(run / stage / "summary.json", None)
         if summary is not None:
             report[stage] = summary
-    for key in ("bench", "lift", "discovery", "overlap"):
+    for key in ("bench", "lift", "over_controls", "discovery", "overlap"):
         if key in bench:
             report[key] = bench[key]
     real = _read(run / "bench_real" / "summary.json", None)

@@ -17,7 +17,12 @@ def page(report: dict[str, Any], curves: Curves, samples: list[dict[str, Any]], 
         f"<h1>{escape(title)}</h1>",
         _subtitle(report),
         _headline(report),
-        _section("Before and after", _charts(charts.averages(report), charts.best_of(report)), _discovery(report)),
+        _section(
+            "Before and after",
+            _charts(charts.averages(report), charts.best_of(report)),
+            _controls(report),
+            _discovery(report),
+        ),
         _section("By category and level", charts.levels(report), _overlap(report)),
         _section("Learning curves", _charts(charts.losses(curves), charts.rewards(report))),
         _section("Asynchrony", *_asynchrony(report)),
@@ -70,6 +75,16 @@ def _headline(report: dict[str, Any]) -> str:
         figures.append(_figure(f"{counts['rollouts']:,}", "rollouts in sandboxes"))
         figures.append(_figure(f"{counts['swapped_in_flight']:,}", "rollouts that saw weights change in flight"))
     return f'<div class="headline">{"".join(figures)}</div>' if figures else ""
+
+
+def _controls(report: dict[str, Any]) -> str:
+    """RL against what the same compute bought without it, paired by task."""
+    lines = [
+        f"<li>RL over {escape(name.replace('_', ' '))}: <b>{found['avg_points']:+.1f} points</b>, "
+        f"95% [{found['ci95'][0]}, {found['ci95'][1]}]</li>"
+        for name, found in report.get("over_controls", {}).items()
+    ]
+    return f"<ul>{''.join(lines)}</ul>" if lines else ""
 
 
 def _discovery(report: dict[str, Any]) -> str:
