@@ -14,6 +14,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -23,6 +24,7 @@ from torch.nn import functional as F
 from etude.model.cache import KVCache
 from etude.model.causal_lm import CausalLM
 from etude.model.checkpoint import save_checkpoint
+from etude.model.config import ModelConfig
 from etude.model.count import count_parameters
 from etude.model.experts import BACK_ENDS, Experts, run_experts
 from etude.model.init import new_model
@@ -35,15 +37,17 @@ BATCHES = (1, 8, 32, 64)
 TRAIN_ROWS, TRAIN_LENGTH = 16, 128
 
 
-def best_s(run: Callable[[], object], repeats: int) -> float:
-    """CPU seconds of the fastest of `repeats` calls, after one to warm up."""
-    run()
-    times = []
-    for _ in range(repeats):
-        start = time.process_time()
+def best_s(runs: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """CPU seconds of the fastest of `repeats` calls of each, in turns, so that a slow moment hits all alike."""
+    for run in runs.values():
         run()
-        times.append(time.process_time() - start)
-    return min(times)
+    best = dict.fromkeys(runs, float("inf"))
+    for _ in range(repeats):
+        for name, run in runs.items():
+            start = time.process_time()
+            run()
+            best[name] = min(best[name], time.process_time() - start)
+    return best
 
 
 def generate(model: CausalLM, cache: KVCache, ids: Tensor, new_tokens: int) -> None:
@@ -70,11 +74,15 @@ def decode_rates(model: CausalLM, peer: nn.Module, batch: int) -> dict[str, floa
     def ours(count: int) -> Callable[[], object]:
         return lambda: generate(model, cache, ids, count)
 
-    def rate(run: Callable[[int], Callable[[], object]]) -> float:
-        return batch * NEW_TOKENS / (best_s(run(1 + NEW_TOKENS), 2) - best_s(run(1), 2))
-
-    prefill = batch * PROMPT_TOKENS / best_s(ours(1), 2)
-    return {"etude": rate(ours), "transformers": rate(theirs), "etude_prefill": prefill}
+    runs: dict[str, Callable[[], object]] = {
+        "etude": ours(1 + NEW_TOKENS),
+        "etude 1": ours(1),
+        "transformers": theirs(1 + NEW_TOKENS),
+        "transformers 1": theirs(1),
+    }
+    seconds = best_s(runs, repeats=4)
+    rates = {name: batch * NEW_TOKENS / (seconds[name] - seconds[name + " 1"]) for name in ("etude", "transformers")}
+    return rates | {"etude_prefill": batch * PROMPT_TOKENS / seconds["etude 1"]}
 
 
 def train_rates(model: CausalLM, peer: nn.Module) -> dict[str, float]:
@@ -94,12 +102,12 @@ def train_rates(model: CausalLM, peer: nn.Module) -> dict[str, float]:
 
         return run
 
-    runs = {
+    runs: dict[str, Callable[[], object]] = {
         "etude": step(model, lambda: model(ids).logits),
         "etude_packed": step(model, lambda: model(packed, DocumentMask.packed(documents)).logits),
         "transformers": step(peer, lambda: peer(ids, use_cache=False).logits),
     }
-    return {name: ids.numel() / best_s(run, 5) for name, run in runs.items()}
+    return {name: ids.numel() / seconds for name, seconds in best_s(runs, repeats=12).items()}
 
 
 def family_report(family: Family) -> dict:
@@ -108,7 +116,7 @@ def family_report(family: Family) -> dict:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    model = new_model(ModelSettings(family=family), VOCABULARY)
+    model = new_model(ModelSettings.model_validate({"family": family}), VOCABULARY)
     with tempfile.TemporaryDirectory() as folder:
         save_checkpoint(model, Path(folder) / "c")
         peer = AutoModelForCausalLM.from_pretrained(Path(folder) / "c", dtype=torch.float32)
@@ -130,7 +138,7 @@ def line(title: str, rates: dict[str, float]) -> str:
 
 def experts_report() -> None:
     """Milliseconds of one layer, forward, by back end."""
-    config = new_model(ModelSettings(), VOCABULARY).config
+    config = ModelConfig.from_settings(ModelSettings.model_validate({}), VOCABULARY)
     layer = Experts(config)
     nn.init.normal_(layer.gate_up, std=0.1)
     nn.init.normal_(layer.down, std=0.1)
@@ -139,10 +147,10 @@ def experts_report() -> None:
         experts = torch.rand(tokens, config.experts).topk(config.experts_per_token).indices
         weights = torch.rand(tokens, config.experts_per_token)
         with torch.inference_mode():
-            times = {
-                name: best_s(lambda: run_experts(x, layer.gate_up, layer.down, experts, weights, name), 10)  # noqa: B023
-                for name in BACK_ENDS
+            runs: dict[str, Callable[[], object]] = {
+                name: partial(run_experts, x, layer.gate_up, layer.down, experts, weights, name) for name in BACK_ENDS
             }
+            times = best_s(runs, repeats=10)
         print(f"{tokens:5d} tokens  " + "  ".join(f"{name} {s * 1e3:8.3f} ms" for name, s in times.items()))
 
 
