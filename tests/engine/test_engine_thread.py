@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -216,3 +217,27 @@ def test_calls_run_between_steps_and_their_errors_are_the_callers() -> None:
             thread.call(lambda core: 1 // 0).result(timeout=5)
         assert thread.call(lambda core: core.version).result(timeout=5) == 0
         assert thread.alive
+
+
+def test_a_thin_batch_waits_for_company_and_a_full_one_for_nothing() -> None:
+    engine = core(company=2, tick_s=60.0)
+    thread = EngineThread(engine)  # not started: only its decisions are asked
+    assert thread._wait_s() is None
+    engine.submit(ask("a", prompt(0, 5), max_tokens=3))
+    assert thread._wait_s() == 0.0, "the first step is due at once"
+    engine.step()
+    thread._next_step_at = time.monotonic() + 60.0
+    assert 50.0 < (thread._wait_s() or 0.0) <= 60.0
+    engine.submit(ask("b", prompt(1, 5), max_tokens=3))
+    assert thread._wait_s() == 0.0
+
+
+async def test_ticks_change_when_tokens_come_never_which() -> None:
+    answers = []
+    for tick_s in (0.0, 0.01):
+        changed = SETTINGS.model_copy(update={"company": 8, "tick_s": tick_s})
+        policy = EnginePolicy.start(small_model("deepseek_v3"), changed)
+        turns = (policy.complete(ask(f"s{n}", prompt(n, 5), max_tokens=6, seed=n)) for n in range(3))
+        answers.append([completion.tokens.ids for completion in await asyncio.gather(*turns) if completion.tokens])
+        policy.close()
+    assert answers[0] == answers[1] and len(answers[0]) == 3

@@ -78,6 +78,11 @@ class EngineCore:
         """Whether `step` has anything to do."""
         return bool(self._waiting or self._running)
 
+    @property
+    def in_flight(self) -> int:
+        """Requests that are waiting or running."""
+        return len(self._waiting) + len(self._running)
+
     def submit(self, request: Request) -> int:
         """A ticket for the completion. Raises PolicyError (infra=False) for a request that can't be served."""
         check(request, self.model.config.vocab_size, self.max_len)

@@ -20,4 +20,12 @@ class EngineSettings(BaseModel):
     )
     share_prefix: bool = Field(default=True, description="sessions that start alike compute their common prompt once")
     seed: int = Field(default=0, ge=0, description="seed of requests that bring none")
+    company: int = Field(
+        default=0, ge=0, description="with fewer requests than this in flight, decode steps are tick_s apart"
+    )
+    tick_s: float = Field(
+        default=0.0,
+        ge=0,
+        description="seconds between steps of a thin batch: more requests join it, and the core is free meanwhile",
+    )
     threads: int = Field(default=1, ge=1, description="threads of one matrix product")

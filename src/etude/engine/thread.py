@@ -8,6 +8,7 @@ later one, fails as an infra fault (promise 8), so that whoever owns the engine 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -33,6 +34,7 @@ class EngineThread:
         self._deliver: dict[int, Callable[[Result], None]] = {}  # by ticket
         self._dead: PolicyError | None = None
         self._stopping = False
+        self._next_step_at = 0.0  # monotonic; keeps the steps of a thin batch apart
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> EngineThread:
@@ -125,6 +127,7 @@ class EngineThread:
             while self._next():
                 for ticket, completion in self._core.step():
                     self._deliver.pop(ticket)(completion)
+                self._next_step_at = time.monotonic() + self._core.settings.tick_s
         except Exception as failure:  # noqa: BLE001 - whatever it is, the requests must not wait for ever
             error = PolicyError(f"the engine failed: {type(failure).__name__}: {failure}")
             error.__cause__ = failure
@@ -138,15 +141,23 @@ class EngineThread:
         self._deliver.clear()
 
     def _next(self) -> bool:
-        """Runs queued calls; waits while there is nothing to do. False when it is time to stop."""
+        """Runs queued calls; waits while there is nothing to do, or too little of it. False when it is time to stop."""
         while True:
             with self._wake:
-                while not (self._calls or self._core.busy or self._stopping):
-                    self._wake.wait()
+                while not (self._calls or self._stopping) and (wait_s := self._wait_s()) != 0.0:
+                    self._wake.wait(wait_s)
                 if self._stopping:
                     return False
                 calls, self._calls = self._calls, deque()
             for call in calls:
                 call()
-            if self._core.busy:
+            if self._wait_s() == 0.0:
                 return True
+
+    def _wait_s(self) -> float | None:
+        """Seconds until the next step is due: 0 is now, None is not before a request comes."""
+        if not self._core.busy:
+            return None
+        if self._core.in_flight >= self._core.settings.company:
+            return 0.0
+        return max(0.0, self._next_step_at - time.monotonic())
