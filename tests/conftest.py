@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+# Test models are tiny: a second thread only waits, and on a busy machine it waits long. Read when torch is first imported,
+# here and in the processes that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

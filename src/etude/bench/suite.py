@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from etude.tasks.task import Task, TaskSource
 
-FEWEST = 2  # tasks of a level: its row in the report needs more than one
+FEWEST = 1  # tasks of a level: every level has its row in the report
 
 
 def shares(weights: Mapping[str, float], count: int) -> dict[str, int]:

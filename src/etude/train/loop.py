@@ -1,7 +1,7 @@
 """The one training loop: step, clip, skip what is not finite, save, resume, stop in time.
 
 Promises: after a kill the run goes on bit-identical to one that was never killed (same data order, optimizer and random
-state; with a time budget the learning rate follows the clock, so there only a run by `steps` is identical), and a step
+state, number of threads; with a time budget the learning rate follows the clock, so there only a run by `steps` is), and a step
 whose loss or gradient is not finite never touches the weights.
 """
 
