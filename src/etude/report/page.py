@@ -55,7 +55,7 @@ def _figure(value: str, words: str) -> str:
 def _subtitle(report: dict[str, Any]) -> str:
     machine = report.get("machine", {})
     total = sum(report["seconds"].values())
-    where = f"{machine.get('cores', '?')} cores, {machine.get('gpu') or 'no GPU'}"
+    where = f"{machine.get('cores', 0):g} cores, {machine.get('gpu') or 'no GPU'}"
     return f'<p class="muted">{total / 60:.1f} minutes on {escape(where)}</p>'
 
 
