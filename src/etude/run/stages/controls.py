@@ -3,7 +3,7 @@
 - `competent_sft`: the base, fine-tuned on the demonstrations of good judgement alone, for as many steps as the sft stage took.
 - `rewarded_sft`: the SFT checkpoint, fine-tuned on rollouts that were fully rewarded, at RL's core-minutes. It is given RL's
   own rollouts, better ones than it could have sampled itself, so their price is counted as RL's was; what it spends itself
-  is the CPU time that RL's trainer spent.
+  is the CPU time that RL's trainer spent (less if `sft.loop.budget_core_s` caps it: the ci recipe has no time for more).
 
 Each runs in a process of its own on one thread: two cores make both at once.
 """
@@ -96,9 +96,10 @@ def _rewarded(context: Context) -> Control | None:
     summary = context.of("rl") / "summary.json"
     if not summary.is_file():
         return None
-    budget_s = sum(
-        point["train_s"] for point in json.loads(summary.read_text())["curve"]
-    )  # one thread: wall is CPU time
+    trained_s = [point["train_s"] for point in json.loads(summary.read_text())["curve"]]
+    budget_s = sum(trained_s)  # one thread: wall is CPU time
+    if cap_s := context.recipe.sft.loop.budget_core_s:
+        budget_s = min(budget_s, cap_s)
     settings = _limited(context.recipe.sft, steps=None, budget_core_s=budget_s).model_copy(
         update={
             # The trainer's own optimizer: restarting Muon at its peak rate would undo the checkpoint it starts from.
