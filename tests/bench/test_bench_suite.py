@@ -31,3 +31,5 @@ def test_the_same_seed_asks_the_same_held_out_tasks_once_each():
     again = choose(source, {"one-bug": 3.0, "rename": 1.0}, 24, seed=5)
     assert chosen == again and len({task.id for task in chosen}) == 24
     assert {task.split for task in chosen} == {"heldout"}
+    others = choose(source, {"one-bug": 3.0, "rename": 1.0}, 24, seed=5, split="validation")
+    assert {task.split for task in others} == {"validation"} and not {t.id for t in others} & {t.id for t in chosen}

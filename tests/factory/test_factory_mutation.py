@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.factory.exercises.catalogue import BY_NAME, HELD_OUT, TRAINING
+from etude.factory.exercises.catalogue import BY_NAME, HELD_OUT, TRAINING, VALIDATION
 from etude.factory.exercises.instance import instance
 from etude.factory.exercises.memory_sandbox import run_script
 from etude.factory.exercises.mutation import mutations
@@ -34,7 +34,8 @@ def _run(text: str, name: str, args: list[object]) -> object:
 
 def test_there_are_at_least_24_training_templates_with_a_spec_each() -> None:
     assert len(TRAINING) >= 24
-    assert len(HELD_OUT) >= 4
+    assert len(HELD_OUT) >= 8
+    assert len(VALIDATION) >= 4
     specs = [template.spec for template in BY_NAME.values()]
     assert len(set(specs)) == len(specs)
 
@@ -43,7 +44,7 @@ def test_there_are_at_least_24_training_templates_with_a_spec_each() -> None:
 @given(st.sampled_from(sorted(BY_NAME)), st.integers(0, 10_000))
 def test_a_drawn_bug_is_one_changed_line_that_two_inputs_reveal(name: str, seed: int) -> None:
     rng = random.Random(seed)
-    chosen = instance(name, rng.choice(list(BY_NAME[name].params())))
+    chosen = instance(name, rng.choice([*BY_NAME[name].params(), *BY_NAME[name].fresh_params()]))
     bug = chosen.draw_bug(rng)
     broken = chosen.mutated(bug)
     assert [i for i, (a, b) in enumerate(zip(chosen.lines, broken, strict=True)) if a != b] == [bug.line]

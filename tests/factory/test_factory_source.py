@@ -21,7 +21,7 @@ from dataclasses import asdict
 from etude.factory.exercises.source import ExerciseSource
 from etude.factory.settings import ExerciseSettings
 source = ExerciseSource(ExerciseSettings())
-rows = [asdict(source.task(i)) for split in ("heldout", "train") for i in source.ids(split)[40:80]]
+rows = [asdict(source.task(i)) for split in ("heldout", "validation", "train") for i in source.ids(split)[40:80]]
 print(hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest())
 """
 

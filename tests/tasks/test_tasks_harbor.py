@@ -17,7 +17,7 @@ from etude.factory.exercises.levels import LEVELS
 from etude.factory.exercises.source import ExerciseSource
 from etude.tasks.audit import leaks
 from etude.tasks.harbor import HarborError, read_task, write_task
-from etude.tasks.task import Task
+from etude.tasks.task import SPLITS, Task
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 JSON = st.recursive(
@@ -37,7 +37,7 @@ TASKS = st.builds(
     grader=TEXTS,
     hidden=st.dictionaries(TEXTS, JSON, max_size=3),
     solution=st.dictionaries(PATHS, TEXTS, max_size=2),
-    split=st.sampled_from(["train", "heldout"]),
+    split=st.sampled_from(SPLITS),
     metadata=st.dictionaries(TEXTS, JSON, max_size=3),
 )
 
@@ -51,7 +51,7 @@ def test_any_task_reads_back_equal(tmp_path: Path, task: Task, number: int) -> N
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_exercises_read_back_equal(tmp_path: Path, source: ExerciseSource, level: str) -> None:
-    for split in ("train", "heldout"):
+    for split in SPLITS:
         task = source.task(source.ids(split, level=level)[5])
         assert read_task(write_task(task, tmp_path / split)) == task
 

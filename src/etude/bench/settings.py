@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -10,8 +12,11 @@ class BenchSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
+    split: Literal["heldout", "validation"] = Field(
+        "heldout", description="whose tasks: settings are chosen on validation, reported figures are of held-out tasks"
+    )
     tasks: int = Field(
-        96, ge=2, description="held-out tasks, the same for every policy; in the proportions of the exercise levels"
+        96, ge=2, description="tasks, the same for every policy; in the proportions of the exercise levels"
     )
     passes: int = Field(16, ge=1, description="attempts at each task by the SFT and RL checkpoints")
     passes_base: int = Field(2, ge=1, description="attempts at each task by the base checkpoint")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from etude.tasks.task import Task, TaskSource
+from etude.tasks.task import Split, Task, TaskSource
 
 FEWEST = 1  # tasks of a level: every level has its row in the report
 
@@ -26,15 +26,17 @@ def shares(weights: Mapping[str, float], count: int) -> dict[str, int]:
     return given
 
 
-def choose(source: TaskSource, weights: Mapping[str, float], count: int, seed: int) -> list[Task]:
-    """`count` held-out tasks without repetition."""
+def choose(
+    source: TaskSource, weights: Mapping[str, float], count: int, seed: int, split: Split = "heldout"
+) -> list[Task]:
+    """`count` tasks of a split without repetition."""
     rng = random.Random(seed)
     chosen: list[Task] = []
     for level, share in shares(weights, count).items():
-        ids = source.ids("heldout", level=level)
+        ids = source.ids(split, level=level)
         if len(ids) < share:
             raise ValueError(
-                f"level {level!r} has {len(ids)} held-out tasks, the bench asks for {share}: lower bench.tasks"
+                f"level {level!r} has {len(ids)} {split} tasks, the bench asks for {share}: lower bench.tasks"
             )
         chosen += [source.task(task_id) for task_id in rng.sample(ids, share)]
     return chosen

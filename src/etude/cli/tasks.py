@@ -20,7 +20,9 @@ _Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id, as `etude t
 
 @app.command("list")
 def list_tasks(
-    split: Annotated[Literal["train", "heldout"], typer.Option("--split", help="Which split.")] = "heldout",
+    split: Annotated[
+        Literal["train", "validation", "heldout"], typer.Option("--split", help="Which split.")
+    ] = "heldout",
     level: Annotated[str | None, typer.Option("--level", help="One level only.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many ids to print.")] = 20,
     recipe: _Recipe = DEFAULT_RECIPE,

@@ -35,10 +35,16 @@ class ExerciseSettings(BaseModel):
         default_factory=_levels, description="Weight of each level in the mix; a level left out or at 0 is not made."
     )
     holdout_share: float = Field(
-        default=0.1, gt=0, lt=0.5, description="Share of function bodies (after renaming) kept for the held-out split."
+        default=0.1,
+        gt=0,
+        lt=0.5,
+        description="Share of training templates' function bodies (after renaming) kept for validation.",
     )
     template_share: float = Field(
-        default=0.25, ge=0, le=1, description="Share of held-out tasks whose template never occurs in training."
+        default=0.25,
+        ge=0,
+        le=1,
+        description="Share of validation and held-out tasks whose template never occurs in training.",
     )
     two_function_share: float = Field(
         default=0.2, ge=0, le=1, description="Share of files that hold two functions, not one."
@@ -46,7 +52,9 @@ class ExerciseSettings(BaseModel):
     train_tasks: int = Field(
         default=1_000_000, ge=1, description="Task numbers offered for training (made only when asked)."
     )
-    heldout_tasks: int = Field(default=4_096, ge=1, description="Task numbers offered for evaluation.")
+    heldout_tasks: int = Field(
+        default=4_096, ge=1, description="Task numbers offered for validation, and as many for the held-out split."
+    )
 
 
 class SessionSettings(BaseModel):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Sequence
+from typing import Any, Literal, Protocol, Sequence, get_args
 
 from etude.sandbox.protocol import SandboxPool
 
-Split = Literal["train", "heldout"]
+# Trained on; looked at while settings are chosen; measured for the figures that are reported.
+Split = Literal["train", "validation", "heldout"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from etude.factory.exercises.catalogue import HELD_OUT, TRAINING
+from etude.factory.exercises.catalogue import HELD_OUT, TRAINING, VALIDATION
 from etude.factory.exercises.instance import Instance, instance
 from etude.factory.exercises.repository import Function, Repository
 from etude.factory.exercises.template import Params
@@ -21,25 +21,37 @@ Holdout = Literal["function", "template"]
 SOUND_TESTS = 1
 
 
+Pool = dict[
+    str, list[Params]
+]  # template name -> parameter fillings; a template is drawn first, which keeps the mix even
+
+
 @dataclass(frozen=True)
 class Pools:
-    """Template name -> parameter fillings, per side of the split. Drawing a template first keeps the mix even."""
+    """What each split draws its functions from. No body occurs in two of the five (compared after renaming)."""
 
-    training: dict[str, list[Params]]
-    held_functions: dict[str, list[Params]]
-    held_templates: dict[str, list[Params]]
+    training: Pool
+    unseen: dict[tuple[Split, Holdout], Pool]  # of validation and of the held-out split
 
 
 @lru_cache(maxsize=8)
 def pools(seed: int, share: float) -> Pools:
-    """Divides the catalogue: a training template's body is held out by its hash (names ignored, constants kept)."""
-    training: dict[str, list[Params]] = {}
-    held: dict[str, list[Params]] = {}
+    """Divides the catalogue. A training template's body goes to validation by its hash (names ignored, constants kept)."""
+    training: Pool = {}
+    by_hash: Pool = {}
     for template in TRAINING:
         for params in template.params():
             chosen = random.Random(f"split {seed} {instance(template.name, params).body}").random() < share
-            (held if chosen else training).setdefault(template.name, []).append(params)
-    return Pools(training, held, {template.name: list(template.params()) for template in HELD_OUT})
+            (by_hash if chosen else training).setdefault(template.name, []).append(params)
+    return Pools(
+        training,
+        {
+            ("validation", "function"): by_hash,
+            ("validation", "template"): {template.name: list(template.params()) for template in VALIDATION},
+            ("heldout", "function"): {t.name: list(t.fresh_params()) for t in TRAINING if t.fresh},
+            ("heldout", "template"): {template.name: list(template.params()) for template in HELD_OUT},
+        },
+    )
 
 
 class Drawing:
@@ -51,7 +63,7 @@ class Drawing:
         self.split: Split = split
         self.pools = pools(settings.seed, settings.holdout_share)
         self.holdout: Holdout | None = None
-        if split == "heldout":
+        if split != "train":
             self.holdout = "template" if self.rng.random() < settings.template_share else "function"
         self.repository = Repository()
         self._functions = self.rng.sample(FUNCTIONS, 8)
@@ -63,11 +75,7 @@ class Drawing:
 
     def target(self, module: str) -> Function:
         """A function from this task's side of the split, added to the repository."""
-        pool = {
-            None: self.pools.training,
-            "function": self.pools.held_functions,
-            "template": self.pools.held_templates,
-        }[self.holdout]
+        pool = self.pools.unseen[self.split, self.holdout] if self.holdout else self.pools.training
         return self._add(pool, module)
 
     def bystander(self, module: str) -> Function:
@@ -102,7 +110,7 @@ class Drawing:
             other = next(i for i in range(len(function.instance.inputs)) if i not in revealing)
         function.visible = (other, shown)
 
-    def _add(self, pool: dict[str, list[Params]], module: str) -> Function:
+    def _add(self, pool: Pool, module: str) -> Function:
         chosen = self._instance(pool)
         function = Function(chosen, module, self.fresh_name(), self._names(chosen))
         function.names["f"] = function.name
@@ -110,7 +118,7 @@ class Drawing:
         self.repository.functions.append(function)
         return function
 
-    def _instance(self, pool: dict[str, list[Params]]) -> Instance:
+    def _instance(self, pool: Pool) -> Instance:
         used = {function.instance.body for function in self.repository.functions}
         while True:
             name = self.rng.choice(list(pool))

@@ -59,7 +59,9 @@ class Instance:
         """What the reference returns for each input, as literals."""
         wants = outcomes(self.canonical, "f", self.inputs)
         if any(want.startswith("!") for want in wants):
-            raise ValueError(f"template {self.template.name} fails on its own inputs: {wants}; mend catalogue.py")
+            raise ValueError(
+                f"template {self.template.name} fails on its own inputs: {wants}; mend its block in the catalogue"
+            )
         return wants
 
     @cached_property
@@ -103,10 +105,12 @@ class Instance:
             mutation = rng.choice(self.kinds[rng.choice(list(self.kinds))])
             if len(self.revealing(mutation)) >= 2:
                 return mutation
-        raise ValueError(f"no mutation of {self.template.name} {self.params} shows on two inputs; mend catalogue.py")
+        raise ValueError(
+            f"no mutation of {self.template.name} {self.params} shows on two inputs; mend its block in the catalogue"
+        )
 
 
-@cache  # at most the catalogue's fillings, about 1,200
+@cache  # at most the catalogue's fillings, about 1,900
 def instance(name: str, params: Params) -> Instance:
     """The one shared Instance of a template name and its parameters."""
     template = BY_NAME[name]

@@ -10,7 +10,7 @@ from typing import Sequence, overload
 from etude.factory.exercises.drawing import Drawing
 from etude.factory.exercises.levels import LEVELS
 from etude.factory.settings import ExerciseSettings
-from etude.tasks.task import Split, Task
+from etude.tasks.task import SPLITS, Split, Task
 
 
 class TaskIds(Sequence[str]):
@@ -66,8 +66,8 @@ class ExerciseSource:
         """The task of an id; raises KeyError for an id that is not ours."""
         level, _, rest = task_id.partition("/")
         split, _, number = rest.partition("/")
-        if level not in LEVELS or split not in ("train", "heldout") or not number.isdigit():
+        if level not in LEVELS or split not in SPLITS or not number.isdigit():
             raise KeyError(
-                f"{task_id!r} is no exercise id; expected LEVEL/train|heldout/NUMBER, e.g. one-bug/train/000123"
+                f"{task_id!r} is no exercise id; expected LEVEL/{'|'.join(SPLITS)}/NUMBER, e.g. one-bug/train/000123"
             )
         return LEVELS[level].build(task_id, Drawing(task_id, split, self.settings))

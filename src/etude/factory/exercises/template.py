@@ -10,10 +10,11 @@ import ast
 import hashlib
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Iterator, Mapping
 
 from etude.factory.exercises.words import COMPARISONS, VARIABLES
+from etude.tasks.task import Split
 
 SLOT = re.compile(r"\$([a-z]+)")
 
@@ -22,27 +23,40 @@ Params = tuple[tuple[str, str], ...]  # sorted (slot, text) pairs: hashable, the
 
 @dataclass(frozen=True)
 class Template:
-    """One function. `takes` names the kind of each argument, `space` the values of each parameter."""
+    """One function. `takes` names the kind of each argument, `space` the values of each parameter.
+
+    `fresh` has further values of some parameters: fillings with one of them belong to the held-out split.
+    """
 
     name: str
     spec: str
     source: str
     takes: tuple[str, ...]
     space: Mapping[str, tuple[str, ...]]
-    heldout: bool = False
+    split: Split = "train"
+    fresh: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def params(self) -> Iterator[Params]:
         """Every filling whose parameters differ from each other (two equal constants hide a swap)."""
-        slots = sorted(self.space)
-        for values in itertools.product(*(self.space[slot] for slot in slots)):
-            if len(set(values)) == len(values):
-                yield tuple(zip(slots, values, strict=True))
+        yield from _fillings(self.space)
+
+    def fresh_params(self) -> Iterator[Params]:
+        """Every filling with exactly one fresh value: a neighbour of a known function, itself never seen."""
+        for slot, values in self.fresh.items():
+            yield from _fillings({**self.space, slot: values})
 
     def filled(self, params: Params) -> tuple[str, tuple[str, ...]]:
         """Spec comment and source lines with the parameters in place; name slots stay."""
         given = dict(params)
         given["cmp"] = COMPARISONS.get(given.get("op", ""), "")
         return "# " + fill(self.spec, given), tuple(fill(self.source, given).splitlines())
+
+
+def _fillings(space: Mapping[str, tuple[str, ...]]) -> Iterator[Params]:
+    slots = sorted(space)
+    for values in itertools.product(*(space[slot] for slot in slots)):
+        if len(set(values)) == len(values):
+            yield tuple(zip(slots, values, strict=True))
 
 
 def fill(text: str, names: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Stage bench: held-out tasks asked of every checkpoint and of scripted agents, through the one harness, in real sandboxes."""
+"""Stage bench: held-out (or validation) tasks asked of every checkpoint and of scripted agents, through the one harness, in real sandboxes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from etude.bench.contest import Contest
 from etude.bench.outcome import Outcome
@@ -14,7 +15,7 @@ from etude.bench.suite import choose
 from etude.bench.summary import discovery, lift, summarise
 from etude.chat.nano import NanoRenderer
 from etude.engine.policy import EnginePolicy
-from etude.factory.exercises.overlap import overlap, seen_share
+from etude.factory.exercises.overlap import overlap, seen_share, shared_with_validation
 from etude.factory.exercises.source import ExerciseSource
 from etude.factory.opponents import OPPONENTS
 from etude.model.checkpoint import load_checkpoint
@@ -24,6 +25,7 @@ from etude.run.stages.base import CHECKPOINT
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.registry import GRADERS
+from etude.tasks.task import Task
 
 DISCOVERY_LEVEL = "relapse"
 
@@ -46,7 +48,7 @@ async def _run(context: Context) -> None:
     settings = context.recipe.bench
     source = ExerciseSource(context.recipe.exercises)
     weights = {str(level): weight for level, weight in context.recipe.exercises.levels.items()}
-    tasks = choose(source, weights, settings.tasks, settings.seed)
+    tasks = choose(source, weights, settings.tasks, settings.seed, settings.split)
     contest = Contest(tasks, context.folder, settings.concurrency, settings.seed, context.log)
     outcomes: dict[str, list[Outcome]] = {}
     pool = await open_pool(context.recipe.sandbox)
@@ -101,13 +103,13 @@ def _setup(context: Context, pool: SandboxPool, policy: EnginePolicy | Script, r
     return Setup(policy, pool, GRADERS, harness, renderer, context.recipe.rl.attempt)
 
 
-def _summary(context: Context, outcomes: dict[str, list[Outcome]], source: ExerciseSource, tasks: list) -> dict:
+def _summary(context: Context, outcomes: dict[str, list[Outcome]], source: ExerciseSource, tasks: list[Task]) -> dict:
     settings = context.recipe.bench
     entries = {name: summarise(found, settings) for name, found in outcomes.items()}
     known = ("base", "sft", "rl", *OPPONENTS)
     bench = {name: entry for name, entry in entries.items() if name in known}
     bench["controls"] = {name: entry for name, entry in entries.items() if name not in known}
-    summary = {"bench": bench, "overlap": asdict(overlap(source.settings)) | {"seen_share": seen_share(source, tasks)}}
+    summary = {"split": settings.split, "bench": bench, "overlap": _overlap(source, tasks)}
     if {"sft", "rl"} <= outcomes.keys():
         before, after = outcomes["sft"], outcomes["rl"]
         summary["lift"] = lift(before, after, settings)
@@ -115,3 +117,10 @@ def _summary(context: Context, outcomes: dict[str, list[Outcome]], source: Exerc
         if any(o.level == DISCOVERY_LEVEL for o in after):
             summary["discovery"] = discovery(before, after, DISCOVERY_LEVEL, settings)
     return summary
+
+
+def _overlap(source: ExerciseSource, tasks: list[Task]) -> dict[str, Any]:
+    """The statement and its figures, for the catalogue and for the very tasks that were asked."""
+    found = overlap(source.settings)
+    asked = {"seen_share": seen_share(source, tasks), "validation_share": shared_with_validation(source, tasks)}
+    return {"statement": found.statement(), **asdict(found), **asked}
