@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from etude.chat.byte_tokenizer import byte_tokenizer
+from etude.chat.nano import NanoRenderer
 from etude.cli.answer import Answer
 from etude.cli.bench import EndpointError, bench
-from etude.cli.session import replay, show
+from etude.cli.replayer import ReplayError
+from etude.cli.session import list_sessions, replay, show
 from etude.cli.tasks import export
 from etude.events.log import EventLog
 from etude.factory.exercises.source import ExerciseSource
@@ -21,6 +24,7 @@ from etude.factory.sessions import collect_sessions, session_path
 from etude.recipe.read import read_recipe, resolved_toml
 from etude.sandbox.pool import open_pool
 from etude.tasks.harbor import read_task
+from etude.trace.vocabulary import write_vocabulary
 
 
 class Endpoint(BaseHTTPRequestHandler):
@@ -76,37 +80,88 @@ def test_an_endpoint_described_badly_is_refused(tmp_path: Path, url: str, name: 
         bench(["ci"], None, tmp_path, url, name)
 
 
-@pytest.fixture
-def recorded(tmp_path: Path) -> Path:
-    recipe = read_recipe([], ["sessions.count=1", "exercises.seed=5"])
+@pytest.fixture(params=["text", "tokens"])
+def run(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A run directory with three demonstrations, without tokens or with those of the run's tokenizer."""
+    recipe = read_recipe([], ["sessions.count=3", "exercises.seed=5"])
     (tmp_path / "recipe.toml").write_text(resolved_toml(recipe))
+    renderer = None
+    if request.param == "tokens":
+        (tmp_path / "base").mkdir()
+        byte_tokenizer().save(str(tmp_path / "base" / "tokenizer.json"))
+        renderer = NanoRenderer.load(tmp_path / "base")
 
     async def collect() -> None:
         pool = await open_pool(recipe.sandbox)
         try:
             source = ExerciseSource(recipe.exercises)
-            folder = tmp_path / "sft"
-            await collect_sessions(source, recipe.sessions, recipe.harness, None, pool, folder, EventLog.null())
+            folder = tmp_path / "sft" / "sessions"
+            harness = recipe.harness.model_copy(update={"max_session_tokens": 4000, "max_tokens_per_turn": 400})
+            await collect_sessions(source, recipe.sessions, harness, renderer, pool, folder, EventLog.null())
         finally:
             await pool.close()
 
     asyncio.run(collect())
-    return session_path(tmp_path / "sft", 0)
+    if renderer is not None:
+        write_vocabulary(tmp_path / "sft" / "sessions", renderer.vocabulary())
+    (tmp_path / "events.jsonl").write_text('{"kind": "note"}\n')  # no session, though it ends alike
+    return tmp_path
 
 
-def test_a_recorded_session_replays_equal_with_the_recipe_of_its_run(recorded: Path) -> None:
-    answer = replay(recorded)
-    assert answer.code == 0 and answer.document["equal"], answer.document
-    assert show(recorded).document["entries"]
-
-
-def test_a_tampered_session_is_told_apart(recorded: Path) -> None:
-    lines = recorded.read_text().splitlines(keepends=True)
-    place = next(i for i, line in enumerate(lines) if '"type": "tool_result"' in line or '"type":"tool_result"' in line)
+def tamper(file: Path) -> None:
+    lines = file.read_text().splitlines(keepends=True)
+    place = next(i for i, line in enumerate(lines) if '"type":"tool_result"' in line)
     row = json.loads(lines[place])
-    key = "text" if "text" in row else "output"
-    row[key] = row[key] + " tampered"
+    row["text"] += " tampered"
     lines[place] = json.dumps(row) + "\n"
-    recorded.write_text("".join(lines))
-    answer = replay(recorded)
-    assert answer.code == 1 and "tampered" in answer.document["difference"]
+    file.write_text("".join(lines))
+
+
+def test_a_runs_sessions_are_found_and_replay_equal_with_its_own_recipe_and_tokenizer(run: Path) -> None:
+    answer = replay([run])
+    assert (answer.code, answer.document["equal"], answer.document["sessions"]) == (0, True, 3), answer.text
+    listed = list_sessions([run], limit=2).document
+    assert listed["total"] == 3 and len(listed["sessions"]) == 2
+    assert show(Path(listed["sessions"][0]["file"])).document["task_id"] == listed["sessions"][0]["task_id"]
+
+
+def test_a_tampered_session_is_named_with_the_byte_and_fails_the_replay_of_its_folder(run: Path) -> None:
+    spoilt = session_path(run / "sft" / "sessions", 1)
+    before = next(e for e in show(spoilt).document["entries"] if e["type"] == "tool_result")["text"]
+    tamper(spoilt)
+    answer = replay([run])
+    assert answer.code == 1 and [d["file"] for d in answer.document["differences"]] == [str(spoilt)]
+    assert f"byte {len(before.encode())}: " in answer.text and "tampered" in answer.text
+    assert "1 differ" in answer.text
+
+
+def test_a_sample_is_drawn_from_each_folder_and_by_its_seed(run: Path) -> None:
+    other = run / "rl" / "sessions" / "step-000"
+    other.mkdir(parents=True)
+    for number in range(3):
+        for file in (run / "sft" / "sessions").glob(f"{number:06d}.*"):
+            (other / file.name).write_bytes(file.read_bytes())
+    places = [run / "sft", run / "rl"]
+    assert replay(places, sample=2).document["sessions"] == 4
+    spoilt = session_path(run / "sft" / "sessions", 2)
+    tamper(spoilt)
+    found = {seed: replay([run / "sft"], sample=1, seed=seed).code for seed in range(8)}
+    assert set(found.values()) == {0, 1}, "the draw depends on the seed"
+    assert found == {seed: replay([run / "sft"], sample=1, seed=seed).code for seed in range(8)}
+
+
+@pytest.mark.parametrize("run", ["tokens"], indirect=True)
+def test_tokens_are_shown_as_text_with_logprob_and_version(run: Path) -> None:
+    answer = show(session_path(run / "sft" / "sessions", 0), tokens=True)
+    segment = answer.document["tokens"][0]
+    assert "<|assistant|>" in segment["tokens"] and any(segment["sampled"])
+    assert {len(values) for values in segment.values()} == {answer.document["segments_tokens"][0]}
+
+
+@pytest.mark.parametrize("run", ["tokens"], indirect=True)
+def test_without_the_tokenizer_that_made_it_a_session_is_refused(run: Path) -> None:
+    other = byte_tokenizer()
+    other.add_tokens(["def"])
+    other.save(str(run / "base" / "tokenizer.json"))
+    with pytest.raises(ReplayError, match="--checkpoint"):
+        replay([run])

@@ -9,14 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from etude.chat.byte_tokenizer import byte_tokenizer
+from etude.chat.nano import NanoRenderer
 from etude.engine.settings import EngineSettings
 from etude.events.log import EventLog
 from etude.factory.exercises.source import ExerciseSource
 from etude.factory.settings import ExerciseSettings
+from etude.harness.replay import Difference, replay
 from etude.harness.settings import HarnessSettings
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.model.init import new_model
@@ -29,8 +32,12 @@ from etude.rl.run import RlRun, drive
 from etude.rl.settings import RlSettings
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
+from etude.sandbox.pool import open_pool
+from etude.sandbox.protocol import SandboxSpec
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.registry import GRADERS
+from etude.trace.reader import read_session
+from etude.trace.session import Session
 from etude.weights.receiver import Receiver
 from etude.weights.store import WeightStore
 
@@ -146,6 +153,45 @@ def check_whole(run: RlRun) -> None:
     assert published.version == run.settings.steps
     exported = load_checkpoint(run.folder / "checkpoint").state_dict()
     assert all(torch.equal(exported[name], tensor) for name, tensor in published.state.items())
+    check_sessions(run, store)
+
+
+def check_sessions(run: RlRun, store: GroupStore) -> None:
+    """The first group of every step's share lies there in full, token for token what was trained, with its reward."""
+    trained = {}
+    for record in read(run.folder / "steps.jsonl"):
+        places = [(group, member) for group in record.groups for member in range(run.settings.group_size)]
+        trained |= dict(zip(places, zip(record.components, record.advantages, strict=True), strict=True))
+    kept = sorted((run.folder / "sessions").glob("step-*/*.jsonl"))
+    assert len(kept) == run.settings.steps * run.settings.group_size
+    for path in kept:
+        session, (group, member) = read_session(path), map(int, path.stem.split("-"))
+        assert path.parent.name == f"step-{group // run.settings.groups_per_step:03d}"
+        rollout = store.load(group)[member]
+        for segment, sample in zip(session.segments(), rollout.segments, strict=True):
+            for name in ("ids", "sampled", "logprobs", "versions"):
+                assert np.array_equal(getattr(segment, name), getattr(sample, name)), name
+        score, judged = [entry.data for entry in session.of("verdict")]
+        components, advantage = trained[group, member]
+        assert score["score"] == rollout.rewards["outcome"] and judged["components"] == components
+        assert (judged["reward"], judged["advantage"]) == (sum(components.values()), advantage)
+
+
+def test_sessions_of_rollouts_replay_byte_for_byte(checkpoint, tmp_path):
+    run = a_run(checkpoint, tmp_path, steps=1)
+    live(run)
+    renderer = NanoRenderer.load(checkpoint)
+
+    async def again(session: Session) -> Difference | None:
+        pool = await open_pool(run.sandbox)
+        try:
+            files = {path: text.encode() for path, text in run.source.task(session.header.task_id).files.items()}
+            return await replay(session, await pool.create(SandboxSpec(files=files)), renderer=renderer)
+        finally:
+            await pool.close()
+
+    found = [asyncio.run(again(read_session(path))) for path in (tmp_path / "sessions").rglob("*.jsonl")]
+    assert found == [None] * 3
 
 
 def test_a_run_leaves_policy_figures_and_a_probe_within_its_bars(checkpoint, tmp_path):

@@ -6,11 +6,13 @@ alone, by whatever program holds the file.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from etude.chat.renderer import Renderer
 from etude.harness.agent import TaskFacts, build_agent, session_header
+from etude.harness.preset import harness_hash
 from etude.harness.settings import HarnessSettings
 from etude.policy.replay import ReplayPolicy
 from etude.sandbox.protocol import Sandbox
@@ -34,6 +36,10 @@ _COMPARED = (
 )
 
 
+# Enough of a tool's answer to recognise the place.
+SHOWN_BYTES = 60
+
+
 @dataclass(frozen=True)
 class Difference:
     """The first place where the replay left the recording."""
@@ -44,13 +50,36 @@ class Difference:
     replayed: Any
 
     def __str__(self) -> str:
-        return f"entry {self.entry}, {self.what}: recorded {self.recorded!r}, replayed {self.replayed!r}"
+        place = f"entry {self.entry}, {self.what}"
+        if isinstance(self.recorded, str) and isinstance(self.replayed, str):
+            old, new = (text.encode("utf-8", "surrogatepass") for text in (self.recorded, self.replayed))
+            at = _first_difference(old, new)
+            shown = slice(max(0, at - SHOWN_BYTES // 2), at + SHOWN_BYTES)
+            return f"{place}, byte {at}: recorded {old[shown]!r}, replayed {new[shown]!r}"
+        if isinstance(self.recorded, list) and isinstance(self.replayed, list):
+            at = _first_difference(self.recorded, self.replayed)
+            return (
+                f"{place}, position {at}: recorded {self.recorded[at : at + 4]}, replayed {self.replayed[at : at + 4]}"
+            )
+        return f"{place}: recorded {self.recorded!r}, replayed {self.replayed!r}"
+
+
+def _first_difference(old: Sequence[Any], new: Sequence[Any]) -> int:
+    pairs = zip(old, new, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
+
+
+def made_with(session: Session, renderer: Renderer | None) -> bool:
+    """Whether this harness with this renderer is the one that the session's header names."""
+    settings = HarnessSettings.model_validate(session.header.settings)
+    return harness_hash(settings, renderer.fingerprint if renderer else "") == session.header.harness
 
 
 async def replay(session: Session, sandbox: Sandbox, *, renderer: Renderer | None = None) -> Difference | None:
     """None if everything was equal. The sandbox must hold the task's files as they were when the session began.
 
-    A session with tokens needs the renderer of its model; another renderer or another harness is a difference at once.
+    A session with tokens needs the renderer of its model, also if a scripted expert spoke; another renderer or another
+    harness is a difference at once.
     """
     header = session.header
     settings = HarnessSettings.model_validate(header.settings)
@@ -82,11 +111,10 @@ def _compare(old: Entry, new: Entry) -> Difference | None:
     for key in _COMPARED:
         if old.data.get(key) != new.data.get(key):
             return Difference(old.id, key, old.data.get(key), new.data.get(key))
-    if _ids(old) != _ids(new):
-        return Difference(old.id, "tokens", _ids(old), _ids(new))
+    if (old.tokens is None) != (new.tokens is None):
+        return Difference(old.id, "has tokens", old.tokens is not None, new.tokens is not None)
+    for key in ("ids", "lead", "logprobs", "versions") if old.tokens is not None else ():
+        then, now = getattr(old.tokens, key), getattr(new.tokens, key)
+        if then != now:
+            return Difference(old.id, f"tokens' {key}", then, now)
     return None
-
-
-def _ids(entry: Entry) -> tuple | None:
-    tokens = entry.tokens
-    return (tokens.ids, tokens.lead, tokens.versions) if tokens is not None else None

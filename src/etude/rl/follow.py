@@ -1,4 +1,4 @@
-"""What is written down after each training step, and the evaluation on held-out tasks now and then."""
+"""What is written down after each training step, and the evaluation on validation tasks now and then."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from etude.rl.controller import Step
 from etude.rl.groups import Group
 from etude.rl.metrics import step_values, versions
 from etude.rl.services import STAGE
+from etude.rl.sessions import KeptSessions
 from etude.rl.steps import StepRecord, append
 from etude.rollout.attempt import Setup
 from etude.rollout.batch import Job, run_batch
@@ -26,9 +27,10 @@ SHOWN = ("pass_rate", "reward", "staleness_max", "drift_p99")
 class Follower:
     """`on_step` belongs to the controller."""
 
-    def __init__(self, run: RlRun, setup: Setup) -> None:
+    def __init__(self, run: RlRun, setup: Setup, sessions: KeptSessions) -> None:
         self._run = run
         self._setup = setup
+        self._sessions = sessions
 
     async def on_step(self, step: Step, groups: list[Group[Rollout]]) -> None:
         """Figures of the step into `steps.jsonl` and the event log."""
@@ -51,15 +53,16 @@ class Follower:
             step.advantages,
         )
         append(run.folder / "steps.jsonl", record)
+        self._sessions.trained(step, groups)
         run.log.metric(STAGE, step.step, **values)
         run.log.progress(
             STAGE, step.step + 1, run.settings.steps, **{name: values[name] for name in SHOWN if name in values}
         )
 
     async def _evaluate(self) -> float:
-        """Share of held-out tasks solved by the policy that serves now; generation for training goes on beside it."""
+        """Share of validation tasks solved by the policy that serves now; generation for training goes on beside it."""
         source = self._run.source
-        ids = source.ids("heldout")
+        ids = source.ids("validation")
         jobs = [
             Job(source.task(ids[i]), f"eval-{i}", seed=i) for i in range(min(self._run.settings.eval_tasks, len(ids)))
         ]

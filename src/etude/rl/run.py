@@ -1,8 +1,8 @@
 """The rl stage: `run_rl` starts the processes, runs the schedule to its end and leaves the trained policy and the figures.
 
 Folder: `ledger.jsonl` (decisions), `groups/` (finished rollouts), `states/` (trainer), `weights/` (anchors and deltas),
-`steps.jsonl` (figures), and at the end `checkpoint/` (Hugging Face), `samples.json`, `summary.json`. Called again on the
-folder of a killed run it goes on (promise 6).
+`steps.jsonl` (figures), `sessions/` (some rollouts in full), and at the end `checkpoint/` (Hugging Face), `samples.json`,
+`summary.json`. Called again on the folder of a killed run it goes on (promise 6).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from etude.rl.local_ray import LocalRay
 from etude.rl.resume import open_progress, reconciler_at, train_again
 from etude.rl.schedule import Schedule, draw
 from etude.rl.services import STAGE, Places, Services
+from etude.rl.sessions import KeptSessions
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
 from etude.rollout.attempt import Setup, attempt
@@ -105,13 +106,14 @@ async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dic
     pool = await open_pool(run.sandbox)
     try:
         setup = _setup(run, services, pool, renderer)
-        follower = Follower(run, setup)
+        sessions = KeptSessions(run.folder / "sessions", settings, renderer.vocabulary())
+        follower = Follower(run, setup, sessions)
         await train_again(progress, tasks, store, ledger, services, follower.on_step)
         await services.sync(progress.next_step)
         ready, ready_cpu = time.perf_counter(), time.process_time()
         controller = Controller(
             reconciler_at(progress, tasks, settings, store),
-            lambda slot: _attempt(run, setup, slot),
+            lambda slot: _attempt(run, setup, slot, sessions),
             services,
             store,
             ledger,
@@ -132,9 +134,11 @@ def _setup(run: RlRun, services: Services, pool: Any, renderer: Renderer) -> Set
     return Setup(services.policy, pool, run.graders, run.harness, renderer, run.settings.attempt)
 
 
-async def _attempt(run: RlRun, setup: Setup, slot: Slot) -> Rollout:
+async def _attempt(run: RlRun, setup: Setup, slot: Slot, sessions: KeptSessions) -> Rollout:
     task = run.source.task(slot.task_id)
     name = f"{slot.task_id}#{slot.group}.{slot.member}"
     place = (slot.group * run.settings.group_size + slot.member) * (run.settings.max_faults + 2) + slot.attempt
     seed = (run.settings.seed << 40) + place * SEED_STRIDE
-    return (await attempt(task, setup, name=name, seed=seed, group=slot.group)).rollout
+    found = await attempt(task, setup, name=name, seed=seed, group=slot.group)
+    sessions.take(slot, found)
+    return found.rollout

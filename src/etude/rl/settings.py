@@ -78,5 +78,10 @@ class RlSettings(BaseModel):
     max_restarts: int = Field(
         default=3, ge=0, description="restarts of a dead engine or trainer process before the run stops"
     )
-    eval_every: int = Field(default=0, ge=0, description="steps between evaluations on held-out tasks; 0 is never")
-    eval_tasks: int = Field(default=32, ge=1, description="held-out tasks per evaluation")
+    keep_sessions: int = Field(
+        default=1,
+        ge=0,
+        description="groups of each step whose sessions are kept as files, all rollouts of each; 0 is none",
+    )
+    eval_every: int = Field(default=0, ge=0, description="steps between evaluations on validation tasks; 0 is never")
+    eval_tasks: int = Field(default=32, ge=1, description="validation tasks per evaluation")

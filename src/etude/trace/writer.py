@@ -2,21 +2,22 @@
 
 Tokens are written before the line that counts them, so a line on disk always has its tokens, and a kill costs at most the
 last turn. `every="end"` writes once, when the session is over: the cheap choice for rollouts, which are worth nothing torn.
+`write_session` puts down one that was recorded in memory, whole or not at all; `add_verdict` adds what is learnt later.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from etude.trace.block import pack_routes, pack_tokens
-from etude.trace.entry import EntryRoutes, EntryTokens, EntryType, Header
-from etude.trace.session import Recorder
+from etude.trace.entry import Entry, EntryRoutes, EntryTokens, EntryType, Header
+from etude.trace.session import Recorder, Session
 
 # The order in which buffers reach the disk: tokens before the lines that count them.
 _SUFFIXES = (".tokens", ".routes", ".jsonl")
+_JSON = json.JSONEncoder(separators=(",", ":"))  # made once: json.dumps would make one for every line
 
 
 class SessionWriter(Recorder):
@@ -36,7 +37,7 @@ class SessionWriter(Recorder):
         self._keep_routes = keep_routes
         self._pending: dict[str, bytearray] = {suffix: bytearray() for suffix in _SUFFIXES}
         self._files: dict[str, BinaryIO] = {}
-        self._line({"type": "session", **asdict(header)})
+        self._pending[".jsonl"] += _header_line(header)
 
     def append(
         self,
@@ -48,13 +49,12 @@ class SessionWriter(Recorder):
         routes: EntryRoutes | None = None,
     ) -> int:
         number = super().append(type, data, parent=parent, tokens=tokens, routes=routes)
-        row = self.session.entries[number].to_json()
+        entry = self.session.entries[number]
         if tokens is not None:
-            row["tokens"] = len(tokens.ids)
             self._pending[".tokens"] += pack_tokens(number, tokens)
         if routes is not None and self._keep_routes:
             self._pending[".routes"] += pack_routes(number, routes)
-        self._line(row)
+        self._pending[".jsonl"] += _entry_line(entry)
         return number
 
     def flush(self) -> None:
@@ -67,9 +67,6 @@ class SessionWriter(Recorder):
             file.close()
         self._files.clear()
 
-    def _line(self, row: dict[str, Any]) -> None:
-        self._pending[".jsonl"] += json.dumps(row, separators=(",", ":")).encode() + b"\n"
-
     def _write(self) -> None:
         for suffix, pending in self._pending.items():
             if pending:
@@ -77,3 +74,45 @@ class SessionWriter(Recorder):
                     self._files[suffix] = open(self.path.with_suffix(suffix), "ab", buffering=0)
                 self._files[suffix].write(pending)
                 pending.clear()
+
+
+def write_session(path: Path, session: Session, *, keep_routes: bool = True) -> None:
+    """A finished session as the same files, in place of whatever lies there. `path` appears last, by a rename."""
+    path.unlink(missing_ok=True)
+    tokens = b"".join(pack_tokens(e.id, e.tokens) for e in session.entries if e.tokens is not None)
+    routes = b"".join(pack_routes(e.id, e.routes) for e in session.entries if keep_routes and e.routes is not None)
+    for suffix, data in ((".tokens", tokens), (".routes", routes)):
+        if data:
+            path.with_suffix(suffix).write_bytes(data)
+        else:
+            path.with_suffix(suffix).unlink(missing_ok=True)
+    side = path.with_suffix(".tmp")
+    side.write_bytes(b"".join([_header_line(session.header), *map(_entry_line, session.entries)]))
+    side.rename(path)
+
+
+def add_verdict(path: Path, data: dict[str, Any]) -> None:
+    """Append a verdict to a session file, once: what repeats the last entry (work done again after a kill) is left out."""
+    text = path.read_bytes()
+    whole = text[: text.rfind(b"\n") + 1]
+    last = json.loads(whole[whole.rfind(b"\n", 0, -1) + 1 :])
+    if last["type"] == "verdict" and data.items() <= last.items():
+        return
+    entry = Entry(last.get("id", -1) + 1, None, "verdict", last.get("at_s", 0.0), data)
+    with open(path, "r+b") as file:
+        file.truncate(len(whole))  # a line torn by a kill was never part of the session
+        file.seek(len(whole))
+        file.write(_entry_line(entry))
+
+
+def _header_line(header: Header) -> bytes:
+    return _line({"type": "session", **vars(header)})
+
+
+def _entry_line(entry: Entry) -> bytes:
+    row = entry.to_json()
+    return _line(row if entry.tokens is None else row | {"tokens": len(entry.tokens.ids)})
+
+
+def _line(row: dict[str, Any]) -> bytes:
+    return _JSON.encode(row).encode() + b"\n"

@@ -1,0 +1,91 @@
+"""What a replay needs besides the session file: the task, the tokenizer, and sandboxes, found in the run it belongs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from etude.harness.replay import Difference
+    from etude.recipe.recipe import Recipe
+    from etude.trace.session import Session
+
+# Where a run's tokenizers lie. A run that starts RL from a checkpoint of its recipe has that one's beside its base's.
+_FOLDERS = ("base", "sft/checkpoint", "rl/checkpoint")
+
+
+class ReplayError(Exception):
+    """The session can't be replayed from what was given."""
+
+
+class Replayer:
+    """An async context: one pool of sandboxes, one recipe and one set of tokenizers per run, whatever is replayed."""
+
+    def __init__(self, checkpoint: Path | None, recipe: Path | None) -> None:
+        self._checkpoint = checkpoint
+        self._recipe = recipe
+        self._recipes: dict[Path | None, Recipe] = {}
+        self._renderers: dict[Path, Any] = {}
+        self._pool: Any = None
+
+    async def __aenter__(self) -> Replayer:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._pool is not None:
+            await self._pool.close()
+
+    async def replay(self, session: Session, file: Path) -> Difference | None:
+        """Run the session again from its task's files. Raises ReplayError if the task or the tokenizer can't be had."""
+        from etude.factory.exercises.source import ExerciseSource
+        from etude.harness.replay import replay
+        from etude.sandbox.pool import open_pool
+        from etude.sandbox.protocol import SandboxSpec
+
+        run = next((p for p in file.absolute().parents if (p / "recipe.toml").is_file()), None)
+        recipe = self._read(self._recipe or (run / "recipe.toml" if run else None))
+        try:
+            task = ExerciseSource(recipe.exercises).task(session.header.task_id)
+        except KeyError as error:
+            raise ReplayError(f"{file}: only exercises can be made again: {error.args[0]}") from None
+        renderer = self._renderer(session, file, run, recipe)
+        self._pool = self._pool or await open_pool(recipe.sandbox)
+        files = {path: text.encode() for path, text in task.files.items()}
+        sandbox = await self._pool.create(SandboxSpec(files=files, memory_mb=recipe.rl.attempt.memory_mb))
+        try:
+            return await replay(session, sandbox, renderer=renderer)
+        finally:
+            await sandbox.kill()
+
+    def _read(self, recipe: Path | None) -> Recipe:
+        from etude.recipe.read import read_recipe
+
+        if recipe not in self._recipes:
+            self._recipes[recipe] = read_recipe([recipe] if recipe is not None else [])
+        return self._recipes[recipe]
+
+    def _renderer(self, session: Session, file: Path, run: Path | None, recipe: Recipe) -> Any:
+        """The one that the session's harness hash names; none for a session without tokens."""
+        from etude.harness.replay import made_with
+
+        if all(entry.tokens is None for entry in session.entries):
+            return None
+        if self._checkpoint is not None:
+            return self._load(self._checkpoint)
+        folders = [run / folder for folder in _FOLDERS] if run is not None else []
+        folders += [Path(recipe.run.sft_checkpoint)] if recipe.run.sft_checkpoint else []
+        candidates = [self._load(folder) for folder in folders if (folder / "tokenizer.json").is_file()]
+        found = next((renderer for renderer in candidates if made_with(session, renderer)), None)
+        if found is None:
+            raise ReplayError(
+                f"{file}: {len(candidates)} tokenizers of its run tried, and none with this version of Etude makes the harness "
+                f"{session.header.harness} that it was recorded with; name the right one's folder with --checkpoint DIR"
+            )
+        return found
+
+    def _load(self, folder: Path) -> Any:
+        from etude.chat.nano import NanoRenderer
+
+        if folder not in self._renderers:
+            self._renderers[folder] = NanoRenderer.load(folder)
+        return self._renderers[folder]
