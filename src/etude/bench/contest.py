@@ -6,7 +6,7 @@ simply missing: the next run asks it again, and `summary` refuses to average an 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,17 +35,23 @@ class Contest:
     seed: int
     log: EventLog
 
-    async def run(self, name: str, setup: Setup, passes: int) -> list[Outcome]:
-        """All outcomes of policy `name`. Raises BenchUnfinished if infra faults outlived their retries."""
+    async def run(
+        self, name: str, setup: Setup, passes: int, level_passes: Mapping[str, int] | None = None
+    ) -> list[Outcome]:
+        """All outcomes of policy `name`; `level_passes` has the levels with another number of passes.
+
+        Raises BenchUnfinished if infra faults outlived their retries.
+        """
+        wanted = {task.id: (level_passes or {}).get(task.level, passes) for task in self.tasks}
         file = OutcomeFile(self.folder / f"{name}.jsonl")
         by_id = {task.id: task for task in self.tasks}
         jobs = [
             Job(task, f"{task.id}#{number}", seed=self._seed(place, number))
-            for number in range(passes)
+            for number in range(max(wanted.values()))
             for place, task in enumerate(self.tasks)
-            if (task.id, number) not in file.outcomes
+            if number < wanted[task.id] and (task.id, number) not in file.outcomes
         ]
-        whole, solved = len(self.tasks) * passes, sum(o.score for o in file.outcomes.values())
+        whole, solved = sum(wanted.values()), sum(o.score for o in file.outcomes.values())
 
         def take(done: int, total: int, last: Attempt | InfraFault) -> None:
             nonlocal solved
@@ -60,8 +66,7 @@ class Contest:
         if batch.faults:
             last = list(batch.faults.values())[-1]
             raise BenchUnfinished(f"{name}: {len(batch.faults)} of {whole} attempts met infra faults; the last: {last}")
-        wanted = set(by_id)
-        return [o for o in file.outcomes.values() if o.task_id in wanted and o.attempt < passes]
+        return [o for o in file.outcomes.values() if o.attempt < wanted.get(o.task_id, 0)]
 
     def _seed(self, place: int, number: int) -> int:
         """The same for every policy: with equal weights two policies answer alike, which pairs the comparison further."""
@@ -82,4 +87,5 @@ def read_outcome(attempt: Attempt, task: Task) -> Outcome:
         turns=int(counters["turns"]),
         seconds=round(attempt.seconds["all"], 4),
         reason=attempt.verdict.reason,
+        holdout=task.metadata.get("holdout", ""),
     )

@@ -22,6 +22,7 @@ class Outcome:
     turns: int
     seconds: float
     reason: str = ""
+    holdout: str = ""  # how the task is kept from training: by function, by template, or unknown
 
 
 class OutcomeFile:

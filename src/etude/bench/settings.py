@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class BenchSettings(BaseModel):
-    """The held-out comparison at the end of a run."""
+    """The comparison at the end of a run."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -16,9 +16,16 @@ class BenchSettings(BaseModel):
         "heldout", description="whose tasks: settings are chosen on validation, reported figures are of held-out tasks"
     )
     tasks: int = Field(
-        96, ge=2, description="tasks, the same for every policy; in the proportions of the exercise levels"
+        128, ge=2, description="tasks, the same for every policy; in the proportions of the exercise levels"
     )
+    tasks_per_level_min: int = Field(
+        10, ge=1, description="fewest tasks of a level, so that its own row means something; averages are weighted back"
+    )
+    tasks_discovery_min: int = Field(24, ge=1, description="fewest tasks of the discovery level")
     passes: int = Field(16, ge=1, description="attempts at each task by the SFT and RL checkpoints")
+    passes_discovery: int = Field(
+        16, ge=1, description="attempts at each task of the discovery level by the SFT and RL checkpoints"
+    )
     passes_base: int = Field(2, ge=1, description="attempts at each task by the base checkpoint")
     passes_controls: int = Field(4, ge=1, description="attempts at each task by the two control checkpoints")
     passes_scripted: int = Field(2, ge=1, description="attempts at each task by the expert, nop and cheating agents")

@@ -1,11 +1,13 @@
-"""What scores mean: averages, unbiased best-of-k, and intervals that respect that attempts at one task are not independent.
+"""What scores mean: averages over weighted levels, unbiased best-of-k, and intervals that respect how tasks were drawn.
 
-Everywhere a table of scores is (N tasks, K passes), values in [0, 1]. Intervals are percentile bootstraps over tasks (the
-clusters): whole rows are drawn with replacement, since passes at the same task share its difficulty.
+A task's passes share its difficulty, so tasks are what intervals resample, whole (clusters). Tasks were drawn level by level
+(strata) in numbers that differ from the mix, so an average is the weighted mean of its levels' averages, and the bootstrap
+resamples within each level. Everything here is pure: arrays in, numbers out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,22 +41,39 @@ def best_of(scores: np.ndarray, k: int) -> np.ndarray:
     return np.sort(scores, axis=1) @ weights
 
 
-def bootstrap(per_task: np.ndarray, *, resamples: int, seed: int) -> Interval:
-    """Mean over tasks with a cluster-bootstrap interval. `per_task` is (N,): each task's own mean (or paired difference)."""
-    if len(per_task) == 0:
-        raise ValueError("no task was scored: nothing to average")
-    rng = np.random.default_rng(seed)
-    draws = rng.integers(0, len(per_task), size=(resamples, len(per_task)))
-    means = per_task[draws].mean(axis=1)
+def weighted_mean(values: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> float:
+    """Each level's mean, weighted. Weights need not add up to 1; levels without tasks are no part of it."""
+    return float(sum(share * values[level].mean() for level, share in _normal(values, weights).items()))
+
+
+def stratified(
+    values: Mapping[str, np.ndarray], weights: Mapping[str, float], *, resamples: int, seed: int
+) -> Interval:
+    """Weighted mean over levels with its bootstrap interval. `values[level]` is (N_level,): each task's own mean.
+
+    Of a level's N tasks N - 1 are drawn with replacement (Rao and Wu 1988, section 2): N draws would understate the
+    variance by (N - 1) / N, which matters in levels of ten. A level of one task adds nothing to the width.
+    """
+    rng = np.random.default_rng(seed)  # one for all levels: their draws must not be alike
+    means = np.zeros(resamples)
+    for level, share in _normal(values, weights).items():
+        count = len(values[level])
+        draws = rng.integers(0, count, size=(resamples, max(1, count - 1)))
+        means += share * values[level][draws].mean(axis=1)
     low, high = np.quantile(means, [0.025, 0.975])
-    return Interval(float(per_task.mean()), float(low), float(high))
+    return Interval(weighted_mean(values, weights), float(low), float(high))
 
 
-def paired(before: np.ndarray, after: np.ndarray, *, resamples: int, seed: int) -> Interval:
-    """Mean of after - before by task, same tasks in the same order: (N, K1), (N, K2) -> interval."""
-    if len(before) != len(after):
-        raise ValueError(f"a paired comparison needs the same tasks: {len(before)} and {len(after)} given")
-    return bootstrap(after.mean(axis=1) - before.mean(axis=1), resamples=resamples, seed=seed)
+def bootstrap(per_task: np.ndarray, *, resamples: int, seed: int) -> Interval:
+    """Mean over tasks of one kind with its interval. `per_task` is (N,): each task's own mean (or paired difference)."""
+    return stratified({"": per_task}, {"": 1.0}, resamples=resamples, seed=seed)
+
+
+def paired(before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """after - before by task, level by level; the same tasks in the same order, else the difference means nothing."""
+    if {level: len(v) for level, v in before.items()} != {level: len(v) for level, v in after.items()}:
+        raise ValueError("a paired comparison needs the same tasks of every level on both sides")
+    return {level: after[level] - before[level] for level in after}
 
 
 def powers_of_two(limit: int) -> list[int]:
@@ -63,3 +82,15 @@ def powers_of_two(limit: int) -> list[int]:
     while ks[-1] * 2 <= limit:
         ks.append(ks[-1] * 2)
     return ks
+
+
+def _normal(values: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> dict[str, float]:
+    """The weights of the levels that have tasks, adding up to 1."""
+    present = [level for level, found in values.items() if len(found)]
+    if not present:
+        raise ValueError("no task was scored: nothing to average")
+    unknown = [level for level in present if not weights.get(level, 0) > 0]
+    if unknown:
+        raise ValueError(f"tasks of level {unknown[0]!r} were asked, but the mix gives it no weight")
+    whole = sum(weights[level] for level in present)
+    return {level: weights[level] / whole for level in present}

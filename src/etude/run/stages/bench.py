@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from etude.bench.claims import discovery, lift
 from etude.bench.contest import Contest
 from etude.bench.outcome import Outcome
+from etude.bench.settings import BenchSettings
 from etude.bench.suite import choose
-from etude.bench.summary import discovery, lift, summarise
+from etude.bench.summary import summarise
 from etude.chat.nano import NanoRenderer
 from etude.engine.policy import EnginePolicy
+from etude.factory.exercises.levels import LEVELS
 from etude.factory.exercises.overlap import overlap, seen_share, shared_with_validation
 from etude.factory.exercises.source import ExerciseSource
 from etude.factory.opponents import OPPONENTS
@@ -28,6 +31,7 @@ from etude.tasks.registry import GRADERS
 from etude.tasks.task import Task
 
 DISCOVERY_LEVEL = "relapse"
+CONTROLS = ("competent_sft", "rewarded_sft")  # stages
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Contestant:
     name: str
     passes: int
     open: Callable[[SandboxPool], AbstractAsyncContextManager[Setup]]
+    level_passes: Mapping[str, int] = field(default_factory=dict)  # levels with another number of passes
 
 
 def run(context: Context) -> None:
@@ -47,15 +52,16 @@ def run(context: Context) -> None:
 async def _run(context: Context) -> None:
     settings = context.recipe.bench
     source = ExerciseSource(context.recipe.exercises)
-    weights = {str(level): weight for level, weight in context.recipe.exercises.levels.items()}
-    tasks = choose(source, weights, settings.tasks, settings.seed, settings.split)
+    tasks = choose(source, _mix(context), settings.tasks, settings.seed, settings.split, _floors(settings))
     contest = Contest(tasks, context.folder, settings.concurrency, settings.seed, context.log)
     outcomes: dict[str, list[Outcome]] = {}
     pool = await open_pool(context.recipe.sandbox)
     try:
         for contestant in _contestants(context):
             async with contestant.open(pool) as setup:
-                outcomes[contestant.name] = await contest.run(contestant.name, setup, contestant.passes)
+                outcomes[contestant.name] = await contest.run(
+                    contestant.name, setup, contestant.passes, contestant.level_passes
+                )
     finally:
         await pool.close()
     context.summarize(_summary(context, outcomes, source, tasks))
@@ -65,13 +71,18 @@ def _contestants(context: Context) -> list[Contestant]:
     settings = context.recipe.bench
     own = context.recipe.run.sft_checkpoint
     sft = Path(own) if own else context.of("sft") / CHECKPOINT
+    more = {DISCOVERY_LEVEL: settings.passes_discovery}
     checkpoints = [
-        ("base", context.of("base") / CHECKPOINT, settings.passes_base),
-        ("sft", sft, settings.passes),
-        ("rl", context.of("rl") / CHECKPOINT, settings.passes),
-        *((p.name, p / CHECKPOINT, settings.passes_controls) for p in sorted(context.of("controls").glob("*/"))),
+        ("base", context.of("base") / CHECKPOINT, settings.passes_base, {}),
+        ("sft", sft, settings.passes, more),
+        ("rl", context.of("rl") / CHECKPOINT, settings.passes, more),
+        *((name, context.of(name) / CHECKPOINT, settings.passes_controls, {}) for name in CONTROLS),
     ]
-    found = [Contestant(n, k, _checkpoint(context, p)) for n, p, k in checkpoints if (p / "config.json").is_file()]
+    found = [
+        Contestant(name, passes, _checkpoint(context, folder), at_level)
+        for name, folder, passes, at_level in checkpoints
+        if (folder / "config.json").is_file()
+    ]
     return found + [Contestant(n, settings.passes_scripted, _scripted(context, s)) for n, s in OPPONENTS.items()]
 
 
@@ -92,7 +103,7 @@ def _scripted(context: Context, script: Script) -> Callable[[SandboxPool], Abstr
     @asynccontextmanager
     async def opened(pool: SandboxPool) -> AsyncIterator[Setup]:
         own = context.recipe.run.sft_checkpoint
-        tokens = NanoRenderer.load(Path(own) if own else context.of("base"))  # tokens are counted, not sampled
+        tokens = NanoRenderer.load(Path(own) if own else context.of("corpus"))  # tokens are counted, not sampled
         yield _setup(context, pool, script, tokens)
 
     return opened
@@ -104,19 +115,28 @@ def _setup(context: Context, pool: SandboxPool, policy: EnginePolicy | Script, r
 
 
 def _summary(context: Context, outcomes: dict[str, list[Outcome]], source: ExerciseSource, tasks: list[Task]) -> dict:
-    settings = context.recipe.bench
-    entries = {name: summarise(found, settings) for name, found in outcomes.items()}
+    settings, mix = context.recipe.bench, _mix(context)
+    entries = {name: summarise(found, settings, mix) for name, found in outcomes.items()}
     known = ("base", "sft", "rl", *OPPONENTS)
     bench = {name: entry for name, entry in entries.items() if name in known}
     bench["controls"] = {name: entry for name, entry in entries.items() if name not in known}
     summary = {"split": settings.split, "bench": bench, "overlap": _overlap(source, tasks)}
     if {"sft", "rl"} <= outcomes.keys():
         before, after = outcomes["sft"], outcomes["rl"]
-        summary["lift"] = lift(before, after, settings)
-        summary["over_controls"] = {name: lift(outcomes[name], after, settings) for name in bench["controls"]}
+        summary["lift"] = lift(before, after, settings, mix)
+        summary["over_controls"] = {name: lift(outcomes[name], after, settings, mix) for name in bench["controls"]}
         if any(o.level == DISCOVERY_LEVEL for o in after):
             summary["discovery"] = discovery(before, after, DISCOVERY_LEVEL, settings)
     return summary
+
+
+def _mix(context: Context) -> dict[str, float]:
+    """How training weighs the levels: what the suite leans on and the averages are weighted back to."""
+    return {str(level): weight for level, weight in context.recipe.exercises.levels.items()}
+
+
+def _floors(settings: BenchSettings) -> dict[str, int]:
+    return dict.fromkeys(LEVELS, settings.tasks_per_level_min) | {DISCOVERY_LEVEL: settings.tasks_discovery_min}
 
 
 def _overlap(source: ExerciseSource, tasks: list[Task]) -> dict[str, Any]:
