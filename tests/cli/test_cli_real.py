@@ -135,14 +135,14 @@ def test_a_tampered_session_is_named_with_the_byte_and_fails_the_replay_of_its_f
     assert "1 differ" in answer.text
 
 
-def test_a_sample_is_drawn_from_each_folder_and_by_its_seed(run: Path) -> None:
+def test_a_sample_is_drawn_from_each_folder_and_stage_by_its_seed(run: Path) -> None:
     other = run / "rl" / "sessions" / "step-000"
     other.mkdir(parents=True)
     for number in range(3):
         for file in (run / "sft" / "sessions").glob(f"{number:06d}.*"):
             (other / file.name).write_bytes(file.read_bytes())
     places = [run / "sft", run / "rl"]
-    assert replay(places, sample=2).document["sessions"] == 4
+    assert replay(places, sample=2).document["sessions"] == replay([run], sample=2).document["sessions"] == 4
     spoilt = session_path(run / "sft" / "sessions", 2)
     tamper(spoilt)
     found = {seed: replay([run / "sft"], sample=1, seed=seed).code for seed in range(8)}

@@ -10,6 +10,8 @@ from etude.cli.prepare import prepare
 from etude.cli.run import go
 from etude.recipe.errors import RecipeError
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_the_default_is_the_laptop_recipe_in_its_own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -36,3 +38,19 @@ def test_a_missing_recipe_lists_those_there_are(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RecipeError, match="absent: there is no such recipe file; .*laptop"):
         prepare(["absent"], None, None)
+
+
+def test_the_committed_checkpoint_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = prepare(["ci"], None, tmp_path / "r")
+    assert Path(run.recipe.run.sft_checkpoint) == ROOT / "checkpoints" / "sft-nano"
+    monkeypatch.chdir(ROOT)
+    assert prepare(["ci"], None, tmp_path / "r").recipe.run.sft_checkpoint == "checkpoints/sft-nano"
+
+
+@pytest.mark.parametrize("key", ["run.sft_checkpoint", "model.init"])
+def test_a_checkpoint_that_is_not_there_is_told_before_any_stage_runs(tmp_path: Path, key: str) -> None:
+    run = prepare(["ci"], [f"{key}={tmp_path}/absent"], tmp_path / "r")
+    with pytest.raises(RecipeError, match=f"{key} = .*absent: there is no checkpoint .*--set {key}="):
+        go(run, ["base", "sft", "rl"])
+    assert not (tmp_path / "r").exists()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from etude.trace.session import Session
 
 # Where a run's tokenizers lie. A run that starts RL from a checkpoint of its recipe has that one's beside its base's.
-_FOLDERS = ("base", "sft/checkpoint", "rl/checkpoint")
+_FOLDERS = ("corpus", "base", "sft/checkpoint", "rl/checkpoint")
 
 
 class ReplayError(Exception):
@@ -67,13 +67,15 @@ class Replayer:
     def _renderer(self, session: Session, file: Path, run: Path | None, recipe: Recipe) -> Any:
         """The one that the session's harness hash names; none for a session without tokens."""
         from etude.harness.replay import made_with
+        from etude.recipe.read import find_checkpoint
 
         if all(entry.tokens is None for entry in session.entries):
             return None
         if self._checkpoint is not None:
             return self._load(self._checkpoint)
         folders = [run / folder for folder in _FOLDERS] if run is not None else []
-        folders += [Path(recipe.run.sft_checkpoint)] if recipe.run.sft_checkpoint else []
+        named = find_checkpoint(recipe.run.sft_checkpoint) if recipe.run.sft_checkpoint else None
+        folders += [named] if named is not None else []
         candidates = [self._load(folder) for folder in folders if (folder / "tokenizer.json").is_file()]
         found = next((renderer for renderer in candidates if made_with(session, renderer)), None)
         if found is None:

@@ -87,7 +87,10 @@ def show(
 def replay(
     places: _Places,
     sample: Annotated[
-        int | None, typer.Option("--sample", metavar="N", min=1, help="Of each folder, this many drawn at random.")
+        int | None,
+        typer.Option(
+            "--sample", metavar="N", min=1, help="Of each folder, and each stage of a run, so many at random."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of that draw.")] = 0,
     checkpoint: Annotated[
@@ -99,7 +102,7 @@ def replay(
     json: Json = False,
 ) -> Answer:
     """Run sessions' decisions again in fresh sandboxes and compare every entry; exits 1 at a difference, naming its byte."""
-    files = [file for place in places for file in _draw(session_files(place), sample, seed)]
+    files = [file for place in places for pile in _piles(place) for file in _draw(pile, sample, seed)]
     if len(files) > 1:
         print(f"replaying {len(files)} sessions", file=sys.stderr, flush=True)
     found = asyncio.run(_replay(files, checkpoint, recipe))
@@ -131,6 +134,17 @@ def session_files(place: Path) -> list[Path]:
             f"{place} holds no session: stages keep theirs in sft/sessions, rl/sessions and bench/sessions"
         )
     return found
+
+
+def _piles(place: Path) -> list[list[Path]]:
+    """The session files of a place: those of a run directory by stage, so that a sample has some of each."""
+    files = session_files(place)
+    if not (place / "recipe.toml").is_file():
+        return [files]
+    stages: dict[str, list[Path]] = {}
+    for file in files:
+        stages.setdefault(file.relative_to(place).parts[0], []).append(file)
+    return list(stages.values())
 
 
 def _begins(file: Path) -> bool:

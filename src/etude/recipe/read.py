@@ -6,6 +6,7 @@ Promise: the resolved dump of a recipe reads back as the same recipe (promise 11
 from __future__ import annotations
 
 import json
+import site
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,9 +70,23 @@ def find_recipe(name: str) -> Path:
 
 
 def shipped_folders() -> list[Path]:
-    """Where Etude's own recipes lie: beside the source in a checkout, under the prefix after `pip install`."""
-    checkout = Path(__file__).parents[3] / "recipes"
-    return [f for f in (checkout, Path(sys.prefix) / "share" / "etude" / "recipes") if f.is_dir()]
+    """Where Etude's own recipes lie: beside the source in a checkout, under pip's prefix or the user's after `pip install`."""
+    prefixes = dict.fromkeys([sys.prefix, site.getuserbase()])
+    installed = [Path(prefix) / "share" / "etude" / "recipes" for prefix in prefixes]
+    return [f for f in (checkout() / "recipes", *installed) if f.is_dir()]
+
+
+def checkout() -> Path:
+    """The root of the repository that this code lies in; of an installed package a folder without any of its files."""
+    return Path(__file__).parents[3]
+
+
+def find_checkpoint(name: str) -> Path | None:
+    """A checkpoint that a recipe names, from here or from the root of the repository; None if it is in neither place."""
+    for path in (Path(name), checkout() / name):
+        if (path / "config.json").is_file():
+            return path
+    return None
 
 
 def _without_none(value: Any) -> Any:
