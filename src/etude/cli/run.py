@@ -9,7 +9,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import DryRun, Json, Out, Overrides, Recipes
-from etude.cli.prepare import prepare
+from etude.cli.prepare import prepare, require_checkpoints
 
 if TYPE_CHECKING:
     from etude.run.execute import Run
@@ -21,7 +21,7 @@ def run(
     out: Out = None,
     only: Annotated[
         str | None,
-        typer.Option("--only", metavar="STAGE", help="Run this stage alone (base, sft, rl, controls, bench, report)."),
+        typer.Option("--only", metavar="STAGE", help="Run this stage alone; --dry-run names them."),
     ] = None,
     first: Annotated[str | None, typer.Option("--from", metavar="STAGE", help="Start with this stage.")] = None,
     last: Annotated[str | None, typer.Option("--until", metavar="STAGE", help="End with this stage.")] = None,
@@ -38,6 +38,7 @@ def run(
 
 def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     """Execute or show the plan of the selected stages."""
+    require_checkpoints(run.recipe, selected)
     if dry_run:
         return _plan(run, selected)
     steps = run.execute(selected)
