@@ -42,6 +42,7 @@ def step_values(
         "sampled_tokens": float(sampled),
         "routed_tokens": float(sum(_routed(rollout) for rollout in rollouts)),
         "retried": float(sum(rollout.info.get("tries", 1) - 1 for rollout in rollouts)),
+        "verdicts_shared": float(sum(rollout.info.get("verdict_shared", False) for rollout in rollouts)),
     }
     for name in components[0] if components else ():
         values[f"reward_{name}"] = _mean([parts[name] for parts in components])

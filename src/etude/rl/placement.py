@@ -21,6 +21,7 @@ from etude.engine.service import EngineService
 from etude.engine.settings import EngineSettings
 from etude.model.checkpoint import load_checkpoint
 from etude.rl.learner import Learner
+from etude.rl.memory import keep_freed_memory
 from etude.rl.restarts import ProcessDied
 from etude.rl.settings import RlSettings
 from etude.weights.store import WeightStore
@@ -35,6 +36,14 @@ class EngineProcess(EngineService):
     def __init__(self, checkpoint: Path, weights: Path, settings: EngineSettings) -> None:
         torch.set_num_threads(settings.threads)
         super().__init__(EngineCore(load_checkpoint(checkpoint), settings, version=-1), WeightStore(weights))
+
+
+class TrainerProcess(Learner):
+    """What the trainer actor holds."""
+
+    def __init__(self, checkpoint: Path, folder: Path, settings: RlSettings, threads: int) -> None:
+        keep_freed_memory()
+        super().__init__(checkpoint, folder, settings, threads)
 
 
 class Remote:
@@ -74,5 +83,5 @@ class LocalPlaces:
         )
 
     def start_trainer(self) -> Remote:
-        actor: Any = ray.remote(num_cpus=0)(Learner)
+        actor: Any = ray.remote(num_cpus=0)(TrainerProcess)
         return Remote(actor.remote(self.checkpoint, self.folder, self.settings, self.settings.threads))

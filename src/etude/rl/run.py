@@ -26,12 +26,13 @@ from etude.rl.groups import Slot
 from etude.rl.ledger import Ledger
 from etude.rl.local_ray import LocalRay
 from etude.rl.resume import open_progress, reconciler_at, train_again
-from etude.rl.schedule import Schedule, draw
+from etude.rl.schedule import task_list
 from etude.rl.services import STAGE, Places, Services
 from etude.rl.sessions import KeptSessions
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
 from etude.rollout.attempt import Setup, attempt
+from etude.rollout.verdicts import Verdicts
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.registry import GRADERS
@@ -55,13 +56,6 @@ class RlRun:
     sandbox: SandboxSettings
     log: EventLog
     graders: Mapping[str, Grader]
-
-    def schedule(self) -> Schedule:
-        """The single-epoch task list: the source's own mix of levels, or the shares that the settings give."""
-        settings = self.settings
-        pools = {level: self.source.ids("train", level=level) for level, share in settings.levels.items() if share > 0}
-        pools = pools or {"": self.source.ids("train")}
-        return draw(pools, settings.levels, settings.steps * settings.groups_per_step, settings.seed)
 
 
 def run_rl(
@@ -95,7 +89,7 @@ async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dic
     """The controller's life on processes that `places` starts."""
     started = time.perf_counter()
     settings = run.settings
-    tasks = run.schedule()
+    tasks = task_list(run.settings, run.source)
     store = GroupStore(run.folder / "groups")
     ledger = Ledger(run.folder / "ledger.jsonl")
     progress = open_progress(ledger, tasks)
@@ -131,7 +125,8 @@ async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dic
 
 
 def _setup(run: RlRun, services: Services, pool: Any, renderer: Renderer) -> Setup:
-    return Setup(services.policy, pool, run.graders, run.harness, renderer, run.settings.attempt)
+    attempts = run.settings.attempt
+    return Setup(services.policy, pool, run.graders, run.harness, renderer, attempts, verdicts=Verdicts())
 
 
 async def _attempt(run: RlRun, setup: Setup, slot: Slot, sessions: KeptSessions) -> Rollout:

@@ -20,6 +20,7 @@ from etude.policy.protocol import Policy, PolicyError
 from etude.rollout.latency import SlowSandbox
 from etude.rollout.retry import InfraFault, delay_s
 from etude.rollout.settings import AttemptSettings
+from etude.rollout.verdicts import Verdicts
 from etude.sandbox.protocol import CapacityExhausted, InfraError, Sandbox, SandboxPool, SandboxSpec, UserError
 from etude.tasks.task import Grader, Task, Verdict
 from etude.trace.entry import Header
@@ -39,7 +40,7 @@ class Setup:
 
     `policy` is one object for all, or, for scripted policies that follow a plan of their own, a function of (task, seed) that
     makes a fresh one for every try. `record` makes the recorder of a session (default: in memory only); `adapt` changes the
-    sandbox that an agent gets (say, to bind tools read-only).
+    sandbox that an agent gets (say, to bind tools read-only); with `verdicts`, files graded before are not graded again.
     """
 
     policy: Policy | Script
@@ -50,6 +51,7 @@ class Setup:
     settings: AttemptSettings = field(default_factory=AttemptSettings)
     record: Callable[[Header], Recorder] = Recorder
     adapt: Callable[[SandboxSpec], SandboxSpec] = lambda spec: spec
+    verdicts: Verdicts | None = None
 
     def policy_for(self, task: Task, seed: int | None) -> Policy:
         """Who answers this try."""
@@ -102,7 +104,7 @@ async def _try(
     finally:
         await sandbox.kill()
     exported = time.perf_counter()
-    verdict = Verdict(0.0, reason=objection) if objection else await _grade(task, files, setup)
+    verdict, shared = (Verdict(0.0, reason=objection), False) if objection else await _grade(task, files, setup)
     end = time.perf_counter()
     seconds = {
         "create": created - start,
@@ -114,6 +116,7 @@ async def _try(
         "all": end - start,
     }
     info = {"end": outcome.reason, "message": outcome.message, "verdict": verdict.reason, "tries": number}
+    info["verdict_shared"] = shared
     info |= {"seconds": {phase: round(value, 4) for phase, value in seconds.items()}}
     rewards = {"outcome": verdict.score}
     rollout = Rollout(name, task.id, group, outcome.segments, rewards, dict(outcome.counters), info)
@@ -152,8 +155,11 @@ async def _export(sandbox: Sandbox, settings: AttemptSettings) -> tuple[dict[str
         return {}, f"the files can't be exported: {error}"
 
 
-async def _grade(task: Task, files: dict[str, bytes], setup: Setup) -> Verdict:
+async def _grade(task: Task, files: dict[str, bytes], setup: Setup) -> tuple[Verdict, bool]:
+    """The verdict, and whether it is that of an earlier attempt which left the same files."""
     grader = setup.graders.get(task.grader)
     if grader is None:
         raise KeyError(f"task {task.id} names the grader {task.grader!r}; there are {', '.join(sorted(setup.graders))}")
-    return await grader.grade(task, files, setup.pool)
+    if setup.verdicts is None:
+        return await grader.grade(task, files, setup.pool), False
+    return await setup.verdicts.of(task.id, files, lambda: grader.grade(task, files, setup.pool))
