@@ -29,6 +29,7 @@ from etude.rl.ledger import Ledger, fold
 from etude.rl.placement import EngineProcess
 from etude.rl.restarts import ProcessDied, ProcessLost
 from etude.rl.run import RlRun, drive
+from etude.rl.schedule import task_list
 from etude.rl.settings import RlSettings
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
@@ -140,7 +141,7 @@ def live(run: RlRun, **die_at: dict[str, int]) -> tuple[dict[str, Any], Threads]
 def check_whole(run: RlRun) -> None:
     """Every task of the schedule trained once, within the bound, and the checkpoint is the newest weights bit by bit."""
     progress = fold(Ledger(run.folder / "ledger.jsonl").entries)
-    ids = run.schedule().task_ids
+    ids = task_list(run.settings, run.source).task_ids
     groups = [group for step in range(run.settings.steps) for group in progress.batches[step]]
     assert sorted(ids[group] for group in groups) == sorted(ids)
     store = GroupStore(run.folder / "groups")

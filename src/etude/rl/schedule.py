@@ -11,6 +11,9 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from etude.rl.settings import RlSettings
+from etude.tasks.task import TaskSource
+
 
 @dataclass(frozen=True)
 class Schedule:
@@ -25,6 +28,13 @@ class Schedule:
     def digest(self) -> str:
         """Names the list; a resumed run refuses a ledger written for another one."""
         return hashlib.sha256("\n".join(self.task_ids).encode()).hexdigest()[:16]
+
+
+def task_list(settings: RlSettings, source: TaskSource) -> Schedule:
+    """The list of a run: the source's own mix of levels, or the shares that the settings give."""
+    pools = {level: source.ids("train", level=level) for level, share in settings.levels.items() if share > 0}
+    pools = pools or {"": source.ids("train")}
+    return draw(pools, settings.levels, settings.steps * settings.groups_per_step, settings.seed)
 
 
 def draw(pools: Mapping[str, Sequence[str]], shares: Mapping[str, float], count: int, seed: int) -> Schedule:
