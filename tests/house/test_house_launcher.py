@@ -36,9 +36,19 @@ def launch(checkout: Path, *words: str, **environment: str) -> subprocess.Comple
     )
 
 
-@pytest.mark.parametrize(("system", "named"), [("Darwin", "Linux VM"), ("MINGW64_NT", "WSL2")])
-def test_a_system_without_sandboxes_gets_one_line_with_the_remedy(checkout: Path, system: str, named: str) -> None:
-    fake(checkout / "fakes", "uname", f"echo {system}")
+@pytest.mark.parametrize(
+    ("program", "script", "named"),
+    [
+        ("uname", "echo Darwin", "Linux VM"),
+        ("uname", "echo MINGW64_NT", "WSL2"),
+        ("uname", 'case "$1" in -m) echo armv7l;; *) echo Linux;; esac', "use an x86_64 or aarch64 machine"),
+        ("ldd", "echo musl libc >&2; exit 1", "glibc"),
+    ],
+)
+def test_a_system_that_lacks_what_is_needed_gets_one_line_with_the_remedy(
+    checkout: Path, program: str, script: str, named: str
+) -> None:
+    fake(checkout / "fakes", program, script)
     done = launch(checkout, "run")
     assert done.returncode == 1 and named in done.stderr and len(done.stderr.splitlines()) == 1
     assert done.stdout == "" and not (checkout / ".venv").exists()
@@ -54,13 +64,14 @@ def test_an_old_python_is_refused_with_the_remedy(checkout: Path) -> None:
     assert done.returncode == 1 and "no Python with the venv module found; supported are 3.11" in done.stderr
 
 
-def test_a_folder_that_is_no_environment_is_never_emptied(checkout: Path) -> None:
-    precious = checkout / "home"
-    precious.mkdir()
-    (precious / "thesis").write_text("x")
-    done = launch(checkout, "run", ETUDE_VENV=str(precious))
-    assert done.returncode == 1 and "is no virtual environment" in done.stderr
-    assert (precious / "thesis").read_text() == "x"
+@pytest.mark.parametrize("precious", ["thesis", "pyvenv.cfg"])
+def test_a_folder_or_environment_that_is_not_ours_is_never_emptied(checkout: Path, precious: str) -> None:
+    home = checkout / "home"
+    home.mkdir()
+    (home / precious).write_text("x")
+    done = launch(checkout, "run", ETUDE_VENV=str(home))
+    assert done.returncode == 1 and "was not made by this launcher" in done.stderr
+    assert (home / precious).read_text() == "x"
 
 
 def test_after_set_up_the_command_starts_at_once_and_a_changed_pin_sets_up_again(checkout: Path) -> None:
