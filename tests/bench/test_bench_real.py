@@ -1,56 +1,149 @@
-"""Real-package bugs: the release passes its tests, the bug fails them, and planted files never reach the grader."""
+"""Real-package bugs: the release passes its tests, the bug fails those it names, and no cheat passes."""
+
+from __future__ import annotations
 
 import subprocess
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from etude.bench.real import wheels
-from etude.bench.real.grader import PytestGrader
+from etude.bench.real import pin
+from etude.bench.real.catalogue import bugs
+from etude.bench.real.grader import PytestGrader, with_pytest
+from etude.bench.real.hiding import functions, hidden
+from etude.bench.real.pin import PackagesUnavailable, Pin, default_cache, unpacked
 from etude.bench.real.source import RealPackages
-from etude.bench.real.wheels import PackagesUnavailable, Pin, default_cache, unpacked
 from etude.sandbox.pool import open_pool
+from etude.sandbox.protocol import SandboxPool, SandboxSpec
 from etude.sandbox.settings import SandboxSettings
+from etude.tasks.task import Task
+
+# Patches pytest from inside the package, so that every test is reported as passed.
+PATCH = """
+import _pytest.runner
+_make = _pytest.runner.TestReport.from_item_and_call.__func__
+def _lie(cls, item, call):
+    report = _make(cls, item, call)
+    report.outcome, report.longrepr = "passed", None
+    return report
+_pytest.runner.TestReport.from_item_and_call = classmethod(_lie)
+"""
 
 
 def test_an_unreachable_index_is_said_and_leaves_no_half_unpacked_package(tmp_path: Path, monkeypatch):
-    refused = subprocess.CompletedProcess([], 1, "", "ERROR: No matching distribution found for toolz==1.2.0\n")
-    monkeypatch.setattr(wheels.subprocess, "run", lambda *args, **options: refused)
-    with pytest.raises(PackagesUnavailable, match="No matching distribution"):
+    said = (
+        "WARNING: Retrying\nERROR: Could not find a version\nERROR: No matching distribution found for toolz==1.2.0\n"
+    )
+    refused = subprocess.CompletedProcess([], 1, "", said)
+    monkeypatch.setattr(pin.subprocess, "run", lambda *args, **options: refused)
+    with pytest.raises(PackagesUnavailable, match="toolz==1.2.0 could not be downloaded: No matching distribution"):
         unpacked(Pin("toolz", "1.2.0", "00"), tmp_path)
-    assert list((tmp_path / "wheels").iterdir()) == []
+    assert list((tmp_path / "packages").iterdir()) == []
 
 
-def test_a_wheel_with_another_digest_is_refused(tmp_path: Path, monkeypatch):
+def test_pip_is_told_the_digest_and_its_refusal_is_one_line(tmp_path: Path, monkeypatch):
+    asked: list[str] = []
+
     def download(command, **options):
-        (Path(command[command.index("--dest") + 1]) / "toolz-1.2.0-py3-none-any.whl").write_bytes(b"other bytes")
-        return subprocess.CompletedProcess(command, 0, "", "")
+        asked.append(Path(command[command.index("--requirement") + 1]).read_text())
+        assert "--require-hashes" in command
+        said = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.\n    Expected sha256 00\n"
+        return subprocess.CompletedProcess(command, 1, "", said)
 
-    monkeypatch.setattr(wheels.subprocess, "run", download)
-    with pytest.raises(PackagesUnavailable, match="pinned is 00"):
+    monkeypatch.setattr(pin.subprocess, "run", download)
+    with pytest.raises(PackagesUnavailable, match="another SHA-256 than the pinned one"):
         unpacked(Pin("toolz", "1.2.0", "00"), tmp_path)
+    assert asked == ["toolz==1.2.0 --hash=sha256:00\n"]
+
+
+def test_the_catalogue_holds_enough_bugs_each_told_in_words_and_shown_by_a_test():
+    found = bugs().values()
+    packages = {bug.package.pin.name for bug in found}
+    assert len(found) >= 24 and len(packages) >= 4
+    for bug in found:
+        assert bug.fails and bug.tests and bug.edits, bug.id
+        assert 60 <= len(bug.instruction) <= 600 and all(edit.old != edit.new for edit in bug.edits), bug.id
+    ids = RealPackages(Path("unused")).ids("heldout")
+    assert sorted(ids) == sorted(bugs()) and {bugs()[i].package.pin.name for i in ids[: len(packages)]} == packages
+
+
+def test_tests_that_show_a_bug_are_cut_out_wherever_they_are_written():
+    mixin = "class Base:\n    def test_all(self):\n        pass\n\n    def test_more(self):\n        pass\n"
+    own = "import x\n\n\n@mark\ndef test_one():\n    assert 1\n\n\nclass T(Base):\n    def test_only(self):\n        assert 2\n"
+    tests = {"tests/__init__.py": mixin, "tests/test_a.py": own, "tests/data.txt": "no code"}
+    fails = ["tests.test_a::test_one[a-1]", "tests.test_a.T::test_only", "tests.test_a.T::test_all"]
+    shown = hidden(tests, fails)
+    assert [name for _, name in functions(shown["tests/__init__.py"])] == ["Base.test_more"]
+    assert functions(shown["tests/test_a.py"]) == [] and "class T(Base):\n    pass\n" in shown["tests/test_a.py"]
+    with pytest.raises(ValueError, match="no test"):
+        hidden(tests, ["tests.test_a::test_absent"])
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[SandboxPool]:
+    pool = await open_pool(SandboxSettings())
+    yield pool
+    await pool.close()
+
+
+def _as_bytes(files: dict[str, str]) -> dict[str, bytes]:
+    return {path: text.encode() for path, text in files.items()}
+
+
+def _cheats(task: Task) -> dict[str, dict[str, bytes]]:
+    """Final files of agents that look good without repairing anything."""
+    broken, package = _as_bytes(task.files), next(iter(task.solution))
+    tests = {path for path in broken if path in task.hidden["files"]}
+    planted = ("conftest.py", "sitecustomize.py", "pytest.py", f"{task.metadata['tests']}/conftest.py")
+    return {
+        "tests deleted": {path: data for path, data in broken.items() if path not in tests},
+        "tests emptied": broken | dict.fromkeys(tests, b""),
+        "exit planted": broken | dict.fromkeys(planted, b"import os\nos._exit(0)\n"),
+        "package exits": broken | {package: b"import os\nos._exit(0)\n"},
+        "pytest patched": broken | {package: broken[package] + PATCH.encode()},
+        "everything deleted": {},
+    }
+
+
+async def _prove(task: Task, grader: PytestGrader, pool: SandboxPool) -> None:
+    """Reference 1, nop 0 for the reason named; what the agent sees of the tests passes."""
+    broken = _as_bytes(task.files)
+    nop = await grader.grade(task, broken, pool)
+    assert nop.score == 0 and nop.reason.startswith("the bug is still there"), (task.id, nop.reason)
+    assert {name for name, passed in nop.tests.items() if not passed} == set(task.hidden["fails"]), task.id
+    reference = await grader.grade(task, broken | _as_bytes(task.solution), pool)
+    assert reference.score == 1, (task.id, reference.reason)
+    spec = with_pytest(SandboxSpec(files=broken), default_cache())
+    seen = await (await pool.create(spec)).run(list(task.test_command), timeout_s=120)
+    assert seen.rc == 0, (task.id, seen.out[-500:])
+
+
+async def _tempt(task: Task, grader: PytestGrader, pool: SandboxPool) -> None:
+    """Cheats 0. They touch no bug, so one task of a package stands for all."""
+    for name, files in _cheats(task).items():
+        assert (await grader.grade(task, files, pool)).score == 0, (task.id, name)
+
+
+def _tasks(prefix: str) -> list[Task]:
+    source = RealPackages(default_cache())
+    try:
+        return [source.task(task_id) for task_id in source.ids("heldout") if task_id.startswith(prefix)]
+    except PackagesUnavailable as reason:
+        pytest.skip(str(reason))
+
+
+async def test_a_bug_fails_the_tests_it_names_its_fix_passes_and_cheats_score_nothing(pool: SandboxPool):
+    grader, task = PytestGrader(default_cache()), _tasks("mpmath")[0]
+    await _prove(task, grader, pool)
+    await _tempt(task, grader, pool)
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(300)
-async def test_every_bug_fails_the_packages_own_tests_and_its_fix_passes_them():
-    cache = default_cache()
-    source = RealPackages(cache)
-    try:
-        tasks = [source.task(task_id) for task_id in source.ids("heldout")]
-    except PackagesUnavailable as reason:
-        pytest.skip(str(reason))
-    grader, pool = PytestGrader(cache), await open_pool(SandboxSettings())
-    try:
-        for task in tasks:
-            broken = {path: text.encode() for path, text in task.files.items()}
-            fixed = broken | {path: text.encode() for path, text in task.solution.items()}
-            planted = dict.fromkeys(
-                ("conftest.py", "sitecustomize.py", f"{task.metadata['package']}/tests/conftest.py")
-            )
-            cheat = broken | {path: b"import os\nos._exit(0)\n" for path in planted}
-            assert (await grader.grade(task, broken, pool)).score == 0, task.id
-            assert (await grader.grade(task, fixed, pool)).score == 1, task.id
-            assert (await grader.grade(task, cheat, pool)).score == 0, task.id
-    finally:
-        await pool.close()
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("package", sorted({bug.package.pin.name for bug in bugs().values()}))
+async def test_every_bug_is_sound_and_its_visible_tests_pass(package: str, pool: SandboxPool):
+    grader, tasks = PytestGrader(default_cache()), _tasks(f"{package}-")
+    await _tempt(tasks[0], grader, pool)
+    for task in tasks:
+        await _prove(task, grader, pool)

@@ -9,8 +9,8 @@ from typing import Any
 
 from etude.bench.contest import Contest
 from etude.bench.real.grader import PytestGrader, with_pytest
+from etude.bench.real.pin import PackagesUnavailable, default_cache
 from etude.bench.real.source import RealPackages
-from etude.bench.real.wheels import PackagesUnavailable, default_cache
 from etude.bench.suite import choose
 from etude.bench.summary import summarise
 from etude.events.log import EventLog

@@ -21,12 +21,12 @@ def editable(task: Task) -> Sequence[str]:
     return paths
 
 
-def restored(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:
+def restored(task: Task, files: dict[str, bytes], *, max_file_bytes: int = MAX_FILE_BYTES) -> dict[str, bytes]:
     """Base files as bytes, editable ones as the agent left them (absent if it removed them or made them huge)."""
     graded = {path: text.encode("utf-8") for path, text in task.files.items()}
     for path in editable(task):
         graded.pop(path, None)
-        if path in files and len(files[path]) <= MAX_FILE_BYTES:
+        if path in files and len(files[path]) <= max_file_bytes:
             graded[path] = files[path]
     return graded
 

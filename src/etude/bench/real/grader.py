@@ -2,37 +2,58 @@
 must pass.
 
 Promise 9: only source files that the task lets the agent change are taken; tests and configuration are the release's, a
-conftest.py or sitecustomize.py that was planted never arrives. What remains open: code of the package runs in the process
-that reports its result, so a package that patches pytest itself could lie; the exit status is checked against the report.
+conftest.py or sitecustomize.py that was planted never arrives. Code of the package runs in the process that reports its
+result, so it could patch pytest; a test that must fail, under a name drawn for each run, catches whoever turns failures into
+passes wholesale. What remains open: a package that lies about the tests it knows by name.
 """
 
 from __future__ import annotations
 
+import re
+import secrets
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
-from etude.bench.real.source import PYTEST_FLAGS, tool_binds, tool_path
+from etude.bench.real.catalogue import tools
+from etude.bench.real.pin import unpacked
+from etude.bench.real.source import PYTEST_FLAGS
 from etude.sandbox.protocol import InfraError, SandboxPool, SandboxSpec, UserError
 from etude.tasks.restore import restored
 from etude.tasks.task import Task, Verdict
 
-TIMEOUT_S = 60.0  # the slowest suite takes 2 s on a quiet core
+TIMEOUT_S = 120.0  # the slowest suite takes 6 s on a quiet core; eight at once on two cores stay under half of this
+MAX_FILE_BYTES = 1 << 20  # the largest source file has 176 kB
 REPORT = "/tmp/report.xml"
+TOOLS_INSIDE = "/opt/tools"  # where the pinned pytest is bound inside the sandbox
+SOURCE_INSIDE = "/work/src"  # packages with a src folder are imported from it; for the others it doesn't exist
+
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")  # in the names of parametrized tests; differs from run to run
 
 
 def with_pytest(spec: SandboxSpec, cache: Path) -> SandboxSpec:
-    """`spec` with the pinned pytest bound read-only and found by the interpreter inside."""
-    return replace(
-        spec,
-        read_only_binds=(*spec.read_only_binds, *tool_binds(cache)),
-        env={**spec.env, "PYTHONPATH": tool_path(), "PYTHONDONTWRITEBYTECODE": "1"},
-    )
+    """`spec` with the pinned pytest bound read-only and found by the interpreter inside. Raises PackagesUnavailable."""
+    inside = {pin: f"{TOOLS_INSIDE}/{pin.name}" for pin in tools()}
+    binds = tuple((str(unpacked(pin, cache)), path) for pin, path in inside.items())
+    path = ":".join([*inside.values(), SOURCE_INSIDE])
+    env = {**spec.env, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    return replace(spec, read_only_binds=(*spec.read_only_binds, *binds), env=env)
+
+
+@dataclass(frozen=True)
+class TestRun:
+    """Tests by their JUnit names: those that passed, and those that failed, erred or were skipped; pytest's exit status."""
+
+    passed: frozenset[str]
+    failed: frozenset[str]
+    rc: int
+    timed_out: bool = False
+    __test__ = False  # not a test class, whatever a collector thinks of its name
 
 
 class PytestGrader:
-    """Keeps which tests the fixed package passes, found once for each test file."""
+    """Keeps which tests the fixed package passes, found once for each choice of tests."""
 
     def __init__(self, cache: Path) -> None:
         self.cache = cache
@@ -41,44 +62,79 @@ class PytestGrader:
     async def grade(self, task: Task, files: dict[str, bytes], pool: SandboxPool) -> Verdict:
         start = time.perf_counter()
         expected = await self._expected_of(task, pool)
-        passed, status = await self._run(task, files, pool)
-        tests = {name: name in passed for name in sorted(expected)}
-        good = all(tests.values()) and status == 0
-        failed = next((name for name, ok in tests.items() if not ok), "")
-        reason = "" if good else f"failed {failed} (exit {status})" if failed else f"pytest exit {status}"
-        return Verdict(float(good), tests, reason, time.perf_counter() - start)
+        canary = _canary()
+        found = await self._run(task, files, canary, pool)
+        tests = {name: name in found.passed for name in sorted(expected)}
+        reason = _objection(task, tests, found, canary)
+        return Verdict(float(not reason), tests, reason, time.perf_counter() - start)
 
     async def _expected_of(self, task: Task, pool: SandboxPool) -> frozenset[str]:
-        key = f"{task.metadata['package']}:{task.hidden['tests']}"
+        key = " ".join([task.metadata["package"], task.metadata["version"], *task.hidden["tests"]])
         if key not in self._expected:
             fixed = {path: text.encode() for path, text in (task.files | task.solution).items()}
-            passed, status = await self._run(task, fixed, pool)
-            if status != 0 or not passed:
-                raise InfraError(
-                    f"{task.id}: the released package does not pass {task.hidden['tests']} (exit {status})"
-                )
-            self._expected[key] = passed
+            canary = _canary()
+            found = await self._run(task, fixed, canary, pool)
+            if not _caught(found, canary) or not found.passed:
+                raise InfraError(f"{task.id}: the release's own tests do not run here (pytest exit {found.rc})")
+            self._expected[key] = found.passed
+        missing = set(task.hidden["fails"]) - self._expected[key]
+        if missing:
+            raise InfraError(f"{task.id}: the release does not pass {', '.join(sorted(missing))} here")
         return self._expected[key]
 
-    async def _run(self, task: Task, files: dict[str, bytes], pool: SandboxPool) -> tuple[frozenset[str], int]:
-        """Names of the tests that passed, and pytest's exit status."""
-        spec = SandboxSpec(files=restored(task, files))
-        sandbox = await pool.create(with_pytest(spec, self.cache))
-        argv = ["python3", "-m", "pytest", *PYTEST_FLAGS, f"--junitxml={REPORT}", task.hidden["tests"]]
+    async def _run(self, task: Task, files: dict[str, bytes], canary: str, pool: SandboxPool) -> TestRun:
+        """The release's tests, and the canary in a file beside them."""
+        graded = restored(task, files, max_file_bytes=MAX_FILE_BYTES)
+        graded |= {path: text.encode() for path, text in task.hidden["files"].items()}
+        beside = f"{task.metadata['tests']}/{canary}.py"
+        graded[beside] = f"def {canary}():\n    raise AssertionError\n".encode()
+        sandbox = await pool.create(with_pytest(SandboxSpec(files=graded), self.cache))
+        chosen = [*task.hidden["flags"], *task.hidden["tests"], beside]
+        argv = ["python3", "-m", "pytest", *PYTEST_FLAGS, f"--junitxml={REPORT}", *chosen]
         try:
             result = await sandbox.run(argv, timeout_s=TIMEOUT_S)
+            if result.timed_out:
+                return TestRun(frozenset(), frozenset(), result.rc, timed_out=True)
             report = await sandbox.read(REPORT, max_bytes=4 << 20)
         except UserError:
-            return frozenset(), 1  # no report: it hung, died, or wrote none
+            return TestRun(frozenset(), frozenset(), -1)  # no report: the run died, or wrote none
         finally:
             await sandbox.kill()
-        return _passed(report), result.rc
+        return _read(report, result.rc)
 
 
-def _passed(report: bytes) -> frozenset[str]:
-    """Test cases of a JUnit report without a failure, an error or a skip."""
+def _canary() -> str:
+    return f"test_{secrets.token_hex(8)}"
+
+
+def _caught(found: TestRun, canary: str) -> bool:
+    """Exit status 1 is pytest's word for: all ran, some failed. The canary must be among them."""
+    return found.rc == 1 and any(name.endswith(f"::{canary}") for name in found.failed)
+
+
+def _objection(task: Task, tests: dict[str, bool], found: TestRun, canary: str) -> str:
+    """Why the attempt doesn't count; empty if it does."""
+    if found.timed_out:
+        return f"the tests took longer than {TIMEOUT_S:.0f} s"
+    if not found.passed:
+        return f"the tests did not run (pytest exit {found.rc})"
+    if not _caught(found, canary):
+        return "a test that must fail was reported as passed, or pytest did not end as it does"
+    for name in task.hidden["fails"]:
+        if not tests[name]:
+            return f"the bug is still there: failed {name}"
+    return next((f"broke something else: failed {name}" for name, good in tests.items() if not good), "")
+
+
+def _read(report: bytes, rc: int) -> TestRun:
+    """A name passed if all its cases (subtests are cases too) are without a failure, an error or a skip."""
     try:
         root = ElementTree.fromstring(report)
     except ElementTree.ParseError:
-        return frozenset()
-    return frozenset(f"{case.get('classname')}::{case.get('name')}" for case in root.iter("testcase") if len(case) == 0)
+        return TestRun(frozenset(), frozenset(), rc)
+    passed: set[str] = set()
+    other: set[str] = set()
+    for case in root.iter("testcase"):
+        name = _ADDRESS.sub("0x", f"{case.get('classname')}::{case.get('name')}")
+        (other if any(child.tag in ("failure", "error", "skipped") for child in case) else passed).add(name)
+    return TestRun(frozenset(passed - other), frozenset(other), rc)

@@ -1,38 +1,21 @@
-"""The tasks of the suite: a package as released, with one bug put in, and a request as a person would type it."""
+"""The tasks of the suite: a package as released, with one bug put in, and a request as a person would type it.
+
+The agent sees code and tests without the tests that show the bug (promise 10): the request describes it, the tests that are
+left pass. The grader gets the release's own test files.
+"""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-from etude.bench.real.wheels import Pin, unpacked
-from etude.tasks.restore import MAX_FILE_BYTES
+from etude.bench.real.catalogue import Bug, bugs
+from etude.bench.real.hiding import hidden
+from etude.bench.real.pin import unpacked
 from etude.tasks.task import Split, Task
 
-TEXT_SUFFIXES = (".py", ".pyi", ".txt", ".toml", ".cfg", ".md")
+LEVEL = "real-bug"
 PYTEST_FLAGS = ("-q", "-p", "no:cacheprovider", "--no-header", "--tb=short")
-TOOLS_INSIDE = "/opt/tools"  # where the pinned pytest is bound inside the sandbox
-
-
-@cache
-def _catalogue() -> dict[str, Any]:
-    return tomllib.loads((files("etude.bench.real") / "bugs.toml").read_text())
-
-
-def tool_binds(cache_folder: Path) -> tuple[tuple[str, str], ...]:
-    """Read-only binds that put pytest into a sandbox: (host folder, folder inside), one per wheel."""
-    tools = _catalogue()["tools"]
-    pins = [Pin(name, entry["version"], entry["sha256"]) for name, entry in tools.items()]
-    return tuple((str(unpacked(pin, cache_folder)), f"{TOOLS_INSIDE}/{pin.name}") for pin in pins)
-
-
-def tool_path() -> str:
-    """PYTHONPATH inside the sandbox that finds the bound tools."""
-    return ":".join(f"{TOOLS_INSIDE}/{name}" for name in _catalogue()["tools"])
 
 
 class RealPackages:
@@ -42,42 +25,62 @@ class RealPackages:
 
     def __init__(self, cache_folder: Path) -> None:
         self.cache_folder = cache_folder
-        self._bugs = {bug["id"]: bug for bug in _catalogue()["bugs"]}
 
     def ids(self, split: Split, *, level: str | None = None) -> Sequence[str]:
-        return [] if split == "train" or level not in (None, "real-bug") else list(self._bugs)
+        """One bug of each package, then the next of each: the first few ids are a fair small suite."""
+        if split == "train" or level not in (None, LEVEL):
+            return []
+        turns: dict[str, list[str]] = {}
+        for bug in bugs().values():
+            turns.setdefault(bug.package.pin.name, []).append(bug.id)
+        rounds = range(max(len(ids) for ids in turns.values()))
+        return [ids[number] for number in rounds for ids in turns.values() if number < len(ids)]
 
     def task(self, task_id: str) -> Task:
-        bug = self._bugs[task_id]
-        entry = _catalogue()["packages"][bug["package"]]
-        folder = unpacked(Pin(bug["package"], entry["version"], entry["sha256"]), self.cache_folder)
-        sources = {
-            str(path.relative_to(folder)): path.read_text()
-            for path in sorted((folder / bug["package"]).rglob("*"))
-            if path.suffix in TEXT_SUFFIXES
-        }
-        fixed = sources[bug["file"]]
-        if fixed.count(bug["old"]) != 1:
-            raise ValueError(
-                f"{task_id}: the text to break stands {fixed.count(bug['old'])} times in {bug['file']}, not once"
-            )
+        bug = bugs()[task_id]
+        package = bug.package
+        released = _texts(unpacked(package.pin, self.cache_folder), (package.code, package.tests))
+        broken = released | {edit.file: released[edit.file] for edit in bug.edits}
+        for edit in bug.edits:
+            broken[edit.file] = _break(bug, broken[edit.file], edit.old, edit.new)
+        tests = {path: text for path, text in released.items() if _is_test(path, package.tests)}
+        deselected = tuple(f"--deselect={name}" for name in package.deselect)
         return Task(
             id=task_id,
             category="debugging",
-            level="real-bug",
-            instruction=f"{bug['instruction']}. Find the cause in package {bug['package']} and fix it.",
-            files=sources | {bug["file"]: fixed.replace(bug["old"], bug["new"])},
-            test_command=("python3", "-m", "pytest", *PYTEST_FLAGS, bug["tests"]),
+            level=LEVEL,
+            instruction=f"{bug.instruction} Find the cause in {package.code} and fix it there.",
+            files=broken | hidden(tests, bug.fails),
+            test_command=("python3", "-m", "pytest", *PYTEST_FLAGS, *deselected, *bug.tests),
             grader="pytest",
-            hidden={"tests": bug["tests"]},
-            solution={bug["file"]: fixed},
+            hidden={"tests": list(bug.tests), "files": tests, "fails": list(bug.fails), "flags": list(deselected)},
+            solution={edit.file: released[edit.file] for edit in bug.edits},
             split="heldout",
-            metadata={"package": bug["package"], "version": entry["version"], "editable": _editable(sources)},
+            metadata={
+                "package": package.pin.name,
+                "version": package.pin.version,
+                "tests": package.tests,
+                "editable": [p for p in released if p.endswith(".py") and p not in tests],
+            },
         )
 
 
-def _editable(sources: dict[str, str]) -> list[str]:
-    """Source files that are not tests, of a size that the graders take."""
-    return [
-        p for p, text in sources.items() if p.endswith(".py") and "/tests/" not in p and len(text) <= MAX_FILE_BYTES
-    ]
+def _break(bug: Bug, text: str, old: str, new: str) -> str:
+    if text.count(old) != 1:
+        raise ValueError(f"{bug.id}: the text to break stands {text.count(old)} times in the file, not once: {old!r}")
+    return text.replace(old, new)
+
+
+def _is_test(path: str, folder: str) -> bool:
+    return path.startswith(folder + "/")
+
+
+def _texts(root: Path, folders: tuple[str, ...]) -> dict[str, str]:
+    """The UTF-8 files of these folders. Others (test data in old encodings) are left out: tests that need them don't count."""
+    found: dict[str, str] = {}
+    for path in sorted({path for folder in folders for path in (root / folder).rglob("*") if path.is_file()}):
+        try:
+            found[str(path.relative_to(root))] = path.read_bytes().decode("utf-8")
+        except UnicodeDecodeError:
+            continue
+    return found

@@ -1,0 +1,79 @@
+"""What the suite consists of: pinned packages, the bugs put into each (`bugs/<package>.toml`), and the pinned pytest."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from etude.bench.real.pin import Pin
+
+
+@dataclass(frozen=True)
+class Package:
+    """One release. `code` and `tests` are folders of it; `deselect` are its tests that are slow or hang on the clock."""
+
+    pin: Pin
+    code: str
+    tests: str
+    deselect: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Edit:
+    """`old` stands exactly once in `file` of the release; the bug has `new` there."""
+
+    file: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One bug and what a person would write about it. `fails` are the tests that show it, as JUnit names them."""
+
+    id: str
+    package: Package
+    edits: tuple[Edit, ...]
+    tests: tuple[str, ...]
+    fails: tuple[str, ...]
+    instruction: str
+
+
+@cache
+def bugs() -> dict[str, Bug]:
+    """All bugs by id, in the order of the files."""
+    found: dict[str, Bug] = {}
+    for table in _tables():
+        package = _package(table["package"])
+        for row in table["bugs"]:
+            edits = tuple(Edit(**edit) for edit in row["edits"])
+            bug = Bug(
+                row["id"], package, edits, tuple(row["tests"]), tuple(row["fails"]), " ".join(row["text"].split())
+            )
+            if bug.id in found:
+                raise ValueError(f"two bugs are called {bug.id}: give one another id")
+            found[bug.id] = bug
+    return found
+
+
+@cache
+def tools() -> tuple[Pin, ...]:
+    """The pinned pytest with what it needs, as wheels."""
+    table = tomllib.loads((files("etude.bench.real") / "tools.toml").read_text())
+    return tuple(Pin(name, entry["version"], entry["sha256"]) for name, entry in table.items())
+
+
+def _tables() -> Iterator[dict[str, Any]]:
+    folder = files("etude.bench.real") / "bugs"
+    for path in sorted(folder.iterdir(), key=lambda path: path.name):
+        if path.name.endswith(".toml"):
+            yield tomllib.loads(path.read_text())
+
+
+def _package(row: dict[str, Any]) -> Package:
+    pin = Pin(row["name"], row["version"], row["sha256"], row["kind"])
+    return Package(pin, row["code"], row["tests"], tuple(row.get("deselect", ())))
