@@ -50,7 +50,7 @@ def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 GOOD: list[tuple[list[str], str]] = [
     (["run", "--dry-run"], "plan"),
     (["pretrain", "--dry-run"], "plan"),
-    (["run", "--only", "base", "--dry-run", "--set", "pretrain.seed=3"], "plan"),
+    (["run", "--until", "base", "--dry-run", "--set", "pretrain.seed=3"], "plan"),
     (["tasks", "list"], "ids"),
     (["tasks", "show", "one-bug/train/000001"], "instruction"),
     (["sandbox", "probe"], "available"),

@@ -21,24 +21,33 @@ def test_time_left_comes_from_the_rate_since_the_first_progress() -> None:
     picture = Picture()
     for time, done in ((100.0, 4), (110.0, 6)):  # a resumed stage starts at 4: those 4 say nothing about the speed
         picture.add(_progress(time, done))
-    assert picture.stage is not None and picture.stage.seconds_left == 20.0
-    assert describe(picture.stage) == "rl 6/10, about 20 s left"
+    assert picture.stages["rl"].seconds_left == 20.0
+    assert describe(picture.stages["rl"]) == "rl 6/10, about 20 s left"
 
 
 def test_a_new_bar_within_a_stage_starts_a_new_rate() -> None:
     picture = Picture()
     for event in (_progress(0, 0), _progress(100, 10), _progress(101, 0, 50), _progress(102, 10, 50)):
         picture.add(event)
-    assert picture.stage is not None and picture.stage.seconds_left == 4.0
+    assert picture.stages["rl"].seconds_left == 4.0
 
 
 def test_the_last_metrics_are_shown_and_a_new_stage_starts_clean() -> None:
     picture = Picture()
     picture.add({"time": 0, "kind": "metric", "stage": "sft", "step": 1, "values": {"loss": 2.0}})
     picture.add({"time": 1, "kind": "metric", "stage": "sft", "step": 2, "values": {"loss": 1.23456}})
-    assert picture.stage is not None and describe(picture.stage) == "sft, loss 1.235"
+    assert describe(picture.stages["sft"]) == "sft, loss 1.235"
     picture.add({"time": 2, "kind": "progress", "stage": "rl", "done": 0, "total": 3, "info": {}})
-    assert describe(picture.stage) == "rl 0/3"
+    assert describe(picture.stages["rl"]) == "rl 0/3"
+
+
+def test_stages_at_work_are_shown_together_until_each_ends() -> None:
+    picture = Picture()
+    for stage in ("base", "sessions"):
+        picture.add({"time": 0, "kind": "progress", "stage": stage, "done": 1, "total": 3, "info": {}})
+    assert list(picture.stages) == ["base", "sessions"]
+    picture.add({"time": 1, "kind": "note", "stage": "base", "text": "done in 1 s", "ends": True})
+    assert list(picture.stages) == ["sessions"] and picture.take_notes() == [("base", "done in 1 s")]
 
 
 def test_durations_read_like_a_person_says_them() -> None:

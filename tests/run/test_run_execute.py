@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from etude.recipe.recipe import Recipe
-from etude.run.execute import Run
-from etude.run.lock import RunBusy, RunLock, holder
+from etude.run.lock import RunLock, holder
 from etude.run.meter import Cost, Meter, tree_usage
 
 BODIES = '''
@@ -32,8 +31,14 @@ def body(context):
     progress = context.folder / "steps"
     done = progress.read_text().split() if progress.exists() else []
     for step in range(len(done), 10):
-        if KILL == f"{context.stage}-{step}":
+        if KILL == f"{context.stage}-{step}":  # the run itself: this process must follow it at once
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(10)
+        if os.environ.get("FAIL") == f"{context.stage}-{step}":
+            raise RuntimeError("the disk went away")
+        if os.environ.get("DIE") == f"{context.stage}-{step}":
             os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(float(os.environ.get("PAUSE", "0")))
         with progress.open("a") as file:
             file.write(f"{step}\\n")
     (context.run / "bodies").open("a").write(context.stage + "\\n")
@@ -41,13 +46,13 @@ def body(context):
 
 def graph():
     me = "bodies:body"
-    return (Stage("base", (), ("pretrain",), me, ""), Stage("sft", ("base",), ("sft",), me, ""),
-            Stage("report", ("sft",), (), me, "", always=True))
+    return (Stage("base", (), ("pretrain",), me, ""), Stage("sft", ("base",), ("sft",), me, "", share=0.5),
+            Stage("twin", ("base",), ("sft",), me, "", share=0.5), Stage("report", ("sft",), (), me, "", always=True))
 
 if __name__ == "__main__":
     sys.modules["bodies"] = sys.modules["__main__"]
     run = Run(read_recipe([], sys.argv[2:]), Path(sys.argv[1]), graph())
-    for step in run.execute(["base", "sft", "report"], view=False):
+    for step in run.execute(os.environ.get("STAGES", "base sft report").split(), view=False):
         print(step.stage, step.action, step.why)
 '''
 
@@ -59,10 +64,10 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def launch(program: Path, run: Path, *overrides: str, kill: str = "") -> subprocess.CompletedProcess[str]:
+def launch(program: Path, run: Path, *overrides: str, **told: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(program), str(run), *overrides],
-        env=os.environ | {"KILL": kill},
+        env=os.environ | told,
         capture_output=True,
         text=True,
     )
@@ -71,7 +76,7 @@ def launch(program: Path, run: Path, *overrides: str, kill: str = "") -> subproc
 def test_killed_in_every_stage_it_goes_on_and_no_step_is_done_twice(program: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     for kill in ("base-0", "base-7", "sft-3", "report-9"):
-        assert launch(program, run, kill=kill).returncode == -signal.SIGKILL
+        assert launch(program, run, KILL=kill).returncode == -signal.SIGKILL
     done = launch(program, run)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[0] == "base skip done"
@@ -137,28 +142,53 @@ with RunLock(pathlib.Path({str(tmp_path)!r})):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_a_failing_stage_is_told_and_retried_in_place(tmp_path: Path) -> None:
-    from etude.run.stage import Context, Stage
+def test_a_failing_stage_is_told_with_its_place_and_retried_in_place(program: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    failed = launch(program, run, FAIL="sft-4")
+    assert failed.returncode == 1 and "RuntimeError: the disk went away" in failed.stderr
+    assert "bodies.py" in failed.stderr  # the line of the stage's own code
+    done = launch(program, run)
+    assert done.stdout.splitlines()[:2] == ["base skip done", "sft resume was interrupted, goes on"]
+    assert (run / "sft" / "steps").read_text().split() == [str(i) for i in range(10)]
 
-    broken = [True]
 
-    def body(context: Context) -> None:
-        (context.folder / "half").touch()
-        if broken[0]:
-            raise RuntimeError("the disk went away")
+def test_a_stage_whose_process_is_killed_names_stage_signal_and_remedy(program: Path, tmp_path: Path) -> None:
+    failed = launch(program, tmp_path / "run", DIE="base-3")
+    assert "stage base: its process was killed by SIGKILL; perhaps memory ran out" in failed.stderr
+    assert launch(program, tmp_path / "run").returncode == 0
 
-    stage = Stage("base", (), (), "", "")
-    object.__setattr__(stage, "load", lambda: body)
-    run = Run(Recipe(), tmp_path, (stage,))
-    with pytest.raises(RuntimeError, match="disk went away"):
-        run.execute(["base"], view=False)
-    broken[0] = False
-    assert [s.action for s in run.execute(["base"], view=False)] == ["resume"]
-    with pytest.raises(RunBusy), RunLock(tmp_path):
-        code = "from pathlib import Path; from etude.run.lock import RunLock; RunLock(Path('.')).__enter__()"
-        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-        assert "RunBusy" in done.stderr
-        raise RunBusy
+
+def test_stages_that_do_not_need_each_other_run_at_the_same_time(program: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert launch(program, run, STAGES="base sft twin", PAUSE="0.1").returncode == 0
+    told = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
+    order = [(entry["event"], entry["stage"]) for entry in told]
+    assert order[:2] == [("started", "base"), ("finished", "base")]
+    assert set(order[2:4]) == {("started", "sft"), ("started", "twin")}
+
+
+def test_when_one_of_two_fails_the_other_is_stopped_and_goes_on_next_time(program: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert launch(program, run, STAGES="base sft twin", PAUSE="0.2", FAIL="sft-2").returncode == 1
+    assert 0 < len((run / "twin" / "steps").read_text().split()) < 10
+    assert launch(program, run, STAGES="base sft twin").returncode == 0
+    assert (run / "twin" / "steps").read_text().split() == [str(i) for i in range(10)]
+
+
+def test_an_interrupt_reaches_the_stages_and_the_run_goes_on_afterwards(program: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, str(program), str(run)], env=os.environ | {"PAUSE": "0.2"}, stderr=subprocess.PIPE
+    )
+    steps = run / "base" / "steps"
+    while not steps.is_file():
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    seen = steps.read_text().split()
+    time.sleep(0.5)
+    assert steps.read_text().split() == seen and len(seen) < 10  # nobody works on
+    assert launch(program, run).returncode == 0
 
 
 def test_the_meter_counts_work_of_children_waited_for_or_alive() -> None:

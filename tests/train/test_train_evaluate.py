@@ -11,7 +11,7 @@ from etude.train.evaluate import evaluate
 
 def test_bits_per_byte_of_a_short_document_equals_the_definition(model):
     ids = np.random.default_rng(0).integers(0, 40, 20).tolist()
-    result = evaluate(model, [(ids, 33)])
+    result = evaluate(model, [ids], 33)
     tensor = torch.tensor([ids])
     logprobs = torch.log_softmax(model(tensor).logits[0, :-1].detach(), -1).gather(-1, tensor[0, 1:, None])
     assert result is not None and result.tokens == 19
@@ -21,9 +21,9 @@ def test_bits_per_byte_of_a_short_document_equals_the_definition(model):
 
 @pytest.mark.parametrize("length", [2, 7, 8, 9, 15, 16, 50])
 def test_windows_predict_every_token_but_the_first_once(model, length):
-    result = evaluate(model, [([i % 40 for i in range(length)], 10)], window_tokens=8)
+    result = evaluate(model, [[i % 40 for i in range(length)]], 10, window_tokens=8)
     assert result is not None and result.tokens == length - 1
 
 
 def test_nothing_to_predict_is_none(model):
-    assert evaluate(model, [([1], 1)]) is None and evaluate(model, []) is None
+    assert evaluate(model, [[1]], 1) is None and evaluate(model, [], 0) is None

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from etude.corpus.shards import write_shards
 from etude.events.log import EventLog
 from etude.trace.segment import Segment
 from etude.train.checkpoint import CheckpointError, load_state, newest_state, save_state
@@ -20,9 +21,9 @@ from etude.train.sft import run_sft
 from etude.train.sources import token_weights
 
 
-def documents(count=30, seed=0):
+def documents(out, count=30, seed=0):
     rng = np.random.default_rng(seed)
-    return [rng.integers(0, 40, rng.integers(5, 60)).tolist() for _ in range(count)]
+    return write_shards(out / "shards", [rng.integers(0, 40, rng.integers(5, 60)).tolist() for _ in range(count)])
 
 
 def segments(count=60, seed=0):
@@ -48,7 +49,7 @@ def sft_settings(steps=8, **loop):
 def train(stage, model, out, steps):
     """One thread in every process: sums over another number of threads differ in their last bits."""
     if stage == "base":
-        return run_pretrain(pretrain_settings(steps, threads=1), model, documents(), out, EventLog.null())
+        return run_pretrain(pretrain_settings(steps, threads=1), model, documents(out), out, EventLog.null())
     return run_sft(sft_settings(steps, threads=1), model, segments(), out, EventLog.null())
 
 
@@ -119,7 +120,7 @@ def test_bad_steps_never_touch_the_weights_and_end_the_run(make, tmp_path):
     save_state(tmp_path / "state", 4, state, keep=1)
     log = EventLog(tmp_path / "events.jsonl")
     with pytest.raises(TrainingDiverged, match="3 bad steps in a row.*not finite"):
-        run_pretrain(pretrain_settings(50, bad_steps_limit=3), model, documents(), tmp_path, log)
+        run_pretrain(pretrain_settings(50, bad_steps_limit=3), model, documents(tmp_path), tmp_path, log)
     assert torch.equal(model.embed.weight, state["model"]["embed.weight"])
     assert (tmp_path / "events.jsonl").read_text().count("skipped: loss is not finite") == 3
 
@@ -155,7 +156,7 @@ def test_a_loss_spike_is_skipped(make, tmp_path, monkeypatch):
 
 def test_a_core_time_budget_ends_the_run_in_time(make, tmp_path):
     settings = PretrainSettings(row_tokens=16, batch_rows=4, loop=LoopSettings(budget_core_s=0.5))
-    result = run_pretrain(settings, make.model(), documents(), tmp_path, EventLog.null())
+    result = run_pretrain(settings, make.model(), documents(tmp_path), tmp_path, EventLog.null())
     assert 0.5 <= result.core_s < 0.8 and result.steps > 3
 
 
@@ -168,7 +169,7 @@ def test_sft_ends_with_its_epochs(make, tmp_path):
 def test_the_router_bias_moves_towards_balance(make, tmp_path):
     model = make.model()
     settings = PretrainSettings(row_tokens=16, batch_rows=4, router_bias_rate=0.01, loop=LoopSettings(steps=5))
-    run_pretrain(settings, model, documents(), tmp_path, EventLog.null())
+    run_pretrain(settings, model, documents(tmp_path), tmp_path, EventLog.null())
     biases = [b for name, b in model.named_buffers() if name.endswith("router.bias")]
     assert biases and all(0.01 <= b.abs().max() <= 0.05 + 1e-6 for b in biases)
 

@@ -11,15 +11,15 @@ from etude.cli.run import go
 def pretrain(
     recipes: Recipes = None, overrides: Overrides = None, out: Out = None, dry_run: DryRun = False, json: Json = False
 ) -> Answer:
-    """Train the base model: the run's base stage."""
-    return go(prepare(recipes, overrides, out), ["base"], dry_run=dry_run)
+    """Train the base model: the run's stages corpus and base."""
+    return go(prepare(recipes, overrides, out), ["corpus", "base"], dry_run=dry_run)
 
 
 def sft(
     recipes: Recipes = None, overrides: Overrides = None, out: Out = None, dry_run: DryRun = False, json: Json = False
 ) -> Answer:
-    """Fine-tune on the scripted expert's sessions: the run's sft stage."""
-    return go(prepare(recipes, overrides, out), ["sft"], dry_run=dry_run)
+    """Fine-tune on the scripted expert's sessions: the run's stages sessions and sft."""
+    return go(prepare(recipes, overrides, out), ["sessions", "sft"], dry_run=dry_run)
 
 
 def rl(

@@ -1,4 +1,4 @@
-"""The one live view of a run, on stderr: stage, progress, time left, last metrics.
+"""The one live view of a run, on stderr: for each stage at work its progress, time left and last metrics.
 
 It follows `events.jsonl` instead of being called, so that it shows what the engine's and trainer's processes write too.
 On a terminal it draws a bar; elsewhere (CI, a pipe) it prints a plain line now and then.
@@ -9,12 +9,16 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from etude.events.picture import METRICS_SHOWN, Picture, StagePicture, describe, duration, figure
 from etude.events.read import Tail
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 REFRESH_S = 0.25  # four times a second looks alive and costs under 1% of a core
 PLAIN_EVERY_S = 10.0  # a log that someone scrolls through
@@ -24,7 +28,7 @@ class Screen(Protocol):
     """Where the view goes."""
 
     def note(self, stage: str, text: str) -> None: ...
-    def show(self, stage: StagePicture) -> None: ...
+    def show(self, stages: Sequence[StagePicture]) -> None: ...
     def close(self) -> None: ...
 
 
@@ -63,8 +67,7 @@ class LiveView:
             self._picture.add(event)
             for stage, text in self._picture.take_notes():
                 self._screen.note(stage, text)
-        if self._picture.stage is not None:
-            self._screen.show(self._picture.stage)
+        self._screen.show(list(self._picture.stages.values()))
 
 
 class Lines:
@@ -72,27 +75,28 @@ class Lines:
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._last_text = ""
-        self._last_time = 0.0
+        self._last: dict[str, tuple[str, float]] = {}  # by stage: what was printed, and when
 
     def note(self, stage: str, text: str) -> None:
         print(f"[{stage}] {text}", file=self._stream, flush=True)
 
-    def show(self, stage: StagePicture) -> None:
-        finished = stage.total > 0 and stage.done >= stage.total
-        if not finished and time.monotonic() - self._last_time < PLAIN_EVERY_S:
-            return
-        text = describe(stage)
-        if text != self._last_text:
-            print(f"[{stage.name}] {text}", file=self._stream, flush=True)
-            self._last_text, self._last_time = text, time.monotonic()
+    def show(self, stages: Sequence[StagePicture]) -> None:
+        for stage in stages:
+            last_text, last_time = self._last.get(stage.name, ("", 0.0))
+            finished = stage.total > 0 and stage.done >= stage.total
+            if not finished and time.monotonic() - last_time < PLAIN_EVERY_S:
+                continue
+            text = describe(stage)
+            if text != last_text:
+                print(f"[{stage.name}] {text}", file=self._stream, flush=True)
+                self._last[stage.name] = (text, time.monotonic())
 
     def close(self) -> None:
         self._stream.flush()
 
 
 class Bars:
-    """A bar that stays at the bottom of the terminal while notes scroll above it."""
+    """Bars that stay at the bottom of the terminal while notes scroll above them."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console  # rich costs 0.1 s to import: only where there is a terminal to draw on
@@ -106,8 +110,13 @@ class Bars:
 
         self._live.console.print(f"[bold]{escape(stage)}[/bold] {escape(text)}", highlight=False)
 
-    def show(self, stage: StagePicture) -> None:
+    def show(self, stages: Sequence[StagePicture]) -> None:
         from rich.console import Group
+
+        self._live.update(Group(*(part for stage in stages for part in self._parts(stage))), refresh=True)
+
+    def _parts(self, stage: StagePicture) -> tuple[RenderableType, RenderableType]:
+        """A bar, and below it the last figures."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
@@ -122,7 +131,7 @@ class Bars:
         )
         shown = list(stage.values.items())[:METRICS_SHOWN]
         figures = Text("  ".join(f"{name} {figure(value)}" for name, value in shown), style="dim", no_wrap=True)
-        self._live.update(Group(row, figures), refresh=True)
+        return row, figures
 
     def close(self) -> None:
         self._live.stop()

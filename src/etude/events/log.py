@@ -49,9 +49,9 @@ class EventLog:
         self._last_progress[stage] = now
         self._append("progress", stage, done=int(done), total=int(total), info={k: _value(v) for k, v in info.items()})
 
-    def note(self, stage: str, text: str) -> None:
-        """One line for the person who watches."""
-        self._append("note", stage, text=text)
+    def note(self, stage: str, text: str, *, ends: bool = False) -> None:
+        """One line for the person who watches; with `ends` the stage's last, so that its bar may go."""
+        self._append("note", stage, text=text, **({"ends": True} if ends else {}))
 
     def close(self) -> None:
         """Idempotent; a closed log opens again at the next event."""

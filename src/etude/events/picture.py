@@ -30,24 +30,25 @@ class StagePicture:
 
 
 class Picture:
-    """Folds events into the current stage and the notes not yet shown."""
+    """Folds events into the stages at work and the notes not yet shown."""
 
     def __init__(self) -> None:
-        self.stage: StagePicture | None = None
+        self.stages: dict[str, StagePicture] = {}  # those that began and did not end, oldest first
         self.notes: list[tuple[str, str]] = []
 
     def add(self, event: dict[str, Any]) -> None:
         kind, stage = event["kind"], event["stage"]
         if kind == "note":
             self.notes.append((stage, str(event.get("text", ""))))
+            if event.get("ends"):
+                self.stages.pop(stage, None)
             return
-        if self.stage is None or self.stage.name != stage:
-            self.stage = StagePicture(stage)
+        seen = self.stages.setdefault(stage, StagePicture(stage))
         if kind == "progress":
-            self._progress(self.stage, event)
+            self._progress(seen, event)
         elif kind == "metric":
-            self.stage.step = event.get("step")
-            self.stage.values.update(event.get("values", {}))
+            seen.step = event.get("step")
+            seen.values.update(event.get("values", {}))
 
     def take_notes(self) -> list[tuple[str, str]]:
         """Notes since the last call, as (stage, text)."""

@@ -1,7 +1,8 @@
 """What `etude run` does: go through the stages that the plan names, and leave a ledger from which any kill is survived.
 
 Promise: run the same command again after Ctrl-C or kill -9 at any point, and it goes on; a finished stage is not run
-twice, and a changed setting reruns the stages that read it and what follows them, saying why.
+twice, and a changed setting reruns the stages that read it and what follows them, saying why. Stages that don't read each
+other's output run side by side, each in a process of its own with its share of the cores.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,9 @@ from etude.run.graph import GRAPH
 from etude.run.ledger import Ledger
 from etude.run.lock import RunLock
 from etude.run.machine import machine, versions
-from etude.run.meter import Cost, Meter
+from etude.run.meter import Cost
 from etude.run.plan import Step, flat_settings, plan
+from etude.run.process import StageProcess
 from etude.run.stage import Context, Stage, write_json
 
 
@@ -54,8 +57,7 @@ class Run:
             log = EventLog(self.folder / "events.jsonl")
             with LiveView(self.folder / "events.jsonl") if view else contextlib.nullcontext():
                 try:
-                    for step in steps:
-                        self._take(step, log)
+                    self._take(steps, log)
                 finally:
                     log.close()
             return steps
@@ -64,11 +66,27 @@ class Run:
         (self.folder / "recipe.toml").write_text(resolved_toml(self.recipe))
         write_json(self.folder / "machine.json", {"machine": machine(), "versions": versions()})
 
-    def _take(self, step: Step, log: EventLog) -> None:
-        if step.action == "skip":
-            log.note(step.stage, step.why)
-            return
-        stage = next(s for s in self.graph if s.name == step.stage)
+    def _take(self, steps: list[Step], log: EventLog) -> None:
+        """Every step as soon as what it reads is there and the machine has room for its share."""
+        for step in steps:
+            if step.action == "skip":
+                log.note(step.stage, step.why)
+        waiting = {step.stage: step for step in steps if step.action != "skip"}
+        running: dict[str, Running] = {}
+        try:
+            while waiting or running:
+                for stage in startable(self.graph, waiting, running):
+                    running[stage.name] = self._start(stage, waiting.pop(stage.name), log)
+                connections = {running[name].process.connection: name for name in running}
+                for ready in wait(connections):
+                    name = connections[ready]  # type: ignore[index]
+                    if not self._receive(running[name], log):
+                        del running[name]
+        finally:
+            for found in running.values():
+                found.process.stop()
+
+    def _start(self, stage: Stage, step: Step, log: EventLog) -> Running:
         ledger = Ledger(self.folder / "ledger.jsonl")
         if step.action == "run":
             set_aside(self.folder / stage.name)
@@ -79,11 +97,22 @@ class Run:
         context.folder.mkdir(parents=True, exist_ok=True)
         log.note(stage.name, f"starts: {step.why}")
         earlier = self._cost(stage.name) if step.action == "resume" and not stage.always else Cost()
-        with Meter(lambda cost: self._save_cost(stage.name, earlier + cost)) as meter:
-            stage.load()(context)
-        ledger.finish(stage.name)
-        total = earlier + meter.cost
-        log.note(stage.name, f"done in {duration(total.seconds)} ({total.core_seconds / 60:.1f} core-minutes)")
+        return Running(StageProcess(stage, context), earlier)
+
+    def _receive(self, found: Running, log: EventLog) -> bool:
+        """One message of a stage; False once it has ended well. Raises what it raised."""
+        process = found.process
+        alive = process.receive()
+        self._save_cost(process.stage.name, found.cost)
+        if alive:
+            return True
+        if process.error is not None:
+            raise process.error
+        Ledger(self.folder / "ledger.jsonl").finish(process.stage.name)
+        cost = found.cost
+        spent = f"done in {duration(cost.seconds)} ({cost.core_seconds / 60:.1f} core-minutes)"
+        log.note(process.stage.name, spent, ends=True)
+        return False
 
     def _costs(self) -> dict[str, Any]:
         path = self.folder / "stages.json"
@@ -94,6 +123,31 @@ class Run:
 
     def _save_cost(self, stage: str, cost: Cost) -> None:
         write_json(self.folder / "stages.json", self._costs() | {stage: asdict(cost)})
+
+
+@dataclass(frozen=True)
+class Running:
+    """A stage at work, and what its earlier lives cost."""
+
+    process: StageProcess
+    earlier: Cost
+
+    @property
+    def cost(self) -> Cost:
+        return self.earlier + self.process.cost
+
+
+def startable(graph: Iterable[Stage], waiting: Collection[str], running: Mapping[str, Running]) -> list[Stage]:
+    """The waiting stages that may start now, in the graph's order: all they read is there, and the shares sum to at most 1."""
+    unfinished = {*waiting, *running}
+    taken = sum(found.process.stage.share for found in running.values())
+    chosen: list[Stage] = []
+    for stage in graph:
+        blocked = unfinished.intersection((*stage.after, *stage.also))
+        if stage.name in waiting and not blocked and taken + stage.share <= 1:
+            chosen.append(stage)
+            taken += stage.share
+    return chosen
 
 
 def set_aside(folder: Path) -> None:

@@ -16,3 +16,9 @@ class RunSettings(BaseModel):
     sft_checkpoint: str = Field(
         default="", description="checkpoint that rl starts from and bench compares with; empty: the sft stage's own"
     )
+    control_share: float = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="share of RL's attempts and trainer time that the control rewarded_sft gets; below 1 it proves nothing",
+    )

@@ -33,6 +33,13 @@ class Stage:
     processes: str  # what runs, for the plan
     always: bool = False  # cheap, and rebuilt at every run
     also: tuple[str, ...] = ()  # stages whose output it reads if they are finished, and does without otherwise
+    share: float = (
+        1.0  # of the machine's cores; stages that don't need each other run together as long as the sum is at most 1
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"stage {self.name} asks for {self.share} of the machine; a share is above 0, at most 1")
 
     def load(self) -> Callable[[Context], None]:
         """The body."""

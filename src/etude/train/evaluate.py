@@ -29,14 +29,12 @@ class Evaluation:
 
 @torch.inference_mode()
 def evaluate(
-    model: CausalLM, documents: Iterable[tuple[Sequence[int], int]], window_tokens: int = 256
+    model: CausalLM, documents: Iterable[Sequence[int]], total_bytes: int, window_tokens: int = 256
 ) -> Evaluation | None:
-    """Documents are (token ids, bytes of their text), cut into windows. None if there is nothing to predict."""
+    """Documents are token ids, cut into windows, of `total_bytes` of text. None if there is nothing to predict."""
     windows: list[np.ndarray] = []
-    total_bytes = 0
-    for ids, byte_count in documents:
+    for ids in documents:
         array = np.asarray(ids, np.int64)
-        total_bytes += byte_count
         # Windows overlap by one token, so that every token but a document's first is predicted once.
         starts = range(0, max(len(array) - 1, 1), window_tokens - 1)
         windows += [w for s in starts if len(w := array[s : s + window_tokens]) > 1]

@@ -72,8 +72,12 @@ class PretrainSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     seed: int = Field(default=0, description="Order of the documents.")
-    row_tokens: int = Field(default=256, ge=16, description="Length of a packed row.")
+    row_tokens: int = Field(default=256, ge=16, description="Length of a packed row; longer documents are cut.")
     batch_rows: int = Field(default=8, ge=1, description="Rows of one optimizer step.")
+    packing: bool = Field(
+        default=True,
+        description="Lay documents end to end in rows; false batches them by like length (faster on CPU if most are short).",
+    )
     router_bias_rate: float = Field(
         default=0.01, ge=0, description="Step of the router's selection bias; 0 freezes it."
     )

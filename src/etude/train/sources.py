@@ -1,4 +1,4 @@
-"""Where batches come from: packed rows of a shard folder, or dialogues in buckets of like length."""
+"""Where batches come from: a shard folder, as packed rows or as pieces of like length; dialogues, in buckets of like length."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from etude.corpus.packing import Cursor, PackedRows, bucket_by_length
+from etude.corpus.shards import TokenShards
 from etude.trace.segment import Segment
 from etude.train.batch import Batch, padded_batch
 
@@ -41,6 +42,55 @@ def packed_batch(ids: Sequence[np.ndarray], documents: Sequence[np.ndarray]) -> 
     return Batch(
         torch.from_numpy(np.stack(ids)), weights, torch.ones_like(documents_BT, dtype=torch.bool), documents_BT
     )
+
+
+class PieceSource:
+    """Endless batches of documents, cut into pieces of at most `piece_tokens`, in buckets of like length; every token counts alike.
+
+    Each piece occurs once an epoch. Where documents are short, attention over rows of one document wastes less than over
+    packed rows, which are padded to the longest document of the batch.
+    """
+
+    total_batches: int | None = None
+
+    def __init__(self, shards: TokenShards, piece_tokens: int, batch_tokens: int, seed: int) -> None:
+        self._shards = shards
+        self._batch_tokens = batch_tokens
+        self._seed = seed
+        counts = -(-shards.lengths // piece_tokens)
+        documents = np.repeat(np.arange(len(shards)), counts)
+        firsts = np.repeat(np.cumsum(counts) - counts, counts)
+        starts = (np.arange(len(documents)) - firsts) * piece_tokens
+        stops = np.minimum(starts + piece_tokens, shards.lengths[documents])
+        self._pieces = np.stack([documents, starts, stops], 1)[stops - starts > 1]  # a lone token predicts nothing
+        self._epoch = self._batch = 0
+        self._batches = self._epoch_batches()
+
+    def next(self) -> Batch:
+        if self._batch == len(self._batches):
+            self._epoch, self._batch = self._epoch + 1, 0
+            self._batches = self._epoch_batches()
+        chosen = self._pieces[self._batches[self._batch]]
+        self._batch += 1
+        ids = [self._shards.document(int(number))[start:stop] for number, start, stop in chosen]
+        return padded_batch(ids, [_all_but_first(len(row)) for row in ids])
+
+    def state(self) -> dict[str, Any]:
+        return {"epoch": self._epoch, "batch": self._batch}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._epoch, self._batch = state["epoch"], state["batch"]
+        self._batches = self._epoch_batches()
+
+    def _epoch_batches(self) -> list[np.ndarray]:
+        lengths = self._pieces[:, 2] - self._pieces[:, 1]
+        return bucket_by_length(lengths, self._batch_tokens, self._seed, self._epoch)
+
+
+def _all_but_first(length: int) -> np.ndarray:
+    weights = np.ones(length, np.float32)
+    weights[0] = 0.0
+    return weights
 
 
 class DialogueSource:

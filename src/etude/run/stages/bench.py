@@ -62,9 +62,10 @@ async def _run(context: Context) -> None:
                 outcomes[contestant.name] = await contest.run(
                     contestant.name, setup, contestant.passes, contestant.level_passes
                 )
+        sandbox = asdict(pool.probe())
     finally:
         await pool.close()
-    context.summarize(_summary(context, outcomes, source, tasks))
+    context.summarize(_summary(context, outcomes, source, tasks) | {"sandbox": sandbox})
 
 
 def _contestants(context: Context) -> list[Contestant]:

@@ -1,0 +1,36 @@
+"""Stage sessions: the scripted expert at the training exercises, in real sandboxes, through the one harness."""
+
+from __future__ import annotations
+
+import asyncio
+
+from etude.chat.nano import NanoRenderer
+from etude.factory.exercises.source import ExerciseSource
+from etude.factory.sessions import collect_sessions, read_sessions
+from etude.run.stage import Context
+from etude.sandbox.pool import open_pool
+from etude.trace.vocabulary import write_vocabulary
+
+
+def run(context: Context) -> None:
+    """Leaves a session file for each session, the vocabulary to read them with, and `summary.json`."""
+    renderer = NanoRenderer.load(context.of("corpus"))
+    write_vocabulary(context.folder, renderer.vocabulary())
+    asyncio.run(_collect(context, renderer))
+    count = competent = summarized = tokens = 0
+    for session in read_sessions(context.folder):
+        segments = session.segments()
+        count, tokens = count + 1, tokens + sum(map(len, segments))
+        competent += bool(session.header.recipe["competent"])
+        summarized += len(segments) > 1
+    context.summarize({"sessions": count, "competent": competent, "summarized": summarized, "session_tokens": tokens})
+
+
+async def _collect(context: Context, renderer: NanoRenderer) -> None:
+    recipe = context.recipe
+    pool = await open_pool(recipe.sandbox)
+    try:
+        source = ExerciseSource(recipe.exercises)
+        await collect_sessions(source, recipe.sessions, recipe.harness, renderer, pool, context.folder, context.log)
+    finally:
+        await pool.close()
