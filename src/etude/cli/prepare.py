@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from etude.run.execute import Run
 
 DEFAULT_RECIPE = "laptop"
-# Keys that name a checkpoint, and the stages that load it.
-CHECKPOINTS = {"model.init": {"corpus", "base"}, "run.sft_checkpoint": {"rl", "controls", "bench"}}
+CHECKPOINTS = ("model.init", "run.sft_checkpoint")  # keys that name one
 
 
 def prepare(recipes: list[str] | None, overrides: list[str] | None, out: Path | None) -> Run:
@@ -30,16 +29,17 @@ def prepare(recipes: list[str] | None, overrides: list[str] | None, out: Path | 
     return Run(recipe, out if out is not None else Path("runs") / recipe.run.name)
 
 
-def require_checkpoints(recipe: Recipe, selected: list[str]) -> None:
+def require_checkpoints(run: Run, selected: list[str]) -> None:
     """Raises RecipeError now if a selected stage would look for a checkpoint in vain an hour later."""
     from etude.recipe.errors import RecipeError
     from etude.recipe.read import find_checkpoint
 
+    read = {path for stage in run.graph if stage.name in selected for path in stage.reads}
     lost = [
         f"{key} = {name}: there is no checkpoint here or in Etude's repository; an installed package brings none, so start "
         f"from a clone, give a path, or leave it to the run with --set {key}="
-        for key, name in _named(recipe).items()
-        if CHECKPOINTS[key].intersection(selected) and find_checkpoint(name) is None
+        for key, name in _named(run.recipe).items()
+        if read.intersection((key, key.partition(".")[0])) and find_checkpoint(name) is None
     ]
     if lost:
         raise RecipeError(lost)
@@ -51,11 +51,12 @@ def _find_checkpoints(recipe: Recipe) -> None:
 
     for key, name in _named(recipe).items():
         found = find_checkpoint(name)
-        if found is not None and str(found) != str(Path(name)):
+        if found is not None and found != Path(name):
             section, _, field = key.partition(".")
             setattr(getattr(recipe, section), field, str(found))
 
 
 def _named(recipe: Recipe) -> dict[str, str]:
-    values = {"model.init": recipe.model.init, "run.sft_checkpoint": recipe.run.sft_checkpoint}
-    return {key: str(value) for key, value in values.items() if value}
+    """The checkpoints that the recipe names, by key."""
+    named = {key: str(getattr(getattr(recipe, key.partition(".")[0]), key.partition(".")[2])) for key in CHECKPOINTS}
+    return {key: name for key, name in named.items() if name}

@@ -38,7 +38,7 @@ def run(
 
 def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     """Execute or show the plan of the selected stages."""
-    require_checkpoints(run.recipe, selected)
+    require_checkpoints(run, selected)
     if dry_run:
         return _plan(run, selected)
     steps = run.execute(selected)
