@@ -16,16 +16,39 @@ CHECKS: list[tuple[str, float, bool, str]] = [
     ("lift.ci95.0", 0.0, False, "the lower 95% bound of the lift is above zero"),
     ("rl.steps", 1, True, "RL took steps"),
     ("rl.counts.summarized", 0, False, "self-summaries cut sessions into segments"),
-    ("rl.counts.swapped_in_flight", 0, False, "weights were swapped while rollouts were in flight"),
+    ("rl.counts.segments", 0, False, "segments were trained on"),
+    ("rl.counts.swapped_in_flight", 0, False, "rollouts saw weights change in flight"),
+    ("rl.counts.in_flight_swaps", 0, False, "weights were swapped while rollouts were in flight"),
     ("rl.counts.replayed_tokens", 0, False, "the trainer replayed sampled tokens"),
     ("rl.counts.replayed_routes", 0, False, "the trainer replayed the engine's expert choices"),
+    ("rl.shares.summarized_percent", 0, False, "a share of the sessions was summarized"),
+    ("rl.shares.in_flight_swaps_per_rollout", 0, False, "swaps in flight are told by rollout"),
     ("rl.delta.bytes", 0, False, "weights travelled as deltas"),
     ("bench.sft.avg", 0.0, False, "the SFT checkpoint was measured"),
     ("bench.rl.avg", 0.0, False, "the RL checkpoint was measured"),
+    ("bench.sft.avg_equal", 0.0, False, "and by equal levels"),
+    ("bench.rl.avg_equal", 0.0, False, "and by equal levels"),
     ("bench.expert.avg", 0.0, False, "the scripted expert was measured"),
+    ("overlap.training_bodies", 0, False, "the overlap of held-out with training bodies was computed"),
 ]
 # An agent that does nothing, and one that cheats, must get nothing: else the grader is what learned.
-ZEROES = ["bench.nop.avg", "bench.cheat.avg"]
+# And what is held out must be that: no function body of it in training, none where settings are chosen.
+ZEROES = [
+    "bench.nop.avg",
+    "bench.cheat.avg",
+    "overlap.seen_share",
+    "overlap.validation_share",
+    "overlap.heldout.function_overlap",
+    "overlap.heldout.template_overlap",
+    "overlap.heldout_in_validation",
+]
+# What the report must say in words: (key path, what is accepted or None for any text, why).
+WORDS: list[tuple[str, set[str] | None, str]] = [
+    ("split", {"heldout"}, "figures are reported from held-out tasks"),
+    ("overlap.statement", None, "the overlap is stated"),
+    ("sandbox.backend", None, "the sandbox back end is named"),
+    ("discovery.verdict", {"discovery", "sharpening, no discovery"}, "discovery is judged"),
+]
 
 
 def lookup(report: Any, path: str) -> Any:
@@ -49,7 +72,7 @@ def failures(report: Any) -> list[str]:
             good = holds(value)
         except (KeyError, TypeError) as error:
             value, good = str(error), False
-        line = f"{path} = {value}: {why}"
+        line = f"{path} = {str(value)[:200]}: {why}"
         print(("ok    " if good else "WRONG ") + line)
         if not good:
             wrong.append(line)
@@ -59,6 +82,10 @@ def failures(report: Any) -> list[str]:
         check(path, lambda v, b=bound, i=inclusive: v > b or (i and v == b), why)
     for path in ZEROES:
         check(path, lambda v: v == 0, "must be exactly 0")
+    for path, accepted, why in WORDS:
+        check(path, lambda v, a=accepted: isinstance(v, str) and v != "" and (a is None or v in a), why)
+    check("rl.counts.tokens_by_version", lambda v: sum(n > 0 for n in v.values()) > 1, "tokens of several versions")
+    check("over_controls", lambda v: len(v) > 0 and all("avg_points_equal" in e for e in v.values()), "RL is compared")
     return wrong
 
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import settings
+
+# Other work may share the machine: how long one example takes is no promise, and speed has tests of its own.
+settings.register_profile("etude", deadline=None)
+settings.load_profile("etude")
 
 # Test models are tiny: a second thread only waits, and on a busy machine it waits long. Read when torch is first imported,
 # here and in the processes that tests start.

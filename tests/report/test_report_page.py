@@ -18,9 +18,18 @@ SETTINGS = ReportSettings()  # pyright: ignore[reportCallIssue]
 def entry(average: float) -> dict:
     split = {"avg": average, "ci95": [average - 4, average + 4], "tasks": 12, "best_of_16": 80.0}
     return {
+        "avg_equal": average - 2, "ci95_equal": [average - 6, average + 2], "by_holdout": {"template": split},
         "avg": average, "ci95": [average - 3, average + 3], "best_of": {"1": average, "2": 60.0, "4": 70.0, "16": 80.0},
         "tokens": 60.0, "tool_calls": 4.0, "turns": 5.0, "seconds": 0.4, "tasks": 96, "passes": 16,
         "by_category": {"debugging": split}, "by_level": {"one-bug": split},
+    }  # fmt: skip
+
+
+def lift(points: float, low: float, high: float) -> dict:
+    return {
+        "avg_points": points, "ci95": [low, high], "avg_points_equal": points - 5, "ci95_equal": [low - 5, high - 5],
+        "best_of": {"k": 16, "before": 70.0, "after": 80.0, "points": 10.0, "ci95": [4.0, 16.0]},
+        "by_level": {"one-bug": {"avg_points": points, "ci95": [low, high], "tasks": 12}},
     }  # fmt: skip
 
 
@@ -36,7 +45,8 @@ def run(tmp_path: Path) -> Path:
         "machine.json": {"machine": {"cores": 2, "gpu": None}, "versions": {"torch": "2.13.0"}},
         "rl/summary.json": {
             "steps": 30, "curve": curve, "staleness": {"max": 2, "mean": 1.0}, "mismatch": {"k3": 1e-12, "p99": 1e-6},
-            "counts": {"rollouts": 3840, "swapped_in_flight": 1500},
+            "counts": {"rollouts": 3840, "swapped_in_flight": 1500, "in_flight_swaps": 1600, "summarized": 96,
+                       "replayed_tokens": 5, "replayed_routes": 0, "tokens_by_version": {"0": 40, "1": 50}},
         },
         "rl/samples.json": [{
             "task_id": "one-bug/<script>", "step": 3, "advantage": 0.5, "rewards": {"outcome": 1.0},
@@ -46,7 +56,10 @@ def run(tmp_path: Path) -> Path:
         "bench/summary.json": {
             "bench": {"base": entry(5.0), "sft": entry(20.0), "rl": entry(55.0),
                       "controls": {"competent_sft": entry(40.0)}},
-            "lift": {"avg_points": 35.0, "ci95": [30.0, 40.0]},
+            "split": "heldout", "lift": lift(35.0, 30.0, 40.0),
+            "over_controls": {"competent_sft": lift(15.0, 9.0, 21.0), "rewarded_sft": lift(2.0, -3.0, 7.0)},
+            "sandbox": {"backend": "local", "isolation": "namespace", "available": True, "reason": ""},
+            "overlap": {"statement": "905 bodies in training, none <seen>", "seen_share": 0.0, "validation_share": 0.0},
             "discovery": {"level": "relapse", "k": 16, "before": 20.0, "after": 22.0, "points": 2.0,
                           "ci95": [-3.0, 6.0], "verdict": "sharpening, no discovery"},
         },
@@ -80,8 +93,49 @@ def test_report_says_what_was_measured_and_can_be_rebuilt(run: Path):
     write_report(run, SETTINGS)
     assert (run / "report.json").read_bytes() == written
     html = (run / "report.html").read_text()
-    for words in ("+35.0 points", "sharpening, no discovery", "competent sft", "1,500", "Before and after"):
+    for words in (
+        "+35.0 points",
+        "+30.0 points",
+        "sharpening, no discovery",
+        "competent SFT",
+        "1,500",
+        "Before and after",
+    ):
         assert words in html
+    for words in ("sandboxes: local (namespace)", "none &lt;seen&gt;", "by how it is kept from training"):
+        assert words in html
+    assert "it is +2.0 [-3.0, 7.0]: no difference is shown" in html and "[9.0, 21.0]: RL is ahead" in html
+
+
+def test_counts_have_shares_and_what_falls_short_is_called_not_met(run: Path):
+    report = write_report(run, SETTINGS)
+    assert report["rl"]["shares"] == {
+        "summarized_percent": 2.5, "swapped_in_flight_percent": 39.062, "in_flight_swaps_per_rollout": 0.417,
+    }  # fmt: skip
+    html = (run / "report.html").read_text()
+    assert 'at least 5%: <b class="bad">not met' in html and 'at least 1 in 3 rollouts: <b class="good">met' in html
+    assert 'more than 1: <b class="good">met' in html
+    assert html.count("more than 0: ") == 2 and 'more than 0: <b class="bad">not met' in html  # replayed routes
+
+
+def test_validation_figures_are_never_called_held_out(run: Path):
+    path = run / "bench" / "summary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"split": "validation"}))
+    assert write_report(run, SETTINGS)["split"] == "validation"
+    html = (run / "report.html").read_text()
+    assert "no evidence of generalisation" in html and "Validation tasks solved" in html
+    assert "held-out" not in html
+
+
+def test_stages_side_by_side_are_waited_for_once_and_pauses_not_at_all(run: Path):
+    """base ends at 100 after 100 s, sessions at 90 after 60 s; after a pause sft runs from 500 to 540."""
+    seconds = {"base": (100.0, 100.0), "sessions": (90.0, 60.0), "sft": (540.0, 40.0)}
+    stages = {name: {"seconds": s, "core_seconds": s, "peak_rss_bytes": 1} for name, (_, s) in seconds.items()}
+    (run / "stages.json").write_text(json.dumps(stages))
+    ends = [{"time": end, "event": "finished", "stage": name} for name, (end, _) in seconds.items()]
+    (run / "ledger.jsonl").write_text("".join(json.dumps(e) + "\n" for e in ends) + '{"ti')
+    report = write_report(run, SETTINGS)
+    assert report["wall_seconds"] == 140.0 and sum(report["seconds"].values()) == 200.0
 
 
 def test_report_is_one_file_and_session_text_stays_text(run: Path):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from etude.report.beside import Beside
 from etude.report.plot import Bar, Line, bar_chart, line_chart
 
 Curves = dict[str, dict[str, list[tuple[int, float]]]]
 POLICY_NAMES = {"base": "base", "sft": "SFT", "rl": "RL", "expert": "expert", "nop": "nop", "cheat": "cheat"}
+TRAINED = {"base": "base", "sft": "SFT"}  # stages that learn from text
 
 
 def chart(title: str, svg: str, note: str = "") -> str:
@@ -16,20 +19,28 @@ def chart(title: str, svg: str, note: str = "") -> str:
     if not svg:
         return ""
     words = f'<p class="muted">{escape(note)}</p>' if note else ""
-    return f'<div class="chart"><h3>{escape(title)}</h3>{svg}{words}</div>'
+    named = svg.replace('role="img"', f'role="img" aria-label="{escape(title)}"', 1)
+    return f'<div class="chart"><h3>{escape(title)}</h3>{named}{words}</div>'
 
 
 def policies(report: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     """(key, shown name, entry) of every policy in the bench, controls flattened, in the order a reader wants them."""
     bench = report.get("bench", {})
     rows = [(key, name, bench[key]) for key, name in POLICY_NAMES.items() if key in bench]
-    rows[3:3] = [(key, f"control: {key.replace('_', ' ')}", entry) for key, entry in bench.get("controls", {}).items()]
+    place = sum(key in bench for key in ("base", "sft", "rl"))
+    rows[place:place] = [(k, f"control: {control(k)}", entry) for k, entry in bench.get("controls", {}).items()]
     return rows
 
 
-def averages(report: dict[str, Any]) -> str:
+def control(key: str) -> str:
+    """`rewarded_sft` as a reader wants it."""
+    return key.replace("_", " ").replace("sft", "SFT")
+
+
+def averages(report: dict[str, Any], asked: str) -> str:
     bars = [Bar(name.removeprefix("control: "), e["avg"], *e["ci95"]) for _, name, e in policies(report)]
-    return chart("Held-out tasks solved, average of all passes", bar_chart(bars, y_title="%"), "Whiskers: 95% by task.")
+    note = "Average of all passes, levels weighed as training mixes them. Whiskers: 95%, by task."
+    return chart(f"{asked.capitalize()} tasks solved", bar_chart(bars, y_title="%"), note)
 
 
 def best_of(report: dict[str, Any]) -> str:
@@ -39,28 +50,58 @@ def best_of(report: dict[str, Any]) -> str:
         if len(entry["best_of"]) >= 3
     ]
     drawing = line_chart(lines, x_title="k (log scale)", y_title="%", log_x=True, y_zero=True)
-    return chart("Best of k", drawing, "Unbiased estimate: expected best of k attempts.")
+    return chart("Best of k", drawing, "Expected best of k attempts at a task, unbiased.")
 
 
-def losses(curves: Curves) -> str:
-    lines = [
-        Line({"base": "base", "sft": "SFT"}[stage], *_points(curves[stage]["loss"], first_step=1))
-        for stage in ("base", "sft")
-        if "loss" in curves.get(stage, {})
-    ]
+def losses(curves: Curves, beside: Sequence[Beside] = ()) -> str:
+    """Loss by CPU seconds where the run knows them, since a step of one family is not worth a step of another."""
+    own = [Line(name, *_by_core_s(curves[stage])) for stage, name in TRAINED.items() if stage in curves]
+    lines = [line for line in own if line.xs] + _dashed(beside, ("base", "sft"), "core_s", "loss")
     drawing = line_chart(
-        lines, x_title="optimizer step (log scale)", y_title="loss (log scale)", log_x=True, log_y=True
+        lines, x_title="CPU seconds of the stage (log scale)", y_title="loss (log scale)", log_x=True, log_y=True
     )
     return chart("Learning from text and demonstrations", drawing)
 
 
-def rewards(report: dict[str, Any]) -> str:
+def losses_by_step(curves: Curves, beside: Sequence[Beside] = ()) -> str:
+    """By step: where CPU seconds were not recorded, or where another run's curve is by step."""
+    others = _dashed(beside, ("base", "sft"), "step", "loss")
+    own = [
+        Line(name, [step + 1 for step, _ in _loss(curves[stage])], [loss for _, loss in _loss(curves[stage])])
+        for stage, name in TRAINED.items()
+        if "loss" in curves.get(stage, {}) and (others or not _by_core_s(curves[stage])[0])
+    ]
+    drawing = line_chart(
+        own + others, x_title="optimizer step (log scale)", y_title="loss (log scale)", log_x=True, log_y=True
+    )
+    return chart("Loss by step", drawing)
+
+
+def rewards(report: dict[str, Any], beside: Sequence[Beside] = ()) -> str:
     curve = report.get("rl", {}).get("curve", [])
     raw = [100 * point["pass_rate"] for point in curve]
     steps = [point["step"] for point in curve]
     lines = [Line("each batch", steps, raw), Line("mean of 5", steps, _smooth(raw, 5))]
+    lines += _dashed(beside, ("rl",), "step", "solved_percent")
     drawing = line_chart(lines, x_title="RL step", y_title="training tasks solved, %", y_zero=True)
-    return chart("Learning from reward", drawing, "Every task is seen once, so this is performance on new tasks.")
+    note = "Every task is seen once, so this is performance on new tasks." if curve else ""
+    return chart("Learning from reward", drawing, note)
+
+
+def solved_by_cost(beside: Sequence[Beside]) -> str:
+    """Tasks solved by CPU seconds (and, of SFT, by step): other runs' curves alone, this run measures its end only."""
+    drawn = []
+    for stages, x, title in (
+        (("rl",), "core_s", "Other runs: solved in RL"),
+        (("base", "sft"), "core_s", "Other runs: solved in SFT"),
+        (("base", "sft"), "step", "Other runs: solved in SFT, by step"),
+    ):
+        lines = _dashed(beside, stages, x, "solved_percent")
+        x_title = "CPU seconds of the stage (log scale)" if x == "core_s" else "optimizer step (log scale)"
+        drawn.append(
+            chart(title, line_chart(lines, x_title=x_title, y_title="tasks solved, %", log_x=True, y_zero=True))
+        )
+    return "".join(drawn)
 
 
 def from_curve(report: dict[str, Any], keys: dict[str, str], title: str, y_title: str, *, log_y: bool = False) -> str:
@@ -73,32 +114,32 @@ def from_curve(report: dict[str, Any], keys: dict[str, str], title: str, y_title
     return chart(title, line_chart(lines, x_title="RL step", y_title=y_title, log_y=log_y, y_zero=not log_y))
 
 
-def levels(report: dict[str, Any]) -> str:
-    """SFT and RL by level, as a table with intervals."""
-    bench = report.get("bench", {})
-    if not {"sft", "rl"} <= bench.keys():
-        return ""
-    rows = []
-    for kind in ("by_category", "by_level"):
-        rows.append(f'<tr><th colspan="5">{kind.replace("_", " ")}</th></tr>')
-        for name, after in bench["rl"][kind].items():
-            before = bench["sft"][kind][name]
-            change = after["avg"] - before["avg"]
-            tone = "good" if change > 0 else "bad"
-            rows.append(
-                f"<tr><td>{escape(name)}</td><td>{before['tasks']}</td><td>{_with_interval(before)}</td>"
-                f'<td>{_with_interval(after)}</td><td class="{tone}">{change:+.1f}</td></tr>'
-            )
-    head = "<tr><th></th><th>tasks</th><th>SFT, %</th><th>RL, %</th><th>points</th></tr>"
-    return f'<div class="scroll"><table>{head}{"".join(rows)}</table></div>'
+def tokens_by_version(report: dict[str, Any]) -> str:
+    counts = report.get("rl", {}).get("counts", {}).get("tokens_by_version", {})
+    line = Line("tokens", [int(version) for version in counts], list(counts.values()))
+    drawing = line_chart([line], x_title="policy version", y_title="tokens sampled", y_zero=True)
+    return chart("Tokens by policy version", drawing)
 
 
-def _with_interval(entry: dict[str, Any]) -> str:
-    return f"{entry['avg']:.1f} <span class='muted'>[{entry['ci95'][0]:.0f}, {entry['ci95'][1]:.0f}]</span>"
+def _dashed(beside: Sequence[Beside], stages: Sequence[str], x: str, y: str) -> list[Line]:
+    return [
+        Line(f"{curve.name} ({curve.family}, {curve.stage})", *map(list, zip(*curve.points, strict=True)), dashed=True)
+        for found in beside
+        for curve in found.curves
+        if curve.stage in stages and curve.x == x and curve.y == y
+    ]
 
 
-def _points(curve: list[tuple[int, float]], *, first_step: int) -> tuple[list[float], list[float]]:
-    return [step + first_step for step, _ in curve], [value for _, value in curve]
+def _by_core_s(stage: dict[str, list[tuple[int, float]]]) -> tuple[list[float], list[float]]:
+    """(CPU seconds, loss) of the steps that recorded both."""
+    seconds = dict(stage.get("core_s", []))
+    both = [(seconds[step], loss) for step, loss in _loss(stage) if step in seconds]
+    return [x for x, _ in both], [y for _, y in both]
+
+
+def _loss(stage: dict[str, list[tuple[int, float]]]) -> list[tuple[int, float]]:
+    """The mean since the last record where there is one: a single batch scatters."""
+    return stage.get("mean_loss") or stage.get("loss", [])
 
 
 def _smooth(values: list[float], width: int) -> list[float]:

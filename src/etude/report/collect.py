@@ -11,6 +11,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from etude.report.machinery import shares
+
 SCHEMA = 1
 
 
@@ -29,20 +31,36 @@ def collect(run: Path) -> dict[str, Any]:
         "recipe": tomllib.loads((run / "recipe.toml").read_text()),
         **_read(run / "machine.json", {"machine": {}, "versions": {}}),
         "seconds": {name: entry["seconds"] for name, entry in stages.items()},
+        "wall_seconds": round(wall_seconds(run, stages), 3),
         "core_seconds": {name: entry["core_seconds"] for name, entry in stages.items()},
         "peak_rss_bytes": max((entry.get("peak_rss_bytes", 0) for entry in stages.values()), default=0),
     }
-    for stage in ("base", "sft", "controls", "rl"):
+    for stage in ("corpus", "base", "sessions", "sft", "competent_sft", "rl", "rewarded_sft"):
         summary = _read(run / stage / "summary.json", None)
         if summary is not None:
             report[stage] = summary
-    for key in ("bench", "lift", "over_controls", "discovery", "overlap"):
+    if "counts" in report.get("rl", {}):
+        report["rl"]["shares"] = shares(report)
+    for key in ("split", "sandbox", "bench", "lift", "over_controls", "discovery", "overlap"):
         if key in bench:
             report[key] = bench[key]
     real = _read(run / "bench_real" / "summary.json", None)
     if real is not None:
         report["bench_real"] = real
     return report
+
+
+def wall_seconds(run: Path, stages: dict[str, Any]) -> float:
+    """How long somebody waited for the finished stages: those that ran side by side count once, pauses not at all."""
+    path = run / "ledger.jsonl"
+    entries = [_event(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    ends = {e["stage"]: e["time"] for e in entries if e.get("event") == "finished" and e["stage"] in stages}
+    spans = sorted((end - stages[name]["seconds"], end) for name, end in ends.items())
+    wall, until = 0.0, float("-inf")
+    for start, end in spans:
+        wall += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return wall + sum(entry["seconds"] for name, entry in stages.items() if name not in ends)
 
 
 def metrics(run: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:

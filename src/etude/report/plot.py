@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 
 WIDTH, HEIGHT = 560.0, 260.0
+MOST_TICKS = 8  # more labels than that touch each other on a phone
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 14.0, 14.0, 38.0  # room for tick labels and the axis title
 
 
@@ -23,6 +24,7 @@ class Line:
     xs: Sequence[float]
     ys: Sequence[float]
     band: Sequence[tuple[float, float]] = field(default_factory=list)
+    dashed: bool = False  # of another run or study than the rest
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Axis:
             return nice_ticks(self.low, self.high)
         base = 2.0 if self.high / self.low < 100 else 10.0
         first, last = math.ceil(math.log(self.low, base) - 1e-9), math.floor(math.log(self.high, base) + 1e-9)
-        ticks = [base**n for n in range(first, last + 1)]
+        every = 1 + max(0, last - first) // MOST_TICKS
+        ticks = [base**n for n in range(first, last + 1, every)]
         return ticks if len(ticks) >= 2 else [self.low, self.high]
 
 
@@ -76,7 +79,7 @@ def number(value: float) -> str:
     """A tick label: short, without trailing zeros."""
     if value != 0 and (abs(value) < 0.01 or abs(value) >= 100_000):
         return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
-    return f"{value:.4g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def line_chart(
@@ -100,14 +103,15 @@ def line_chart(
         if line.band:
             parts.append(_band(line, x_axis, y_axis, colour))
         points = " ".join(f"{x_axis.at(x):.1f},{y_axis.at(y):.1f}" for x, y in zip(line.xs, line.ys, strict=True))
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        dashes = ' stroke-dasharray="5 4"' if line.dashed else ""
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
         if len(line.xs) <= 24:
             parts += [
                 f'<circle cx="{x_axis.at(x):.1f}" cy="{y_axis.at(y):.1f}" r="3" fill="{colour}">'
                 f"<title>{escape(line.name)}: {number(x)}, {number(y)}</title></circle>"
                 for x, y in zip(line.xs, line.ys, strict=True)
             ]
-    return _svg(parts) + legend([line.name for line in kept])
+    return _svg(parts) + legend(kept)
 
 
 def bar_chart(bars: Sequence[Bar], *, y_title: str, high: float = 100.0) -> str:
@@ -128,17 +132,23 @@ def bar_chart(bars: Sequence[Bar], *, y_title: str, high: float = 100.0) -> str:
         parts.append(
             f'<path d="M{middle:.1f} {y_axis.at(bar.low):.1f}V{y_axis.at(bar.high):.1f}" class="whisker"/>'
             f'<text x="{middle:.1f}" y="{y_axis.at(bar.high) - 5:.1f}" class="value">{bar.value:.1f}</text>'
-            f'<text x="{middle:.1f}" y="{HEIGHT - BOTTOM + 16:.1f}" class="label">{escape(bar.name)}</text>'
         )
+        parts += [  # one word a line: long names stay inside their bar's place
+            f'<text x="{middle:.1f}" y="{HEIGHT - BOTTOM + 15 + 12 * row:.1f}" class="label">{escape(word)}</text>'
+            for row, word in enumerate(bar.name.split(" ", 1))
+        ]
     return _svg(parts)
 
 
-def legend(names: Sequence[str]) -> str:
-    """Colour keys under a chart; left out for a single curve."""
-    if len(names) < 2:
+def legend(lines: Sequence[Line]) -> str:
+    """Colour keys under a chart; left out for a single curve of the run itself."""
+    if len(lines) < 2 and not any(line.dashed for line in lines):
         return ""
-    keys = "".join(f'<span><i style="background:var(--c{i % 6})"></i>{escape(n)}</span>' for i, n in enumerate(names))
-    return f'<div class="legend">{keys}</div>'
+    keys = [
+        f'<span><i class="{"dashed" if line.dashed else "solid"}" style="--key:var(--c{i % 6})"></i>{escape(line.name)}</span>'
+        for i, line in enumerate(lines)
+    ]
+    return f'<div class="legend">{"".join(keys)}</div>'
 
 
 def _drawable(line: Line, log_x: bool, log_y: bool) -> Line:
@@ -149,7 +159,7 @@ def _drawable(line: Line, log_x: bool, log_y: bool) -> Line:
         if math.isfinite(x) and math.isfinite(y) and (x > 0 or not log_x) and (y > 0 or not log_y)
     ]
     band = [line.band[i] for i in keep] if line.band else []
-    return Line(line.name, [line.xs[i] for i in keep], [line.ys[i] for i in keep], band)
+    return replace(line, xs=[line.xs[i] for i in keep], ys=[line.ys[i] for i in keep], band=band)
 
 
 def _padded(low: float, high: float, log: bool, zero: bool) -> tuple[float, float]:

@@ -12,3 +12,7 @@ class ReportSettings(BaseModel):
 
     rollouts: int = Field(12, ge=0, description="rollouts to read in the report, spread over the training steps")
     title: str = Field("", description="heading of the report; empty: the recipe's name")
+    beside: list[str] = Field(
+        default_factory=list,
+        description="files of other runs' learning curves, drawn dashed beside this run's (form: etude/report/beside.py)",
+    )

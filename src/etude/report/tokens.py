@@ -10,15 +10,17 @@ import math
 from html import escape
 from typing import Any
 
+ROLES = ("<|system|>", "<|assistant|>", "<|tool|>")  # what starts a message, but for the first
 
-def rollout_view(rollout: dict[str, Any]) -> str:
-    """One rollout, folded: a heading with its outcome, then its segments. Keys as `rl/samples.json` has them."""
+
+def rollout_view(rollout: dict[str, Any], *, unfolded: bool = False) -> str:
+    """One rollout, folded unless asked otherwise: a heading with its outcome, then its segments. Keys as `rl/samples.json` has them."""
     rewards = ", ".join(f"{name} {value:+.3f}" for name, value in rollout["rewards"].items())
     outcome = rollout["rewards"].get("outcome", 0.0)
     mark = "solved" if outcome >= 1 else "not solved"
     body = "".join(_segment(segment, rollout["advantage"]) for segment in rollout["segments"])
     return (
-        f'<details class="rollout"><summary><b class="{"good" if outcome >= 1 else "bad"}">{mark}</b> '
+        f'<details class="rollout"{" open" if unfolded else ""}><summary><b class="{"good" if outcome >= 1 else "bad"}">{mark}</b> '
         f"{escape(rollout['task_id'])} · step {rollout['step']} · advantage {rollout['advantage']:+.3f} "
         f'<span class="muted">({escape(rewards)})</span></summary>{body}</details>'
     )
@@ -36,7 +38,8 @@ def _segment(segment: dict[str, Any], advantage: float) -> str:
 
 
 def _token(text: str, sampled: bool, logprob: float, version: int, oldest: int, advantage: float) -> str:
-    shown = escape(text)
+    # Each message on a line of its own: the break is the page's, not a token.
+    shown = ("<br>" if text in ROLES else "") + escape(text)
     if not sampled:
         return f'<span class="given">{shown}</span>'
     doubt = min(

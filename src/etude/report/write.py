@@ -7,17 +7,22 @@ import os
 from pathlib import Path
 from typing import Any
 
+from etude.report.beside import read_beside
 from etude.report.collect import collect, metrics, samples
 from etude.report.page import page
 from etude.report.settings import ReportSettings
 
 
 def write_report(run: Path, settings: ReportSettings) -> dict[str, Any]:
-    """Rebuild both files from the run's own and return the report. Raises NotARun."""
+    """Rebuild both files from the run's own and return the report. Raises NotARun, BesideError."""
     report = collect(run)
+    beside, missing = read_beside(run, settings.beside)
+    if settings.beside:
+        report["beside"] = {"files": settings.beside, "missing": missing}
     title = settings.title or report["recipe"].get("run", {}).get("name", run.name)
     _replace(run / "report.json", json.dumps(report, indent=1, allow_nan=False) + "\n")
-    _replace(run / "report.html", page(report, metrics(run), samples(run)[: settings.rollouts], title=title))
+    chosen = samples(run)[: settings.rollouts]
+    _replace(run / "report.html", page(report, metrics(run), chosen, title=title, beside=beside))
     return report
 
 

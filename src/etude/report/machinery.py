@@ -1,0 +1,104 @@
+"""Is anything decorative? What the machinery of asynchronous RL really did, counted, beside what the project asks of it."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from etude.report.table import Html, cell, table
+
+# What the project asks of the laptop recipe, so that no part of it is there for show.
+SUMMARIZED_PERCENT = 5.0
+SWAPS_PER_ROLLOUT = 1 / 3
+K3, P99 = 1e-9, 1e-5
+
+
+def shares(report: dict[str, Any]) -> dict[str, float]:
+    """The counts of a report as shares, `rl.shares` in report.json; what the run did not count is left out."""
+    counts = report["rl"]["counts"]
+    rollouts, sessions = counts.get("rollouts", 0), report.get("sft", {}).get("sessions", 0)
+    found = {
+        "summarized_percent": (100.0, counts.get("summarized"), rollouts),
+        "swapped_in_flight_percent": (100.0, counts.get("swapped_in_flight"), rollouts),
+        "in_flight_swaps_per_rollout": (1.0, counts.get("in_flight_swaps"), rollouts),
+        "summarized_demonstrations_percent": (100.0, report.get("sft", {}).get("summarized"), sessions),
+    }
+    return {name: round(unit * part / of, 3) for name, (unit, part, of) in found.items() if part is not None and of}
+
+
+def machinery(report: dict[str, Any]) -> str:
+    """Counts with their shares and bars, then the promises about exactness."""
+    rl = report["rl"]
+    counts, share = rl.get("counts", {}), rl.get("shares", {})
+    cut, swaps = share.get("summarized_percent"), share.get("in_flight_swaps_per_rollout")
+    rows: list[list[str]] = []
+
+    def add(key: str, words: str, part: str = "", bar: str = "") -> None:
+        if key in counts:
+            rows.append([words, cell(counts[key]), part, bar])
+
+    add("rollouts", "rollouts, each in sandboxes of its own")
+    add(
+        "summarized",
+        "rollouts cut by a self-summary",
+        _percent(cut),
+        _bar(f"at least {SUMMARIZED_PERCENT:g}%", (cut or 0) >= SUMMARIZED_PERCENT),
+    )
+    add("segments", "segments trained on")
+    add(
+        "swapped_in_flight",
+        "rollouts that saw weights change in flight",
+        _percent(share.get("swapped_in_flight_percent")),
+    )
+    add(
+        "in_flight_swaps",
+        "weight swaps met in flight",
+        "" if swaps is None else f"{swaps:.2f} a rollout",
+        _bar("at least 1 in 3 rollouts", (swaps or 0) >= SWAPS_PER_ROLLOUT),
+    )
+    add("sampled_tokens", "tokens sampled and trained on")
+    for key, words in (
+        ("replayed_tokens", "tokens whose experts the trainer replayed"),
+        ("replayed_routes", "expert choices replayed (tokens x layers)"),
+    ):
+        add(key, words, "", _bar("more than 0", counts.get(key, 0) > 0))
+    add("replaced_routes", "of them replaced by the trainer's own as implausible")
+    add("retried", "attempts repeated after infra faults, never scored")
+    versions = sum(1 for tokens in counts.get("tokens_by_version", {}).values() if tokens)
+    if versions:
+        rows.append(["policy versions with tokens", cell(versions), "", _bar("more than 1", versions > 1)])
+    drawn = table(["what the machinery did", "count", "share", "asked for"], rows)
+    return drawn + table(["exactness", "measured", "asked for"], _exactness(rl))
+
+
+def _exactness(rl: dict[str, Any]) -> list[list[str]]:
+    mismatch, drift, delta = rl.get("mismatch", {}), rl.get("drift", {}), rl.get("delta", {})
+    rows = [
+        ["staleness at training, versions: oldest, mean", _pair(rl.get("staleness", {}), "max", "mean"), ""],
+        ["fixed probe, sampler against trainer: mean k3", _one(mismatch, "k3"), _at_most(mismatch, "k3", K3)],
+        ["fixed probe: p99 of |dlogp|", _one(mismatch, "p99"), _at_most(mismatch, "p99", P99)],
+        ["fixed probe: equal experts", _one(mismatch, "routes_equal"), _bar("yes", bool(mismatch.get("routes_equal")))],
+        ["training batches as they come: mean k3, p99", _pair(drift, "k3", "p99"), ""],
+        ["weight delta: share of the full weights, bytes", _pair(delta, "ratio", "bytes"), ""],
+    ]
+    return [row for row in rows if row[1]]
+
+
+def _one(found: dict[str, Any], key: str) -> str:
+    return cell(found[key]) if key in found else ""
+
+
+def _pair(found: dict[str, Any], first: str, second: str) -> str:
+    return ", ".join(cell(found[key]) for key in (first, second) if key in found)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}%"
+
+
+def _at_most(found: dict[str, Any], key: str, bar: float) -> str:
+    return _bar(f"at most {bar:.0e}", key in found and found[key] <= bar)
+
+
+def _bar(words: str, met: bool) -> Html:
+    return Html(f'{escape(words)}: <b class="{"good" if met else "bad"}">{"met" if met else "not met"}</b>')
