@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.train.schedule import lr_factor
-from etude.train.settings import LoopSettings, ScheduleSettings
+from etude.train.schedule import POLICY_FLOOR, lr_factor, policy_lr_factor
+from etude.train.settings import LoopSettings, PolicyStepSettings, ScheduleSettings
 
 SHAPES = st.sampled_from(["constant", "cosine", "wsd"])
 
@@ -32,3 +32,15 @@ def test_wsd_stays_at_the_peak_until_the_decay():
 def test_a_stage_without_an_end_is_refused():
     with pytest.raises(ValueError, match="set steps, budget_core_s"):
         LoopSettings()
+
+
+@given(st.integers(1, 400), st.floats(0, 1), st.integers(0, 50))
+def test_a_policy_warms_up_stays_and_decays_to_a_tenth_never_to_nothing(total, share, warmup):
+    settings = PolicyStepSettings(decay_share=share, warmup_steps=warmup)
+    factors = [policy_lr_factor(settings, step, total) for step in range(1, total + 1)]
+    assert all(0 < factor <= 1 for factor in factors)
+    decay = [f for step, f in enumerate(factors, 1) if step > warmup]
+    assert all(a >= b for a, b in zip(decay, decay[1:], strict=False))
+    if share and warmup < total:
+        assert factors[-1] == pytest.approx(POLICY_FLOOR)
+    assert policy_lr_factor(settings, total, None) == min(1.0, total / max(warmup, 1))

@@ -101,7 +101,7 @@ class Learner:
 
     def _fresh(self) -> PolicyTrainer:
         reference = load_checkpoint(self.checkpoint) if self.settings.kl_beta > 0 else None
-        return PolicyTrainer(load_checkpoint(self.checkpoint), reference, self.settings.update)
+        return PolicyTrainer(load_checkpoint(self.checkpoint), reference, self.settings.update, self.settings.steps)
 
     def _components(self, index: int, rollout: Rollout, scores: Scores) -> dict[str, float]:
         k1 = k1_sum(rollout.segments, scores.reference[index]) if scores.reference is not None else 0.0

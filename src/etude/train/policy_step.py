@@ -35,6 +35,7 @@ from etude.train.next_token import routers
 from etude.train.optimizer import Optimizers
 from etude.train.replay import ReplayCounts, replaying
 from etude.train.rollout_batch import RolloutBatch, by_segment, rollout_batches
+from etude.train.schedule import policy_lr_factor
 from etude.train.settings import PolicyStepSettings
 
 
@@ -54,12 +55,22 @@ class Scores:
 
 
 class PolicyTrainer:
-    """Holds the learning model and its Adam. After n updates the weights are policy version n."""
+    """Holds the learning model and its Adam. After n updates the weights are policy version n.
 
-    def __init__(self, model: CausalLM, reference: CausalLM | None, settings: PolicyStepSettings) -> None:
+    `total_steps` is where the decay of the learning rate ends; without it there is none.
+    """
+
+    def __init__(
+        self,
+        model: CausalLM,
+        reference: CausalLM | None,
+        settings: PolicyStepSettings,
+        total_steps: int | None = None,
+    ) -> None:
         self.model = model
         self.reference = reference
         self.settings = settings
+        self.total_steps = total_steps
         self.steps = 0
         self._bad_in_a_row = 0
         self._routers = routers(model)
@@ -110,7 +121,7 @@ class PolicyTrainer:
         figures = self._figures(rollouts, scores)
         self._backward(torch.tensor(advantages, dtype=torch.float32), len(rollouts), scores)
         self.steps += 1
-        self._optimizers.set_factor(min(1.0, self.steps / max(self.settings.warmup_steps, 1)))
+        self._optimizers.set_factor(policy_lr_factor(self.settings, self.steps, self.total_steps))
         norm = self._optimizers.clip()
         figures |= {"grad_norm": norm, "skipped": 0.0}
         if not math.isfinite(norm):

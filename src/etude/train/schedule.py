@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from etude.train.settings import ScheduleSettings
+from etude.train.settings import PolicyStepSettings, ScheduleSettings
 
 
 def lr_factor(settings: ScheduleSettings, done: float) -> float:
@@ -25,3 +25,16 @@ def lr_factor(settings: ScheduleSettings, done: float) -> float:
         return 1.0
     left = (1.0 - done) / settings.decay_share  # from 1 to exactly 0: rounding never makes a rate negative
     return settings.floor + (1.0 - settings.floor) * left
+
+
+# What is left of a policy's learning rate after its decay: the last steps still learn.
+POLICY_FLOOR = 0.1
+
+
+def policy_lr_factor(settings: PolicyStepSettings, step: int, total: int | None) -> float:
+    """Factor of the peak learning rate at policy step `step` (from 1) of `total`; without a total there is no decay."""
+    warm = min(1.0, step / max(settings.warmup_steps, 1))
+    if total is None or not settings.decay_share:
+        return warm
+    left = max(total - step, 0) / (settings.decay_share * total)
+    return min(warm, POLICY_FLOOR + (1.0 - POLICY_FLOOR) * min(1.0, left))

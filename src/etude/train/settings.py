@@ -112,6 +112,12 @@ class PolicyStepSettings(BaseModel):
     lr: float = Field(default=5e-4, gt=0, description="Learning rate of Adam.")
     adam_betas: tuple[float, float] = Field(default=(0.9, 0.95), description="Decay of Adam's two moments.")
     warmup_steps: int = Field(default=5, ge=0, description="Steps of linear warm-up, while Adam's moments fill.")
+    decay_share: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Share of the steps, at the end, over which the learning rate falls to a tenth.",
+    )
     clip_norm: float = Field(default=1.0, gt=0, description="Largest norm of the whole gradient.")
     loss_tokens: int = Field(
         default=128, ge=1, description="The constant each rollout's loss is divided by (no lengths)."

@@ -1,0 +1,55 @@
+"""Documents in pieces of like length: every token once an epoch, none across documents, and a resumed source goes on exactly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from etude.corpus.shards import write_shards
+from etude.train.sources import PieceSource
+
+
+def epoch(source: PieceSource, tokens: int) -> list[tuple[int, ...]]:
+    """The rows of batches until `tokens` tokens were seen."""
+    rows, seen = [], 0
+    while seen < tokens:
+        batch = source.next()
+        assert batch.documents is None and not batch.weights[:, 0].any()
+        assert torch.equal(batch.weights[:, 1:] > 0, batch.real[:, 1:])
+        for ids, real in zip(batch.ids, batch.real, strict=True):
+            rows.append(tuple(ids[real].tolist()))
+        seen += batch.token_count
+    return rows
+
+
+@settings(max_examples=40, deadline=None)
+@given(lengths=st.lists(st.integers(2, 60), min_size=1, max_size=30), piece=st.integers(2, 20))
+def test_an_epoch_holds_every_piece_of_every_document_once(
+    tmp_path_factory: pytest.TempPathFactory, lengths: list[int], piece: int
+) -> None:
+    starts = np.cumsum([0, *lengths])
+    documents = [list(range(a, b)) for a, b in zip(starts, starts[1:], strict=False)]  # no token occurs twice
+    shards = write_shards(tmp_path_factory.mktemp("shards"), documents)
+    wanted = [tuple(d[i : i + piece]) for d in documents for i in range(0, len(d), piece)]
+    wanted = [row for row in wanted if len(row) > 1]
+    source = PieceSource(shards, piece, 64, seed=3)
+    tokens = sum(map(len, wanted))
+    for _ in range(2):
+        assert Counter(epoch(source, tokens)) == Counter(wanted)
+
+
+def test_a_restored_source_gives_the_very_batches_that_were_left(tmp_path: Path) -> None:
+    shards = write_shards(tmp_path, [list(range(n, n + 9)) for n in range(50)])
+    whole = PieceSource(shards, 8, 64, seed=1)
+    for _ in range(5):
+        whole.next()
+    again = PieceSource(shards, 8, 64, seed=1)
+    again.restore(whole.state())
+    for _ in range(20):  # into the next epoch
+        assert torch.equal(whole.next().ids, again.next().ids)
