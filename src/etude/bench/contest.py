@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from etude.bench.outcome import Outcome, OutcomeFile
+from etude.bench.samples import Samples
 from etude.events.log import EventLog
 from etude.rollout.attempt import Attempt, Setup
 from etude.rollout.batch import Job, run_batch
@@ -34,6 +35,7 @@ class Contest:
     concurrency: int
     seed: int
     log: EventLog
+    keep_sessions: int = 0
 
     async def run(
         self, name: str, setup: Setup, passes: int, level_passes: Mapping[str, int] | None = None
@@ -44,6 +46,7 @@ class Contest:
         """
         wanted = {task.id: (level_passes or {}).get(task.level, passes) for task in self.tasks}
         file = OutcomeFile(self.folder / f"{name}.jsonl")
+        samples = Samples(self.folder / "sessions" / name, self.keep_sessions, setup.renderer)
         by_id = {task.id: task for task in self.tasks}
         jobs = [
             Job(task, f"{task.id}#{number}", seed=self._seed(place, number))
@@ -58,6 +61,7 @@ class Contest:
             if isinstance(last, Attempt):
                 outcome = read_outcome(last, by_id[last.rollout.task_id])
                 file.add(outcome)
+                samples.take(outcome, last)
                 solved += outcome.score
             made = whole - total + done
             self.log.progress(STAGE, made, whole, policy=name, average=round(100 * solved / made, 1))

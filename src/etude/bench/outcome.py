@@ -48,10 +48,11 @@ class OutcomeFile:
         key = (outcome.task_id, outcome.attempt)
         if key in self.outcomes:
             raise ValueError(f"attempt {outcome.attempt} at {outcome.task_id} is already in {self.path}")
-        self.outcomes[key] = outcome
         line = (json.dumps(asdict(outcome)) + "\n").encode()
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(descriptor, line)
+            if os.write(descriptor, line) < len(line):
+                raise OSError(f"{self.path}: the disk is full; free space and run again, the bench goes on from here")
         finally:
             os.close(descriptor)
+        self.outcomes[key] = outcome

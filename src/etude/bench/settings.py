@@ -31,5 +31,8 @@ class BenchSettings(BaseModel):
     passes_scripted: int = Field(2, ge=1, description="attempts at each task by the expert, nop and cheating agents")
     temperature: float = Field(1.0, gt=0, description="sampling temperature of every checkpoint")
     concurrency: int = Field(64, ge=1, description="attempts in flight")
+    keep_sessions: int = Field(
+        1, ge=0, description="sessions kept as files of each policy, level and result (solved, failed)"
+    )
     resamples: int = Field(2000, ge=200, description="bootstrap resamples behind every interval")
     seed: int = Field(7, description="seed of task choice, sampling and bootstrap")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,14 +22,19 @@ class StepRecord:
 
 
 def append(path: Path, record: StepRecord) -> None:
-    with open(path, "a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(record)) + "\n")
+    """Raises OSError if the disk is full. A line torn before is ended first, so that it does not take this one with it."""
+    with open(path, "ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+        file.write(json.dumps(asdict(record)).encode() + b"\n")
 
 
 def read(path: Path) -> list[StepRecord]:
     """The records in order of steps; a line torn by a kill is left out (its step is trained again)."""
     records: dict[int, StepRecord] = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+    for line in path.read_bytes().splitlines() if path.exists() else []:
         try:
             record = StepRecord(**json.loads(line))
         except json.JSONDecodeError:

@@ -72,8 +72,15 @@ class SessionWriter(Recorder):
             if pending:
                 if suffix not in self._files:
                     self._files[suffix] = open(self.path.with_suffix(suffix), "ab", buffering=0)
-                self._files[suffix].write(pending)
+                _write_all(self._files[suffix], pending)
                 pending.clear()
+
+
+def _write_all(file: BinaryIO, data: bytearray) -> None:
+    """An unbuffered file may take a part and say so; what is left then meets the error."""
+    written = 0
+    while written < len(data):
+        written += file.write(data[written:])
 
 
 def write_session(path: Path, session: Session, *, keep_routes: bool = True) -> None:

@@ -53,7 +53,7 @@ async def _run(context: Context) -> None:
     settings = context.recipe.bench
     source = ExerciseSource(context.recipe.exercises)
     tasks = choose(source, _mix(context), settings.tasks, settings.seed, settings.split, _floors(settings))
-    contest = Contest(tasks, context.folder, settings.concurrency, settings.seed, context.log)
+    contest = Contest(tasks, context.folder, settings.concurrency, settings.seed, context.log, settings.keep_sessions)
     outcomes: dict[str, list[Outcome]] = {}
     pool = await open_pool(context.recipe.sandbox)
     try:
