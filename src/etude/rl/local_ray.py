@@ -43,6 +43,7 @@ class LocalRay:
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the switch that makes Ray stay on loopback, on Linux too
             "RAY_AUTH_MODE": "token",
+            "RAY_worker_niceness": "0",  # Ray's 15 lets sandboxes starve the trainer, and the rollouts then wait for its weights
         }
         import ray
 
