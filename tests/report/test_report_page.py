@@ -130,12 +130,13 @@ def test_validation_figures_are_never_called_held_out(run: Path):
 def test_stages_side_by_side_are_waited_for_once_and_pauses_not_at_all(run: Path):
     """base ends at 100 after 100 s, sessions at 90 after 60 s; after a pause sft runs from 500 to 540."""
     seconds = {"base": (100.0, 100.0), "sessions": (90.0, 60.0), "sft": (540.0, 40.0)}
-    stages = {name: {"seconds": s, "core_seconds": s, "peak_rss_bytes": 1} for name, (_, s) in seconds.items()}
+    stages = {name: {"seconds": s, "core_seconds": s, "peak_rss_bytes": int(s)} for name, (_, s) in seconds.items()}
     (run / "stages.json").write_text(json.dumps(stages))
     ends = [{"time": end, "event": "finished", "stage": name} for name, (end, _) in seconds.items()]
     (run / "ledger.jsonl").write_text("".join(json.dumps(e) + "\n" for e in ends) + '{"ti')
     report = write_report(run, SETTINGS)
     assert report["wall_seconds"] == 140.0 and sum(report["seconds"].values()) == 200.0
+    assert report["peak_rss_bytes"] == 160  # base and sessions, as if both peaked at once
 
 
 def test_report_is_one_file_and_session_text_stays_text(run: Path):

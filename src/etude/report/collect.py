@@ -25,15 +25,16 @@ def collect(run: Path) -> dict[str, Any]:
     if not (run / "recipe.toml").is_file():
         raise NotARun(f"{run} has no recipe.toml, so it is not a run directory: give the --out of an `etude run`")
     stages = _read(run / "stages.json", {})
+    worked = spans(run, stages)
     bench = _read(run / "bench" / "summary.json", {})
     report: dict[str, Any] = {
         "schema": SCHEMA,
         "recipe": tomllib.loads((run / "recipe.toml").read_text()),
         **_read(run / "machine.json", {"machine": {}, "versions": {}}),
         "seconds": {name: entry["seconds"] for name, entry in stages.items()},
-        "wall_seconds": round(wall_seconds(run, stages), 3),
+        "wall_seconds": round(wall_seconds(stages, worked), 3),
         "core_seconds": {name: entry["core_seconds"] for name, entry in stages.items()},
-        "peak_rss_bytes": max((entry.get("peak_rss_bytes", 0) for entry in stages.values()), default=0),
+        "peak_rss_bytes": peak_rss_bytes(stages, worked),
     }
     for stage in ("corpus", "base", "sessions", "sft", "competent_sft", "rl", "rewarded_sft"):
         summary = _read(run / stage / "summary.json", None)
@@ -50,17 +51,31 @@ def collect(run: Path) -> dict[str, Any]:
     return report
 
 
-def wall_seconds(run: Path, stages: dict[str, Any]) -> float:
-    """How long somebody waited for the finished stages: those that ran side by side count once, pauses not at all."""
+def spans(run: Path, stages: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """When each finished stage worked, as (start, end): it ended when the ledger says, and began its own seconds earlier."""
     path = run / "ledger.jsonl"
     entries = [_event(line) for line in path.read_text().splitlines()] if path.is_file() else []
     ends = {e["stage"]: e["time"] for e in entries if e.get("event") == "finished" and e["stage"] in stages}
-    spans = sorted((end - stages[name]["seconds"], end) for name, end in ends.items())
+    return {name: (end - stages[name]["seconds"], end) for name, end in ends.items()}
+
+
+def wall_seconds(stages: dict[str, Any], worked: dict[str, tuple[float, float]]) -> float:
+    """How long somebody waited: stages side by side count once, pauses not at all. Unfinished ones count in full."""
     wall, until = 0.0, float("-inf")
-    for start, end in spans:
+    for start, end in sorted(worked.values()):
         wall += max(0.0, end - max(start, until))
         until = max(until, end)
-    return wall + sum(entry["seconds"] for name, entry in stages.items() if name not in ends)
+    return wall + sum(entry["seconds"] for name, entry in stages.items() if name not in worked)
+
+
+def peak_rss_bytes(stages: dict[str, Any], worked: dict[str, tuple[float, float]]) -> int:
+    """An upper bound: stages side by side are taken to have peaked together."""
+    peaks = {name: entry.get("peak_rss_bytes", 0) for name, entry in stages.items()}
+    together = [
+        sum(peaks[name] for name, (start, end) in worked.items() if start <= moment < end)
+        for moment, _ in worked.values()
+    ]
+    return max([*peaks.values(), *together], default=0)
 
 
 def metrics(run: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:

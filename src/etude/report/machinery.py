@@ -37,7 +37,7 @@ def machinery(report: dict[str, Any]) -> str:
         if key in counts:
             rows.append([words, cell(counts[key]), part, bar])
 
-    add("rollouts", "rollouts, each in sandboxes of its own")
+    add("rollouts", "rollouts, attempts in sandboxes")
     add(
         "summarized",
         "rollouts cut by a self-summary",

@@ -121,7 +121,7 @@ def _costs(report: dict[str, Any]) -> str:
         ["in all (some stages run side by side)", f"{report['wall_seconds']:.0f}", f"{sum(cores.values()) / 60:.1f}"]
     )
     peak = report.get("peak_rss_bytes", 0)
-    memory = f'<p class="muted">Peak memory {peak / 2**30:.1f} GiB.</p>' if peak else ""
+    memory = f'<p class="muted">Peak memory at most {peak / 2**30:.1f} GiB.</p>' if peak else ""
     return table(["stage", "wall, s", "core-minutes"], rows) + memory
 
 
@@ -139,4 +139,10 @@ def _real(report: dict[str, Any]) -> str:
 def _facts(report: dict[str, Any]) -> str:
     sandbox = {f"sandbox {name}": value for name, value in report.get("sandbox", {}).items() if value != ""}
     facts = {**report.get("machine", {}), **sandbox, **report.get("versions", {})}
-    return table(["", ""], [[str(name).replace("_", " "), cell(value)] for name, value in facts.items()])
+    rows = [
+        [name.removesuffix("_bytes"), f"{value / 2**30:.1f} GiB"]
+        if name.endswith("_bytes")
+        else [name.replace("_", " "), cell(value)]
+        for name, value in facts.items()
+    ]
+    return table(["", ""], rows)
