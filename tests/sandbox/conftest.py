@@ -11,7 +11,7 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool, SandboxSpec, Unsupported
 from etude.sandbox.settings import SandboxSettings
 
-BACKENDS = ("local",)
+BACKENDS = ("local", "bubblewrap")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=BACKENDS)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from etude.sandbox.local import LocalPool
+from etude.sandbox.nursery import Nurseries
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxDied, SandboxNotFound, SandboxPool, SandboxSpec
 from etude.sandbox.settings import SandboxSettings
@@ -77,7 +78,7 @@ async def test_a_killed_runner_fails_every_pending_call(box: Sandbox) -> None:
 
 
 async def test_a_stopped_runner_is_given_up_in_bounded_time(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etude.sandbox.local._RUN_GRACE_S", 0.5)
+    monkeypatch.setattr("etude.sandbox.live._RUN_GRACE_S", 0.5)
     await box.run("setsid sleep 31536003 >/dev/null 2>&1 &")
     runner = _runner_of(_marked("31536003")[0])
     os.kill(runner, signal.SIGSTOP)
@@ -87,19 +88,21 @@ async def test_a_stopped_runner_is_given_up_in_bounded_time(box: Sandbox, monkey
     assert await _until_gone("31536003")
 
 
-async def test_a_dead_zygote_is_replaced_and_its_children_live_on(pool: LocalPool) -> None:
+async def test_a_dead_zygote_is_replaced_and_its_children_live_on() -> None:
+    cradle = Nurseries()
+    pool = await LocalPool.open(SandboxSettings(), cradle)
     before = await pool.create(SandboxSpec())
-    nursery = await next(iter(pool._nurseries.values()))
+    nursery = await next(iter(cradle._nurseries.values()))
     os.kill(nursery._process.pid, signal.SIGKILL)
     nursery._process.wait()
     after = await pool.create(SandboxSpec())
     assert [(await one.run("echo 1")).out for one in (before, after)] == [b"1\n", b"1\n"]
-    await before.kill()
-    await after.kill()
+    await pool.close()
 
 
 CLIENT = """
 import asyncio, sys
+from etude.sandbox.nursery import Nurseries
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxSpec
 from etude.sandbox.settings import SandboxSettings

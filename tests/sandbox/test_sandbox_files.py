@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from etude.sandbox.protocol import Entry, OutputLimit, Sandbox, SandboxPool, SandboxSpec, Unsupported, UserError
@@ -108,10 +112,18 @@ async def test_a_racing_swap_never_shows_what_lies_behind_a_link(pool: SandboxPo
     await box.kill()
 
 
-async def test_extra_folders_are_bound_read_only(pool: SandboxPool, tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("package")
-    folder.chmod(0o755)
-    (folder / "tool.py").write_text("VALUE = 7\n")
+@pytest.fixture
+def package() -> Iterator[Path]:
+    """A folder that everybody may reach, as a package must be for a sandbox made by root."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "tool.py").write_text("VALUE = 7\n")
+        yield folder
+
+
+async def test_extra_folders_are_bound_read_only(pool: SandboxPool, package: Path) -> None:
+    folder = package
     box = await pool.create(SandboxSpec(workdir="/testbed", read_only_binds=((str(folder), "/opt/tools/tool"),)))
     ran = await box.run(
         ["python", "-c", "import tool; print(tool.VALUE)"], env={"PYTHONPATH": "/opt/tools/tool"}, warm=True

@@ -46,8 +46,12 @@ async def test_the_disk_is_as_large_as_the_spec_says(pool: SandboxPool) -> None:
 async def test_inodes_are_bounded(pool: SandboxPool) -> None:
     box = await pool.create(SandboxSpec(disk_mb=1))
     code = "n = 0\ntry:\n while True:\n  open(f'f{n}', 'w').close(); n += 1\nexcept OSError as error: print(n, error.errno)"
-    count, errno = (await box.run(["python", "-c", code], warm=True)).out.split()
-    assert int(count) < 1024 and int(errno) == 28
+    result = await box.run(["python", "-c", code], warm=True)
+    if pool.probe().backend == "local":
+        count, errno = result.out.split()
+        assert int(count) < 1024 and int(errno) == 28
+    else:  # the launcher's file system has no such bound: it is watched
+        assert result.signal == 9 and b"more than 256 files" in result.err
     await box.kill()
 
 

@@ -29,7 +29,7 @@ _ERRORS: dict[str, type[protocol.SandboxError]] = {
 
 
 class Channel:
-    """`pidfd` arrives with HELLO (from the zygote); `ready` is done after both HELLO and READY (from the runner)."""
+    """`pidfd` arrives with HELLO (from the zygote, or a launched runner itself), which completes `hello`; `ready` needs READY too."""
 
     def __init__(self, sock: socket.socket, name: str) -> None:
         self._sock, self._name = sock, name
@@ -42,6 +42,7 @@ class Channel:
         self._cause: protocol.SandboxError | None = None
         self.pidfd = -1
         self._is_ready = False
+        self.hello: asyncio.Future[None] = self._loop.create_future()
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.on_death: Callable[[], None] = lambda: None
         sock.setblocking(False)
@@ -107,9 +108,10 @@ class Channel:
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(self._again(cause))
-        if not self.ready.done():
-            self.ready.set_exception(cause)
-            self.ready.exception()  # seen: whoever awaits it still gets it
+        for stage in (self.hello, self.ready):
+            if not stage.done():
+                stage.set_exception(cause)
+                stage.exception()  # seen: whoever awaits it still gets it
         self.on_death()
 
     @staticmethod
@@ -149,6 +151,8 @@ class Channel:
                 for fd in descriptors[1:]:
                     os.close(fd)
                 self.pidfd = descriptors[0]
+                if not self.hello.done():
+                    self.hello.set_result(None)
 
     def _dispatch(self, frame: frames.Frame) -> None:
         if frame.stream == 0:

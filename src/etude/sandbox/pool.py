@@ -1,12 +1,40 @@
-"""Opens the safest pool that works on this machine, found by making a sandbox and running a command in it."""
+"""Opens a pool, found by making a sandbox and running a command in it; `auto` takes the first back end that works, and says why."""
 
 from __future__ import annotations
 
-from etude.sandbox.local import LocalPool
-from etude.sandbox.protocol import SandboxPool
+from etude.sandbox import interpreter
+from etude.sandbox.alone import Alone
+from etude.sandbox.bubblewrap import Bubble
+from etude.sandbox.launch import Launcher
+from etude.sandbox.local import Cradle, LocalPool
+from etude.sandbox.nursery import Nurseries
+from etude.sandbox.protocol import SandboxPool, Unsupported
 from etude.sandbox.settings import SandboxSettings
+
+# By speed; both isolate by namespaces. `process` is never among them.
+LADDER = ("local", "bubblewrap")
 
 
 async def open_pool(settings: SandboxSettings) -> SandboxPool:
     """Raises Unsupported with what was tried and the remedy."""
-    return await LocalPool.open(settings)
+    if settings.backend != "auto":
+        return await LocalPool.open(settings, _cradle(settings.backend), "asked for by sandbox.backend")
+    refusals: list[str] = []
+    for backend in LADDER:
+        try:
+            why = "; ".join(["the first that works here", *refusals])
+            return await LocalPool.open(settings, _cradle(backend), why)
+        except Unsupported as error:
+            refusals.append(str(error))
+    raise Unsupported(
+        f"{' | '.join(refusals)}. Last resort, weaker: sandbox.backend='process' (Landlock, seccomp and rlimits only)"
+    )
+
+
+def _cradle(backend: str) -> Cradle:
+    if backend == "local":
+        return Nurseries()
+    python = interpreter.find()
+    if backend == "bubblewrap":
+        return Launcher(Bubble(python), python)
+    return Launcher(Alone(python), python)

@@ -21,7 +21,9 @@ class SandboxSpec:
     pids: int = 64
     disk_mb: int = 64
     network: Literal["none"] = "none"
-    isolation_min: Isolation = "namespace"
+    isolation_min: Isolation = (
+        "process"  # nothing beyond what the back end in the settings gives; "process" is never chosen unasked
+    )
     read_only_binds: tuple[tuple[str, str], ...] = ()  # (host path, path inside), e.g. a package folder for tests
     labels: dict[str, str] = field(default_factory=dict)
 

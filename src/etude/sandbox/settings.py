@@ -13,7 +13,10 @@ class SandboxSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    backend: Literal["auto", "local"] = Field("auto", description="back end; auto takes the safest one that works here")
+    backend: Literal["auto", "local", "bubblewrap", "process"] = Field(
+        "auto",
+        description="back end; auto takes the first of local (namespaces) and bubblewrap that works; process is weaker, never taken unasked",
+    )
     max_running: int = Field(
         default_factory=lambda: 2 * (os.cpu_count() or 2),
         ge=1,

@@ -14,8 +14,11 @@ TYPE_CHECKING = False  # as in `typing`, without importing it
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from etude.sandbox.inside.ground import Ground
+
 _FORBIDDEN = ("/proc", "/dev", "/sys")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # to walk through, which needs no right to list
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MAX_DEPTH = 128  # deeper than any repository; bounds the walk of a hostile tree
@@ -32,13 +35,13 @@ class Refused(Exception):
 class Files:
     """All paths are inside the sandbox; relative ones start at `workdir`."""
 
-    def __init__(self, workdir: str) -> None:
-        self.workdir = workdir
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
 
     def resolve(self, path: str) -> str:
         if "\0" in path:
             raise Refused("UserError", f"path {path!r} holds a zero byte")
-        full = posixpath.normpath(posixpath.join(self.workdir, path))
+        full = posixpath.normpath(posixpath.join(self._ground.workdir, path))
         full = "/" + full.lstrip("/")
         if any(full == tree or full.startswith(tree + "/") for tree in _FORBIDDEN):
             raise Refused("UserError", f"{path}: files under {', '.join(_FORBIDDEN)} are not served")
@@ -56,6 +59,7 @@ class Files:
 
     def write(self, path: str, data: bytes, mode: int) -> None:
         """Whole or not at all; missing folders are made."""
+        self._ground.require_room(len(data))
         folder, name = self._parent(path, create=True)
         try:
             if (found := _lstat(name, folder)) is not None:
@@ -111,23 +115,24 @@ class Files:
 
     def _parent(self, path: str, create: bool = False) -> tuple[int, str]:
         """An open folder and a name in it; the caller closes the folder."""
-        *folders, name = self.resolve(path).split("/")[1:]
-        if not name:
-            raise Refused("UserError", f"{path!r} names the root, not a file")
-        fd = os.open("/", _FOLDER)
-        for part in folders:
+        base, parts = self._ground.split(self.resolve(path))
+        if not parts:
+            raise Refused("UserError", f"{path!r} names the root or the sandbox' own folder, not a file")
+        fd = os.open(base, _STEP)
+        for part in parts[:-1]:
             try:
                 if create and _lstat(part, fd) is None:
                     os.mkdir(part, 0o755, dir_fd=fd)
-                below = os.open(part, _FOLDER, dir_fd=fd)
+                below = os.open(part, _STEP, dir_fd=fd)
             finally:
                 os.close(fd)
             fd = below
-        return fd, name
+        return fd, parts[-1]
 
     def _walk(self, path: str, recursive: bool) -> Iterator[tuple[str, os.stat_result, int]]:
-        if self.resolve(path) == "/":
-            fd = os.open("/", _FOLDER)
+        base, parts = self._ground.split(self.resolve(path))
+        if not parts:
+            fd = os.open(base, _FOLDER)
         else:
             folder, name = self._parent(path)
             try:

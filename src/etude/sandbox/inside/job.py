@@ -31,17 +31,19 @@ class Job:
         self.status: int | None = None
         self.ended_s = 0.0
         self.timed_out = self.oom = False
+        self.note = b""  # why the runner killed it, for stderr
         limit = int(request["max_output_bytes"])
         self.outputs: dict[int, Output] = {}
         self.open: set[int] = set()
-        ends = [_stdin(stdin)]
+        writers: list[int] = []
+        stdin_end = _stdin(stdin, request["tmp"])
         for _ in range(2):
             reader, writer = os.pipe()
             os.set_blocking(reader, False)
             self.outputs[reader] = Output(limit)
             self.open.add(reader)
-            ends.append(writer)
-        self.child_ends = tuple(ends)  # stdin, stdout, stderr
+            writers.append(writer)
+        self.child_ends = (stdin_end, writers[0], writers[1])  # stdin, stdout, stderr
 
     def close_child_ends(self) -> None:
         for fd in self.child_ends:
@@ -81,7 +83,7 @@ class Job:
             "oom": self.oom,
             "duration_s": round(self.ended_s - self.started_s, 6),
         }
-        return frames.pack(frames.OK, self.stream, head, out + err)
+        return frames.pack(frames.OK, self.stream, head, out + err + self.note)
 
     def refusal(self, code: int, message: str) -> bytes:
         """The answer of a command that could not be started, in the words of a shell."""
@@ -98,7 +100,7 @@ class Job:
         return frames.pack(frames.OK, self.stream, head, err)
 
 
-def _stdin(data: bytes) -> int:
+def _stdin(data: bytes, folder: str) -> int:
     """All input is there before the command starts: in a pipe if it fits, else in a nameless file, so nothing has to be pumped."""
     if not data:
         return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
@@ -107,7 +109,7 @@ def _stdin(data: bytes) -> int:
         os.write(writer, data)
         os.close(writer)
         return reader
-    fd = os.open("/tmp", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fd = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         view = memoryview(data)
         while view:

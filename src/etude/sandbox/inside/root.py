@@ -20,13 +20,13 @@ DEVICES = ("null", "zero", "full", "random", "urandom")
 INSIDE_UID = 1000  # what a person usually is; not 0, so an exec never regains capabilities
 COMMANDS = "/opt/etude/bin"  # `python` and `python3` here are the interpreter that warm runs use
 _SCRATCH = ("/tmp", "/mnt", "/run", "/var")  # any directory will do: the new root is assembled on top of it
-_STUBS = {
+STUBS = {
     "/etc/passwd": f"root:x:0:0::/root:/bin/sh\netude:x:{INSIDE_UID}:{INSIDE_UID}::/tmp:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
     "/etc/group": f"root:x:0:\netude:x:{INSIDE_UID}:\nnogroup:x:65534:\n",
     "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
 }
-_LINKS = {
+LINKS = {
     "/dev/fd": "/proc/self/fd",
     "/dev/stdin": "/proc/self/fd/0",
     "/dev/stdout": "/proc/self/fd/1",
@@ -38,7 +38,7 @@ _LINKS = {
 def build(config: dict[str, Any]) -> None:
     """Needs a mount namespace of its own. `config`: python, binds [(host, inside)], workdir, hide [paths]."""
     sys_.mount("none", "/", None, sys_.MS_REC | sys_.MS_PRIVATE)
-    binds = _system_binds() + [tuple(pair) for pair in config["binds"]]
+    binds = system_binds() + [tuple(pair) for pair in config["binds"]]
     opened = [(os.open(source, os.O_PATH | os.O_CLOEXEC), target) for source, target in binds]
     base = next(path for path in _SCRATCH if os.path.isdir(path))
     sys_.mount("tmpfs", base, "tmpfs", sys_.MS_NOSUID, "mode=755,size=1m")
@@ -50,11 +50,11 @@ def build(config: dict[str, Any]) -> None:
     for path in SYSTEM:
         if os.path.islink(path):
             os.symlink(os.readlink(path), base + path)
-    for path, text in _STUBS.items():
+    for path, text in STUBS.items():
         with open(base + path, "w") as file:
             file.write(text)
     for path, goal in {
-        **_LINKS,
+        **LINKS,
         f"{COMMANDS}/python": config["python"],
         f"{COMMANDS}/python3": config["python"],
     }.items():
@@ -66,7 +66,7 @@ def build(config: dict[str, Any]) -> None:
     sys_.enter_root(base)
 
 
-def _system_binds() -> list[tuple[str, str]]:
+def system_binds() -> list[tuple[str, str]]:
     sources = [path for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
     sources += [path for path in ETC if os.path.exists(path)]
     sources += [f"/dev/{name}" for name in DEVICES if os.path.exists(f"/dev/{name}")]

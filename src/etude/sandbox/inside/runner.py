@@ -13,7 +13,7 @@ import os
 import select
 import time
 
-from etude.sandbox.inside import files, frames, job, start, tree, warm
+from etude.sandbox.inside import fault, files, frames, job, start, tree, warm
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
 if TYPE_CHECKING:
@@ -21,24 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from etude.sandbox.inside.ground import Ground
+
     Role = Callable[[], Any]
 
 _WATCH_S = 0.1  # memory is looked at this often while something runs (handbook 2.4)
 _DYING_S = 5.0  # a killed process that stays in the kernel for longer makes the sandbox unusable: it ends
-_USER_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EEXIST, errno.EROFS,
-                errno.ENAMETOOLONG, errno.ENOTEMPTY, errno.EINVAL, errno.ENXIO, errno.EMLINK, errno.ENODEV, errno.EBUSY)  # fmt: skip
-
-
-def explain(error: Exception) -> dict[str, Any]:
-    """An error as the client's ERROR frame: the class of `protocol` to raise, and its message."""
-    if isinstance(error, files.Refused):
-        return {"error": error.kind, "message": str(error)}
-    if isinstance(error, OSError):
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return {"error": "DiskFull", "message": f"{error}; the spec's disk_mb is the limit"}
-        kind = "UserError" if error.errno in _USER_ERRORS else "InfraError"
-        return {"error": kind, "message": str(error)}
-    return {"error": "InfraError", "message": f"{type(error).__name__}: {error}"}
 
 
 def _ignore(number: int, frame: Any) -> None:
@@ -46,8 +34,8 @@ def _ignore(number: int, frame: Any) -> None:
 
 
 class Runner:
-    def __init__(self, control: socket, store: files.Files, spec: dict[str, Any]) -> None:
-        self._control, self._files, self._spec = control, store, spec
+    def __init__(self, control: socket, store: files.Files, spec: dict[str, Any], place: Ground) -> None:
+        self._control, self._files, self._spec, self._place = control, store, spec, place
         self._jobs: dict[int, job.Job] = {}  # by stream
         self._pipes: dict[int, job.Job] = {}  # by read end
         self._splitter = frames.Splitter()
@@ -67,7 +55,7 @@ class Runner:
             try:
                 role = self._turn()
             except Exception as error:  # noqa: BLE001 - whatever it is, the client must hear of it before PID 1 ends
-                self._control.sendall(frames.pack(frames.ERROR, 0, explain(error)))
+                self._control.sendall(frames.pack(frames.ERROR, 0, fault.explain(error)))
                 os._exit(70)
             if role is not None:
                 return role
@@ -130,15 +118,16 @@ class Runner:
             sizes = [[name, len(data)] for name, data in found]
             return frames.pack(frames.OK, frame.stream, {"files": sizes}, b"".join(data for _, data in found))
         except (OSError, files.Refused, frames.FrameError) as error:
-            explained = explain(error)
+            explained = fault.explain(error)
             if isinstance(error, OSError):
                 explained["message"] = f"{head.get('path')}: {explained['message']}"
             return frames.pack(frames.ERROR, frame.stream, explained)
 
     def _start(self, frame: frames.Frame) -> Role | None:
         request = {**frame.head, **{key: self._spec[key] for key in ("memory_mb", "disk_mb", "pids")}}
-        request["cwd"] = os.path.join(self._spec["workdir"], request["cwd"] or "")
-        request["env"] = {**start.ENVIRONMENT, **self._spec["env"], **request["env"]}
+        request["cwd"] = self._place.real(os.path.join(self._spec["workdir"], request["cwd"] or ""))
+        request["env"] = {**start.ENVIRONMENT, **self._place.environment, **self._spec["env"], **request["env"]}
+        request["tmp"], request["elsewhere"] = self._place.tmp, self._place.elsewhere
         arguments = warm.arguments(request["argv"], request["cwd"], request["env"]) if start.is_warm(request) else ()
         supervised = bool(self._jobs)
         one = job.Job(frame.stream, request, frame.blob, supervised, set() if supervised else tree.living())
@@ -161,14 +150,14 @@ class Runner:
     def _leader(self, one: job.Job) -> int:
         """Start the command itself. Returns its pid, or 0 in a forked child that is to become a warm run."""
         if not start.is_warm(one.request):
-            return start.spawn(one.request, *one.child_ends)
+            return start.spawn(one.request, *one.child_ends, self._place.confine)
         start.enter_folder(one.request["cwd"])
         pid = os.fork()
         if pid == 0:
             try:
                 _signal.set_wakeup_fd(-1)
                 self._control.detach()  # its number is closed below; the object must not close a reused number later
-                start.become_warm(one.request, *one.child_ends)
+                start.become_warm(one.request, *one.child_ends, self._place.confine)
             except Exception as error:  # noqa: BLE001 - the stack above is the runner's: nothing may escape into it
                 os.write(2, f"{error}\n".encode(errors="surrogateescape"))
                 os._exit(125)
@@ -249,6 +238,8 @@ class Runner:
         if self._jobs and now_s >= self._next_watch_s:
             self._next_watch_s = now_s + _WATCH_S
             self._watch_memory()
+            if reason := self._place.excess():
+                self._stop_all(reason)
 
     def _watch_memory(self) -> None:
         hog = tree.memory_hog(self._spec["memory_mb"] << 20)
@@ -260,6 +251,12 @@ class Runner:
         if owner is not None:
             owner.oom = True
         tree.kill(hog)
+
+    def _stop_all(self, reason: str) -> None:
+        for one in self._jobs.values():
+            one.note = f"killed: {reason}\n".encode(errors="surrogateescape")
+            if one.status is None:
+                self._kill(one)
 
     def _kill(self, one: job.Job) -> None:
         """Kill all of a job's processes; when it returns they are gone and its status is known."""

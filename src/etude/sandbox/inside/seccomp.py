@@ -33,6 +33,18 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "sethostname": (170, 161), "setdomainname": (171, 162), "fanotify_init": (300, 262),
     "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None), "ustat": (136, None),
 }  # fmt: skip
+# Refused as well where no namespace stands behind the filter (see `keeper`): what Landlock does not mediate.
+ALONE: dict[str, tuple[int | None, int | None]] = {
+    "connect": (42, 203), "bind": (49, 200), "listen": (50, 201),
+    "chmod": (90, None), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None), "lchown": (94, None),
+    "fchownat": (260, 54), "fchown": (93, 55), "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463), "file_setattr": (469, 469),
+    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "removexattrat": (466, 466),
+    "inotify_add_watch": (254, 27), "setpriority": (141, 140), "ioprio_set": (251, 30), "process_mrelease": (448, 448),
+    "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
+    "migrate_pages": (256, 238), "move_pages": (279, 239),
+    "msgget": (68, 186), "semget": (64, 190), "shmat": (30, 196), "mq_open": (240, 180),
+}  # fmt: skip
 _ARCH = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _NUMBERS = {
     "socket": (41, 198),
@@ -40,19 +52,22 @@ _NUMBERS = {
     "clone": (56, 220),
     "clone3": (435, 435),
     "unshare": (272, 97),
+    "prlimit64": (302, 261),
+    "utimensat": (280, 88),
 }
 _X32_BIT = 0x40000000
 
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_LOAD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
-_OFFSET_NR, _OFFSET_ARCH, _OFFSET_ARG0, _OFFSET_ARG2 = 0, 4, 16, 32
+_LOAD, _JEQ, _JGE, _JSET, _AND, _RET = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_OFFSET_NR, _OFFSET_ARCH, _OFFSET_ARG0, _OFFSET_ARG1, _OFFSET_ARG2 = 0, 4, 16, 24, 32
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
 _NETLINK, _NETLINK_ROUTE = 16, 0
+_UNIX, _STREAM, _SEQPACKET, _KIND_MASK = 1, 1, 5, 0xF
 
 Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, k
 
 
-def program(machine: str = MACHINE) -> bytes:
+def program(machine: str = MACHINE, *, alone: bool = False) -> bytes:
     """The filter as an array of sock_filter. Raises KeyError for an architecture without a table."""
     column, arch = _ARCH[machine]
     number = {name: pair[column] for name, pair in _NUMBERS.items()}
@@ -65,8 +80,8 @@ def program(machine: str = MACHINE) -> bytes:
     ]
     if machine == "x86_64":
         code += [(_JGE, 0, 1, _X32_BIT), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
-    for call in sorted(pair[column] or -1 for pair in DENIED.values()):
-        if call >= 0:
+    for pair in (DENIED | ALONE if alone else DENIED).values():
+        if (call := pair[column]) is not None:
             code += [(_JEQ, 0, 1, call), (_RET, 0, 0, deny)]
     code += [(_JEQ, 0, 1, number["clone3"]), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
     for call in (number["clone"], number["unshare"]):
@@ -77,9 +92,13 @@ def program(machine: str = MACHINE) -> bytes:
             (_RET, 0, 0, _ALLOW),
         ]
         code += [(_JEQ, 0, len(flags), call), *flags]
-    for call in (number["socket"], number["socketpair"]):
-        families = _families(deny)
-        code += [(_JEQ, 0, len(families), call), *families]
+    if alone:
+        for call, rule in _rules_alone(deny).items():
+            code += [(_JEQ, 0, len(rule), number[call]), *rule]
+    else:
+        for call in (number["socket"], number["socketpair"]):
+            families = _families(deny)
+            code += [(_JEQ, 0, len(families), call), *families]
     code.append((_RET, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
 
@@ -91,3 +110,29 @@ def _families(deny: int) -> list[Instruction]:
         code += [(_JEQ, 0, 1, family), (_RET, 0, 0, _ALLOW)]
     code += [(_JEQ, 0, 3, _NETLINK), (_LOAD, 0, 0, _OFFSET_ARG2), (_JEQ, 0, 1, _NETLINK_ROUTE), (_RET, 0, 0, _ALLOW)]
     return [*code, (_RET, 0, 0, deny)]
+
+
+def _rules_alone(deny: int) -> dict[str, list[Instruction]]:
+    """No socket but connected UNIX pairs (a datagram one could be connected anew); limits of oneself; times of an open file."""
+    zero: list[Instruction] = [(_JEQ, 0, 1, 0), (_RET, 0, 0, _ALLOW), (_RET, 0, 0, deny)]
+    return {
+        "socket": [(_RET, 0, 0, deny)],
+        "socketpair": [
+            (_LOAD, 0, 0, _OFFSET_ARG0),
+            (_JEQ, 0, 4, _UNIX),
+            (_LOAD, 0, 0, _OFFSET_ARG1),
+            (_AND, 0, 0, _KIND_MASK),
+            (_JEQ, 2, 0, _STREAM),
+            (_JEQ, 1, 0, _SEQPACKET),
+            (_RET, 0, 0, deny),
+            (_RET, 0, 0, _ALLOW),
+        ],
+        "prlimit64": [(_LOAD, 0, 0, _OFFSET_ARG0), *zero],
+        "utimensat": [
+            (_LOAD, 0, 0, _OFFSET_ARG1),
+            (_JEQ, 1, 0, 0),
+            (_RET, 0, 0, deny),
+            (_LOAD, 0, 0, _OFFSET_ARG1 + 4),
+            *zero,
+        ],
+    }

@@ -16,7 +16,10 @@ from etude.sandbox.inside import syscalls as sys_
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+    Confine = Callable[[], None] | None  # what shuts the command in beyond what the runner is shut in by
 
 _JOB_FILES = 1024  # the usual default; the runner's own limit is higher
 _ADDRESS_SPACE = 4  # times memory: reserving is free, but shared mappings must stay bounded between two watches
@@ -50,7 +53,7 @@ def limits(request: dict[str, Any]) -> tuple[tuple[int, int], ...]:
             (request["disk_mb"] + 1) << 20,
         ),  # above the tmpfs: "no space left" comes first, not a signal
         (resource.RLIMIT_NOFILE, _JOB_FILES),
-        (resource.RLIMIT_NPROC, request["pids"] + 1),  # the runner counts too
+        (resource.RLIMIT_NPROC, request["pids"] + 1 + request["elsewhere"]),  # the runner counts too
     )
 
 
@@ -68,13 +71,15 @@ def enter_folder(path: str) -> None:
         raise CantStart(126, f"cwd {path}: {error.strerror}") from None
 
 
-def spawn(request: dict[str, Any], stdin: int, out: int, err: int) -> int:
+def spawn(request: dict[str, Any], stdin: int, out: int, err: int, confine: Confine = None) -> int:
     """exec in a new session; returns its pid. Raises CantStart, or BlockingIOError when processes are used up."""
     enter_folder(request["cwd"])
     variables = request["env"]
     argv = [os.fsencode(word) for word in request["argv"]]
     actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((stdin, out, err))]
     program = _find(argv[0], variables.get("PATH", ""))
+    if confine is not None:
+        return _fork_and_exec(program, request, (stdin, out, err), confine)
     hard = _lower_soft_limits(request)
     try:
         pid = os.posix_spawn(program, argv, variables, file_actions=actions, setsid=True, setsigdef=_RESET)
@@ -87,6 +92,35 @@ def spawn(request: dict[str, Any], stdin: int, out: int, err: int) -> int:
             resource.setrlimit(limit, (value, value))
     _limit_cpu(pid, request)
     return pid
+
+
+def _fork_and_exec(
+    program: bytes, request: dict[str, Any], streams: tuple[int, int, int], confine: Callable[[], None]
+) -> int:
+    """As `spawn`, where the new process has something to do to itself before the exec; a failed exec comes back through a pipe."""
+    reader, writer = os.pipe()
+    os.set_inheritable(writer, False)
+    try:
+        pid = os.fork()
+    except OSError:
+        os.close(reader)
+        os.close(writer)
+        raise
+    if pid == 0:
+        try:
+            report = os.dup(writer)  # above the streams' numbers, closed by the exec
+            _become(request, *streams, confine, report)
+            os.execve(program, [os.fsencode(word) for word in request["argv"]], request["env"])
+        except OSError as error:
+            os.write(report, f"{error.strerror}".encode())
+        os._exit(126)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        problem = file.read()
+    if not problem:
+        return pid
+    os.waitpid(pid, 0)
+    raise CantStart(126, f"{request['argv'][0]}: {problem.decode()}")
 
 
 def _find(name: bytes, path: str) -> bytes:
@@ -121,13 +155,27 @@ def _limit_cpu(pid: int, request: dict[str, Any]) -> None:
         return  # already over
 
 
-def become_warm(request: dict[str, Any], stdin: int, out: int, err: int) -> None:
+def become_warm(request: dict[str, Any], stdin: int, out: int, err: int, confine: Confine = None) -> None:
     """In a forked child: session, standard streams, limits; everything else is closed. Little Python, few pages to copy."""
+    _become(request, stdin, out, err, confine)
+
+
+def _become(request: dict[str, Any], stdin: int, out: int, err: int, confine: Confine, spared: int = -1) -> None:
     os.setsid()
+    if confine is not None:
+        confine()
     for number, fd in enumerate((stdin, out, err)):
         os.dup2(fd, number)
-    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if spared < 0:
+        os.closerange(3, most)
+    else:
+        os.closerange(3, spared)
+        os.closerange(spared + 1, most)
+        for number in _RESET:
+            _signal.signal(number, _signal.SIG_DFL)
+    for number in (_signal.SIGCHLD, _signal.SIGTERM):
+        _signal.signal(number, _signal.SIG_DFL)
     seconds = int(request["timeout_s"]) + 2
     for limit, value in (*limits(request), (resource.RLIMIT_CPU, seconds)):
         resource.setrlimit(limit, (value, value))
@@ -136,7 +184,8 @@ def become_warm(request: dict[str, Any], stdin: int, out: int, err: int) -> None
 def become_supervisor() -> None:
     os.setsid()
     _signal.set_wakeup_fd(-1)
-    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+    for number in (_signal.SIGCHLD, _signal.SIGTERM):
+        _signal.signal(number, _signal.SIG_DFL)
     sys_.prctl(sys_.PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -20,6 +20,7 @@ MNT_DETACH = 2
 
 PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 4, 24, 28
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_SET_SECCOMP = 36, 38, 47, 22
+PR_SET_PDEATHSIG, PR_GET_SECCOMP, PR_GET_NO_NEW_PRIVS = 1, 21, 39
 _CAPABILITY_VERSION_3 = 0x20080522
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID = 1, 2
 _AT_RECURSIVE, _AT_FDCWD = 0x8000, -100
@@ -35,6 +36,11 @@ def _check(result: int, what: str) -> int:
         code = ctypes.get_errno()
         raise OSError(code, f"{what}: {os.strerror(code)}")
     return result
+
+
+def call(number: int, what: str, *arguments: object) -> int:
+    """A system call by its number."""
+    return _check(_libc.syscall(ctypes.c_long(number), *arguments), what)
 
 
 def unshare(flags: int) -> None:
@@ -101,6 +107,16 @@ def install_filter(program: bytes) -> None:
     holder = ctypes.create_string_buffer(fprog, len(fprog))
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     prctl(PR_SET_SECCOMP, 2, ctypes.addressof(holder))
+
+
+def require_locked() -> None:
+    """Raises OSError unless this process has a seccomp filter, no way to new privileges and no capability."""
+    if _libc.prctl(PR_GET_SECCOMP, 0, 0, 0, 0) != 2 or _libc.prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1:
+        raise OSError("the launcher left this process without a seccomp filter or no_new_privs")
+    header, sets = struct.pack("Ii", _CAPABILITY_VERSION_3, 0), ctypes.create_string_buffer(24)
+    _check(_libc.capget(header, sets), "capget")
+    if sets.raw != b"\0" * 24:
+        raise OSError(f"the launcher left capabilities: {sets.raw.hex()}")
 
 
 def drop_capabilities() -> None:

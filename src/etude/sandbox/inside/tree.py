@@ -1,4 +1,7 @@
-"""Processes of this pid namespace, read from /proc: who is below whom, who is to die, who eats the memory."""
+"""Processes of this sandbox, read from /proc: who is below whom, who is to die, who eats the memory.
+
+With a pid namespace these are all there are. Without one (`narrow`) /proc shows the host, and ours are those below the runner.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,20 @@ if TYPE_CHECKING:
 
 _ROUNDS = 400  # a fork bomb under the pid limit is caught in a few; this only bounds a race that should not exist
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_narrowed: list[int] = []  # the runner's pid where there is no pid namespace
+
+
+def narrow() -> None:
+    """From now on only processes below this one count."""
+    _narrowed[:] = [os.getpid()]
+
+
+def is_narrow() -> bool:
+    return bool(_narrowed)
 
 
 def living() -> set[int]:
-    """All processes but PID 1. No child means no process: every orphan is PID 1's child."""
+    """All processes but the runner. No child means no process: every orphan is the runner's child."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -25,20 +38,30 @@ def living() -> set[int]:
 
 
 def _pids() -> set[int]:
-    return {int(name) for name in os.listdir("/proc") if name.isdigit()} - {1}
+    if _narrowed:
+        return below(_narrowed, _parents(_listed(), b"")) - set(_narrowed)
+    return _listed() - {1}
+
+
+def _listed() -> set[int]:
+    return {int(name) for name in os.listdir("/proc") if name.isdigit()}
 
 
 def parents() -> dict[int, int]:
     """pid -> parent, zombies left out."""
+    return _parents(_pids(), b"ZX")
+
+
+def _parents(pids: set[int], left_out: bytes) -> dict[int, int]:
     found: dict[int, int] = {}
-    for pid in _pids():
+    for pid in pids:
         try:
             with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
                 text = file.read(1024)
         except OSError:
             continue  # gone since it was listed
         state, parent = text[text.rindex(b")") + 2 :].split(b" ", 2)[:2]
-        if state not in (b"Z", b"X"):
+        if state not in left_out:
             found[pid] = int(parent)
     return found
 
@@ -89,7 +112,7 @@ def memory_hog(limit_bytes: int) -> int | None:
     sizes = {pid: _resident(pid) for pid in _pids()}
     if sum(sizes.values()) <= limit_bytes:
         return None
-    inherited = _anonymous(1)
+    inherited = _anonymous(os.getpid())
     sizes = {pid: _proportional(pid, inherited) for pid in sizes}  # forks share pages: count each page once
     if sum(sizes.values()) <= limit_bytes:
         return None

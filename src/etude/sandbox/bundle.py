@@ -1,0 +1,80 @@
+"""The code that runs inside, as one blob for a launched interpreter: there the package has no path, and must have none.
+
+Compiled by the very Python that will run it, once a process. `COMMAND` starts it from a descriptor, so that no path and no program text
+shows on a command line inside.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from etude.sandbox.interpreter import Interpreter
+from etude.sandbox.protocol import Unsupported
+
+COMMAND = "import os,marshal;c,m=marshal.loads(os.pread({program},1<<24,0));os.close({program});exec(c,{{'m':m,'fd':{control}}})"
+_PATIENCE_S = 30.0  # 0.1 s on a quiet core
+_BOOT = """
+import sys
+from importlib.machinery import ModuleSpec
+class Blob:
+    def find_spec(self, name, path=None, target=None):
+        if name in m:
+            return ModuleSpec(name, self, origin=name, is_package=m[name][0])
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        module.__file__ = module.__name__.replace(".", "/") + ".py"
+        exec(m[module.__name__][1], module.__dict__)
+blob = Blob()
+sys.meta_path.insert(0, blob)
+from etude.sandbox.inside import entry
+sys.meta_path.remove(blob)
+m.clear()
+entry.main(fd)
+"""
+_COMPILE = """
+import json, marshal, sys
+boot, modules = json.load(sys.stdin)
+name = lambda module: module.replace(".", "/") + ".py"
+codes = {module: (package, compile(text, name(module), "exec")) for module, (package, text) in modules.items()}
+sys.stdout.buffer.write(marshal.dumps((compile(boot, "etude/boot.py", "exec"), codes)))
+"""
+
+
+@functools.cache
+def code(python: Interpreter) -> bytes:
+    """Boot program and modules, marshalled. Raises Unsupported."""
+    folder = Path(__file__).parent / "inside"
+    inside = "etude.sandbox.inside"
+    modules: dict[str, tuple[bool, str]] = {package: (True, "") for package in ("etude", "etude.sandbox", inside)}
+    for path in sorted(folder.glob("*.py")):
+        if path.stem != "__init__":
+            modules[f"{inside}.{path.stem}"] = (False, path.read_text())
+    try:
+        done = subprocess.run(
+            [python.path, "-I", "-S", "-c", _COMPILE],
+            input=json.dumps([_BOOT, modules]).encode(),
+            capture_output=True,
+            timeout=_PATIENCE_S,
+            env={},
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Unsupported(f"{python.path} can't compile what runs inside sandboxes: {error}") from None
+    return done.stdout
+
+
+def descriptor(python: Interpreter) -> int:
+    """The blob in a nameless, sealed file; the caller closes it."""
+    fd = os.memfd_create("etude", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    view = memoryview(code(python))
+    while view:
+        view = view[os.write(fd, view) :]
+    seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd

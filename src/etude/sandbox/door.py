@@ -1,0 +1,47 @@
+"""What a sandbox may be asked for: refused before anything is made, so that nothing is ever downgraded."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+
+from etude.sandbox.protocol import Isolation, SandboxSpec, Unsupported, UserError
+
+_STRENGTH: tuple[Isolation, ...] = ("process", "namespace", "gvisor", "vm")
+_SYSTEM_TREES = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc",
+    "/proc",
+    "/dev",
+    "/sys",
+    "/tmp",
+    "/opt/etude",
+)
+
+
+def require(spec: SandboxSpec, backend: str, isolation: Isolation) -> None:
+    """Raises Unsupported for what `backend` can't give here, UserError for what makes no sense."""
+    if _STRENGTH.index(spec.isolation_min) > _STRENGTH.index(isolation):
+        raise Unsupported(
+            f"isolation_min={spec.isolation_min!r}: back end {backend} gives {isolation!r}; lower the demand"
+        )
+    if spec.network != "none":
+        raise Unsupported(f"network={spec.network!r}: only 'none' is built")
+    for path in (spec.workdir, *(inside for _, inside in spec.read_only_binds)):
+        if not path.startswith("/") or posixpath.normpath(path) != path or path == "/":
+            raise Unsupported(f"{path!r}: a folder inside must be an absolute, plain path below /")
+    if any(spec.workdir == tree or spec.workdir.startswith(tree + "/") for tree in _SYSTEM_TREES):
+        raise Unsupported(f"workdir={spec.workdir!r} is a system folder; take one such as /work or /testbed")
+    for host, _ in spec.read_only_binds:
+        if not os.path.exists(host):
+            raise UserError(f"read_only_binds: {host} does not exist")
+        needed = 0o005 if os.path.isdir(host) else 0o004
+        if os.geteuid() == 0 and os.stat(host).st_mode & needed != needed:
+            raise UserError(
+                f"read_only_binds: {host} is closed to others, and a sandbox made by root is one; chmod o+rX it"
+            )

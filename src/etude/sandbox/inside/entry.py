@@ -1,0 +1,80 @@
+"""Where a launched sandbox begins: bubblewrap, podman or nobody made its surroundings, and started this interpreter in them.
+
+The first frame out carries a pidfd of this very process (so no number can be reused under the client's hands), the first one in is the
+spec. What the launcher promised is checked here by asking the kernel, not believed.
+"""
+
+from __future__ import annotations
+
+import _signal  # pyright: ignore[reportMissingImports] - as in `runner`
+import functools
+import gc
+import os
+import struct
+from _socket import SCM_RIGHTS, SOL_SOCKET, socket
+
+from etude.sandbox.inside import cell, fault, frames, ground, keeper, seccomp, start, warm, zygote
+from etude.sandbox.inside import syscalls as sys_
+
+TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Role = Callable[[], Any]
+
+
+def main(control_fd: int) -> None:
+    """Serve one sandbox until the client closes its end. Each role runs on a clean stack."""
+    role: Role | None = functools.partial(_begin, control_fd)
+    while role is not None:
+        role = role()
+
+
+def _begin(control_fd: int) -> Role | None:
+    os.set_inheritable(control_fd, False)  # no command may ever hold it
+    control = socket(fileno=control_fd)
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    pidfd = os.pidfd_open(os.getpid())
+    rights = (SOL_SOCKET, SCM_RIGHTS, struct.pack("i", pidfd))
+    control.sendmsg([frames.pack(frames.HELLO, 0, {"pid": os.getpid()})], [rights])
+    os.close(pidfd)
+    spec = cell.receive(control)
+    if spec is None:
+        os._exit(0)
+    for name in zygote.PRELOAD:
+        __import__(name)
+    warm.dress(start.ENVIRONMENT)
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    if spec.head["place"]["kind"] == "process":
+        try:
+            return keeper.keep(control, spec)
+        except OSError as error:
+            control.sendall(frames.pack(frames.ERROR, 0, {**fault.explain(error), "error": "Unsupported"}))
+            os._exit(1)
+    place = ground.Ground(spec.head)
+    place.excess = place.too_many_inodes
+    closing = functools.partial(
+        _close_container if spec.head["place"]["kind"] == "podman" else _check_bubble, spec.head
+    )
+    return cell.settle(control, spec, closing, place)
+
+
+def _check_bubble(spec: dict[str, Any]) -> None:
+    """bubblewrap made the namespaces and installed the filter; only limits are ours to set."""
+    cell.limit(spec)
+    sys_.drop_capabilities()
+    sys_.require_locked()
+
+
+def _close_container(spec: dict[str, Any]) -> None:
+    """The container has its engine's own filter; ours comes on top, so that both refuse."""
+    cell.limit(spec)
+    sys_.drop_capabilities()
+    sys_.install_filter(seccomp.program())
+    sys_.require_locked()

@@ -1,0 +1,54 @@
+"""Where the sandbox' own folders really lie, and what is looked at while a command runs.
+
+With a mount namespace a path inside is the path. The process back end has none: there `/work` and `/tmp` are folders elsewhere, which
+only the runner's file interface maps; commands see the real ones.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+INODES_PER_MB = 256  # one 4 KiB page each: files of one block fill size and inodes together
+
+
+class Ground:
+    """`folders`: path inside -> real folder, none where they are the same. `confine`: what a command's process does before it starts."""
+
+    def __init__(self, spec: dict[str, Any], folders: dict[str, str] | None = None) -> None:
+        self._spec, self._folders = spec, folders or {}
+        self.workdir: str = spec["workdir"]
+        self.tmp = self.real("/tmp")
+        self.environment: dict[str, str] = {}
+        self.confine: Callable[[], None] | None = None
+        self.elsewhere = 0  # processes that the kernel counts with ours, because they have the same user
+        self.require_room: Callable[[int], None] = lambda size_bytes: (
+            None
+        )  # raises OSError(ENOSPC) where no file system does
+        self.excess: Callable[[], str] = lambda: (
+            ""
+        )  # what a mount option or the kernel does not bound: a reason to kill, or ""
+
+    def real(self, path: str) -> str:
+        base, parts = self.split(path)
+        return os.path.join(base, *parts)
+
+    def split(self, path: str) -> tuple[str, list[str]]:
+        """A folder that may be opened by name, and the components to walk below it."""
+        for inside, folder in self._folders.items():
+            if path == inside or path.startswith(inside + "/"):
+                return folder, [part for part in path[len(inside) :].split("/") if part]
+        return "/", [part for part in path.split("/") if part]
+
+    def too_many_inodes(self) -> str:
+        """For file systems that somebody else mounted, with a size but without a number of inodes."""
+        most = self._spec["disk_mb"] * INODES_PER_MB
+        for path in (self.workdir, self.tmp):
+            found = os.statvfs(path)
+            if found.f_files - found.f_ffree > most:
+                return f"{path} holds more than {most} files and folders (disk_mb={self._spec['disk_mb']})"
+        return ""

@@ -1,0 +1,214 @@
+"""The process back end, for machines where nothing better works, and only when asked for: Landlock, seccomp, rlimits.
+
+Two processes hold a sandbox. The keeper, a subreaper, lives as long as anything inside does: when the runner ends for whatever reason
+it kills all, then removes the sandbox' folder. Each is in a Landlock domain of its own with scoped signals, so `kill(-1)` means
+"everything below me" to each of them, a command can't signal its runner, and nothing inside signals the host.
+
+Weaker than namespaces, and known: names and sizes of the host's files can be asked for (stat), though not their contents or lists;
+`/proc` is closed to commands; disk is watched, not bounded; changing modes, owners and times of files by path is refused, because
+Landlock does not mediate it; sockets are refused altogether, UNIX ones too, because it does not mediate connecting to a path either.
+"""
+
+from __future__ import annotations
+
+import _signal  # pyright: ignore[reportMissingImports] - as in `runner`
+import errno
+import functools
+import os
+from _socket import socket
+
+from etude.sandbox.inside import cell, frames, ground, landlock, root, seccomp, start, tree
+from etude.sandbox.inside import syscalls as sys_
+
+TYPE_CHECKING = False  # as in `typing`, without importing it
+if TYPE_CHECKING:
+    from typing import Any
+
+# One uid for each keeper, unlike any person's and any range handed out by useradd: a process number is unique while it lives.
+_FIRST_UID = 0x7E80_0000
+_NOBODY = 65534
+_ELSEWHERE_SLACK = 256  # processes the same person may start beside the sandbox before its own forks fail
+# By the system's own tools, which bear any depth; a folder may have been made with a mode that closes it to its owner.
+_REMOVE = 'chmod -R u+rwX -- "$0"; exec rm -rf -- "$0"'
+_SUPERVISORS = 2  # a command under a supervisor is two processes
+
+
+def keep(control: socket, spec: frames.Frame) -> Any:
+    """Split into keeper and runner. Returns what the runner's loop returns, and never in the keeper. Raises OSError."""
+    place: dict[str, Any] = spec.head["place"]
+    if (found := landlock.abi()) < landlock.OLDEST_ABI:
+        raise OSError(
+            f"Landlock of version {found} can't keep signals inside; version {landlock.OLDEST_ABI} is Linux 6.12"
+        )
+    if os.geteuid() == 0:
+        _become_nobody_else()
+    sys_.prctl(sys_.PR_SET_DUMPABLE, 0)
+    folder = os.path.join(place["scratch"], f"etude-{os.urandom(8).hex()}")
+    _make(folder, place["python"])
+    try:
+        sys_.install_filter(seccomp.program())
+        sys_.prctl(sys_.PR_SET_CHILD_SUBREAPER, 1)
+        shown = _shown(place)
+        own = [(folder, landlock.OWN), (place["scratch"], landlock.REMOVE_DIR), ("/proc", landlock.READ)]
+        _shut(landlock.ruleset(shown + own))
+        pid = os.fork()
+    except OSError:
+        _remove_empty(folder)
+        raise
+    if pid:
+        control.close()
+        _wait(folder)
+    return _run(control, spec, folder, shown)
+
+
+def _run(control: socket, spec: frames.Frame, folder: str, shown: list[tuple[str, int]]) -> Any:
+    """In the runner: ready to die with its keeper, then settled."""
+    own = ground.Ground(spec.head, {spec.head["workdir"]: f"{folder}/work", "/tmp": f"{folder}/tmp"})
+    own.environment = {"PATH": f"{folder}/bin:{start.ENVIRONMENT['PATH']}", "HOME": own.tmp, "TMPDIR": own.tmp}
+    own.elsewhere = _processes_elsewhere()
+
+    def close() -> None:
+        _signal.signal(_signal.SIGTERM, _end_all)
+        sys_.prctl(sys_.PR_SET_PDEATHSIG, _signal.SIGTERM)  # safe here: the keeper has one thread
+        sys_.prctl(sys_.PR_SET_CHILD_SUBREAPER, 1)
+        _shut(landlock.scopes_only())
+        tree.narrow()
+        rights = [(f"{folder}/{name}", landlock.OWN) for name in ("work", "tmp")]
+        rules = landlock.ruleset([*shown, *rights, (f"{folder}/bin", landlock.READ)])
+        own.confine = functools.partial(landlock.restrict, rules)
+        own.excess = functools.partial(_excess, own, spec.head)
+        own.require_room = functools.partial(_require_room, own, spec.head)
+        cell.limit(spec.head, own.elsewhere)
+        sys_.drop_capabilities()
+        sys_.install_filter(seccomp.program(alone=True))
+        sys_.require_locked()
+
+    return cell.settle(control, spec, close, own)
+
+
+def _shut(rules: int) -> None:
+    """Enter a domain, and make sure that signals end at its border: from here on `kill(-1)` is used."""
+    parent = os.getppid()
+    landlock.restrict(rules)
+    os.close(rules)
+    try:
+        os.kill(parent, 0)
+    except PermissionError:
+        return
+    raise OSError("Landlock did not keep signals inside; refusing to go on")
+
+
+def _become_nobody_else() -> None:
+    os.setgroups([])
+    for uid in (_FIRST_UID + os.getpid(), _NOBODY):
+        try:
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+        except OSError:
+            continue
+        return
+    raise OSError("root can't become an unprivileged user here: is it root of a user namespace with a one-line map?")
+
+
+def _make(folder: str, python: str) -> None:
+    os.mkdir(folder, 0o700)
+    for name in ("work", "tmp", "bin"):
+        os.mkdir(f"{folder}/{name}", 0o755)
+    for name in ("python", "python3"):
+        os.symlink(python, f"{folder}/bin/{name}")
+
+
+def _remove_empty(folder: str) -> None:
+    for name in ("python", "python3"):
+        os.unlink(f"{folder}/bin/{name}")
+    for name in ("work", "tmp", "bin", "."):
+        os.rmdir(os.path.normpath(f"{folder}/{name}"))
+
+
+def _shown(place: dict[str, Any]) -> list[tuple[str, int]]:
+    """What runner and commands may read and execute: as in `root`, but nothing can be covered there."""
+    paths = [path for path in (*root.SYSTEM, *root.ETC) if os.path.exists(path)] + [path for path, _ in place["binds"]]
+    for hidden in place["hide"]:
+        above = next((path for path in paths if f"{hidden}/".startswith(os.path.realpath(path) + "/")), None)
+        if above is not None and os.path.exists(hidden):
+            raise OSError(f"{hidden} must stay hidden but lies in {above}, and Landlock can't cover it; move it away")
+    devices = [f"/dev/{name}" for name in root.DEVICES if os.path.exists(f"/dev/{name}")]
+    return [(path, landlock.READ) for path in paths] + [(path, landlock.USE) for path in devices]
+
+
+def _wait(folder: str) -> None:
+    """The keeper's life: until the runner ends, then until nothing is left."""
+    _signal.signal(_signal.SIGTERM, _end_all)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    os.wait()
+    while True:
+        _kill_all()
+        try:
+            os.wait()
+        except ChildProcessError:
+            break
+    _signal.signal(_signal.SIGTERM, _signal.SIG_IGN)  # the client asks keeper and runner to end at the same time
+    os.execv("/bin/sh", ["sh", "-c", _REMOVE, folder])
+
+
+def _end_all(number: int, frame: Any) -> None:
+    """A request to end: in the runner its keeper died, in the keeper the client gave the runner up."""
+    _kill_all()
+    if tree.is_narrow():
+        os._exit(0)
+
+
+def _kill_all() -> None:
+    try:
+        os.kill(-1, _signal.SIGKILL)  # the domain's border is checked in `_shut`
+    except ProcessLookupError:
+        return  # nobody is left
+
+
+def _processes_elsewhere() -> int:
+    """What RLIMIT_NPROC counts beside the runner and its commands, since the limit belongs to the user and not to the sandbox."""
+    if os.getuid() == _FIRST_UID + os.getppid():
+        return 1  # the keeper
+    total = 0
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.stat(f"/proc/{name}").st_uid == os.getuid():
+                total += len(os.listdir(f"/proc/{name}/task"))
+        except OSError:
+            continue  # gone
+    return total + _ELSEWHERE_SLACK
+
+
+def _used(folder: str, most_files: int) -> tuple[int, int]:
+    """(bytes, files and folders) below; counting ends where there are too many."""
+    size = count = 0
+    for _, folders, names, fd in os.fwalk(folder):
+        for name in names:
+            try:
+                size += os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * 512
+            except FileNotFoundError:
+                continue
+        count += len(names) + len(folders)
+        if count > most_files:
+            break
+    return size, count
+
+
+def _excess(place: ground.Ground, spec: dict[str, Any]) -> str:
+    processes = len(tree.living())
+    if processes > _SUPERVISORS * spec["pids"]:
+        return f"{processes} processes (limit: {spec['pids']})"
+    most = spec["disk_mb"] * ground.INODES_PER_MB
+    for name in (spec["workdir"], "/tmp"):
+        size, count = _used(place.real(name), most)
+        if size > spec["disk_mb"] << 20 or count > most:
+            return f"{name} holds more than disk_mb={spec['disk_mb']} allows"
+    return ""
+
+
+def _require_room(place: ground.Ground, spec: dict[str, Any], size_bytes: int) -> None:
+    most = spec["disk_mb"] * ground.INODES_PER_MB
+    for name in (spec["workdir"], "/tmp"):
+        used, count = _used(place.real(name), most)
+        if used + size_bytes > spec["disk_mb"] << 20 or count >= most:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,0 +1,142 @@
+"""One process a sandbox, for back ends that start a program instead of forking a zygote. It inherits a socket, and the code as a blob."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from etude.sandbox import bundle
+from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
+from etude.sandbox.interpreter import Interpreter
+from etude.sandbox.protocol import InfraError, Isolation, SandboxError, SandboxSpec, Unsupported
+
+_END_PATIENCE_S = 5.0  # a launcher ends a few ms after its sandbox
+_SHOWN_BYTES = 2000  # of what a launcher says on stderr
+
+
+@dataclass
+class Launch:
+    """What to start: the command line, and the descriptors that it refers to by number."""
+
+    argv: list[str]
+    descriptors: list[int] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class Surroundings(Protocol):
+    """How one back end wraps the interpreter. `drops_root`: the launcher must not be root, because it can't get rid of it itself."""
+
+    backend: str
+    isolation: Isolation
+    end_signal: signal.Signals
+    drops_root: bool
+
+    def place(self, spec: SandboxSpec) -> dict[str, Any]: ...
+    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch: ...
+
+
+class Launched:
+    """A started launcher; see `live.Birth`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], said: int, backend: str) -> None:
+        self._process, self._said, self._backend = process, said, backend
+        self._words = ""
+
+    def explain(self, error: SandboxError) -> SandboxError:
+        words = f" ({self._words})" if self._words else ""
+        return type(error)(f"back end {self._backend}: {error}{words}")
+
+    async def end(self) -> None:
+        if self._said < 0:
+            return
+        said, self._said = self._said, -1
+        try:
+            for _ in range(int(_END_PATIENCE_S * 1000)):
+                if self._process.poll() is not None:
+                    break
+                await asyncio.sleep(0.001)
+            else:
+                self._process.kill()
+                self._process.wait()
+            self._words = os.pread(said, _SHOWN_BYTES, 0).decode(errors="replace").strip()
+        finally:
+            os.close(said)
+
+
+class Launcher:
+    """A cradle of launched sandboxes."""
+
+    def __init__(self, surroundings: Surroundings, python: Interpreter) -> None:
+        self._surroundings = surroundings
+        self.backend: str = surroundings.backend
+        self.isolation: Isolation = surroundings.isolation
+        self.end_signal: signal.Signals = surroundings.end_signal
+        try:
+            self._program = bundle.descriptor(python)
+        except OSError as error:
+            raise Unsupported(f"back end {self.backend}: memfd_create: {error.strerror}") from None
+
+    def place(self, spec: SandboxSpec) -> dict[str, Any]:
+        return self._surroundings.place(spec)
+
+    async def bear(self, spec: SandboxSpec, control: socket.socket) -> Launched:
+        return await asyncio.to_thread(self._start, spec, control.fileno())  # a fork of a large process takes its time
+
+    async def close(self) -> None:
+        if self._program >= 0:
+            os.close(self._program)
+            self._program = -1
+
+    def _start(self, spec: SandboxSpec, control: int) -> Launched:
+        said = os.memfd_create("stderr", os.MFD_CLOEXEC)
+        try:
+            with ExitStack() as files:
+                launch = self._surroundings.launch(spec, control, self._program, files)
+                process = self._spawn(launch, (control, self._program, *launch.descriptors), said)
+        except BaseException:
+            os.close(said)
+            raise
+        return Launched(process, said, self.backend)
+
+    def _spawn(self, launch: Launch, descriptors: tuple[int, ...], said: int) -> subprocess.Popen[bytes]:
+        uids = UNPRIVILEGED_UIDS if self._surroundings.drops_root and os.geteuid() == 0 else (None,)
+        problem = "no uid"
+        for uid in uids:
+            try:
+                return subprocess.Popen(
+                    launch.argv,
+                    env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8", **launch.environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                    pass_fds=descriptors,
+                    start_new_session=True,
+                    cwd="/",
+                    user=uid,
+                    group=uid,
+                    extra_groups=None if uid is None else [],
+                )
+            except FileNotFoundError:
+                raise Unsupported(f"back end {self.backend}: {launch.argv[0]} is not installed") from None
+            except PermissionError as error:
+                problem = str(error)  # the uid is not mapped here: try the next
+            except OSError as error:
+                problem = str(error)
+        raise InfraError(f"back end {self.backend}: {launch.argv[0]} could not be started: {problem}")
+
+
+def in_memory(data: bytes, files: ExitStack) -> int:
+    """A descriptor to read `data` from, closed with `files`."""
+    fd = os.memfd_create("data", os.MFD_CLOEXEC)
+    files.callback(os.close, fd)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
