@@ -88,6 +88,7 @@ def _main(connection: Connection, stage: Stage, context: Context, run_pid: int) 
     """The child's life."""
     _die_with(run_pid)
     os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits it ignored
     threads = min(threads_for(stage.share), int(os.environ.get("OMP_NUM_THREADS") or 2**16))
     os.environ["OMP_NUM_THREADS"] = str(threads)  # torch is not imported yet
     told = threading.Lock()  # the meter tells from a thread of its own
