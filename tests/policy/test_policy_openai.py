@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import email.utils
 import json
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -209,3 +211,27 @@ def test_one_policy_serves_several_event_loops(endpoint: Endpoint) -> None:
     policy = OpenAIPolicy("m", base_url=endpoint.url)
     for _ in range(2):
         assert asyncio.run(policy.complete(Request("s", (Message("user", "hi"),)))).message is not None
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_a_tool_call_that_the_server_could_not_parse_is_a_malformed_turn(endpoint: Endpoint, status: int) -> None:
+    endpoint.answers = [(status, '{"error": {"code": "tool_use_failed", "failed_generation": "<view path=>"}}')]
+    message = ask(endpoint).message
+    assert message.problem == "the server could not parse the tool call" and "<view path=>" in message.text
+    assert len(endpoint.seen) == 1
+
+
+def test_an_empty_turn_goes_back_as_words_since_some_endpoints_refuse_it(endpoint: Endpoint) -> None:
+    endpoint.answers = [said(content="ok")]
+    ask(endpoint, Request("s", (Message("assistant", "", problem="the turn was cut off"),)))
+    assert endpoint.seen[0]["messages"][0]["content"] == "(nothing)"
+
+
+@pytest.mark.parametrize(("header", "least", "most"), [("7", 7, 7), ("-3", 0, 0), ("soon", 0, 0), (None, 0, 0)])
+def test_retry_after_is_read_in_seconds(header: str | None, least: float, most: float) -> None:
+    assert least <= openai._retry_after_s(header) <= most
+
+
+def test_retry_after_is_read_as_a_date() -> None:
+    assert 25 < openai._retry_after_s(email.utils.formatdate(time.time() + 30, usegmt=True)) <= 30
+    assert openai._retry_after_s("Sun, 06 Nov 1994 08:49:37 GMT") == 0

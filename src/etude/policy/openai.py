@@ -4,6 +4,7 @@ told apart: a request the model can't take (too long, filtered) is evidence, all
 from __future__ import annotations
 
 import asyncio
+import email.utils
 import os
 import random
 import time
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from etude.policy.protocol import PolicyError, Request
 from etude.policy.wire import from_wire, to_wire
-from etude.trace.completion import Completion
+from etude.trace.completion import Completion, Usage
+from etude.trace.message import Message
 
 if TYPE_CHECKING:
     import httpx
@@ -25,11 +27,16 @@ MAX_WAIT_S = 60.0
 _REQUEST_FAULTS = (
     "context_length",
     "context length",
+    "context size",
+    "context window",
     "maximum context",
+    "reduce the length",
     "too long",
     "too many tokens",
     "content_filter",
 )
+# What servers that parse tool calls themselves say, with an error status, when the model wrote a broken one.
+_MALFORMED = ("tool_use_failed", "failed to call a function", "failed to parse tool", "error parsing tool call")
 
 
 class OpenAIPolicy:
@@ -65,7 +72,11 @@ class OpenAIPolicy:
 
     async def complete(self, request: Request) -> Completion:
         start = time.perf_counter()
-        body = await self._post(self._body(request))
+        try:
+            body = await self._post(self._body(request))
+        except _MalformedCall as malformed:
+            said = Message("assistant", malformed.said, problem="the server could not parse the tool call")
+            return Completion(message=said, usage=Usage(seconds=time.perf_counter() - start))
         try:
             return from_wire(body, request.messages, time.perf_counter() - start)
         except (KeyError, IndexError, TypeError) as error:
@@ -109,6 +120,8 @@ class OpenAIPolicy:
                 if response.status_code == 200:
                     return _json(response)
                 trouble = f"HTTP {response.status_code}: {response.text[:300]}"
+                if any(mark in response.text.lower() for mark in _MALFORMED):
+                    raise _MalformedCall(response.text[:2000])
                 if response.status_code not in RETRIED_STATUS:
                     raise self._refused(response.status_code, trouble)
                 asked_s = _retry_after_s(response.headers.get("retry-after"))
@@ -137,8 +150,16 @@ class OpenAIPolicy:
             401: f"set {self._key_env}",
             403: f"the key in {self._key_env} may not use {self.name}",
             404: f"check the address {self._url} and the model name {self.name}",
-        }.get(status, "the endpoint refuses a field? leave it out with omit=(...)")
+        }.get(status, "does the endpoint refuse a field? leave it out: omit=(...), etude bench --omit FIELD")
         return PolicyError(f"{trouble} ({remedy})")
+
+
+class _MalformedCall(Exception):
+    """The model's doing, told by the server: evidence, hence a turn like any other malformed one."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(said)
+        self.said = said
 
 
 def _json(response: httpx.Response) -> dict[str, Any]:
@@ -149,8 +170,9 @@ def _json(response: httpx.Response) -> dict[str, Any]:
 
 
 def _retry_after_s(value: str | None) -> float:
-    """Seconds from a Retry-After header; its date form is rare and ignored."""
+    """Seconds from a Retry-After header, in either of its forms (RFC 9110, section 10.2.3); 0 for what is neither."""
     try:
-        return float(value or 0)
+        return max(0.0, float(value or 0))
     except ValueError:
-        return 0.0
+        date = email.utils.parsedate_tz(value)
+        return max(0.0, email.utils.mktime_tz(date) - time.time()) if date else 0.0

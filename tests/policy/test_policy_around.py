@@ -1,0 +1,74 @@
+"""Policies around a policy: the breaker tells an outage from one bad conversation, the meter adds up what sessions cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etude.policy.breaker import PATIENCE, Breaker, EndpointGone
+from etude.policy.meter import Meter, Spent, read_spent
+from etude.policy.protocol import PolicyError, Request
+from etude.policy.scripted import ScriptedPolicy
+from etude.trace.completion import Completion, Usage
+from etude.trace.message import Message
+
+OK = Completion(Message("assistant", "ok"), usage=Usage(10, 4, 2, 0.5))
+
+
+def request(session: str = "s") -> Request:
+    return Request(session, (Message("user", "hi"),))
+
+
+def playing(*turns: Completion | PolicyError) -> ScriptedPolicy:
+    left = list(turns)
+
+    def answer(asked: Request) -> Completion:
+        turn = left.pop(0)
+        if isinstance(turn, PolicyError):
+            raise turn
+        return turn
+
+    return ScriptedPolicy(answer)
+
+
+async def test_lasting_failures_in_a_row_are_an_outage_and_no_policy_error() -> None:
+    breaker = Breaker(playing(*[PolicyError("down")] * PATIENCE))
+    for _ in range(PATIENCE - 1):
+        with pytest.raises(PolicyError):
+            await breaker.complete(request())
+    with pytest.raises(EndpointGone, match="down"):
+        await breaker.complete(request())
+    assert not issubclass(EndpointGone, PolicyError)  # else an attempt would try again
+
+
+@pytest.mark.parametrize("between", [OK, PolicyError("too long", infra=False)])
+async def test_an_answer_in_between_even_a_refusal_starts_the_count_anew(between: Completion | PolicyError) -> None:
+    breaker = Breaker(playing(PolicyError("busy"), between, PolicyError("busy"), OK))
+    with pytest.raises(PolicyError, match="busy"):
+        await breaker.complete(request())
+    if isinstance(between, PolicyError):
+        with pytest.raises(PolicyError, match="too long"):
+            await breaker.complete(request())
+    else:
+        assert await breaker.complete(request()) is OK
+    with pytest.raises(PolicyError, match="busy"):
+        await breaker.complete(request())
+    assert await breaker.complete(request()) is OK
+
+
+async def test_sessions_are_added_up_when_they_end_and_a_torn_line_is_left_out(tmp_path: Path) -> None:
+    path, told = tmp_path / "usage.jsonl", []
+    meter = Meter(ScriptedPolicy(lambda asked: OK), path, told.append)
+    for session in ("a#0.1", "a#0.2", "b#0.1", "a#0.1"):
+        await meter.complete(request(session))
+    assert not path.exists()
+    for session in ("a#0.1", "a#0.2", "b#0.1", "never"):
+        await meter.release(session)
+    path.write_text(path.read_text() + '{"session": "a#1.1", "tur')
+    assert read_spent(path, lambda session: session.startswith("a#")) == Spent(3, 0, 30, 12, 6, 1.5)
+    assert told[-1] == read_spent(path, lambda session: True) and told[-1].turns == 4
+
+
+async def test_turns_without_usage_are_counted_as_such() -> None:
+    assert Spent().plus(Usage(seconds=1.0)) == Spent(turns=1, unreported=1, seconds=1.0)
