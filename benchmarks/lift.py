@@ -33,6 +33,9 @@ def row(seed: int, report: dict[str, Any]) -> dict[str, Any]:
         "seed": seed,
         "sft": bench["sft"]["avg"],
         "rl": bench["rl"]["avg"],
+        "sft_equal": bench["sft"]["avg_equal"],
+        "rl_equal": bench["rl"]["avg_equal"],
+        "controls": {name: entry["avg"] for name, entry in bench["controls"].items()},
         "lift": report["lift"],
         "over_controls": report.get("over_controls", {}),
         "best_of_sft": bench["sft"]["best_of"],
@@ -42,9 +45,27 @@ def row(seed: int, report: dict[str, Any]) -> dict[str, Any]:
             name: [entry["avg"], bench["rl"]["by_level"][name]["avg"]]
             for name, entry in bench["sft"]["by_level"].items()
         },
-        "minutes": round(sum(report["seconds"].values()) / 60, 1),
         "core_minutes": round(sum(report["core_seconds"].values()) / 60, 1),
+        "wall_minutes": round(report["wall_seconds"] / 60, 1),
+        "seconds": report["seconds"],
+        "core_seconds": report["core_seconds"],
         "peak_rss_gib": round(report["peak_rss_bytes"] / 2**30, 2),
+        "counts": report["rl"]["counts"],
+    }
+
+
+def bars(row: dict[str, Any]) -> dict[str, bool]:
+    """Which of the recipe's claims this seed bears out."""
+    best = row["lift"]["best_of"]
+    return {
+        "sft_15": row["sft"] >= 15,
+        "rl_50": row["rl"] >= 50,
+        "lift_30": row["lift"]["avg_points"] >= 30,
+        "lower_bound_above_0": row["lift"]["ci95"][0] > 0,
+        **{f"over_{name}": found["ci95"][0] > 0 for name, found in row["over_controls"].items()},
+        "best_of_k_does_not_fall": best["points"] >= 0,
+        "twenty_minutes": row["wall_minutes"] <= 20,
+        "eight_gib": row["peak_rss_gib"] <= 8,
     }
 
 
@@ -58,13 +79,17 @@ def main() -> None:
     args = parser.parse_args()
     reports = {seed: run(args.recipe, seed, args.runs / f"seed-{seed}", args.extra) for seed in args.seeds}
     rows = [row(seed, report) for seed, report in reports.items()]
+    for entry in rows:
+        entry["bars"] = bars(entry)
     first = next(iter(reports.values()))
     result = {"recipe": str(args.recipe), "machine": first["machine"], "versions": first["versions"], "seeds": rows}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(result, indent=1) + "\n")
     for entry in rows:
+        missed = [name for name, held in entry["bars"].items() if not held]
         print(
-            f"seed {entry['seed']}: SFT {entry['sft']}%, RL {entry['rl']}%, lift {entry['lift']['avg_points']} {entry['lift']['ci95']}"
+            f"seed {entry['seed']}: SFT {entry['sft']}%, RL {entry['rl']}%, lift {entry['lift']['avg_points']} "
+            f"{entry['lift']['ci95']}, {entry['wall_minutes']} min; missed: {', '.join(missed) or 'nothing'}"
         )
 
 
