@@ -16,8 +16,8 @@ from etude.cli.bench import EndpointError, SuiteName, bench
 from etude.factory.exercises.source import ExerciseSource
 from etude.policy import openai
 from etude.recipe.read import find_recipe, read_recipe
-from etude.run import endpoint as endpoint_module
-from etude.run.endpoint import EndpointRefused
+from etude.run import endpoint_bench
+from etude.run.endpoint_bench import EndpointRefused
 from etude.tasks.task import Task
 
 TASKS = 10  # two more than there are levels
@@ -26,7 +26,7 @@ TASKS = 10  # two more than there are levels
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openai, "FIRST_WAIT_S", 0.001)
-    monkeypatch.setattr(endpoint_module, "RETRIES", 2)
+    monkeypatch.setattr(endpoint_bench, "RETRIES", 2)
     monkeypatch.setenv("SOME_KEY", "sesame")
 
 
@@ -141,6 +141,14 @@ def test_a_bench_begun_under_other_conditions_is_not_gone_on_with(tmp_path: Path
             ask(lab, tmp_path, temperature=0.5)
 
 
+def test_a_refused_greeting_binds_to_nothing(tmp_path: Path) -> None:
+    lab = Lab(tasks=exercises(), refuse=lambda number: (400, {}, "temperature must be 1") if number == 1 else None)
+    with serving(lab):
+        with pytest.raises(EndpointRefused, match="temperature must be 1"):
+            ask(lab, tmp_path, temperature=0.5)
+        assert ask(lab, tmp_path).document["bench"]["some/model"]["tasks"] == TASKS
+
+
 def test_another_runs_directory_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text("")
     with pytest.raises(EndpointRefused, match="another run"):
@@ -152,6 +160,19 @@ def test_too_few_tasks_for_the_levels_are_refused_before_anything_is_asked(tmp_p
     with serving(Lab()) as lab, pytest.raises(EndpointRefused, match="--tasks 3"):
         ask(lab, tmp_path, tasks=3)
     assert not lab.asked
+
+
+def test_without_a_package_index_the_real_suite_is_refused_with_the_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ETUDE_CACHE", str(tmp_path / "empty"))
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    with (
+        serving(Lab()) as lab,
+        pytest.raises(EndpointRefused, match="could not be downloaded.*--suite exercises") as caught,
+    ):
+        ask(lab, tmp_path / "out", SuiteName.real, 1)
+    assert not lab.asked and "\n" not in str(caught.value)
 
 
 def test_a_dry_run_asks_nothing_and_says_what_it_would(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def _ask(run: Run, endpoint: Endpoint, folder: Path) -> Answer:
     from etude.events.live import LiveView
     from etude.events.log import EventLog
     from etude.policy.breaker import EndpointGone
-    from etude.run.endpoint import bench_endpoint
+    from etude.run.endpoint_bench import bench_endpoint
     from etude.run.lock import RunLock
 
     events = folder / "events.jsonl"
