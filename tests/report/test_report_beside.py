@@ -33,6 +33,8 @@ def run(tmp_path: Path) -> Path:
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "recipe.toml").write_text('[run]\nname = "laptop"\n')
+    (folder / "sft").mkdir()
+    (folder / "sft" / "summary.json").write_text('{"steps": 20}')
     return folder
 
 
@@ -75,6 +77,13 @@ def test_the_report_keeps_what_it_drew_and_can_be_rebuilt_without_the_file(run: 
 def test_a_file_in_another_form_is_refused_with_the_place(change: dict, words: str):
     with pytest.raises(BesideError, match=rf"mla\.json: {words}.*beside\.py"):
         parse(json.dumps({**FILE, **change}), "mla.json")
+
+
+def test_a_bench_of_an_endpoint_draws_none(run: Path, tmp_path: Path):
+    (run / "sft" / "summary.json").unlink()
+    (tmp_path / "mla.json").write_text(json.dumps(FILE))
+    write_report(run, ReportSettings(beside=[str(tmp_path / "mla.json")]))  # pyright: ignore[reportCallIssue]
+    assert "Learning curves" not in (run / "report.html").read_text() and not (run / STORED).exists()
 
 
 def test_no_file_named_leaves_no_trace(run: Path):

@@ -24,9 +24,13 @@ def chart(title: str, svg: str, note: str = "") -> str:
 
 
 def policies(report: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
-    """(key, shown name, entry) of every policy in the bench, controls flattened, in the order a reader wants them."""
+    """(key, shown name, entry) of every policy in the bench, controls flattened, in the order a reader wants them.
+
+    A bench of an endpoint has one policy, under the name of its model.
+    """
     bench = report.get("bench", {})
-    rows = [(key, name, bench[key]) for key, name in POLICY_NAMES.items() if key in bench]
+    names = POLICY_NAMES | {key: key for key in bench if key not in (*POLICY_NAMES, "controls")}
+    rows = [(key, name, bench[key]) for key, name in names.items() if key in bench]
     place = sum(key in bench for key in ("base", "sft", "rl"))
     rows[place:place] = [(k, f"control: {control(k)}", entry) for k, entry in bench.get("controls", {}).items()]
     return rows
@@ -38,8 +42,13 @@ def control(key: str) -> str:
 
 
 def averages(report: dict[str, Any], asked: str) -> str:
-    bars = [Bar(name.removeprefix("control: "), e["avg"], *e["ci95"]) for _, name, e in policies(report)]
+    """A bar for each policy; where only one was asked, for each level."""
+    found = policies(report)
+    bars = [Bar(name.removeprefix("control: "), e["avg"], *e["ci95"]) for _, name, e in found]
     note = "Average of all passes, levels weighed as training mixes them. Whiskers: 95%, by task."
+    if len(found) == 1:
+        bars = [Bar(level, e["avg"], *e["ci95"]) for level, e in found[0][2]["by_level"].items()]
+        note = "Average of all passes. Whiskers: 95%, by task."
     return chart(f"{asked.capitalize()} tasks solved", bar_chart(bars, y_title="%"), note)
 
 

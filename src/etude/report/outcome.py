@@ -20,7 +20,7 @@ def lead(report: dict[str, Any]) -> str:
     """The finding in a paragraph. It claims no more than the intervals do."""
     bench, lift = report.get("bench", {}), report.get("lift")
     if not lift:
-        return ""
+        return _endpoint(report)
     low, high = lift["ci95"]
     words = [
         f"Reinforcement learning in sandboxes took the agent from {bench['sft']['avg']:.1f}% to "
@@ -38,6 +38,19 @@ def lead(report: dict[str, Any]) -> str:
     if asked(report) == "validation":
         words.append("<b>Settings may have been chosen on these very tasks: this is no evidence of generalisation.</b>")
     return f'<p class="lead">{" ".join(words)}</p>'
+
+
+def _endpoint(report: dict[str, Any]) -> str:
+    """What a bench of an endpoint found."""
+    found = [(key, entry, f"{asked(report)} exercises") for key, entry in report.get("bench", {}).items()]
+    found += [(key, e, "real-package bugs") for key, e in report.get("bench_real", {}).items() if isinstance(e, dict)]
+    words = [
+        f"{escape(key)} solves <b>{e['avg']:.1f}%</b> of the {what}, 95% [{e['ci95'][0]:.1f}, {e['ci95'][1]:.1f}] "
+        f"({e['tasks']} tasks x {e['passes']})."
+        for key, e, what in found
+        if key not in charts.POLICY_NAMES and "avg" in e
+    ]
+    return f'<p class="lead">{" ".join(words)}</p>' if words else ""
 
 
 def _control(name: str, found: dict[str, Any], report: dict[str, Any]) -> str:
@@ -114,7 +127,7 @@ def levels(report: dict[str, Any]) -> str:
     """SFT and RL by category, by level, and by how the task was held out."""
     bench = report.get("bench", {})
     if not {"sft", "rl"} <= bench.keys():
-        return ""
+        return _levels_of_one(report)
     paired = report.get("lift", {}).get("by_level", {})
     titles = {"by_category": "by category", "by_level": "by level", "by_holdout": "by how it is kept from training"}
     rows: list[list[str]] = []
@@ -128,6 +141,15 @@ def levels(report: dict[str, Any]) -> str:
                 change = points(paired[name], "avg_points")
             rows.append([name, str(after["tasks"]), percent(before), percent(after), change, *_best(before, after)])
     return table(["", "tasks", "SFT, % [95%]", "RL, % [95%]", "points", "best of k, SFT to RL"], rows)
+
+
+def _levels_of_one(report: dict[str, Any]) -> str:
+    """The levels of the one policy that was asked."""
+    found = charts.policies(report)
+    if len(found) != 1:
+        return ""
+    levels = found[0][2]["by_level"].items()
+    return table(["", "tasks", "solved, % [95%]"], [[name, str(e["tasks"]), percent(e)] for name, e in levels])
 
 
 def _best(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

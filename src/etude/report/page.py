@@ -10,8 +10,9 @@ from typing import Any
 from etude.report import charts, outcome
 from etude.report.beside import Beside
 from etude.report.charts import Curves
+from etude.report.endpoint import real_packages, usage
 from etude.report.machinery import machinery
-from etude.report.table import cell, percent, table
+from etude.report.table import cell, table
 from etude.report.tokens import rollout_view
 
 
@@ -30,10 +31,11 @@ def page(
         outcome.lead(report),
         outcome.headline(report),
         _section(
-            "Before and after",
+            "Before and after" if "lift" in report else "What the bench found",
             _charts(charts.averages(report, outcome.asked(report)), charts.best_of(report)),
             outcome.lifts(report),
             outcome.policies(report),
+            usage(report),
             outcome.discovery(report),
         ),
         _section("By category and level", outcome.levels(report), outcome.overlap(report)),
@@ -41,7 +43,7 @@ def page(
         _section("Asynchrony", *_asynchrony(report)),
         _section("Rollouts to read", _rollouts(samples)),
         _section("What it cost", _costs(report)),
-        _section("Real packages", _real(report)),
+        _section("Real packages", real_packages(report)),
         _section("Machine and versions", _facts(report)),
     ]
     css = (files("etude.report") / "page.css").read_text()
@@ -123,17 +125,6 @@ def _costs(report: dict[str, Any]) -> str:
     peak = report.get("peak_rss_bytes", 0)
     memory = f'<p class="muted">Peak memory at most {peak / 2**30:.1f} GiB.</p>' if peak else ""
     return table(["stage", "wall, s", "core-minutes"], rows) + memory
-
-
-def _real(report: dict[str, Any]) -> str:
-    real = report.get("bench_real", {})
-    if "skipped" in real:
-        return f"<p>Left out: {escape(str(real['skipped']))}</p>"
-    entries = (
-        {"": real} if "avg" in real else {name: e for name, e in real.items() if isinstance(e, dict) and "avg" in e}
-    )
-    rows = [[name, percent(e), str(e.get("tasks", ""))] for name, e in entries.items()]
-    return table(["policy", "solved, % [95%]", "tasks"], rows) if rows else ""
 
 
 def _facts(report: dict[str, Any]) -> str:

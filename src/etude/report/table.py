@@ -36,7 +36,7 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.3g}"
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     if isinstance(value, dict):
         return ", ".join(f"{k}: {cell(v)}" for k, v in value.items())
     if isinstance(value, list):

@@ -16,8 +16,9 @@ from etude.report.settings import ReportSettings
 def write_report(run: Path, settings: ReportSettings) -> dict[str, Any]:
     """Rebuild both files from the run's own and return the report. Raises NotARun, BesideError."""
     report = collect(run)
-    beside, missing = read_beside(run, settings.beside)
-    if settings.beside:
+    trained = any(stage in report for stage in ("base", "sft", "rl"))  # else there is nothing to draw beside
+    beside, missing = read_beside(run, settings.beside if trained else [])
+    if settings.beside and trained:
         report["beside"] = {"files": settings.beside, "missing": missing}
     title = settings.title or report["recipe"].get("run", {}).get("name", run.name)
     _replace(run / "report.json", json.dumps(report, indent=1, allow_nan=False) + "\n")
