@@ -1,7 +1,7 @@
-"""Memory that a training step frees stays with the process: the next step wants as much again.
+"""Memory that a step of the trainer or the engine frees stays with the process: the next step wants as much again.
 
 glibc hands large blocks back to the kernel, which clears every page anew when they are wanted next: 0.4 million faults, 0.5 to
-0.7 core-seconds of a step of 3. The peak is the same either way.
+0.7 core-seconds of a training step of 3. The peak is the same either way.
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ class EngineProcess(EngineService):
     """What the engine actor holds. Version -1 until the first weights are applied, so that these always are."""
 
     def __init__(self, checkpoint: Path, weights: Path, settings: EngineSettings) -> None:
+        keep_freed_memory()
         torch.set_num_threads(settings.threads)
         super().__init__(EngineCore(load_checkpoint(checkpoint), settings, version=-1), WeightStore(weights))
 
