@@ -33,13 +33,15 @@ class Edit:
 
 @dataclass(frozen=True)
 class Bug:
-    """One bug and what a person would write about it. `fails` are the tests that show it, as JUnit names them."""
+    """One bug and what a person would write about it. `fails` are the tests that show it, as JUnit names them; `sometimes`
+    those that draw lots and may show it."""
 
     id: str
     package: Package
     edits: tuple[Edit, ...]
     tests: tuple[str, ...]
     fails: tuple[str, ...]
+    sometimes: tuple[str, ...]
     instruction: str
 
 
@@ -51,9 +53,8 @@ def bugs() -> dict[str, Bug]:
         package = _package(table["package"])
         for row in table["bugs"]:
             edits = tuple(Edit(**edit) for edit in row["edits"])
-            bug = Bug(
-                row["id"], package, edits, tuple(row["tests"]), tuple(row["fails"]), " ".join(row["text"].split())
-            )
+            tests, fails, sometimes = (tuple(row.get(key, ())) for key in ("tests", "fails", "sometimes"))
+            bug = Bug(row["id"], package, edits, tests, fails, sometimes, " ".join(row["text"].split()))
             if bug.id in found:
                 raise ValueError(f"two bugs are called {bug.id}: give one another id")
             found[bug.id] = bug

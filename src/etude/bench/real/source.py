@@ -50,7 +50,7 @@ class RealPackages:
             category="debugging",
             level=LEVEL,
             instruction=f"{bug.instruction} Find the cause in {package.code} and fix it there.",
-            files=broken | hidden(tests, bug.fails),
+            files=broken | hidden(tests, bug.fails + bug.sometimes),
             test_command=("python3", "-m", "pytest", *PYTEST_FLAGS, *deselected, *bug.tests),
             grader="pytest",
             hidden={"tests": list(bug.tests), "files": tests, "fails": list(bug.fails), "flags": list(deselected)},
