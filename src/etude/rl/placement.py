@@ -7,6 +7,7 @@ weights. Both a bounded number of times (`restarts.py`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +29,17 @@ from etude.weights.store import WeightStore
 
 # A poll blocks one thread of the actor, a staging another; submissions, releases and readings need a third.
 ENGINE_CALLS = 6
+# Where cores are few the trainer goes first (a third of a core's share for the engine against it). Without that, the rollouts
+# of a batch are done before the step that they wait for is, then all idle till its weights come, and none sees a swap in flight.
+ENGINE_NICENESS = 5
 
 
 class EngineProcess(EngineService):
     """What the engine actor holds. Version -1 until the first weights are applied, so that these always are."""
 
-    def __init__(self, checkpoint: Path, weights: Path, settings: EngineSettings) -> None:
+    def __init__(self, checkpoint: Path, weights: Path, settings: EngineSettings, niceness: int = 0) -> None:
         keep_freed_memory()
+        os.nice(niceness)  # of this thread, and of the sampling thread that it starts
         torch.set_num_threads(settings.threads)
         super().__init__(EngineCore(load_checkpoint(checkpoint), settings, version=-1), WeightStore(weights))
 
@@ -80,7 +85,9 @@ class LocalPlaces:
         settings = self.engine.model_copy(update={"threads": self.settings.threads})
         actor: Any = ray.remote(num_cpus=0)(EngineProcess)
         return Remote(
-            actor.options(max_concurrency=ENGINE_CALLS).remote(self.checkpoint, self.folder / "weights", settings)
+            actor.options(max_concurrency=ENGINE_CALLS).remote(
+                self.checkpoint, self.folder / "weights", settings, ENGINE_NICENESS
+            )
         )
 
     def start_trainer(self) -> Remote:
