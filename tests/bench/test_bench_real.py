@@ -120,9 +120,11 @@ async def _prove(task: Task, grader: PytestGrader, pool: SandboxPool) -> None:
     assert seen.rc == 0, (task.id, seen.out[-500:])
 
 
-async def _tempt(task: Task, grader: PytestGrader, pool: SandboxPool) -> None:
+async def _tempt(task: Task, grader: PytestGrader, pool: SandboxPool, *only: str) -> None:
     """Cheats 0. They touch no bug, so one task of a package stands for all."""
-    for name, files in _cheats(task).items():
+    cheats = _cheats(task)
+    for name in only or cheats:
+        files = cheats[name]
         assert (await grader.grade(task, files, pool)).score == 0, (task.id, name)
 
 
@@ -134,10 +136,11 @@ def _tasks(prefix: str) -> list[Task]:
         pytest.skip(str(reason))
 
 
+@pytest.mark.timeout(300)  # 5 s on a quiet core, behind a download the first time
 async def test_a_bug_fails_the_tests_it_names_its_fix_passes_and_cheats_score_nothing(pool: SandboxPool):
     grader, task = PytestGrader(default_cache()), _tasks("mpmath")[0]
     await _prove(task, grader, pool)
-    await _tempt(task, grader, pool)
+    await _tempt(task, grader, pool, "tests emptied", "pytest patched")
 
 
 @pytest.mark.nightly

@@ -66,6 +66,7 @@ def test_over_http_the_reference_solves_every_exercise_and_nop_and_cheats_none(
     assert "some/model" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.timeout(300)  # 3 s on a quiet core, behind a download the first time
 def test_over_http_the_reference_solves_a_real_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         RealPackages, "ids", lambda self, split: ["mpmath-difference"]
