@@ -71,7 +71,7 @@ PROBE = """
 import sys, atexit, threading, os
 import other
 atexit.register(lambda: print("at exit"))
-threading.Timer(0.01, lambda: print("thread")).start()
+threading.Timer(0.3, lambda: print("thread")).start()
 print(__name__, __file__, sys.argv, other.VALUE, sys.path[0], sys.stdin.read())
 print({"b", "a", "c"}, file=sys.stderr)
 """

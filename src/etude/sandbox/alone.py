@@ -37,6 +37,9 @@ class Alone:
             "scratch": os.path.realpath(tempfile.gettempdir()),
         }
 
+    def close(self) -> None:
+        """Nothing outlives its sandbox."""
+
     def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
         start = bundle.COMMAND.format(program=program, control=control)
         return Launch([self._python.path, "-P", "-s", "-S", "-B", "-c", start])

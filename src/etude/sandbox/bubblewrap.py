@@ -42,6 +42,9 @@ class Bubble:
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "bubblewrap"}
 
+    def close(self) -> None:
+        """Nothing outlives its sandbox."""
+
     def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
         filter_fd = in_memory(seccomp.program(), files)
         stubs = {path: in_memory(text.encode(), files) for path, text in root.STUBS.items()}

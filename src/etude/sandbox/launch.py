@@ -39,6 +39,7 @@ class Surroundings(Protocol):
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]: ...
     def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch: ...
+    def close(self) -> None: ...
 
 
 class Launched:
@@ -92,6 +93,7 @@ class Launcher:
         if self._program >= 0:
             os.close(self._program)
             self._program = -1
+            await asyncio.to_thread(self._surroundings.close)
 
     def _start(self, spec: SandboxSpec, control: int) -> Launched:
         said = os.memfd_create("stderr", os.MFD_CLOEXEC)

@@ -8,11 +8,12 @@ from etude.sandbox.bubblewrap import Bubble
 from etude.sandbox.launch import Launcher
 from etude.sandbox.local import Cradle, LocalPool
 from etude.sandbox.nursery import Nurseries
+from etude.sandbox.podman import Podman
 from etude.sandbox.protocol import SandboxPool, Unsupported
 from etude.sandbox.settings import SandboxSettings
 
-# By speed; both isolate by namespaces. `process` is never among them.
-LADDER = ("local", "bubblewrap")
+# By speed; all three isolate by namespaces. `process` is never among them.
+LADDER = ("local", "bubblewrap", "podman")
 
 
 async def open_pool(settings: SandboxSettings) -> SandboxPool:
@@ -37,4 +38,6 @@ def _cradle(backend: str) -> Cradle:
     python = interpreter.find()
     if backend == "bubblewrap":
         return Launcher(Bubble(python), python)
+    if backend == "podman":
+        return Launcher(Podman(python), python)
     return Launcher(Alone(python), python)

@@ -1,0 +1,222 @@
+"""Back end `podman`: a rootless container on a root folder of our own, no image and no registry; our runner as PID 1 inside.
+
+Slow (0.3 s and more for each sandbox) and the last of those that `auto` tries. Each container has a user namespace of its own, since
+the kernel counts processes by it; runc wants uid 0 mapped there, so that is who commands are: without a capability, and with our
+filter on top of podman's. Storage, run directory and podman's pause process are this pool's own and go with it.
+Differs from namespaces of our own in limits: the number of files is watched, and /dev is a writable file system in memory of podman's
+size (64 MB). Tried with podman 4.3 and runc, as root and as an ordinary user without subordinate ids; untested with crun and with newer podman.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from etude.sandbox import bundle
+from etude.sandbox.inside import cell, root
+from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
+from etude.sandbox.interpreter import Interpreter
+from etude.sandbox.launch import Launch
+from etude.sandbox.nursery import hidden
+from etude.sandbox.protocol import Isolation, SandboxSpec, Unsupported
+
+_HIGH = 64  # descriptors are copied to numbers above this, so that 3 and 4 are free for podman's --preserve-fds
+_CONTROL, _PROGRAM = 3, 4
+# A shell can't name descriptors above 9.
+_KEEP = (
+    "import os, sys; high = [int(word) for word in sys.argv[1:3]]; "
+    f"[os.dup2(fd, low) for fd, low in zip(high, ({_CONTROL}, {_PROGRAM}))]; [os.close(fd) for fd in high]; os.execv(sys.argv[3], sys.argv[3:])"
+)
+_CLEANUP_S = 10.0  # 0.2 s on a quiet machine
+_FILES = 4096  # as the runner's own limit
+_MASKED = "/sys:/dev/mqueue:" + ":".join(f"/proc/{name}" for name in cell.HIDDEN)
+# crun refuses machines with both versions of cgroups mounted, runc does not.
+_HYBRID = "/sys/fs/cgroup/unified"
+
+
+class Podman:
+    """See `launch.Surroundings`."""
+
+    backend = "podman"
+    isolation: Isolation = "namespace"
+    end_signal: signal.Signals = signal.SIGKILL
+    drops_root = True
+
+    def __init__(self, python: Interpreter) -> None:
+        found = shutil.which("podman")
+        if found is None:
+            raise Unsupported("back end podman: there is no podman; install the package podman")
+        self._podman, self._python = found, python
+        self._folder = Path(os.path.realpath(tempfile.gettempdir()), f"etude-podman-{os.urandom(8).hex()}")
+        self._building = threading.Lock()  # launches come from threads
+
+    def place(self, spec: SandboxSpec) -> dict[str, Any]:
+        return {"kind": "podman"}
+
+    def close(self) -> None:
+        """End podman's pause process, which holds the user namespace, and remove the folder."""
+        if not self._folder.exists():
+            return
+        end_s = time.monotonic() + _CLEANUP_S
+        while _mentioned(str(self._folder)) and time.monotonic() < end_s:
+            time.sleep(0.02)
+        for file in self._folder.rglob("pause.pid"):
+            _end_pause(int(file.read_text()))
+        shutil.rmtree(self._folder, ignore_errors=True)  # what is left lies in the temporary folder and holds nothing
+
+    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
+        with self._building:
+            base = self._root(spec.workdir)
+        high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH) for fd in (control, program)]
+        for fd in high:
+            files.callback(os.close, fd)
+        binds = [pair for pair in root.system_binds() if not pair[0].startswith("/dev/")]
+        binds += [*self._python.binds, *spec.read_only_binds]
+        covers = self._covers([target for _, target in binds])
+        start = bundle.COMMAND.format(program=_PROGRAM, control=_CONTROL)
+        argv = [
+            self._python.path,
+            "-I",
+            "-S",
+            "-c",
+            _KEEP,
+            *map(str, high),
+            self._podman,
+            *self._storage(),
+            "run",
+            *_options(spec),
+        ]
+        argv += [word for pair in (*binds, *covers) for word in ("--volume", _volume(*pair))]
+        argv += ["--rootfs", str(base), self._python.path, "-P", "-s", "-S", "-B", "-c", start]
+        environment = {name: str(self._folder / name.lower()) for name in ("HOME", "XDG_RUNTIME_DIR")}
+        return Launch(argv, high, {**environment, "PATH": os.environ.get("PATH", os.defpath)})
+
+    def _storage(self) -> list[str]:
+        folders = {name: str(self._folder / name) for name in ("root", "runroot", "tmpdir")}
+        argv = [word for name, folder in folders.items() for word in (f"--{name}", folder)]
+        runc = shutil.which("runc") if os.path.isdir(_HYBRID) else None
+        return [*argv, "--cgroup-manager", "cgroupfs", "--log-level", "error", *(["--runtime", runc] if runc else [])]
+
+    def _root(self, workdir: str) -> Path:
+        """The folder that is the container's root: mount points, links, and the few files of /etc. One for each workdir."""
+        base = self._folder / f"rootfs{workdir.replace('/', '-')}"
+        if base.exists():
+            return base
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        for path in (
+            "/proc",
+            "/dev",
+            "/sys",
+            "/etc",
+            "/tmp",
+            "/root",
+            "/var/tmp",
+            "/run",
+            "/usr",
+            root.COMMANDS,
+            workdir,
+        ):
+            Path(f"{base}{path}").mkdir(parents=True, exist_ok=True)
+        for path in root.SYSTEM:
+            if os.path.islink(path):
+                os.symlink(os.readlink(path), f"{base}{path}")
+        for path, text in root.STUBS.items():
+            Path(f"{base}{path}").write_text(text)
+        for name in ("python", "python3"):
+            os.symlink(self._python.path, f"{base}{root.COMMANDS}/{name}")
+        for name in ("home", "xdg_runtime_dir", "empty"):
+            (self._folder / name).mkdir(mode=0o700, exist_ok=True)
+        if os.geteuid() == 0:
+            _give_away(self._folder)
+        return base
+
+    def _covers(self, targets: list[str]) -> list[tuple[str, str]]:
+        """What to mount over paths that must be absent but lie under a bound directory."""
+        under = [path for path in hidden(self._python) if any(path == t or path.startswith(t + "/") for t in targets)]
+        folders = [(str(self._folder / "empty"), path) for path in under if os.path.isdir(path)]
+        return folders + [("/dev/null", path) for path in under if os.path.isfile(path)]
+
+
+def _options(spec: SandboxSpec) -> list[str]:
+    most = {
+        name: _at_most(_FILES, limit)
+        for name, limit in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC))
+    }
+    argv = [
+        "--rm",
+        "--pull",
+        "never",
+        "--network",
+        "none",
+        "--no-hosts",
+        "--hostname",
+        "sandbox",
+        "--uidmap",
+        "0:0:1",
+        "--gidmap",
+        "0:0:1",
+        "--user",
+        "0:0",
+        "--passwd=false",
+    ]
+    argv += ["--read-only", "--read-only-tmpfs=false", "--cap-drop", "all", "--security-opt", "no-new-privileges"]
+    argv += ["--security-opt", f"mask={_MASKED}", "--shm-size", "4k", "--log-driver", "none", "--preserve-fds", "2"]
+    argv += [word for name, value in most.items() for word in ("--ulimit", f"{name}={value}:{value}")]
+    for path in (spec.workdir, "/tmp"):
+        argv += ["--tmpfs", f"{path}:rw,nosuid,nodev,exec,size={spec.disk_mb}m,mode=0755"]
+    return argv
+
+
+def _at_most(wanted: int, limit: int) -> int:
+    hard = resource.getrlimit(limit)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+def _volume(source: str, target: str) -> str:
+    if ":" in source + target:
+        raise Unsupported(f"back end podman: {source} and {target} can't be bound, podman takes ':' for a separator")
+    return f"{source}:{target}:ro"
+
+
+def _give_away(folder: Path) -> None:
+    """To the unprivileged user that root's podman runs as. Raises Unsupported."""
+    for uid in UNPRIVILEGED_UIDS:
+        try:
+            for path, _, names in os.walk(folder):
+                for name in (path, *(os.path.join(path, name) for name in names)):
+                    os.chown(name, uid, uid, follow_symlinks=False)
+        except OSError:
+            continue  # not mapped here, so `launch` can't take it either
+        return
+    raise Unsupported("back end podman: root can't hand a folder to an unprivileged user here")
+
+
+def _mentioned(folder: str) -> bool:
+    """Whether a process still works for it: conmon, or podman's own cleanup after a container, which would make the folder anew."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if folder.encode() in Path(f"/proc/{name}/cmdline").read_bytes():
+                return True
+        except OSError:
+            continue  # gone
+    return False
+
+
+def _end_pause(pid: int) -> None:
+    try:
+        if (
+            b"podman" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            or b"catatonit" in Path(f"/proc/{pid}/comm").read_bytes()
+        ):
+            os.kill(pid, signal.SIGKILL)
+    except (FileNotFoundError, ProcessLookupError):
+        return  # it is gone
