@@ -83,6 +83,7 @@ def test_a_tampered_session_is_named_with_the_byte_and_fails_the_replay_of_its_f
     assert "1 differ" in answer.text
 
 
+@pytest.mark.parametrize("run", ["text"], indirect=True)
 def test_a_sample_is_drawn_from_each_folder_and_stage_by_its_seed(run: Path) -> None:
     other = run / "rl" / "sessions" / "step-000"
     other.mkdir(parents=True)
@@ -93,9 +94,8 @@ def test_a_sample_is_drawn_from_each_folder_and_stage_by_its_seed(run: Path) -> 
     assert replay(places, sample=2).document["sessions"] == replay([run], sample=2).document["sessions"] == 4
     spoilt = session_path(run / "sft" / "sessions", 2)
     tamper(spoilt)
-    found = {seed: replay([run / "sft"], sample=1, seed=seed).code for seed in range(8)}
-    assert set(found.values()) == {0, 1}, "the draw depends on the seed"
-    assert found == {seed: replay([run / "sft"], sample=1, seed=seed).code for seed in range(8)}
+    codes = [replay([run / "sft"], sample=1, seed=seed).code for seed in (4, 5, 5)]
+    assert codes == [0, 1, 1], "seed 5 draws the spoilt one of the three, always"
 
 
 @pytest.mark.parametrize("run", ["tokens"], indirect=True)
