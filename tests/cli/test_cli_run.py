@@ -27,7 +27,9 @@ def test_a_directory_goes_on_with_its_own_recipe_unless_one_is_named(tmp_path: P
 
 
 def test_a_dry_run_shows_recipe_and_plan_and_writes_nothing(tmp_path: Path) -> None:
-    answer = go(prepare(["ci"], ["rl.steps=3"], tmp_path / "r"), ["corpus", "base", "sessions", "sft", "rl"], dry_run=True)
+    answer = go(
+        prepare(["ci"], ["rl.steps=3"], tmp_path / "r"), ["corpus", "base", "sessions", "sft", "rl"], dry_run=True
+    )
     assert answer.document["recipe"]["rl"]["steps"] == 3
     assert [step["stage"] for step in answer.document["plan"]] == ["corpus", "base", "sessions", "sft", "rl"]
     assert "steps = 3" in answer.text and "# rl" in answer.text
