@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -10,8 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from etude.sandbox import interpreter
+from etude.sandbox.nursery import Nurseries
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import SandboxSpec
+from etude.sandbox.protocol import SandboxSpec, Unsupported
 from etude.sandbox.settings import SandboxSettings
 
 FORBIDDEN = """
@@ -56,6 +58,23 @@ async def test_without_a_system_python_the_own_one_serves_though_its_home_is_clo
         await pool.close()
     finally:
         interpreter.find.cache_clear()
+
+
+async def test_auto_takes_the_next_that_works_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("bwrap") is None:
+        pytest.skip("there is no bwrap here")
+
+    async def refuse(*_: object) -> None:
+        raise Unsupported("no namespaces today")
+
+    monkeypatch.setattr(Nurseries, "bear", refuse)
+    pool = await open_pool(SandboxSettings())
+    found = pool.probe()
+    assert (found.backend, found.isolation) == ("bubblewrap", "namespace") and "no namespaces today" in found.reason
+    await pool.close()
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(Unsupported, match="no namespaces today.*no bwrap.*no podman.*'process'"):  # named, never taken
+        await open_pool(SandboxSettings())
 
 
 def test_settings_refuse_what_is_not_built() -> None:
