@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+DISCOVERY_LEVEL = "relapse"  # the exercise level whose winning move no demonstration shows
 
 
 class BenchSettings(BaseModel):
@@ -36,3 +39,8 @@ class BenchSettings(BaseModel):
     )
     resamples: int = Field(2000, ge=200, description="bootstrap resamples behind every interval")
     seed: int = Field(7, description="seed of task choice, sampling and bootstrap")
+
+    def floors(self, levels: Iterable[str]) -> dict[str, int]:
+        """The fewest tasks of each level."""
+        least = {DISCOVERY_LEVEL: self.tasks_discovery_min}
+        return {level: least.get(level, self.tasks_per_level_min) for level in levels}

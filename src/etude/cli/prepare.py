@@ -45,6 +45,21 @@ def require_checkpoints(run: Run, selected: list[str]) -> None:
         raise RecipeError(lost)
 
 
+def require_tasks(run: Run, selected: list[str]) -> None:
+    """Raises RecipeError now if the bench would find its tasks too few after all the training."""
+    from etude.bench.suite import shares
+    from etude.recipe.errors import RecipeError
+
+    if "bench" not in selected:
+        return
+    bench = run.recipe.bench
+    levels = {str(level): weight for level, weight in run.recipe.exercises.levels.items()}
+    try:
+        shares(levels, bench.tasks, bench.floors(levels))
+    except ValueError as error:
+        raise RecipeError([str(error)]) from None
+
+
 def _find_checkpoints(recipe: Recipe) -> None:
     """What the recipe names relative to the repository is found from any folder. From its root the name stays as it is."""
     from etude.recipe.read import find_checkpoint

@@ -9,7 +9,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import DryRun, Json, Out, Overrides, Recipes
-from etude.cli.prepare import prepare, require_checkpoints
+from etude.cli.prepare import prepare, require_checkpoints, require_tasks
 
 if TYPE_CHECKING:
     from etude.run.execute import Run
@@ -39,6 +39,7 @@ def run(
 def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     """Execute or show the plan of the selected stages."""
     require_checkpoints(run, selected)
+    require_tasks(run, selected)
     if dry_run:
         return _plan(run, selected)
     steps = run.execute(selected)

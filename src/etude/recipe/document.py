@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,9 @@ def _plain(value: Any) -> str:
 
 def main() -> None:
     """Write the page to the path given, by default docs/recipe.md of this checkout."""
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parents[3] / "docs" / "recipe.md"
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("target", type=Path, nargs="?", default=Path(__file__).parents[3] / "docs" / "recipe.md")
+    target = parser.parse_args().target
     target.write_text(document())
     print(f"wrote {target}")
 

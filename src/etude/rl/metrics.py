@@ -94,6 +94,7 @@ def summarize(steps: Sequence[dict[str, float]], by_version: Counter[int], total
             "replayed_routes": count("replayed_routes"),
             "replaced_routes": count("replaced_routes"),
             "retried": count("retried"),
+            "verdicts_shared": count("verdicts_shared"),
             "tokens_by_version": {str(version): by_version[version] for version in sorted(by_version)},
         },
         "times": totals,

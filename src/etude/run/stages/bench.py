@@ -12,7 +12,7 @@ from typing import Any
 from etude.bench.claims import discovery, lift
 from etude.bench.contest import Contest
 from etude.bench.outcome import Outcome
-from etude.bench.settings import BenchSettings
+from etude.bench.settings import DISCOVERY_LEVEL
 from etude.bench.suite import choose
 from etude.bench.summary import summarise
 from etude.chat.nano import NanoRenderer
@@ -30,7 +30,6 @@ from etude.sandbox.protocol import SandboxPool
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Task
 
-DISCOVERY_LEVEL = "relapse"
 CONTROLS = ("competent_sft", "rewarded_sft")  # stages
 
 
@@ -52,7 +51,7 @@ def run(context: Context) -> None:
 async def _run(context: Context) -> None:
     settings = context.recipe.bench
     source = ExerciseSource(context.recipe.exercises)
-    tasks = choose(source, _mix(context), settings.tasks, settings.seed, settings.split, _floors(settings))
+    tasks = choose(source, _mix(context), settings.tasks, settings.seed, settings.split, settings.floors(LEVELS))
     contest = Contest(tasks, context.folder, settings.concurrency, settings.seed, context.log, settings.keep_sessions)
     outcomes: dict[str, list[Outcome]] = {}
     pool = await open_pool(context.recipe.sandbox)
@@ -134,10 +133,6 @@ def _summary(context: Context, outcomes: dict[str, list[Outcome]], source: Exerc
 def _mix(context: Context) -> dict[str, float]:
     """How training weighs the levels: what the suite leans on and the averages are weighted back to."""
     return {str(level): weight for level, weight in context.recipe.exercises.levels.items()}
-
-
-def _floors(settings: BenchSettings) -> dict[str, int]:
-    return dict.fromkeys(LEVELS, settings.tasks_per_level_min) | {DISCOVERY_LEVEL: settings.tasks_discovery_min}
 
 
 def _overlap(source: ExerciseSource, tasks: list[Task]) -> dict[str, Any]:

@@ -35,20 +35,23 @@ SOLVED = 1.0
 
 
 def run(context: Context) -> None:
-    """Leaves its attempts in `groups/`, `checkpoint/` and `summary.json`."""
+    """Leaves its attempts in `groups/`, `summary.json`, and, if some attempt solved its task, `checkpoint/`."""
     start, store = sft_checkpoint(context), GroupStore(context.folder / "groups")
     tasks = task_list(context.recipe.rl, ExerciseSource(context.recipe.exercises)).task_ids
     tasks = tasks[: max(1, round(len(tasks) * context.recipe.run.control_share))]
     asyncio.run(_sample(context, tasks, store))
     rollouts = [rollout for group in range(len(tasks)) for rollout in store.load(group)]
     taught = solved_segments(rollouts)
+    solved = sum(rollout.rewards["outcome"] >= SOLVED for rollout in rollouts)
+    facts = {"attempts": len(rollouts), "solved": solved, "share": context.recipe.run.control_share}
     if not taught:
-        raise StageError(f"none of {len(rollouts)} attempts of {start} solved its task: nothing to fine-tune on")
+        context.log.note(
+            context.stage, f"none of {len(rollouts)} attempts solved its task: there is nothing to fine-tune on"
+        )
+        return context.summarize(facts | {"segments": 0, "steps": 0, "tokens": 0})
     model = load_checkpoint(start)
     result = run_sft(_settings(context), model, taught, context.folder, context.log, stage=context.stage)
     save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=start)
-    solved = sum(rollout.rewards["outcome"] >= SOLVED for rollout in rollouts)
-    facts = {"attempts": len(rollouts), "solved": solved, "share": context.recipe.run.control_share}
     context.summarize(facts | {"segments": len(taught)} | asdict(result))
 
 
