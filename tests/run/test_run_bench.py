@@ -31,14 +31,15 @@ SMALL = [
 
 @pytest.fixture(scope="module")
 def summary(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """SFT, RL and one control are all the committed checkpoint: what differs is chance alone."""
+    """SFT, RL and the controls are all the committed checkpoint: what differs is chance alone."""
     run = tmp_path_factory.mktemp("run")
-    for stage in ("rl", "competent_sft"):
+    for stage in ("rl", "competent_sft", "rewarded_sft"):
         (run / stage).mkdir()
         (run / stage / CHECKPOINT).symlink_to(SFT_NANO)
-    (run / "bench").mkdir()
     recipe = read_recipe([ROOT / "recipes" / "ci.toml"], [*SMALL, 'bench.split="validation"'])
-    bench.run(Context(recipe, run, "bench", EventLog.null()))
+    for stage, body in (("trials", bench.run_trials), ("bench", bench.run)):
+        (run / stage).mkdir()
+        body(Context(recipe, run, stage, EventLog.null()))
     return json.loads((run / "bench" / "summary.json").read_text())
 
 
@@ -61,6 +62,6 @@ def test_scripted_agents_come_out_as_they_must(summary: dict[str, Any]) -> None:
 def test_the_summary_says_what_its_figures_rest_on(summary: dict[str, Any]) -> None:
     assert summary["split"] == "validation" and summary["sandbox"]["available"]
     assert summary["overlap"]["seen_share"] == 0.0 and summary["overlap"]["validation_share"] == 1.0
-    assert set(summary["over_controls"]) == {"competent_sft"}
+    assert set(summary["over_controls"]) == {"competent_sft", "rewarded_sft"}
     for entry in (summary["lift"], summary["over_controls"]["competent_sft"]):
         assert {"avg_points", "ci95", "avg_points_equal", "ci95_equal", "best_of", "by_level"} <= entry.keys()

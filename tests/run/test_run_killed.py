@@ -156,7 +156,7 @@ def checkpoints(run: Path) -> dict[str, bytes]:
     return {str(p.relative_to(run)): p.read_bytes() for p in found}
 
 
-AFTER_RL = {"rl", "rewarded_sft", "controls"}  # made of rollouts, whose order in time no seed fixes
+AFTER_RL = {"rl", "attempts", "rewarded_sft"}  # made of rollouts, whose order in time no seed fixes
 
 
 def demonstrations(run: Path) -> dict[str, list]:
@@ -197,7 +197,7 @@ def test_rl_trained_the_same_task_list_every_group_once(reference: Path, survivo
 
 
 def test_every_bench_question_is_asked_once_and_the_report_is_whole(reference: Path, survivor: Path) -> None:
-    asked = [questions(run / "bench") for run in (reference, survivor)]
+    asked = [questions(run / "trials") | questions(run / "bench") for run in (reference, survivor)]
     assert asked[0] == asked[1] and {"base", "sft", "rl", "expert"} <= asked[0].keys()
     reports = [json.loads((run / "report.json").read_text()) for run in (reference, survivor)]
     assert reports[1].keys() == reports[0].keys() and reports[1]["bench"].keys() == reports[0]["bench"].keys()

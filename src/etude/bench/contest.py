@@ -36,6 +36,7 @@ class Contest:
     seed: int
     log: EventLog
     keep_sessions: int = 0
+    stage: str = STAGE  # under whose name progress is told
 
     async def run(
         self, name: str, setup: Setup, passes: int, level_passes: Mapping[str, int] | None = None
@@ -44,7 +45,7 @@ class Contest:
 
         Raises BenchUnfinished if infra faults outlived their retries.
         """
-        wanted = {task.id: (level_passes or {}).get(task.level, passes) for task in self.tasks}
+        wanted = self._wanted(passes, level_passes)
         file = OutcomeFile(self.folder / f"{name}.jsonl")
         samples = Samples(self.folder / "sessions" / name, self.keep_sessions, setup.renderer)
         by_id = {task.id: task for task in self.tasks}
@@ -64,13 +65,23 @@ class Contest:
                 samples.take(outcome, last)
                 solved += outcome.score
             made = whole - total + done
-            self.log.progress(STAGE, made, whole, policy=name, average=round(100 * solved / made, 1))
+            self.log.progress(self.stage, made, whole, policy=name, average=round(100 * solved / made, 1))
 
         batch = await run_batch(jobs, setup, concurrency=self.concurrency, progress=take)
         if batch.faults:
             last = list(batch.faults.values())[-1]
             raise BenchUnfinished(f"{name}: {len(batch.faults)} of {whole} attempts met infra faults; the last: {last}")
-        return [o for o in file.outcomes.values() if o.attempt < wanted.get(o.task_id, 0)]
+        return self.read(name, passes, level_passes)
+
+    def read(self, name: str, passes: int, level_passes: Mapping[str, int] | None = None) -> list[Outcome]:
+        """The outcomes of policy `name` that lie in the folder."""
+        wanted = self._wanted(passes, level_passes)
+        found = OutcomeFile(self.folder / f"{name}.jsonl").outcomes.values()
+        return [o for o in found if o.attempt < wanted.get(o.task_id, 0)]
+
+    def _wanted(self, passes: int, level_passes: Mapping[str, int] | None) -> dict[str, int]:
+        """Passes of each task."""
+        return {task.id: (level_passes or {}).get(task.level, passes) for task in self.tasks}
 
     def _seed(self, place: int, number: int) -> int:
         """The same for every policy: with equal weights two policies answer alike, which pairs the comparison further."""

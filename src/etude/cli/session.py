@@ -131,7 +131,7 @@ def session_files(place: Path) -> list[Path]:
     found = [file for file in found if _begins(file)]
     if not found:
         raise NoSessions(
-            f"{place} holds no session: stages keep theirs in sft/sessions, rl/sessions and bench/sessions"
+            f"{place} holds no session: runs keep theirs in sessions, rl/sessions, trials/sessions and bench/sessions"
         )
     return found
 

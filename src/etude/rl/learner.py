@@ -40,6 +40,7 @@ class Trained:
     components: list[dict[str, float]]
     advantages: list[float]
     busy_s: float
+    cpu_s: float = 0.0  # of the whole process
 
 
 class Learner:
@@ -62,7 +63,7 @@ class Learner:
 
     def train(self, groups: list[int]) -> Trained:
         """One step on the stored groups; their order decides the sums' order, so it is part of the input."""
-        started = time.perf_counter()
+        started, cpu_started = time.perf_counter(), time.process_time()
         batch = [self.groups.load(group) for group in groups]
         rollouts = [rollout for group in batch for rollout in group]
         scores = self.trainer.score(rollouts, with_reference=self.settings.kl_beta > 0)
@@ -70,7 +71,8 @@ class Learner:
         shared = _by_group([sum(part.values()) for part in parts], [len(group) for group in batch])
         figures = self.trainer.update(rollouts, shared, scores)
         digest = state_digest(self.trainer.model.state_dict())
-        return Trained(digest, figures, parts, shared, time.perf_counter() - started)
+        busy_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
+        return Trained(digest, figures, parts, shared, busy_s, cpu_s)
 
     def publish(self, version: int) -> dict[str, Any]:
         """Put the weights into the store as `version`."""

@@ -56,7 +56,7 @@ class Services:
         trained: Trained = await self._ask("train", groups)
         self._since.append((step, groups, trained.digest))
         self.trainer_busy_s += trained.busy_s
-        values = {"busy_s": trained.busy_s, **trained.figures}
+        values = {"busy_s": trained.busy_s, "train_cpu_s": trained.cpu_s, **trained.figures}
         return Step(step, trained.digest, trained.components, trained.advantages, values)
 
     async def sync(self, version: int) -> dict[str, float]:

@@ -30,6 +30,10 @@ class GroupStore:
     def path(self, group: int) -> Path:
         return self.folder / f"{group:06d}.zst"
 
+    def groups(self) -> list[int]:
+        """The numbers of the stored groups, in order."""
+        return sorted(int(path.stem) for path in self.folder.glob("*.zst"))
+
     def save(self, group: int, rollouts: list[Rollout]) -> None:
         """Write to a side file, then rename: a reader never sees half a group."""
         target = self.path(group)

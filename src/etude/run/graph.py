@@ -56,16 +56,33 @@ GRAPH: tuple[Stage, ...] = (
         processes="local Ray: engine, trainer, controller with the harness loops; sandboxes",
     ),
     Stage(
+        "attempts",
+        after=("sft",),
+        reads=("rl", "engine", "run.sft_checkpoint", "run.control_share", *_AGENT),
+        body="etude.run.stages.attempts:run",
+        processes="engine thread and harness loops in one process; sandboxes",
+    ),
+    Stage(
         "rewarded_sft",
-        after=("sft", "rl"),
-        reads=("sft", "rl", "engine", "run.sft_checkpoint", "run.control_share", *_AGENT),
+        after=("sft", "attempts", "rl"),
+        reads=("sft", "rl.update.lr", "run.control_share"),
         body="etude.run.stages.rewarded:run",
-        processes="engine thread and harness loops in one process, sandboxes; then torch threads",
+        processes="one process, torch threads",
+        share=_HALF,
+    ),
+    Stage(
+        "trials",
+        after=("base", "sft"),
+        also=("competent_sft", "rl"),  # what is trained so far can be judged before the rest is
+        reads=("bench", "engine", "run.sft_checkpoint", *_AGENT),
+        body="etude.run.stages.bench:run_trials",
+        processes="engine thread and harness loops in one process; sandboxes",
+        share=_HALF,
     ),
     Stage(
         "bench",
-        after=("base", "sft"),
-        also=("competent_sft", "rl", "rewarded_sft"),  # what is trained so far can be judged before the rest is
+        after=("trials",),
+        also=("rewarded_sft",),
         reads=("bench", "engine", "run.sft_checkpoint", *_AGENT),
         body="etude.run.stages.bench:run",
         processes="engine thread and harness loops in one process; sandboxes",

@@ -1,4 +1,7 @@
-"""Stage bench: held-out (or validation) tasks asked of every checkpoint and of scripted agents, through the one harness, in real sandboxes."""
+"""Stages trials and bench: held-out (or validation) tasks asked of every checkpoint and of scripted agents, in real sandboxes.
+
+`trials` asks everyone but the control that is still being trained beside it; `bench` asks that one and makes all the figures.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,7 @@ from etude.tasks.registry import GRADERS
 from etude.tasks.task import Task
 
 CONTROLS = ("competent_sft", "rewarded_sft")  # stages
+LAST = "rewarded_sft"  # trained while the others are asked
 
 
 @dataclass(frozen=True)
@@ -43,28 +47,49 @@ class Contestant:
     level_passes: Mapping[str, int] = field(default_factory=dict)  # levels with another number of passes
 
 
+def run_trials(context: Context) -> None:
+    """Leaves the outcomes of all but the last control (`<name>.jsonl`) and sessions to read."""
+    asyncio.run(_ask(context, [c for c in _contestants(context) if c.name != LAST]))
+
+
 def run(context: Context) -> None:
-    """Leaves the outcomes of every policy (`<name>.jsonl`) and `summary.json`."""
-    asyncio.run(_run(context))
+    """Leaves the outcomes of the last control, and `summary.json` over everyone's."""
+    everyone = _contestants(context)
+    sandbox = asyncio.run(_ask(context, [c for c in everyone if c.name == LAST]))
+    found = {c.name: _contest(context, c.name).read(c.name, c.passes, c.level_passes) for c in everyone}
+    context.summarize(_summary(context, found) | {"sandbox": sandbox})
 
 
-async def _run(context: Context) -> None:
-    settings = context.recipe.bench
-    source = ExerciseSource(context.recipe.exercises)
-    tasks = choose(source, _mix(context), settings.tasks, settings.seed, settings.split, settings.floors(LEVELS))
-    contest = Contest(tasks, context.folder, settings.concurrency, settings.seed, context.log, settings.keep_sessions)
-    outcomes: dict[str, list[Outcome]] = {}
+async def _ask(context: Context, contestants: list[Contestant]) -> dict[str, Any]:
+    """Every contestant at every task; returns what the sandboxes are."""
     pool = await open_pool(context.recipe.sandbox)
     try:
-        for contestant in _contestants(context):
+        for contestant in contestants:
             async with contestant.open(pool) as setup:
-                outcomes[contestant.name] = await contest.run(
-                    contestant.name, setup, contestant.passes, contestant.level_passes
-                )
-        sandbox = asdict(pool.probe())
+                contest = _contest(context, contestant.name)
+                await contest.run(contestant.name, setup, contestant.passes, contestant.level_passes)
+        return asdict(pool.probe())
     finally:
         await pool.close()
-    context.summarize(_summary(context, outcomes, source, tasks) | {"sandbox": sandbox})
+
+
+def _contest(context: Context, name: str) -> Contest:
+    """Where policy `name` is asked: each in one stage's folder."""
+    settings, stage = context.recipe.bench, "bench" if name == LAST else "trials"
+    return Contest(
+        _tasks(context),
+        context.of(stage),
+        settings.concurrency,
+        settings.seed,
+        context.log,
+        settings.keep_sessions,
+        stage,
+    )
+
+
+def _tasks(context: Context) -> list[Task]:
+    settings, source = context.recipe.bench, ExerciseSource(context.recipe.exercises)
+    return choose(source, _mix(context), settings.tasks, settings.seed, settings.split, settings.floors(LEVELS))
 
 
 def _contestants(context: Context) -> list[Contestant]:
@@ -114,13 +139,13 @@ def _setup(context: Context, pool: SandboxPool, policy: EnginePolicy | Script, r
     return Setup(policy, pool, GRADERS, harness, renderer, context.recipe.rl.attempt)
 
 
-def _summary(context: Context, outcomes: dict[str, list[Outcome]], source: ExerciseSource, tasks: list[Task]) -> dict:
+def _summary(context: Context, outcomes: dict[str, list[Outcome]]) -> dict[str, Any]:
     settings, mix = context.recipe.bench, _mix(context)
     entries = {name: summarise(found, settings, mix) for name, found in outcomes.items()}
     known = ("base", "sft", "rl", *OPPONENTS)
     bench = {name: entry for name, entry in entries.items() if name in known}
     bench["controls"] = {name: entry for name, entry in entries.items() if name not in known}
-    summary = {"split": settings.split, "bench": bench, "overlap": _overlap(source, tasks)}
+    summary = {"split": settings.split, "bench": bench, "overlap": _overlap(context)}
     if {"sft", "rl"} <= outcomes.keys():
         before, after = outcomes["sft"], outcomes["rl"]
         summary["lift"] = lift(before, after, settings, mix)
@@ -135,8 +160,9 @@ def _mix(context: Context) -> dict[str, float]:
     return {str(level): weight for level, weight in context.recipe.exercises.levels.items()}
 
 
-def _overlap(source: ExerciseSource, tasks: list[Task]) -> dict[str, Any]:
+def _overlap(context: Context) -> dict[str, Any]:
     """The statement and its figures, for the catalogue and for the very tasks that were asked."""
+    source, tasks = ExerciseSource(context.recipe.exercises), _tasks(context)
     found = overlap(source.settings)
     asked = {"seen_share": seen_share(source, tasks), "validation_share": shared_with_validation(source, tasks)}
     return {"statement": found.statement(), **asdict(found), **asked}

@@ -1,0 +1,97 @@
+"""Stage attempts: the SFT checkpoint at the very tasks that RL trains on, as often as RL; what the control rewarded_sft learns from.
+
+`run.control_share` below 1 takes fewer of the tasks, for recipes that only show that the control runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from etude.chat.nano import NanoRenderer
+from etude.engine.policy import EnginePolicy
+from etude.factory.exercises.source import ExerciseSource
+from etude.model.checkpoint import load_checkpoint
+from etude.rl.schedule import task_list
+from etude.rl.store import GroupStore
+from etude.rollout.attempt import Attempt, Setup
+from etude.rollout.batch import Job, run_batch
+from etude.rollout.retry import InfraFault
+from etude.run.stage import Context, StageError
+from etude.run.stages.rl import sft_checkpoint
+from etude.sandbox.pool import open_pool
+from etude.tasks.registry import GRADERS
+from etude.trace.segment import Rollout
+
+GROUPS = "groups"  # inside the stage's folder
+SEED_STRIDE = 7919  # apart from RL's own seeds by the seed of the run alone: other draws from the same distribution
+
+
+def run(context: Context) -> None:
+    """Leaves every group of attempts in `groups/`, and `summary.json`."""
+    store = GroupStore(context.folder / GROUPS)
+    tasks = task_list(context.recipe.rl, ExerciseSource(context.recipe.exercises)).task_ids
+    tasks = tasks[: max(1, round(len(tasks) * context.recipe.run.control_share))]
+    asyncio.run(_sample(context, tasks, store))
+    scores = [rollout.rewards["outcome"] for group in range(len(tasks)) for rollout in store.load(group)]
+    share = context.recipe.run.control_share
+    context.summarize({"attempts": len(scores), "pass_rate": sum(scores) / len(scores), "share": share})
+
+
+async def _sample(context: Context, tasks: Sequence[str], store: GroupStore) -> None:
+    """Every task's group of attempts that is not stored yet."""
+    recipe, start = context.recipe, sft_checkpoint(context)
+    pool = await open_pool(recipe.sandbox)
+    engine = recipe.engine.model_copy(
+        update={
+            "threads": 1,
+            "max_slots": max(recipe.engine.max_slots, recipe.rl.slots),
+        }  # sandboxes need the other core
+    )
+    policy = EnginePolicy.start(load_checkpoint(start), engine, name=context.stage)
+    try:
+        setup = Setup(policy, pool, GRADERS, recipe.harness, NanoRenderer.load(start), recipe.rl.attempt)
+        await Sampling(context, tasks, store, setup).run()
+    finally:
+        policy.close()
+        await pool.close()
+
+
+class Sampling:
+    """Attempts of many groups at once; a group is stored when its last attempt is in."""
+
+    def __init__(self, context: Context, tasks: Sequence[str], store: GroupStore, setup: Setup) -> None:
+        self.context, self.tasks, self.store, self.setup = context, tasks, store, setup
+        self.size = context.recipe.rl.group_size
+        self.found: dict[int, list[Rollout]] = {}
+
+    async def run(self) -> None:
+        """Raises StageError if infra faults outlived their retries; what is stored stays."""
+        source = ExerciseSource(self.context.recipe.exercises)
+        missing = [group for group in range(len(self.tasks)) if not self.store.path(group).is_file()]
+        jobs = [
+            Job(source.task(self.tasks[g]), f"{self.tasks[g]}#{g}.{m}", self._seed(g, m), g)
+            for g in missing
+            for m in range(self.size)
+        ]
+        if not jobs:
+            return
+        batch = await run_batch(jobs, self.setup, concurrency=self.context.recipe.rl.slots, progress=self._take)
+        if batch.faults:
+            last = list(batch.faults.values())[-1]
+            raise StageError(
+                f"{len(batch.faults)} of {len(jobs)} attempts met infra faults; the last: {last}. Run again"
+            )
+
+    def _take(self, done: int, total: int, last: Attempt | InfraFault) -> None:
+        if isinstance(last, Attempt):
+            group = self.found.setdefault(last.rollout.group, [])
+            group.append(last.rollout)
+            if len(group) == self.size:
+                self.store.save(last.rollout.group, sorted(group, key=lambda rollout: rollout.id))
+                del self.found[last.rollout.group]
+        self.context.log.progress(self.context.stage, done, total)
+
+    def _seed(self, group: int, member: int) -> int:
+        place = group * self.size + member
+        return ((self.context.recipe.rl.seed + 1) << 41) + place * SEED_STRIDE
