@@ -178,7 +178,12 @@ def test_when_one_of_two_fails_the_other_is_stopped_and_goes_on_next_time(progra
 def test_an_interrupt_reaches_the_stages_and_the_run_goes_on_afterwards(program: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = subprocess.Popen(
-        [sys.executable, str(program), str(run)], env=os.environ | {"PAUSE": "0.2"}, stderr=subprocess.PIPE
+        [sys.executable, str(program), str(run)],
+        env=os.environ | {"PAUSE": "0.2"},
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a test run in the background inherits it ignored
     )
     steps = run / "base" / "steps"
     while not steps.is_file():
