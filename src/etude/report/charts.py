@@ -54,8 +54,8 @@ def averages(report: dict[str, Any], asked: str) -> str:
 
 def best_of(report: dict[str, Any]) -> str:
     lines = [
-        Line(name, [int(k) for k in entry["best_of"]], list(entry["best_of"].values()))
-        for _, name, entry in policies(report)
+        Line(name, [int(k) for k in entry["best_of"]], list(entry["best_of"].values()), hue=place)  # as its bar
+        for place, (_, name, entry) in enumerate(policies(report))
         if len(entry["best_of"]) >= 3
     ]
     drawing = line_chart(lines, x_title="k (log scale)", y_title="%", log_x=True, y_zero=True)

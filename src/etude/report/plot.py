@@ -25,6 +25,7 @@ class Line:
     ys: Sequence[float]
     band: Sequence[tuple[float, float]] = field(default_factory=list)
     dashed: bool = False  # of another run or study than the rest
+    hue: int | None = None  # which of the page's colours; by default its place in the chart
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def line_chart(
     y_axis = Axis(y_low, y_high, HEIGHT - BOTTOM, TOP, log_y)
     parts = _frame(x_axis, y_axis, x_title, y_title)
     for index, line in enumerate(kept):
-        colour = f"var(--c{index % 6})"
+        colour = _colour(line, index)
         if line.band:
             parts.append(_band(line, x_axis, y_axis, colour))
         points = " ".join(f"{x_axis.at(x):.1f},{y_axis.at(y):.1f}" for x, y in zip(line.xs, line.ys, strict=True))
@@ -140,12 +141,16 @@ def bar_chart(bars: Sequence[Bar], *, y_title: str, high: float = 100.0) -> str:
     return _svg(parts)
 
 
+def _colour(line: Line, place: int) -> str:
+    return f"var(--c{(place if line.hue is None else line.hue) % 6})"
+
+
 def legend(lines: Sequence[Line]) -> str:
     """Colour keys under a chart; left out for a single curve of the run itself."""
     if len(lines) < 2 and not any(line.dashed for line in lines):
         return ""
     keys = [
-        f'<span><i class="{"dashed" if line.dashed else "solid"}" style="--key:var(--c{i % 6})"></i>{escape(line.name)}</span>'
+        f'<span><i class="{"dashed" if line.dashed else "solid"}" style="--key:{_colour(line, i)}"></i>{escape(line.name)}</span>'
         for i, line in enumerate(lines)
     ]
     return f'<div class="legend">{"".join(keys)}</div>'
