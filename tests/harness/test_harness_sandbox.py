@@ -44,7 +44,7 @@ async def test_a_scripted_session_replays_in_a_fresh_sandbox(
     files = {**scene.FILES, "check.py": CHECK}
     ask = [
         *scene.GOOD[:2],
-        scene.turn(("view", {"path": "/root/.ssh/id"}), ("view", {"path": "no.py"})),
+        scene.turn(("view", {"path": "/home/someone/.ssh/id"}), ("view", {"path": "no.py"})),
         *scene.GOOD[2:],
     ]
     agent = build_agent(scene.ROOMY, ScriptedPolicy(ask), await fresh(pool, files), FACTS, renderer=renderer)
@@ -52,7 +52,7 @@ async def test_a_scripted_session_replays_in_a_fresh_sandbox(
     texts = [entry.data["text"] for entry in outcome.session.of("tool_result")]
     assert texts[0].startswith("check.py:1 from shop import total\n") and "check.py" not in texts[1]
     assert texts[2].endswith("AssertionError: total([1, 2]) is -3\nfail") and texts[-1] == "pass"
-    assert texts[3:5] == ["no file /root/.ssh/id", "no file no.py"]
+    assert texts[3:5] == ["no file /home/someone/.ssh/id", "no file no.py"]
     assert await replay(outcome.session, await fresh(pool, files), renderer=renderer) is None
 
 

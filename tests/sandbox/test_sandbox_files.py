@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from etude.sandbox.protocol import Entry, OutputLimit, Sandbox, SandboxPool, SandboxSpec, Unsupported, UserError
+from etude.sandbox.protocol import (
+    WORKDIR,
+    Entry,
+    OutputLimit,
+    Sandbox,
+    SandboxPool,
+    SandboxSpec,
+    Unsupported,
+    UserError,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -17,7 +26,9 @@ async def test_what_is_written_is_read_listed_and_exported(box: Sandbox) -> None
     data = bytes(range(256)) * 100
     await box.write("a/b/c.bin", data, mode=0o600)
     await box.write("/tmp/other", b"2")
-    assert await box.read("a/b/c.bin") == data and await box.read("/work/a/b/c.bin", offset=25_000) == data[25_000:]
+    assert (
+        await box.read("a/b/c.bin") == data and await box.read(f"{WORKDIR}/a/b/c.bin", offset=25_000) == data[25_000:]
+    )
     assert await box.read("a/b/c.bin", max_bytes=3, offset=1) == data[1:4]
     assert await box.list() == [
         Entry("a", "dir", 60, 0o755),
@@ -61,7 +72,7 @@ async def test_paths_that_cannot_be_read_are_user_errors(box: Sandbox, path: str
 
 
 async def test_dots_stay_inside(box: Sandbox) -> None:
-    assert await box.read("../../../../work/hello.txt") == b"hello\n"
+    assert await box.read(f"../../../..{WORKDIR}/hello.txt") == b"hello\n"
     with pytest.raises(UserError):
         await box.write("../usr/bin/evil", b"")
 
@@ -89,7 +100,7 @@ async def test_links_pipes_and_devices_are_refused_without_hanging(box: Sandbox)
 
 async def test_removing_a_tree_with_links_touches_nothing_else(box: Sandbox) -> None:
     await box.run(
-        "mkdir -p keep tree/deep; echo 1 > keep/x; ln -s ../keep tree/keep; ln -s /work/keep tree/deep/keep; ln keep/x tree/hard"
+        f"mkdir -p keep tree/deep; echo 1 > keep/x; ln -s ../keep tree/keep; ln -s {WORKDIR}/keep tree/deep/keep; ln keep/x tree/hard"
     )
     await box.remove("tree")
     assert await box.export("keep") == {"x": b"1\n"}
@@ -139,7 +150,7 @@ async def test_extra_folders_are_bound_read_only(pool: SandboxPool, package: Pat
         SandboxSpec(isolation_min="vm"),
         SandboxSpec(workdir="/usr/lib"),
         SandboxSpec(workdir="relative"),
-        SandboxSpec(workdir="/work/../etc"),
+        SandboxSpec(workdir=f"{WORKDIR}/../etc"),
         SandboxSpec(network="open"),  # type: ignore[arg-type]
     ],
 )

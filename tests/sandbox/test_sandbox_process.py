@@ -20,6 +20,7 @@ import pytest_asyncio
 from etude.sandbox.inside import frames, keeper, landlock
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import (
+    WORKDIR,
     DiskFull,
     PidsExhausted,
     Sandbox,
@@ -92,7 +93,7 @@ async def test_commands_and_files_work_as_elsewhere(bare: Sandbox) -> None:
     assert (result.rc, result.out, result.err) == (7, b"hello\n", b"err\n")
     await bare.write("a/b.bin", b"\0\xff", mode=0o600)
     await bare.write("/tmp/other", b"2")
-    assert await bare.read("/work/a/b.bin") == b"\0\xff" and (await bare.run('cat "$TMPDIR/other"')).out == b"2"
+    assert await bare.read(f"{WORKDIR}/a/b.bin") == b"\0\xff" and (await bare.run('cat "$TMPDIR/other"')).out == b"2"
     assert await bare.export() == {"a/b.bin": b"\0\xff", "hello.txt": b"hello\n", "out": b"blue\n"}
     assert await _python(bare, "print(open('hello.txt').read())") == "hello"
     big = b"0123456789" * 30_000

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from etude.sandbox.protocol import PidsExhausted, Sandbox, SandboxPool, SandboxSpec, UserError
+from etude.sandbox.protocol import WORKDIR, PidsExhausted, Sandbox, SandboxPool, SandboxSpec, UserError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -43,7 +43,7 @@ async def test_missing_command_answers_as_a_shell_would(box: Sandbox) -> None:
 
 async def test_working_folder_environment_and_stdin(box: Sandbox) -> None:
     await box.write("sub/x", b"")
-    assert (await box.run("pwd; ls", cwd="sub")).out == b"/work/sub\nx\n"
+    assert (await box.run("pwd; ls", cwd="sub")).out == f"{WORKDIR}/sub\nx\n".encode()
     assert (await box.run('echo "$GREETING"', env={"GREETING": "hei"})).out == b"hei\n"
     big = b"0123456789" * 300_000
     assert (await box.run(["wc", "-c"], stdin=big)).out.strip() == b"%d" % len(big)
@@ -81,7 +81,8 @@ async def test_a_warm_run_sees_what_a_cold_one_sees(pool: SandboxPool) -> None:
     box = await pool.create(SandboxSpec(files={"sub/probe.py": PROBE.encode(), "sub/other.py": b"VALUE = 42\n"}))
     cold, warm = [await box.run(["python", "sub/probe.py", "a", "b"], stdin=b"in", warm=warm) for warm in (False, True)]
     assert (
-        cold.out == warm.out and b"__main__ /work/sub/probe.py ['sub/probe.py', 'a', 'b'] 42 /work/sub in" in warm.out
+        cold.out == warm.out
+        and f"__main__ {WORKDIR}/sub/probe.py ['sub/probe.py', 'a', 'b'] 42 {WORKDIR}/sub in".encode() in warm.out
     )
     assert cold.err == warm.err and b"at exit" in warm.out and b"thread" in warm.out
     await box.kill()
@@ -92,7 +93,7 @@ async def test_a_warm_traceback_begins_in_the_program(box: Sandbox) -> None:
     cold, warm = [await box.run(["python", "boom.py"], warm=warm) for warm in (False, True)]
     assert warm.err == cold.err and warm.err.startswith(b"Traceback") and b"etude" not in warm.err
     missing = await box.run(["python", "absent.py"], warm=True)
-    assert missing.rc == 2 and b"can't open file '/work/absent.py'" in missing.err
+    assert missing.rc == 2 and f"can't open file '{WORKDIR}/absent.py'".encode() in missing.err
 
 
 async def test_warm_runs_share_no_state(box: Sandbox) -> None:

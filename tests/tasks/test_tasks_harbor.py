@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from etude.factory.exercises.levels import LEVELS
 from etude.factory.exercises.source import ExerciseSource
+from etude.sandbox.protocol import WORKDIR
 from etude.tasks.audit import leaks
 from etude.tasks.harbor import HarborError, read_task, write_task
 from etude.tasks.task import SPLITS, Task
@@ -99,9 +100,11 @@ def test_a_foreign_harness_grades_with_test_sh(tmp_path: Path, source: ExerciseS
         work, logs = tmp_path / f"work-{solve}", tmp_path / f"logs-{solve}"
         _shell(f"cp -R {folder}/environment/files {work}")
         if solve:
-            _shell(_script(folder / "solution" / "solve.sh").replace(" /work/", f" {work}/"))
+            _shell(_script(folder / "solution" / "solve.sh").replace(f" {WORKDIR}/", f" {work}/"))
         tests = (
-            _script(folder / "tests" / "test.sh").replace(" /work ", f" {work} ").replace("/logs/verifier", str(logs))
+            _script(folder / "tests" / "test.sh")
+            .replace(f" {WORKDIR} ", f" {work} ")
+            .replace("/logs/verifier", str(logs))
         )
         _shell(tests.replace("exec python", f"exec {sys.executable}"))
         assert json.loads((logs / "reward.json").read_text())["reward"] == expected

@@ -8,11 +8,14 @@ from typing import Literal, Protocol
 Isolation = Literal["process", "namespace", "gvisor", "vm"]
 
 
+WORKDIR = "/work"  # inside every sandbox, unless a spec says otherwise
+
+
 @dataclass(frozen=True)
 class SandboxSpec:
     """What a sandbox must be. Anything a back end can't give is refused at create with `Unsupported`, never downgraded."""
 
-    workdir: str = "/work"
+    workdir: str = WORKDIR
     files: dict[str, bytes] = field(
         default_factory=dict
     )  # relative to workdir; written before the sandbox is handed out

@@ -17,13 +17,14 @@ import tomllib
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from etude.sandbox.protocol import WORKDIR
 from etude.tasks.task import Task
 
 # The interpreter the exercises are made for; any slim image of it serves.
 IMAGE = "python:3.11-slim"
 
-DOCKERFILE = f"FROM {IMAGE}\nWORKDIR /work\nCOPY files/ /work/\n"
-SOLVE = '#!/bin/sh\nset -e\ncp -R "$(dirname "$0")/files/." /work/\n'
+DOCKERFILE = f"FROM {IMAGE}\nWORKDIR {WORKDIR}\nCOPY files/ {WORKDIR}/\n"
+SOLVE = f'#!/bin/sh\nset -e\ncp -R "$(dirname "$0")/files/." {WORKDIR}/\n'
 TEST = """\
 #!/bin/sh
 # Writes the score to /logs/verifier/reward.json. Needs `pip install etude` in the verifier's image.

@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 from etude.bench.real.catalogue import tools
 from etude.bench.real.pin import unpacked
 from etude.bench.real.source import PYTEST_FLAGS
-from etude.sandbox.protocol import InfraError, SandboxPool, SandboxSpec, UserError
+from etude.sandbox.protocol import WORKDIR, InfraError, SandboxPool, SandboxSpec, UserError
 from etude.tasks.restore import restored
 from etude.tasks.task import Task, Verdict
 
@@ -32,7 +32,7 @@ TIMES = 10.0
 MAX_FILE_BYTES = 1 << 20  # the largest source file has 176 kB
 REPORT = "/tmp/report.xml"
 TOOLS_INSIDE = "/opt/tools"  # where the pinned pytest is bound inside the sandbox
-SOURCE_INSIDE = "/work/src"  # packages with a src folder are imported from it; for the others it doesn't exist
+SOURCE_INSIDE = f"{WORKDIR}/src"  # packages with a src folder are imported from it; for the others it doesn't exist
 
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")  # in the names of parametrized tests; differs from run to run
 
