@@ -42,6 +42,11 @@ ZEROES = [
     "overlap.heldout.template_overlap",
     "overlap.heldout_in_validation",
 ]
+# What must not be exceeded: the sampler's logprobs are the trainer's, and admission bounds staleness.
+LIMITS: list[tuple[str, float, str]] = [
+    ("rl.mismatch.k3", 1e-9, "trainer and sampler agree on the fixed probe (mean k3)"),
+    ("rl.mismatch.p99", 1e-5, "and so does p99 of |dlogp|"),
+]
 # What the report must say in words: (key path, what is accepted or None for any text, why).
 WORDS: list[tuple[str, set[str] | None, str]] = [
     ("split", {"heldout"}, "figures are reported from held-out tasks"),
@@ -80,6 +85,14 @@ def failures(report: Any) -> list[str]:
     check("schema", lambda v: v == 1, "the schema this script knows")
     for path, bound, inclusive, why in CHECKS:
         check(path, lambda v, b=bound, i=inclusive: v > b or (i and v == b), why)
+    for path, most, why in LIMITS:
+        check(path, lambda v, m=most: v <= m, why)
+    check("rl.mismatch.routes_equal", lambda v: v is True, "the trainer's experts are the engine's on the fixed probe")
+    check(
+        "rl.staleness.max",
+        lambda v: v <= lookup(report, "recipe.rl.max_staleness"),
+        "no token was staler than the recipe allows",
+    )
     for path in ZEROES:
         check(path, lambda v: v == 0, "must be exactly 0")
     for path, accepted, why in WORDS:

@@ -20,7 +20,7 @@ from etude.run import endpoint_bench
 from etude.run.endpoint_bench import EndpointRefused
 from etude.tasks.task import Task
 
-TASKS = 10  # two more than there are levels
+TASKS = 16  # two of each level
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def exercises() -> list[Task]:
     recipe = read_recipe([find_recipe("ci")])
     weights = {str(level): weight for level, weight in recipe.exercises.levels.items()}
-    return choose(ExerciseSource(recipe.exercises), weights, TASKS, recipe.bench.seed)
+    return choose(ExerciseSource(recipe.exercises), weights, TASKS, recipe.bench.seed, floors=dict.fromkeys(weights, 2))
 
 
 def real_bugs(count: int | None) -> list[Task]:

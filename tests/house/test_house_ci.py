@@ -12,6 +12,7 @@ import pytest
 
 GOOD: dict[str, Any] = {
     "schema": 1,
+    "recipe": {"rl": {"max_staleness": 2}},
     "split": "heldout",
     "sandbox": {"backend": "local"},
     "lift": {"avg_points": 20.0, "ci95": [5.0, 30.0]},
@@ -38,6 +39,8 @@ GOOD: dict[str, Any] = {
         },
         "shares": {"summarized_percent": 3.0, "in_flight_swaps_per_rollout": 0.2},
         "delta": {"bytes": 10},
+        "mismatch": {"k3": 1e-12, "p99": 6e-6, "routes_equal": True},
+        "staleness": {"max": 2},
     },
     "bench": {
         name: {"avg": avg, "avg_equal": avg}
@@ -67,6 +70,10 @@ SPOILT = [
     ("rl.counts.tokens_by_version", {"0": 9, "1": 0}),
     ("rl.shares", {}),
     ("rl.delta.bytes", 0),
+    ("rl.mismatch.k3", 2e-9),
+    ("rl.mismatch.p99", 2e-5),
+    ("rl.mismatch.routes_equal", False),
+    ("rl.staleness.max", 3),
     ("bench.sft.avg", 0),
     ("bench.rl.avg_equal", 0),
     ("bench.nop.avg", 1.0),

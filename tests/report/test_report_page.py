@@ -118,6 +118,26 @@ def test_counts_have_shares_and_what_falls_short_is_called_not_met(run: Path):
     assert html.count("more than 0: ") == 2 and 'more than 0: <b class="bad">not met' in html  # replayed routes
 
 
+def test_what_an_attempt_that_was_set_aside_left_is_in_no_curve_and_no_figure(run: Path):
+    """sft was begun anew at 100: its old curve is gone, and so is the bench that was made from the old one."""
+    ledger = [
+        {"time": 1, "event": "started", "stage": "sft", "attempt": "sft-1", "upstream": {}},
+        {"time": 2, "event": "started", "stage": "bench", "attempt": "bench-1", "upstream": {"sft": "sft-1"}},
+        {"time": 100, "event": "started", "stage": "sft", "attempt": "sft-2", "upstream": {}},
+    ]
+    (run / "ledger.jsonl").write_text("".join(json.dumps(e) + "\n" for e in ledger))
+    events = [(10, s, 5.0) for s in range(300)] + [(110, s, 9.0) for s in range(90)]
+    (run / "events.jsonl").write_text(
+        "".join(
+            json.dumps({"time": t, "kind": "metric", "stage": "sft", "step": s, "values": {"loss": v}}) + "\n"
+            for t, s, v in events
+        )
+    )
+    assert metrics(run)["sft"]["loss"] == [(s, 9.0) for s in range(90)]
+    report = collect(run)
+    assert "lift" not in report and "bench" not in report and "rl" in report
+
+
 def test_validation_figures_are_never_called_held_out(run: Path):
     path = run / "bench" / "summary.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"split": "validation"}))

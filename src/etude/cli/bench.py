@@ -97,7 +97,7 @@ def bench(
     """Compare the run's checkpoints on held-out tasks, or ask the same tasks and more of an endpoint (--model URL)."""
     run = prepare(recipes, overrides, out)
     if model is None:
-        return go(run, ["bench"], dry_run=dry_run)
+        return go(run, ["trials", "bench"], dry_run=dry_run)
     from etude.run.endpoint import SUITES, Endpoint, Prices
 
     suites = SUITES if suite is SuiteName.both else (cast("Suite", suite.value),)

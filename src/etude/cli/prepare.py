@@ -50,7 +50,7 @@ def require_tasks(run: Run, selected: list[str]) -> None:
     from etude.bench.suite import shares
     from etude.recipe.errors import RecipeError
 
-    if "bench" not in selected:
+    if not {"trials", "bench"}.intersection(selected):
         return
     bench = run.recipe.bench
     levels = {str(level): weight for level, weight in run.recipe.exercises.levels.items()}
@@ -58,6 +58,20 @@ def require_tasks(run: Run, selected: list[str]) -> None:
         shares(levels, bench.tasks, bench.floors(levels))
     except ValueError as error:
         raise RecipeError([str(error)]) from None
+
+
+def require_levels(run: Run, selected: list[str]) -> None:
+    """Raises RecipeError now if RL would look for tasks of a level that there is not."""
+    from typing import get_args
+
+    from etude.factory.settings import LevelName
+    from etude.recipe.errors import RecipeError
+
+    unknown = sorted(set(run.recipe.rl.levels) - set(get_args(LevelName)))
+    if unknown and {"rl", "attempts"}.intersection(selected):
+        raise RecipeError(
+            [f"rl.levels.{unknown[0]}: there is no such level; there are {', '.join(get_args(LevelName))}"]
+        )
 
 
 def _find_checkpoints(recipe: Recipe) -> None:

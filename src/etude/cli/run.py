@@ -9,7 +9,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import DryRun, Json, Out, Overrides, Recipes
-from etude.cli.prepare import prepare, require_checkpoints, require_tasks
+from etude.cli.prepare import prepare, require_checkpoints, require_levels, require_tasks
 
 if TYPE_CHECKING:
     from etude.run.execute import Run
@@ -40,6 +40,7 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     """Execute or show the plan of the selected stages."""
     require_checkpoints(run, selected)
     require_tasks(run, selected)
+    require_levels(run, selected)
     if dry_run:
         return _plan(run, selected)
     steps = run.execute(selected)

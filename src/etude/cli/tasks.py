@@ -18,6 +18,10 @@ _Recipe = Annotated[str, typer.Option("--recipe", help="The recipe whose [exerci
 _Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id, as `etude tasks list` prints it.")]
 
 
+class NoTask(Exception):
+    """There is no such level or task."""
+
+
 @app.command("list")
 def list_tasks(
     split: Annotated[
@@ -30,7 +34,10 @@ def list_tasks(
     json: Json = False,
 ) -> Answer:
     """Print ids of tasks; they are made only when shown, exported or attempted."""
-    ids = _source(recipe, overrides).ids(split, level=level)
+    try:
+        ids = _source(recipe, overrides).ids(split, level=level)
+    except ValueError as error:
+        raise NoTask(f"--level {level}: {error}") from error
     shown = list(itertools.islice(ids, limit))
     more = f"\n… {len(ids)} in all" if len(ids) > len(shown) else ""
     return Answer({"split": split, "total": len(ids), "ids": shown}, "\n".join(shown) + more)
@@ -39,7 +46,7 @@ def list_tasks(
 @app.command()
 def show(task_id: _Id, recipe: _Recipe = DEFAULT_RECIPE, overrides: Overrides = None, json: Json = False) -> Answer:
     """Print one task: the request, the files, the reference solution."""
-    task = _source(recipe, overrides).task(task_id)
+    task = _task(_source(recipe, overrides), task_id)
     document: dict[str, Any] = {
         "id": task.id,
         "category": task.category,
@@ -70,8 +77,15 @@ def export(
     from etude.tasks.harbor import write_task
 
     source = _source(recipe, overrides)
-    folders = [write_task(source.task(task_id), out / task_id.replace("/", "-")) for task_id in task_ids]
+    folders = [write_task(_task(source, task_id), out / task_id.replace("/", "-")) for task_id in task_ids]
     return Answer({"exported": [str(f) for f in folders]}, "\n".join(str(f) for f in folders))
+
+
+def _task(source: Any, task_id: str) -> Any:
+    try:
+        return source.task(task_id)
+    except KeyError as error:
+        raise NoTask(error.args[0]) from error
 
 
 def _source(recipe: str, overrides: list[str] | None) -> Any:

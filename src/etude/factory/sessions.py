@@ -1,14 +1,15 @@
 """Collects the scripted expert's sessions: real sandboxes, the real harness, one session file each (promise 1).
 
 Resumable: a session file that ended is never made again, a torn one is removed and made anew. Session number i is a pure
-function of (settings, i): task, seed, judgement. Tasks are taken from the end of the training ids, so that a list taken
-from the front (RL's) meets none of them.
+function of (settings, i): task, seed, judgement. Tasks are taken from the end of the training ids, from the back half
+only, so that RL, which draws from the front half, meets none of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import random
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,8 @@ from etude.trace.writer import SessionWriter
 STAGE = "sessions"
 # Keeps seeds of neighbouring settings apart: more sessions than anyone collects under one seed.
 SEED_STRIDE = 10_000_000
+# Of the trigger. What starts a segment (request, summary, to-dos) fills a quarter of the laptop's; half leaves room to work.
+EARLIER = (0.5, 0.75)
 
 
 class Unjudged:
@@ -50,6 +53,12 @@ async def collect_sessions(
     log: EventLog,
 ) -> int:
     """Makes what is missing of `settings.count` sessions in `folder`; returns how many it made. Raises InfraFault."""
+    offered = len(source.ids("train"))
+    if settings.count > offered - offered // 2:
+        raise ValueError(
+            f"sessions.count = {settings.count}: only the back half of the {offered} training tasks is for demonstrations, RL "
+            f"draws from the front; raise exercises.train_tasks to {2 * settings.count} or lower sessions.count"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     missing = [number for number in range(settings.count) if not _whole(session_path(folder, number))]
     there = settings.count - len(missing)
@@ -61,7 +70,7 @@ async def collect_sessions(
         task = source.task(source.ids("train")[-1 - number])
         expert = Expert(task, seed, competence=settings.competence)
         record = partial(_recorder, session_path(folder, number), expert, seed)
-        setup = Setup(expert, pool, judges, harness, renderer, record=record)
+        setup = Setup(expert, pool, judges, summarizing(harness, settings, seed), renderer, record=record)
         await attempt(task, setup, name=f"{number:06d}", seed=seed)
 
     async def worker() -> None:
@@ -71,10 +80,22 @@ async def collect_sessions(
             made += 1
             log.progress(STAGE, there + made, settings.count)
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(settings.concurrency):
-            group.create_task(worker())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(settings.concurrency):
+                group.create_task(worker())
+    except ExceptionGroup as several:  # every worker meets the same fault: a person is told of one
+        raise several.exceptions[0] from several
     return made
+
+
+def summarizing(harness: HarnessSettings, settings: SessionSettings, seed: int) -> HarnessSettings:
+    """The harness of one session: some sessions meet their self-summary sooner, at half to three quarters of the trigger."""
+    rng = random.Random(f"summary {seed}")
+    if rng.random() >= settings.early_summaries:
+        return harness
+    trigger = round(harness.summary_trigger_tokens * rng.uniform(*EARLIER))
+    return harness.model_copy(update={"summary_trigger_tokens": trigger})
 
 
 def _recorder(path: Path, expert: Expert, seed: int, header: Header) -> Recorder:

@@ -32,7 +32,8 @@ class ExerciseSettings(BaseModel):
         default=0, description="Seed of every generated task; another seed gives other tasks and another split."
     )
     levels: dict[LevelName, float] = Field(
-        default_factory=_levels, description="Weight of each level in the mix; a level left out or at 0 is not made."
+        default_factory=_levels,
+        description="Weight of each level in the mix; one left out keeps its default, one at 0 is not made.",
     )
     holdout_share: float = Field(
         default=0.1,
@@ -66,5 +67,14 @@ class SessionSettings(BaseModel):
     competence: float = Field(
         default=0.5, ge=0.4, le=1, description="Probability that a session is competent; the rest shows bad judgement."
     )
+    early_summaries: float = Field(
+        default=0.25,
+        ge=0,
+        le=1,
+        description="Share of sessions whose summary trigger is lowered, by a quarter to a half: the expert works too briefly to meet it.",
+    )
     concurrency: int = Field(default=8, ge=1, description="Sessions in flight at once.")
-    seed: int = Field(default=1, description="Seed of the experts' judgement and of the tasks drawn.")
+    seed: int = Field(
+        default=1,
+        description="Seed of the experts' judgement; the tasks are the last of the training tasks whatever it is.",
+    )

@@ -26,7 +26,8 @@ def collect(run: Path) -> dict[str, Any]:
         raise NotARun(f"{run} has no recipe.toml, so it is not a run directory: give the --out of an `etude run`")
     stages = _read(run / "stages.json", {})
     worked = spans(run, stages)
-    bench = _read(run / "bench" / "summary.json", {})
+    old = outdated(run)
+    bench = {} if "bench" in old else _read(run / "bench" / "summary.json", {})
     report: dict[str, Any] = {
         "schema": SCHEMA,
         "recipe": tomllib.loads((run / "recipe.toml").read_text()),
@@ -37,7 +38,7 @@ def collect(run: Path) -> dict[str, Any]:
         "peak_rss_bytes": peak_rss_bytes(stages, worked),
     }
     for stage in ("corpus", "base", "sessions", "sft", "competent_sft", "rl", "attempts", "rewarded_sft"):
-        summary = _read(run / stage / "summary.json", None)
+        summary = None if stage in old else _read(run / stage / "summary.json", None)
         if summary is not None:
             report[stage] = summary
     if "counts" in report.get("rl", {}):
@@ -53,10 +54,28 @@ def collect(run: Path) -> dict[str, Any]:
 
 def spans(run: Path, stages: dict[str, Any]) -> dict[str, tuple[float, float]]:
     """When each finished stage worked, as (start, end): it ended when the ledger says, and began its own seconds earlier."""
-    path = run / "ledger.jsonl"
-    entries = [_event(line) for line in path.read_text().splitlines()] if path.is_file() else []
-    ends = {e["stage"]: e["time"] for e in entries if e.get("event") == "finished" and e["stage"] in stages}
+    attempts = _attempts(run)
+    ends = {
+        e["stage"]: e["time"]
+        for e in _ledger(run, "finished")
+        if e["stage"] in stages and e.get("attempt") == attempts.get(e["stage"], {}).get("attempt")
+    }
     return {name: (end - stages[name]["seconds"], end) for name, end in ends.items()}
+
+
+def outdated(run: Path) -> set[str]:
+    """Stages whose output was made from an attempt that was begun anew since: it is not what the recipe now says."""
+    attempts, found = _attempts(run), set()
+    while True:
+        more = {
+            name
+            for name, entry in attempts.items()
+            for source, made_from in entry.get("upstream", {}).items()
+            if source in found or attempts.get(source, {}).get("attempt") != made_from
+        }
+        if more <= found:
+            return found
+        found |= more
 
 
 def wall_seconds(stages: dict[str, Any], worked: dict[str, tuple[float, float]]) -> float:
@@ -81,10 +100,13 @@ def peak_rss_bytes(stages: dict[str, Any], worked: dict[str, tuple[float, float]
 def metrics(run: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
     """Curves by stage and metric name: points (step, value) in order. A resumed step counts once, as last seen."""
     found: dict[str, dict[str, dict[int, float]]] = {}
+    begun = {
+        stage: entry["time"] for stage, entry in _attempts(run).items()
+    }  # what is older is of an attempt set aside
     path = run / "events.jsonl"
     for line in path.read_text().splitlines() if path.is_file() else []:
         event = _event(line)
-        if event.get("kind") != "metric":
+        if event.get("kind") != "metric" or event.get("time", 0.0) < begun.get(event["stage"], 0.0):
             continue
         for name, value in event.get("values", {}).items():
             found.setdefault(event["stage"], {}).setdefault(name, {})[int(event["step"])] = float(value)
@@ -94,6 +116,17 @@ def metrics(run: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
 def samples(run: Path) -> list[dict[str, Any]]:
     """Rollouts chosen for reading (`rl/samples.json`): tokens as text with logprob, version and advantage."""
     return _read(run / "rl" / "samples.json", [])
+
+
+def _attempts(run: Path) -> dict[str, dict[str, Any]]:
+    """The newest beginning of each stage, as the ledger has it."""
+    return {entry["stage"]: entry for entry in _ledger(run, "started")}
+
+
+def _ledger(run: Path, kind: str) -> list[dict[str, Any]]:
+    path = run / "ledger.jsonl"
+    entries = [_event(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    return [entry for entry in entries if entry.get("event") == kind]
 
 
 def _event(line: str) -> dict[str, Any]:

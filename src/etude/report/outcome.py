@@ -32,6 +32,15 @@ def lead(report: dict[str, Any]) -> str:
         words.append(
             f"With every level of task weighing the same it is {lift['avg_points_equal']:+.1f} [{e_low:.1f}, {e_high:.1f}]."
         )
+    temperature = report["recipe"].get("bench", {}).get("temperature")
+    if temperature is not None:
+        words.append(
+            f"Every model samples at temperature {temperature:g}; a colder one lifts whoever is less sure of itself."
+        )
+    if given := given_checkpoint(report):
+        words.append(
+            f"SFT is the checkpoint {escape(given)}, not this run's own; base and the demonstrations are this run's."
+        )
     if low <= 0 <= high:
         words.append("The interval includes zero: no lift is shown.")
     words += [_control(name, found, report) for name, found in report.get("over_controls", {}).items()]
@@ -58,10 +67,19 @@ def _control(name: str, found: dict[str, Any], report: dict[str, Any]) -> str:
     verdict = "RL is ahead" if low > 0 else "RL is behind" if high < 0 else "no difference is shown"
     share = report.get(name, {}).get("share", 1.0)
     less = f" (which had {100 * share:.0f}% of RL's price, so this proves nothing)" if share < 1 else ""
+    if name == "competent_sft" and given_checkpoint(report):
+        less = (
+            " (fine-tuned from this run's own base, not from what RL's checkpoint was made of, so this proves nothing)"
+        )
     return (
         f"Against the control {escape(charts.control(name))}{less} it is {found['avg_points']:+.1f} "
         f"[{low:.1f}, {high:.1f}]: {verdict}."
     )
+
+
+def given_checkpoint(report: dict[str, Any]) -> str:
+    """The SFT checkpoint that the recipe brought along; empty if the run made its own, from the base it shows."""
+    return report["recipe"].get("run", {}).get("sft_checkpoint", "")
 
 
 def headline(report: dict[str, Any]) -> str:

@@ -66,7 +66,7 @@ class RlSettings(BaseModel):
         default=0.02, ge=0, description="reward lost when the last edit was not followed by a test run"
     )
     levels: dict[str, float] = Field(
-        default_factory=dict, description="relative share of each task level; empty: equal shares"
+        default_factory=dict, description="relative share of each task level; empty: the exercises' own mix"
     )
     attempt: AttemptSettings = Field(default_factory=AttemptSettings, description="limits and retries of one rollout")
     seed: int = Field(default=0, ge=0, description="seed of the schedule and of sampling")

@@ -7,7 +7,6 @@ run. A bench that was stopped goes on; one that was begun under other conditions
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +34,8 @@ from etude.rollout.attempt import Setup
 from etude.rollout.settings import AttemptSettings
 from etude.run.endpoint import SUITES, Endpoint, Prices, Suite
 from etude.run.machine import machine, versions
+from etude.run.meter import Cost
+from etude.run.meter import Meter as Metered
 from etude.run.stage import write_json
 from etude.sandbox.pool import open_pool
 from etude.tasks.registry import GRADERS
@@ -44,6 +45,8 @@ from etude.trace.message import Message
 # Waits of 0.5 to 60 s, over two minutes in all: quotas are counted by the minute.
 RETRIES = 8
 MEMORY_MB = 512
+# A level of one task adds nothing to an interval, which is then too narrow; two are the fewest that do.
+TASKS_PER_LEVEL = 2
 
 
 class EndpointRefused(Exception):
@@ -107,10 +110,14 @@ def _tasks(recipe: Recipe, endpoint: Endpoint, suite: Suite, log: EventLog) -> l
         except PackagesUnavailable as error:
             raise EndpointRefused(f"{error}. Without a package index, ask --suite exercises") from error
     weights = {str(level): weight for level, weight in recipe.exercises.levels.items()}
-    try:
-        return choose(ExerciseSource(recipe.exercises), weights, endpoint.tasks or 24, recipe.bench.seed)
-    except ValueError as error:
-        raise EndpointRefused(f"--tasks {endpoint.tasks}: {error}") from error
+    count, levels = endpoint.tasks or 24, sum(weight > 0 for weight in weights.values())
+    if count < levels * TASKS_PER_LEVEL:
+        raise EndpointRefused(
+            f"--tasks {count}: the exercises have {levels} levels, and an interval needs {TASKS_PER_LEVEL} tasks of each: "
+            f"give --tasks {levels * TASKS_PER_LEVEL} or more"
+        )
+    floors = dict.fromkeys(weights, TASKS_PER_LEVEL)
+    return choose(ExerciseSource(recipe.exercises), weights, count, recipe.bench.seed, floors=floors)
 
 
 def _fitted(suite: Suite, setup: Setup) -> Setup:
@@ -155,10 +162,11 @@ async def _ask(
     recipe: Recipe, endpoint: Endpoint, suite: Suite, tasks: list[Task], setup: Setup, folder: Path, log: EventLog
 ) -> None:
     """Ask one suite and leave its summary where the report looks for it."""
-    start, busy = time.perf_counter(), time.process_time()
     log.note(STAGE, f"{suite}: {len(tasks)} tasks x {endpoint.passes}, {endpoint.concurrency} at a time")
     contest = Contest(tasks, folder, endpoint.concurrency, recipe.bench.seed, log, recipe.bench.keep_sessions)
-    outcomes = await contest.run(suite, setup, endpoint.passes)
+    stage = "bench" if suite == "exercises" else "bench_real"
+    with Metered(partial(_count, folder / "stages.json", stage, _spent_before(folder / "stages.json", stage))):
+        outcomes = await contest.run(suite, setup, endpoint.passes)
     mix = {str(level): weight for level, weight in recipe.exercises.levels.items()} if suite == "exercises" else None
     entry = summarise(outcomes, recipe.bench, mix)
     ids = {task.id for task in tasks}
@@ -166,14 +174,9 @@ async def _ask(
     entry["usage"] = {**asdict(spent), **_per_attempt(endpoint.prices, spent, len(outcomes))}
     if suite == "real":
         entry["by_package"] = _by_package(outcomes, {task.id: task.metadata["package"] for task in tasks})
-    stage, held = (
-        ("bench", {"bench": {endpoint.model: entry}})
-        if suite == "exercises"
-        else ("bench_real", {endpoint.model: entry})
-    )
+    held = {"bench": {endpoint.model: entry}} if suite == "exercises" else {endpoint.model: entry}
     (folder / stage).mkdir(exist_ok=True)
     write_json(folder / stage / "summary.json", held)
-    _count(folder / "stages.json", stage, time.perf_counter() - start, time.process_time() - busy)
 
 
 def _per_attempt(prices: Prices, spent: Spent, attempts: int) -> dict[str, float | None]:
@@ -195,12 +198,15 @@ def _by_package(outcomes: list[Outcome], package_of: dict[str, str]) -> dict[str
     return {name: {"avg": round(100 * sum(s) / len(s), 2), "attempts": len(s)} for name, s in sorted(rows.items())}
 
 
-def _count(path: Path, stage: str, seconds: float, core_seconds: float) -> None:
-    """Seconds of a stage over all the times it was gone on with."""
-    stages = json.loads(path.read_text()) if path.is_file() else {}
-    before = stages.get(stage, {"seconds": 0.0, "core_seconds": 0.0})
-    stages[stage] = {
-        "seconds": round(before["seconds"] + seconds, 2),
-        "core_seconds": round(before["core_seconds"] + core_seconds, 2),
-    }
-    write_json(path, stages)
+def _spent_before(path: Path, stage: str) -> Cost:
+    """What a stage cost in all the times before."""
+    return Cost(**_costs(path).get(stage, {}))
+
+
+def _count(path: Path, stage: str, before: Cost, now: Cost) -> None:
+    """Sandboxes included, and saved as it goes: an outage or a kill loses a few seconds of it."""
+    write_json(path, _costs(path) | {stage: asdict(before + now)})
+
+
+def _costs(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path.is_file() else {}

@@ -47,7 +47,7 @@ def plan(
             if needing:
                 raise PlanError(
                     f"{needing[0]} needs {stage.name}, which is not ready here ({step.why}): "
-                    f"run both (etude run --from {stage.name})"
+                    f"run both (etude run --from {stage.name} --until {needing[0]}, with the same recipe and --out)"
                 )
     return steps
 

@@ -15,6 +15,7 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
+from etude.run.machine import usable_cores
 from etude.run.meter import Cost, Meter
 from etude.run.stage import Context, Stage, StageError
 
@@ -81,7 +82,7 @@ class StageProcess:
 
 def threads_for(share: float) -> int:
     """Threads of the CPU kernels for a stage's share of the cores, at least one."""
-    return max(1, int(len(os.sched_getaffinity(0)) * share))
+    return max(1, int(usable_cores() * share))
 
 
 def _main(connection: Connection, stage: Stage, context: Context, run_pid: int) -> None:

@@ -18,7 +18,7 @@ from etude.rollout.attempt import Attempt, Setup
 from etude.rollout.batch import Job, run_batch
 from etude.rollout.retry import InfraFault
 from etude.run.stage import Context, StageError
-from etude.run.stages.rl import sft_checkpoint
+from etude.run.stages.rl import practice, sft_checkpoint
 from etude.sandbox.pool import open_pool
 from etude.tasks.registry import GRADERS
 from etude.trace.segment import Rollout
@@ -30,7 +30,7 @@ SEED_STRIDE = 7919  # apart from RL's own seeds by the seed of the run alone: ot
 def run(context: Context) -> None:
     """Leaves every group of attempts in `groups/`, and `summary.json`."""
     store = GroupStore(context.folder / GROUPS)
-    tasks = task_list(context.recipe.rl, ExerciseSource(context.recipe.exercises)).task_ids
+    tasks = task_list(context.recipe.rl, practice(context.recipe)).task_ids
     tasks = tasks[: max(1, round(len(tasks) * context.recipe.run.control_share))]
     asyncio.run(_sample(context, tasks, store))
     scores = [rollout.rewards["outcome"] for group in range(len(tasks)) for rollout in store.load(group)]

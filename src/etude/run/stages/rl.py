@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from etude.factory.exercises.source import ExerciseSource
+from etude.recipe.recipe import Recipe
 from etude.rl.run import run_rl
 from etude.run.stage import Context
 from etude.run.stages.base import CHECKPOINT
@@ -17,12 +18,18 @@ def run(context: Context) -> None:
         recipe.rl,
         checkpoint=sft_checkpoint(context),
         folder=context.folder,
-        source=ExerciseSource(recipe.exercises),
+        source=practice(recipe),
         harness=recipe.harness,
         engine=recipe.engine,
         sandbox=recipe.sandbox,
         log=context.log,
     )
+
+
+def practice(recipe: Recipe) -> ExerciseSource:
+    """The training tasks that RL draws from: the front half. Demonstrations are taken from the end (factory.sessions)."""
+    exercises = recipe.exercises
+    return ExerciseSource(exercises.model_copy(update={"train_tasks": max(1, exercises.train_tasks // 2)}))
 
 
 def sft_checkpoint(context: Context) -> Path:
