@@ -56,7 +56,8 @@ async def _until_gone(marker: str, patience_s: float = 10.0) -> bool:
 async def test_kill_is_idempotent_and_returns_when_all_is_gone(pool: SandboxPool) -> None:
     box = await pool.create(SandboxSpec())
     await box.run("setsid sleep 31536001 >/dev/null 2>&1 &")
-    assert len(_marked("31536001")) == 1
+    while len(_marked("31536001")) != 1:  # the shell is back before its child has become `sleep`
+        await asyncio.sleep(0.02)
     await asyncio.gather(box.kill(), box.kill())
     assert _marked("31536001") == []
     await box.kill()

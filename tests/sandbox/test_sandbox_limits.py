@@ -29,6 +29,17 @@ async def test_memory_spread_over_processes_is_counted_together(pool: SandboxPoo
     await box.kill()
 
 
+async def test_what_a_command_left_behind_is_watched_while_nothing_runs(pool: SandboxPool) -> None:
+    box = await pool.create(SandboxSpec(memory_mb=96))
+    hog = "import time; time.sleep(0.3); x = b'x' * (70 << 20); time.sleep(20)"
+    for _ in range(3):  # each alone is within bounds
+        await box.run(f'python -c "{hog}" >/dev/null 2>&1 &')
+    await asyncio.sleep(3)
+    held = await box.run("grep -h RssAnon /proc/[0-9]*/status")
+    assert sum(int(line.split()[1]) for line in held.out.splitlines()) < 96 << 10
+    await box.kill()
+
+
 async def test_the_disk_is_as_large_as_the_spec_says(pool: SandboxPool) -> None:
     box = await pool.create(SandboxSpec(disk_mb=4))
     result = await box.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -130,3 +131,15 @@ async def test_a_test_must_hold_and_catch_mutants(source: ExerciseSource, pool: 
     verdict = await grade(task, {"check.py": doubled.encode()}, pool)
     assert verdict.passed
     assert sum(verdict.tests[f"mutant {i}"] for i in range(len(task.hidden["mutants"]))) >= task.hidden["kill"]
+
+
+async def test_a_check_that_only_runs_out_the_clock_catches_nothing(
+    source: ExerciseSource, pool: SandboxPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etude.tasks.calls.TIMEOUT_S", 0.5)
+    task = source.task(source.ids("train", level="write-test")[0])
+    waits = "import time\n\ndef f(n):\n    time.sleep(n)\n    return 0\n"
+    hidden = {**task.hidden, "function": "f", "reference": waits, "mutants": [waits] * 4, "kill": 2}
+    line = f'check("{task.hidden["module"]} f", 0, 0.3)\n'
+    slow = replace(task, hidden=hidden)
+    assert not (await grade(slow, {"check.py": (task.files["check.py"] + line).encode()}, pool)).passed

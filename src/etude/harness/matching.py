@@ -11,6 +11,10 @@ from difflib import SequenceMatcher
 
 # The closest region costs len(file) comparisons of `old`-sized windows; past this many lines the hint isn't worth it.
 MAX_HINT_LINES = 2000
+# difflib compares in time quadratic in the window: so many character pairs are about 0.3 s, in which no other session moves.
+MAX_HINT_PAIRS = 50_000_000
+# Beyond it only the windows that share most words with `old` are compared.
+HINT_CANDIDATES = 8
 # Below this likeness (difflib ratio, 0..1) the "closest" region would only mislead.
 MIN_HINT_RATIO = 0.5
 
@@ -58,8 +62,9 @@ def closest(lines: list[str], wanted: list[str]) -> str:
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2("\n".join(wanted))
     best, best_ratio = -1, MIN_HINT_RATIO
-    for start in range(max(1, len(lines) - len(wanted) + 1)):
-        matcher.set_seq1("\n".join(_squeeze(line) for line in lines[start : start + len(wanted)]))
+    squeezed = [_squeeze(line) for line in lines]
+    for start in _candidates(squeezed, wanted):
+        matcher.set_seq1("\n".join(squeezed[start : start + len(wanted)]))
         if matcher.real_quick_ratio() > best_ratio and matcher.quick_ratio() > best_ratio:
             ratio = matcher.ratio()
             if ratio > best_ratio:
@@ -67,6 +72,21 @@ def closest(lines: list[str], wanted: list[str]) -> str:
     if best < 0:
         return ""
     return "\n".join(f"{best + i + 1} {line}" for i, line in enumerate(lines[best : best + len(wanted)]))
+
+
+def _candidates(lines: list[str], wanted: list[str]) -> list[int]:
+    """Where to look closely: everywhere if that is cheap, else where most words of `wanted` stand, and nowhere if even that is dear."""
+    starts = range(max(1, len(lines) - len(wanted) + 1))
+    pairs = sum(len(line) + 1 for line in wanted) ** 2
+    if len(starts) * pairs <= MAX_HINT_PAIRS:
+        return list(starts)
+    words = {word for line in wanted for word in line.split()}
+    sums = [0]
+    for line in lines:
+        sums.append(sums[-1] + len(words.intersection(line.split())))
+    shared = [sums[min(start + len(wanted), len(lines))] - sums[start] for start in starts]
+    most = min(HINT_CANDIDATES, MAX_HINT_PAIRS // pairs)
+    return sorted(sorted(starts, key=lambda start: -shared[start])[:most])
 
 
 def _places(text: str, old: str) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,9 +19,10 @@ from etude.harness.tools.test import Test
 from etude.harness.tools.todo import Todo
 from etude.harness.tools.tool import Tool, schema
 from etude.harness.tools.view import View
+from etude.sandbox import interpreter
 
 # Raised whenever the loop, a tool's answer or an error string changes what a policy observes.
-HARNESS_VERSION = 1
+HARNESS_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def harness_hash(settings: HarnessSettings, chat_fingerprint: str) -> str:
         "schemas": chosen.schemas,
         "settings": settings.model_dump(mode="json", exclude=_UNSEEN),
         "chat": chat_fingerprint,
-        "python": ".".join(platform.python_version_tuple()[:2]),
+        "python": ".".join(map(str, interpreter.find().version[:2])),  # the one inside: a policy sees its words
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 

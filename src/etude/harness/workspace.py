@@ -62,8 +62,9 @@ class Workspace:
         for path in sorted(files):
             if not any(part.startswith(".") or part == "__pycache__" for part in path.split("/")):
                 try:
+                    path.encode("utf-8")  # a name that no policy can say is left out as well
                     texts[path] = files[path].decode("utf-8")
-                except UnicodeDecodeError:
+                except UnicodeError:
                     continue
         return texts
 

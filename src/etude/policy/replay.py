@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etude.policy.protocol import PolicyError, Request
-from etude.trace.completion import Completion, SampledTokens
+from etude.trace.completion import Completion, SampledTokens, Usage
 from etude.trace.entry import Entry
 from etude.trace.message import Message
 from etude.trace.session import Session
@@ -26,7 +26,9 @@ class ReplayPolicy:
         entry, index = self._turns[self._next], self._next
         self._next += 1
         if not self.takes_tokens:
-            return Completion(message=Message.from_json(entry.data["message"]), finish=entry.data["finish"])
+            # Without tokens the usage is what limits and self-summaries are decided by: it belongs to the answer.
+            message, usage = Message.from_json(entry.data["message"]), Usage(**entry.data["usage"])
+            return Completion(message=message, finish=entry.data["finish"], usage=usage)
         self._check(request.prompt_ids, self._prompts[index], index)
         return Completion(tokens=_sampled(entry), finish=entry.data["finish"])
 

@@ -1,7 +1,8 @@
 """Our messages as OpenAI chat-completion JSON, and its answers as ours. Pure.
 
 A malformed answer (arguments that are no JSON object, a turn cut off) becomes a message with `problem`: evidence, not an
-error. Thinking is read but not sent back: most endpoints refuse or ignore it in the history.
+error. Half a surrogate pair, which JSON can spell but UTF-8 can't, becomes U+FFFD here, before it can reach a file or a socket.
+Thinking is read but not sent back: most endpoints refuse or ignore it in the history.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def to_wire(message: Message) -> dict[str, Any]:
 
 
 def from_wire(body: dict[str, Any], history: Sequence[Message], seconds: float) -> Completion:
-    """The first choice of a chat completion. Raises KeyError, IndexError or TypeError if `body` is none."""
+    """The first choice of a chat completion. Raises KeyError, IndexError, TypeError or AttributeError if `body` is none."""
     choice = body["choices"][0]
-    row = choice["message"]
+    row = _whole(choice["message"])
     finish: Finish = "length" if choice.get("finish_reason") == "length" else "stop"
     text = _text(row.get("content"))
     thinking = row.get("reasoning_content") or row.get("reasoning") or ""
@@ -60,7 +61,7 @@ def _calls(rows: list[dict[str, Any]], seen: int) -> tuple[list[ToolCall], list[
         function = row.get("function") or {}
         name = str(function.get("name") or "")
         try:
-            arguments = json.loads(function.get("arguments") or "{}")
+            arguments = _whole(json.loads(function.get("arguments") or "{}"))
         except ValueError:
             arguments = None
         if isinstance(arguments, dict):
@@ -68,6 +69,15 @@ def _calls(rows: list[dict[str, Any]], seen: int) -> tuple[list[ToolCall], list[
         else:
             problems.append(f"the arguments of {name or 'a call'} are no JSON object")
     return calls, problems
+
+
+def _whole(value: Any) -> Any:
+    """JSON values without lone surrogates."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return {_whole(key): _whole(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _text(content: Any) -> str:

@@ -82,7 +82,7 @@ class Channel:
         future: asyncio.Future[frames.Frame] = self._loop.create_future()
         self._pending[stream] = future
         self._limits[stream] = limit_bytes + _SLACK_BYTES
-        timer = self._loop.call_later(patience_s, self._silent, patience_s)
+        timer = self._loop.call_later(patience_s, self._silent, patience_s, future)
         try:
             self.send(request)
             frame = await future
@@ -118,7 +118,9 @@ class Channel:
     def _again(cause: protocol.SandboxError) -> protocol.SandboxError:
         return type(cause)(*cause.args)  # a fresh one for each caller: tracebacks must not pile up on a shared object
 
-    def _silent(self, patience_s: float) -> None:
+    def _silent(self, patience_s: float, future: asyncio.Future[frames.Frame]) -> None:
+        if future.done():
+            return  # it had answered in time: it was this loop that was late, and the caller has not run yet
         self.fail(protocol.SandboxDied(f"{self._name}: no answer within {patience_s:.1f} s; killed"))
 
     def _error(self, frame: frames.Frame) -> protocol.SandboxError:

@@ -78,9 +78,11 @@ class ControlGroups:
             folder.mkdir()
             _limit(folder, spec)
             (folder / "cgroup.procs").write_text(str(_pid(pidfd)))
-        except OSError as error:
+        except (OSError, SandboxDied) as error:
             if folder.is_dir():
                 folder.rmdir()
+            if isinstance(error, SandboxDied):
+                raise
             raise CapacityExhausted(f"control group {folder.name}: {error.strerror}") from None
         return Group(folder)
 

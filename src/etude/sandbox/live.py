@@ -65,6 +65,10 @@ class LiveSandbox:
             )
         if any("\0" in word for word in words):
             raise UserError(f"a command can't hold a zero byte: {words!r}")
+        try:
+            os.fsencode("".join(words))
+        except UnicodeEncodeError:
+            raise UserError(f"a command can't hold half a surrogate pair: {words!r}") from None
         head = {
             "argv": words,
             "cwd": cwd,

@@ -46,10 +46,12 @@ class Call:
 
 @dataclass(frozen=True)
 class Returned:
-    """What came back of one call. `arrived` is False if nothing, or no plain value, did."""
+    """What came back of one call. `arrived` is False if nothing, or no plain value, did; `ended` is True if the call is known
+    to have come to an end, be it with an exception. A call that was never reached has not ended."""
 
     arrived: bool
     value: Any = None
+    ended: bool = False
 
     def equals(self, want: Any) -> bool:
         """Same value and same types all the way down (True is not 1)."""
@@ -100,12 +102,14 @@ def _parse(out: bytes, nonce: str, count: int) -> list[Returned]:
 
 
 def _value(texts: list[str]) -> Returned:
-    if len(texts) != 1 or texts[0].startswith("!"):
+    if len(texts) != 1:
         return Returned(False)
+    if texts[0].startswith("!"):
+        return Returned(False, ended=True)
     try:
-        return Returned(True, ast.literal_eval(texts[0]))
+        return Returned(True, ast.literal_eval(texts[0]), ended=True)
     except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-        return Returned(False)  # not a plain value: whatever it is, it is not what was asked for
+        return Returned(False, ended=True)  # not a plain value: whatever it is, it is not what was asked for
 
 
 def _ending(result: ExecResult) -> str:

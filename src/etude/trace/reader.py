@@ -32,7 +32,9 @@ def read_session(path: Path) -> Session:
         if count is not None and (number not in tokens or len(tokens[number].ids) != count):
             break
         kind, parent, at_s = row.pop("type"), row.pop("parent"), row.pop("at_s")
-        session.entries.append(Entry(number, parent, kind, at_s, row, tokens.get(number), routes.get(number)))
+        # A row that counts no tokens has none, also if a torn turn of the same number left its block.
+        own = (tokens[number], routes.get(number)) if count is not None else (None, None)
+        session.entries.append(Entry(number, parent, kind, at_s, row, *own))
     return session
 
 

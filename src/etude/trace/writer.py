@@ -32,6 +32,8 @@ class SessionWriter(Recorder):
             raise ValueError(f"a session file ends in .jsonl, not {path.name!r}")
         if path.exists():
             raise FileExistsError(f"{path} exists; a session is written once, choose another session id")
+        for suffix in _SUFFIXES:  # tokens reach the disk first: a kill may have left some without their session
+            path.with_suffix(suffix).unlink(missing_ok=True)
         self.path = path
         self._every = every
         self._keep_routes = keep_routes

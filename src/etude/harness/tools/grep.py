@@ -15,8 +15,9 @@ for folder, folders, files in os.walk("."):
     for name in sorted(f for f in files if not f.startswith(".")):
         path = os.path.join(folder, name)[2:]
         try:
+            path.encode("utf-8")
             lines = open(path, encoding="utf-8").read().split("\\n")
-        except (OSError, UnicodeDecodeError):
+        except (OSError, UnicodeError):
             continue
         for number, line in enumerate(lines, 1):
             if pattern.search(line):

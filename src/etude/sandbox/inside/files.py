@@ -41,6 +41,10 @@ class Files:
     def resolve(self, path: str) -> str:
         if "\0" in path:
             raise Refused("UserError", f"path {path!r} holds a zero byte")
+        try:
+            os.fsencode(path)
+        except UnicodeEncodeError:
+            raise Refused("UserError", f"path {path!r} can't be a file's name") from None
         full = posixpath.normpath(posixpath.join(self._ground.workdir, path))
         full = "/" + full.lstrip("/")
         if any(full == tree or full.startswith(tree + "/") for tree in _FORBIDDEN):
@@ -101,7 +105,10 @@ class Files:
         for name, status, folder in self._walk(path, recursive=True):
             if not stat.S_ISREG(status.st_mode):
                 continue
-            fd = os.open(posixpath.basename(name), _READ, dir_fd=folder)
+            try:
+                fd = os.open(posixpath.basename(name), _READ, dir_fd=folder)
+            except (FileNotFoundError, PermissionError):
+                continue  # removed since it was listed, or closed to its own owner
             try:
                 _require_regular(os.fstat(fd), name)
                 data = _read_up_to(fd, left + 1, 0)
@@ -154,7 +161,10 @@ def _walk(fd: int, prefix: str, recursive: bool, depth: int) -> Iterator[tuple[s
         if recursive and stat.S_ISDIR(status.st_mode):
             if depth >= _MAX_DEPTH:
                 raise Refused("UserError", f"folders nest deeper than {_MAX_DEPTH}")
-            below = os.open(name, _FOLDER, dir_fd=fd)
+            try:
+                below = os.open(name, _FOLDER, dir_fd=fd)
+            except (FileNotFoundError, PermissionError):
+                continue  # removed since it was listed, or closed to its own owner
             try:
                 yield from _walk(below, f"{prefix}{name}/", True, depth + 1)
             finally:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Role = Callable[[], Any]
 
-_WATCH_S = 0.1  # memory is looked at this often while something runs (handbook 2.4)
+_WATCH_S = 0.1  # memory is looked at this often while something runs, be it what a command left behind (handbook 2.4)
 _DYING_S = 5.0  # a killed process that stays in the kernel for longer makes the sandbox unusable: it ends
 
 
@@ -48,6 +48,7 @@ class Runner:
         _signal.set_wakeup_fd(self._wake_writer, warn_on_full_buffer=False)
         self._poll.register(self._wake, select.EPOLLIN)
         self._next_watch_s = 0.0
+        self._left_behind = False  # no command runs, but children of earlier ones do
 
     def serve(self) -> Role | None:
         """Returns only in a forked child that is to become a warm run: its role, for a clean stack."""
@@ -78,7 +79,7 @@ class Runner:
 
     def _patience_s(self) -> float | None:
         if not self._jobs:
-            return None
+            return max(0.0, self._next_watch_s - time.monotonic()) if self._left_behind else None
         wakes_s = min(one.wakes_s() for one in self._jobs.values())
         return max(0.0, min(wakes_s, self._next_watch_s) - time.monotonic())
 
@@ -201,7 +202,7 @@ class Runner:
 
     def _admit(self, one: job.Job) -> None:
         one.close_child_ends()
-        self._next_watch_s = one.started_s + _WATCH_S if not self._jobs else self._next_watch_s
+        self._next_watch_s = self._next_watch_s if self._jobs or self._left_behind else one.started_s + _WATCH_S
         self._jobs[one.stream] = one
         for fd in one.open:
             self._pipes[fd] = one
@@ -235,7 +236,8 @@ class Runner:
                 now_s = time.monotonic()
             if one.finished(now_s):
                 self._finish(one)
-        if self._jobs and now_s >= self._next_watch_s:
+        self._left_behind = not self._jobs and bool(tree.living())
+        if (self._jobs or self._left_behind) and now_s >= self._next_watch_s:
             self._next_watch_s = now_s + _WATCH_S
             self._watch_memory()
             if reason := self._place.excess():
@@ -253,6 +255,8 @@ class Runner:
         tree.kill(hog)
 
     def _stop_all(self, reason: str) -> None:
+        if not self._jobs:
+            tree.kill(-1)
         for one in self._jobs.values():
             one.note = f"killed: {reason}\n".encode(errors="surrogateescape")
             if one.status is None:

@@ -44,15 +44,18 @@ class WriteTestGrader:
             reason = "no check of the function was added" if checks is not None else "other changes than added checks"
             return Verdict(0.0, dict.fromkeys(names, False), reason, time.perf_counter() - start)
         checks = [check for check in checks if check.function == hidden["function"]]
-        holds = await self._holds(hidden, checks, pool)
-        caught = sum(not good for good in holds[1:])
-        passed = holds[0] and caught >= hidden["kill"]
-        tests = dict(zip(names, [holds[0], *(holds[0] and not good for good in holds[1:])], strict=True))
-        reason = "" if passed else f"holds on the right code: {holds[0]}, caught {caught} of {len(holds) - 1}"
+        right, *caught = await self._outcomes(hidden, checks, pool)
+        passed = right and sum(caught) >= hidden["kill"]
+        tests = dict(zip(names, [right, *(right and one for one in caught)], strict=True))
+        reason = "" if passed else f"holds on the right code: {right}, caught {sum(caught)} of {len(caught)}"
         return Verdict(float(passed), tests, reason, time.perf_counter() - start)
 
-    async def _holds(self, hidden: dict[str, Any], checks: list[Check], pool: SandboxPool) -> list[bool]:
-        """Whether all checks hold, for the reference and then for each mutant."""
+    async def _outcomes(self, hidden: dict[str, Any], checks: list[Check], pool: SandboxPool) -> list[bool]:
+        """Whether all checks hold on the reference, then for each mutant whether a check caught it.
+
+        Only an answer catches a mutant: arguments that take the run to its time limit leave the later calls unanswered, and
+        say nothing about them. No mutant runs away on its own (`Instance.revealing` draws none that does).
+        """
         sources = [hidden["reference"], *hidden["mutants"]]
         files = {f"code{number}.py": source.encode() for number, source in enumerate(sources)}
         calls = [Call(f"code{n}", hidden["function"], check.args) for n in range(len(sources)) for check in checks]
@@ -60,7 +63,9 @@ class WriteTestGrader:
         wants = [check.want for check in checks]
         width = len(checks)
         rows = [results[row * width : (row + 1) * width] for row in range(len(sources))]
-        return [all(map(lambda result, want: result.equals(want), row, wants)) for row in rows]
+        right = all(result.equals(want) for result, want in zip(rows[0], wants, strict=True))
+        caught = [any(r.ended and not r.equals(want) for r, want in zip(row, wants, strict=True)) for row in rows[1:]]
+        return [right, *caught]
 
 
 def added_checks(before: str, after: str, module: str) -> list[Check] | None:
