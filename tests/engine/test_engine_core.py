@@ -94,8 +94,9 @@ def test_a_forked_turn_keeps_only_the_common_prefix(mla: CausalLM) -> None:
     answer(core, ask("s", ids))
     forked = (*ids[:17], (ids[17] + 1) % VOCAB, *ids[18:25])
     completion = answer(core, ask("s", forked))[0]
-    assert completion.usage.cached_tokens == 17
-    assert compare(mla, [(forked, tokens(completion))]).max_dlogp <= 1e-5
+    assert completion.usage.cached_tokens == 17 and tokens(completion).route_start == 0
+    found = compare(mla, [(forked, tokens(completion))])
+    assert found.max_dlogp <= 1e-5 and found.routes_equal
     shorter = answer(core, ask("s", forked[:10]))[0]  # all of it is cached, but its last token must be forwarded
     assert shorter.usage.cached_tokens == 9
     assert compare(mla, [(forked[:10], tokens(shorter))]).max_dlogp <= 1e-5

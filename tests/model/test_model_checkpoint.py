@@ -51,6 +51,12 @@ def test_files_are_what_readers_look_for(mla: CausalLM, tmp_path: Path) -> None:
         assert file.metadata() == {"format": "pt"}
 
 
+def test_the_tokenizers_ids_go_from_checkpoint_to_checkpoint(mla: CausalLM, tmp_path: Path) -> None:
+    save_checkpoint(mla, tmp_path / "a", extra_config={"eos_token_id": 2})
+    save_checkpoint(mla, tmp_path / "b", tokenizer_from=tmp_path / "a")
+    assert json.loads((tmp_path / "b" / "config.json").read_text())["eos_token_id"] == 2
+
+
 def test_many_shards_are_one_model(mla: CausalLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "SHARD_BYTES", 20_000)
     save_checkpoint(mla, tmp_path / "c")

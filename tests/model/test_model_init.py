@@ -46,7 +46,7 @@ def test_init_continues_from_a_checkpoint_with_its_own_shape(mla: CausalLM, tmp_
     save_checkpoint(mla, tmp_path / "c")
     model = new_model(ModelSettings(init=str(tmp_path / "c")), mla.config.vocab_size)
     assert model.config == mla.config and torch.equal(model.head.weight, mla.head.weight)
-    with pytest.raises(ValueError, match="vocabulary of 97, the tokenizer one of 98"):
+    with pytest.raises(ValueError, match="vocabulary of 97, its tokenizer.json one of 98"):
         new_model(ModelSettings(init=str(tmp_path / "c")), 98)
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.rl.schedule import draw
+from etude.rl.schedule import draw, task_list
+from etude.rl.settings import RlSettings
 
 POOLS = {"easy": [f"easy-{i}" for i in range(300)], "hard": [f"hard-{i}" for i in range(300)]}
 
@@ -16,6 +17,18 @@ def test_same_seed_same_list_and_no_task_twice(seed, count, share):
     assert len(set(schedule.task_ids)) == len(schedule) == count
     easy = sum(task.startswith("easy") for task in schedule.task_ids)
     assert abs(easy - count / (1 + share)) <= 1
+
+
+class Source:
+    def ids(self, split, *, level=None):
+        return POOLS[level] if level else POOLS["easy"] + POOLS["hard"]
+
+
+def test_a_level_of_share_nought_is_left_out_and_all_of_them_are_an_error():
+    settings = RlSettings(steps=2, groups_per_step=5, levels={"easy": 1.0, "hard": 0.0})
+    assert {task.split("-")[0] for task in task_list(settings, Source()).task_ids} == {"easy"}
+    with pytest.raises(ValueError, match="at least one has to be positive"):
+        task_list(settings.model_copy(update={"levels": {"easy": 0.0}}), Source())
 
 
 def test_different_seeds_differ():

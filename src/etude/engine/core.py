@@ -177,7 +177,10 @@ class EngineCore:
         prompt = torch.tensor(request.prompt_ids, dtype=torch.long)
         running.slot = slot
         if sticky:
-            running.cached = running.route_start = self._common(slot, prompt)
+            held = int(self.cache.lengths[slot])
+            running.cached = self._common(slot, prompt)
+            # A prompt that leaves the held tokens (a self-summary) begins a segment, which has no routes yet: report them all.
+            running.route_start = running.cached if running.cached == held else 0
             self.stats.cached_tokens += running.cached
         elif source is not None:
             running.cached = self._common(source, prompt)

@@ -20,6 +20,7 @@ class WeightFollower:
         self._thread = thread
         self._served = version
         self._held: Received | None = None  # the state last staged
+        self.refused: list[str] = []  # broken files of the store that were walked around
         self._lock = threading.Lock()
 
     def stage(self, goal: int | None = None) -> int:
@@ -30,6 +31,7 @@ class WeightFollower:
                 self._held = self._receiver.catch_up(goal=goal)
             else:
                 self._held = self._receiver.catch_up(held.state, held.version, goal=goal)
+            self.refused += self._held.refused
             return self._held.version
 
     def apply(self) -> int:
@@ -43,8 +45,3 @@ class WeightFollower:
                 self._thread.call(lambda core: core.swap(held.state, held.version)).result()
                 self._served = held.version
             return self._served
-
-    @property
-    def received(self) -> Received | None:
-        """What the last `stage` took: the files walked, their bytes, and those refused."""
-        return self._held

@@ -55,7 +55,9 @@ class EngineService:
         return self._weights().apply()
 
     def stats(self) -> dict[str, float]:
-        return self._thread.call(lambda core: {**core.stats.reading(), "version": core.version}).result()
+        reading = self._thread.call(lambda core: {**core.stats.reading(), "version": core.version}).result()
+        refused = 0 if self._follower is None else len(self._follower.refused)
+        return reading | {"refused_files": float(refused)}
 
     def close(self) -> None:
         self._thread.close()

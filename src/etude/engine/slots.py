@@ -32,10 +32,6 @@ class SlotTable:
     def slot_of(self, session: str) -> int | None:
         return self._slot.get(session)
 
-    def runs(self, session: str) -> bool:
-        """Whether a request of the session holds its slot now."""
-        return self._slot.get(session) in self._busy
-
     def take(self, session: str) -> tuple[int, bool] | None:
         """A slot for a request of `session`, and whether it still holds the session's tokens.
 

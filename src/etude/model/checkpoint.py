@@ -27,6 +27,8 @@ INDEX = "model.safetensors.index.json"
 # The size other writers split at; readers hold one shard at a time.
 SHARD_BYTES = 5 * 2**30
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+# Keys of config.json that belong to the tokenizer rather than to the network: without them readers never stop generating.
+TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def save_checkpoint(
@@ -35,7 +37,8 @@ def save_checkpoint(
     tokenizer_from: Path | str | None = None,
     extra_config: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write `model` to `folder`, replacing what is there. Tokenizer files come from the directory `tokenizer_from`.
+    """Write `model` to `folder`, replacing what is there. Tokenizer files come from the directory `tokenizer_from`, and if
+    that is a checkpoint, its TOKEN_IDS too.
 
     `extra_config` adds keys to config.json, such as `eos_token_id`.
     """
@@ -44,7 +47,9 @@ def save_checkpoint(
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     try:
-        _write_json(draft / "config.json", to_hf_config(model.config) | dict(extra_config or {}))
+        _write_json(
+            draft / "config.json", to_hf_config(model.config) | token_ids(tokenizer_from) | dict(extra_config or {})
+        )
         _write_tensors(draft, dict(to_hf(model.state_dict())))
         for name in TOKENIZER_FILES if tokenizer_from is not None else ():
             if (source := Path(tokenizer_from or "") / name).is_file():
@@ -53,6 +58,15 @@ def save_checkpoint(
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
+
+
+def token_ids(folder: Path | str | None) -> dict[str, Any]:
+    """The TOKEN_IDS of a checkpoint directory; empty if the folder is none."""
+    path = None if folder is None else Path(folder) / "config.json"
+    if path is None or not path.is_file():
+        return {}
+    raw = json.loads(path.read_text())
+    return {key: raw[key] for key in TOKEN_IDS if raw.get(key) is not None}
 
 
 def load_config(folder: Path | str) -> ModelConfig:

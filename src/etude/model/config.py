@@ -20,6 +20,9 @@ class ModelConfig(Architecture):
         """
         foreign = FOREIGN_FIELDS[settings.family]
         shape = {name: getattr(settings, name) for name in Architecture.model_fields if name not in foreign}
+        if settings.family == "qwen3_moe" and settings.yarn is not None:
+            # Rope divides by this temperature because MLA's score multiplies by it; here nothing would bring it back.
+            shape["yarn"] = settings.yarn.model_copy(update={"mscale_all_dim": 0.0})
         return cls(vocab_size=vocab_size, **shape)
 
     def has_experts(self, layer: int) -> bool:

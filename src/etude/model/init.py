@@ -57,10 +57,10 @@ def new_model(settings: ModelSettings, vocab_size: int) -> CausalLM:
     """The model a run starts from: the checkpoint `settings.init` names, with its own shape, or a freshly drawn one."""
     if settings.init:
         model = load_checkpoint(settings.init)
-        if model.config.vocab_size != vocab_size:
+        if model.config.vocab_size < vocab_size:  # more rows than ids are common: checkpoints pad theirs
             raise ValueError(
-                f"the checkpoint {settings.init} has a vocabulary of {model.config.vocab_size}, the tokenizer one of {vocab_size}; "
-                "use the checkpoint's tokenizer"
+                f"the checkpoint {settings.init} has a vocabulary of {model.config.vocab_size}, its tokenizer.json one of "
+                f"{vocab_size}: they do not belong together"
             )
         return model
     model = CausalLM(ModelConfig.from_settings(settings, vocab_size))

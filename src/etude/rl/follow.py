@@ -10,7 +10,7 @@ from etude.rl.groups import Group
 from etude.rl.metrics import step_values, versions
 from etude.rl.services import STAGE
 from etude.rl.sessions import KeptSessions
-from etude.rl.steps import StepRecord, append
+from etude.rl.steps import StepRecord, append, read
 from etude.rollout.attempt import Setup
 from etude.rollout.batch import Job, run_batch
 from etude.trace.segment import Rollout
@@ -25,22 +25,35 @@ SHOWN = ("pass_rate", "reward", "staleness_max", "drift_p99")
 
 
 class Follower:
-    """`on_step` belongs to the controller."""
+    """`on_step` belongs to the controller, `on_replay` to the resume."""
 
     def __init__(self, run: RlRun, setup: Setup, sessions: KeptSessions) -> None:
         self._run = run
         self._setup = setup
         self._sessions = sessions
+        self._recorded = {record.step for record in read(run.folder / "steps.jsonl")}  # by earlier lives
 
     async def on_step(self, step: Step, groups: list[Group[Rollout]]) -> None:
         """Figures of the step into `steps.jsonl` and the event log."""
+        every = self._run.settings.eval_every
+        due = every and (step.step + 1) % every == 0
+        self._write(step, groups, await self._evaluate() if due else {})
+
+    async def on_replay(self, step: Step, groups: list[Group[Rollout]]) -> None:
+        """A step trained again after a kill, to the same weights. Its line stands: the times, the delta and the evaluation in
+        it can't be measured anew, for no engine serves yet. Only a step that was killed before its line gets one now."""
+        if step.step in self._recorded:
+            self._sessions.trained(step, groups)
+        else:
+            self._write(step, groups, {})
+
+    def _write(self, step: Step, groups: list[Group[Rollout]], evaluated: dict[str, float]) -> None:
         run = self._run
         rollouts = [rollout for group in groups for rollout in group.members]
         values = step_values(step.step, rollouts, step.components, step.advantages)
         for name, value in step.values.items():
             values[DRIFT.get(name, name)] = value
-        if run.settings.eval_every and (step.step + 1) % run.settings.eval_every == 0:
-            values["eval_pass_rate"] = await self._evaluate()
+        values |= evaluated
         counts: Counter[int] = Counter()
         for rollout in rollouts:
             counts.update(versions(rollout))
@@ -59,12 +72,17 @@ class Follower:
             STAGE, step.step + 1, run.settings.steps, **{name: values[name] for name in SHOWN if name in values}
         )
 
-    async def _evaluate(self) -> float:
-        """Share of validation tasks solved by the policy that serves now; generation for training goes on beside it."""
+    async def _evaluate(self) -> dict[str, float]:
+        """Share of validation tasks solved by the policy that serves now, of those that could be attempted (promise 8: without
+        any there is no figure); generation for training goes on beside it."""
         source = self._run.source
         ids = source.ids("validation")
         jobs = [
             Job(source.task(ids[i]), f"eval-{i}", seed=i) for i in range(min(self._run.settings.eval_tasks, len(ids)))
         ]
         batch = await run_batch(jobs, self._setup, concurrency=max(1, self._run.settings.slots // 2))
-        return sum(attempt.verdict.passed for attempt in batch.attempts) / max(1, len(batch.attempts))
+        for fault in batch.faults.values():
+            self._run.log.note(STAGE, f"evaluation without {fault}")
+        if not batch.attempts:
+            return {}
+        return {"eval_pass_rate": sum(attempt.verdict.passed for attempt in batch.attempts) / len(batch.attempts)}

@@ -21,7 +21,7 @@ from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
 from etude.trace.completion import SampledTokens
 from etude.trace.segment import Rollout
-from etude.train.checkpoint import load_state, save_state
+from etude.train.checkpoint import CheckpointError, load_state, save_state
 from etude.train.policy_step import PolicyTrainer, Scores
 from etude.weights.digest import state_digest
 from etude.weights.publisher import Publisher
@@ -59,7 +59,14 @@ class Learner:
         """The state after `step` steps, from the checkpoint that holds it; 0 is the initial policy."""
         self.trainer = self._fresh()
         if step:
-            self.trainer.load_state_dict(load_state(self.folder / "states" / f"state-{step:08d}.pt")["trainer"])
+            path = self.folder / "states" / f"state-{step:08d}.pt"
+            try:
+                self.trainer.load_state_dict(load_state(path)["trainer"])
+            except CheckpointError as error:  # its own advice, to do without the file, is no way on from a ledger
+                raise CheckpointError(
+                    f"{path}, from which the ledger goes on, can't be read ({error.__cause__}): put it back, or remove "
+                    f"{self.folder} to start RL over"
+                ) from error
 
     def train(self, groups: list[int]) -> Trained:
         """One step on the stored groups; their order decides the sums' order, so it is part of the input."""

@@ -1,6 +1,6 @@
 """Figures of one training step and of the whole run, from the rollouts trained and what the trainer measured. Pure.
 
-Values of a step go to the event log and into `steps.jsonl` (a step written again after a kill replaces the earlier line);
+Values of a step go to the event log and into `steps.jsonl` (a step trained again after a kill keeps its line);
 `summarize` adds them up to the `rl` object of the report. Rates and shares are fractions here, the bench speaks percent.
 """
 

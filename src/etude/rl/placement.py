@@ -15,7 +15,7 @@ from typing import Any
 
 import ray
 import torch
-from ray.exceptions import GetTimeoutError, RayActorError
+from ray.exceptions import RayActorError
 
 from etude.engine.core import EngineCore
 from etude.engine.service import EngineService
@@ -62,7 +62,7 @@ class Remote:
         async def call(*arguments: Any) -> Any:
             try:
                 return await getattr(self.actor, method).remote(*arguments)
-            except (RayActorError, GetTimeoutError) as error:
+            except RayActorError as error:
                 raise ProcessDied(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
 
         return call

@@ -93,10 +93,6 @@ class Reconciler(Generic[Result]):
         self.window.train(picked)
         return [self.groups.pop(index) for index in picked]
 
-    def waits_for(self) -> list[int]:
-        """The incomplete groups that are admitted, oldest first: what a waiting trainer waits for."""
-        return [index for index, group in self.groups.items() if not group.complete]
-
     def take_admitted(self) -> list[Group[Result]]:
         """Groups admitted since the last call."""
         admitted, self.admitted = self.admitted, []

@@ -14,7 +14,7 @@ class ProcessLost(Exception):
 
 
 class ProcessDied(Exception):
-    """The process behind a handle is gone or answers no more."""
+    """The process behind a handle is gone. One that hangs is not found out: calls have no time limit."""
 
 
 class Lifeline(Generic[Handle]):
@@ -46,13 +46,16 @@ class Lifeline(Generic[Handle]):
     async def revive(self, dead: int, reason: str) -> None:
         """Life number `dead` is over: start the next one, unless somebody has. Raises ProcessLost beyond the bound."""
         async with self._lock:
-            if self.generation > dead:
-                return
-            if self.restarts >= self._max_restarts:
-                raise ProcessLost(
-                    f"the {self.name} process died {self.restarts + 1} times, the last time with: {reason}. "
-                    "Nothing that was trained is lost: mend the cause and run again"
-                )
-            self.restarts += 1
-            self._handle = await self._spawn(dead + 1)
-            self.generation = dead + 1
+            while self.generation <= dead:
+                if self.restarts >= self._max_restarts:
+                    raise ProcessLost(
+                        f"the {self.name} process died {self.restarts + 1} times, the last time with: {reason}. "
+                        "Nothing that was trained is lost: mend the cause and run again"
+                    )
+                self.restarts += 1
+                try:
+                    self._handle = await self._spawn(dead + 1)
+                except ProcessDied as death:  # while it loaded or trained again: one more of its deaths
+                    reason = str(death)
+                else:
+                    self.generation = dead + 1

@@ -71,6 +71,8 @@ def run_rl(
     graders: Mapping[str, Grader] = GRADERS,
 ) -> dict[str, Any]:
     """Train, or go on training; returns the summary (the report's `rl` object). Blocks; Ctrl-C stops it cleanly."""
+    if harness.temperature == 0:
+        raise ValueError("harness.temperature is 0: the rollouts of a group would be all alike; RL needs it above 0")
     settings = settings.model_copy(
         update={"update": settings.update.model_copy(update={"temperature": harness.temperature})}
     )
@@ -102,9 +104,10 @@ async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dic
         setup = _setup(run, services, pool, renderer)
         sessions = KeptSessions(run.folder / "sessions", settings, renderer.vocabulary())
         follower = Follower(run, setup, sessions)
-        await train_again(progress, tasks, store, ledger, services, follower.on_step)
+        await train_again(progress, tasks, store, ledger, services, follower.on_replay)
         await services.sync(progress.next_step)
         ready, ready_cpu = time.perf_counter(), time.process_time()
+        services.trainer_busy_s = 0.0  # what was trained again belongs to the start
         controller = Controller(
             reconciler_at(progress, tasks, settings, store),
             lambda slot: _attempt(run, setup, slot, sessions),

@@ -32,9 +32,11 @@ class Schedule:
 
 def task_list(settings: RlSettings, source: TaskSource) -> Schedule:
     """The list of a run: the source's own mix of levels, or the shares that the settings give."""
-    pools = {level: source.ids("train", level=level) for level, share in settings.levels.items() if share > 0}
-    pools = pools or {"": source.ids("train")}
-    return draw(pools, settings.levels, settings.steps * settings.groups_per_step, settings.seed)
+    count = settings.steps * settings.groups_per_step
+    if not settings.levels:
+        return draw({"": source.ids("train")}, {}, count, settings.seed)
+    shares = {level: share for level, share in settings.levels.items() if share > 0}
+    return draw({level: source.ids("train", level=level) for level in shares}, shares, count, settings.seed)
 
 
 def draw(pools: Mapping[str, Sequence[str]], shares: Mapping[str, float], count: int, seed: int) -> Schedule:

@@ -1,4 +1,4 @@
-"""`steps.jsonl`: what every training step came to, one line each. A step trained again after a kill replaces its line."""
+"""`steps.jsonl`: what every training step came to, one line each; the last line of a step counts."""
 
 from __future__ import annotations
 

@@ -34,10 +34,6 @@ class ReplayCounts:
         """Share of replayed expert ids that the live router chooses too (nan if nothing was replayed)."""
         return self.agreed / self.replayed if self.replayed else float("nan")
 
-    @property
-    def replaced_share(self) -> float:
-        return self.replaced / self.replayed if self.replayed else float("nan")
-
 
 Choose = Callable[[Tensor, Tensor | None], Tensor]
 

@@ -125,7 +125,9 @@ class PolicyStepSettings(BaseModel):
     importance_cap: float | None = Field(
         default=2.0, gt=0, description="Cap of the importance ratio trainer/sampler; unset: no correction."
     )
-    temperature: float = Field(default=1.0, gt=0, description="Temperature the rollouts were sampled at.")
+    temperature: float = Field(
+        default=1.0, gt=0, description="Not for recipes: the rl stage puts harness.temperature here."
+    )
     batch_tokens: int = Field(default=4096, ge=64, description="Padded tokens of one micro-batch.")
     graph_tokens: int = Field(
         default=40_000,

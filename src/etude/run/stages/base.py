@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from etude.chat import special
 from etude.corpus.shards import TokenShards
-from etude.model.causal_lm import CausalLM
-from etude.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.corpus.tokenizer import load_tokenizer
+from etude.model.checkpoint import save_checkpoint, token_ids
 from etude.model.count import count_parameters
 from etude.model.init import new_model
 from etude.run.stage import Context
@@ -23,9 +24,9 @@ def run(context: Context) -> None:
     """Leaves `checkpoint/` (a Hugging Face directory with tokenizer.json) and `summary.json`."""
     corpus = context.of("corpus")
     facts = json.loads((corpus / "summary.json").read_text())
-    model = _model(context, facts["vocabulary"])
+    model = new_model(context.recipe.model, facts["vocabulary"])
     result = run_pretrain(context.recipe.pretrain, model, TokenShards(corpus / TRAIN), context.folder, context.log)
-    save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=corpus)
+    save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=corpus, extra_config=_token_ids(context, corpus))
     held = evaluate(model, _documents(corpus / HELDOUT), facts["heldout_bytes"]) if facts["heldout_documents"] else None
     count = count_parameters(model.config)
     context.summarize(
@@ -42,9 +43,12 @@ def run(context: Context) -> None:
     )
 
 
-def _model(context: Context, vocabulary: int) -> CausalLM:
-    settings = context.recipe.model
-    return load_checkpoint(Path(settings.init)) if settings.init else new_model(settings, vocabulary)
+def _token_ids(context: Context, corpus: Path) -> dict[str, int | None]:
+    """Where a turn ends: as the initial checkpoint says, else by our chat format."""
+    if context.recipe.model.init:
+        return token_ids(context.recipe.model.init)
+    find = load_tokenizer(corpus).token_to_id
+    return {"bos_token_id": find(special.BOS), "eos_token_id": find(special.END), "pad_token_id": find(special.PAD)}
 
 
 def _documents(folder: Path) -> Iterator[list[int]]:
