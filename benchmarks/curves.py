@@ -12,7 +12,7 @@ import argparse
 import json
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from etude.report.beside import Beside, Curve
 from etude.report.collect import metrics
@@ -36,8 +36,9 @@ def curves(run: Path, report: dict[str, Any]) -> list[Curve]:
     spent = list(accumulate(value for _, value in rl.get("train_cpu_s", [])))
     solved = [100 * value for _, value in rl.get("pass_rate", [])]
     means = [sum(solved[max(0, i - WINDOW + 1) : i + 1]) / min(WINDOW, i + 1) for i in range(len(solved))]
-    for x, axis in (("step", range(1, len(means) + 1)), ("core_s", spent)):
-        if points := list(zip(map(float, axis), means, strict=False)):
+    axes: dict[Literal["step", "core_s"], list[float]] = {"step": [i + 1.0 for i in range(len(means))], "core_s": spent}
+    for x, axis in axes.items():
+        if points := list(zip(axis, means, strict=False)):
             drawn.append(Curve(name=name, family=family, stage="rl", x=x, y="solved_percent", points=_thin(points)))
     return drawn
 
