@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 from pydantic import ValidationError
 
+from etude.factory import plan
 from etude.factory.demonstration import demonstrate
 from etude.factory.exercises.levels import LEVELS
 from etude.factory.exercises.memory_sandbox import run_script
 from etude.factory.exercises.source import ExerciseSource
 from etude.factory.exercises.trial import outcomes
-from etude.factory.plan import make_plan
+from etude.factory.plan import CARELESS, PLANNERS, Plan, Planner, make_plan
 from etude.factory.settings import SessionSettings
 from etude.harness.agent import Outcome
+from etude.harness.matching import replace
 from etude.harness.settings import HarnessSettings
 from etude.tasks.task import Task
 
@@ -77,6 +80,67 @@ def test_no_demonstration_edits_again_after_a_failed_test(source: ExerciseSource
             tested += failed
     if level == "relapse":
         assert tested > 20  # the situation does occur, only the move does not
+
+
+def _planned(made: Plan, *tools: str) -> list[tuple[str, dict[str, str]]]:
+    return [call for turn in made.turns for call in turn.calls if call[0] in tools]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_plan_edits_behind_a_test_that_followed_an_edit(source: ExerciseSource, level: str) -> None:
+    """Stronger than the promise, for it asks of no test whether it failed; so it holds whatever the tests answer."""
+    behind = 0
+    for task_id in source.ids("train", level=level)[:40]:
+        task = source.task(task_id)
+        for seed in range(100):
+            tools = [tool for tool, _ in _planned(make_plan(task, seed, 0.3), "edit", "test")]
+            first = tools.index("edit") if "edit" in tools else len(tools)
+            tested = tools.index("test", first) if "test" in tools[first:] else len(tools)
+            assert "edit" not in tools[tested:], (task_id, seed, tools)
+            behind += tested < len(tools)
+    assert behind > 100
+
+
+def test_every_way_to_go_wrong_exists_and_occurs_as_often_as_its_weight_says(
+    source: ExerciseSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: Counter[str] = Counter()
+    for way in CARELESS:
+        assert all(callable(getattr(planner, way)) for planner in PLANNERS.values())
+        monkeypatch.setattr(Planner, way, lambda planner, way=way: taken.update([way]) or [])
+    for level, several in (("two-bugs", True), ("one-bug", False), ("relapse", False)):
+        task = source.task(source.ids("train", level=level)[0])
+        taken.clear()
+        assert not any(make_plan(task, seed, 0.0).competent for seed in range(2000))
+        weights = {way: weight for way, weight in CARELESS.items() if several or way != "half"}
+        assert taken.keys() == weights.keys()
+        for way, weight in weights.items():
+            assert taken[way] / 2000 == pytest.approx(weight / sum(weights.values()), abs=0.04), (level, way)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_second_thoughts_take_the_last_edit_back_and_nothing_else(
+    source: ExerciseSource, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "CARELESS", {"second_thoughts": 1.0})
+    for task_id in source.ids("train", level=level)[:30]:
+        task = source.task(task_id)
+        for seed in range(10):
+            made = make_plan(task, seed, 0.0)
+            *rest, last, back = [arguments for _, arguments in _planned(made, "edit")]
+            assert len(rest) == len(made.parts) - 1
+            assert back == {"path": last["path"], "old": last["new"], "new": last["old"]}
+            finished = [turn.part for turn in made.turns if turn.part is not None]
+            assert finished == list(made.parts)  # a summary counts the undone part as done: the undo is none
+        outcome, files, _ = demonstrate(task, seed, competence=0.0, settings=SUMMARIZING)
+        assert outcome.reason == "done" and outcome.counters["failed_calls"] == 0, task_id
+        expected = dict(task.files)
+        for edit in rest:
+            expected[edit["path"]] = replace(expected[edit["path"]], edit["old"], edit["new"]).text
+        # What was appended (level write-test) leaves its line's end behind.
+        assert {path: text.rstrip("\n") for path, text in files.items()} == {
+            path: text.rstrip("\n") for path, text in expected.items()
+        }, task_id
 
 
 def test_no_competent_demonstration_wins_the_discovery_level(source: ExerciseSource) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from etude.events.log import EventLog
 from etude.factory.demonstration import demonstrate
 from etude.factory.exercises.source import ExerciseSource
 from etude.factory.opponents import OPPONENTS
-from etude.factory.sessions import SEED_STRIDE, collect_sessions, read_sessions, session_path
+from etude.factory.sessions import SEED_STRIDE, collect_sessions, read_sessions, session_path, summarizing
 from etude.factory.settings import SessionSettings
 from etude.harness.replay import replay
 from etude.harness.settings import HarnessSettings
@@ -73,6 +75,45 @@ async def test_collection_goes_on_where_it_was_killed(
         assert session_path(tmp_path, number).read_bytes() == before[number]
     assert len(list(read_sessions(tmp_path))) == 8
     assert await _collect(tmp_path, 8, source, pool) == 0
+
+
+@given(st.integers(0, 2**40), st.floats(0, 1), st.floats(0, 1), st.integers(0, 100_000))
+def test_a_lowered_trigger_is_half_to_three_quarters_and_depends_on_seed_and_share_only(
+    seed: int, share: float, other: float, trigger: int
+) -> None:
+    harness = HarnessSettings(summary_trigger_tokens=trigger, max_turns=7)
+
+    def at(share: float) -> HarnessSettings:
+        return summarizing(harness, SessionSettings(early_summaries=share), seed)
+
+    lowered = at(1.0)
+    assert trigger // 2 <= lowered.summary_trigger_tokens <= (3 * trigger + 3) // 4
+    assert lowered.model_copy(update={"summary_trigger_tokens": trigger}) == harness  # nothing else differs
+    assert at(0.0) == harness
+    few, many = sorted((share, other))
+    assert (at(few), at(many)) in ((harness, harness), (harness, lowered), (lowered, lowered))
+    assert at(few) == at(few)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.4])
+def test_early_summaries_is_the_share_of_sessions_and_their_triggers_differ(share: float) -> None:
+    harness, settings = HarnessSettings(summary_trigger_tokens=220), SessionSettings(early_summaries=share)
+    seeds = range(SEED_STRIDE, SEED_STRIDE + 2000)
+    triggers = [summarizing(harness, settings, seed).summary_trigger_tokens for seed in seeds]
+    lowered = [trigger for trigger in triggers if trigger != 220]
+    assert len(lowered) / 2000 == pytest.approx(share, abs=0.05)
+    assert min(lowered) < 115 and max(lowered) > 160 and len(set(lowered)) > 50
+
+
+async def test_every_session_has_the_trigger_of_its_own_seed(
+    tmp_path: Path, source: ExerciseSource, pool: SandboxPool
+) -> None:
+    harness, settings = HarnessSettings(summary_trigger_tokens=100_000), SessionSettings(count=12, early_summaries=0.5)
+    await collect_sessions(source, settings, harness, None, pool, tmp_path, EventLog.null())
+    found = [session.header.settings["summary_trigger_tokens"] for session in read_sessions(tmp_path)]
+    seeds = range(SEED_STRIDE, SEED_STRIDE + 12)
+    assert found == [summarizing(harness, settings, seed).summary_trigger_tokens for seed in seeds]
+    assert 1 < len(set(found)) < 12
 
 
 @pytest.mark.parametrize("name, passes", [("expert", True), ("nop", False), ("cheat", False)])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.harness import matching
 from etude.harness.matching import NoUniqueMatch, replace
 
 FILE = "def f(x):\n    if x > 1:\n        return  2\n    return 3\n\ndef g():\n\treturn 3\n"
@@ -74,3 +77,32 @@ def test_nothing_close_gives_no_hint(old: str) -> None:
 
 def test_line_ends_of_other_lines_survive() -> None:
     assert replace("a\r\n  b  c\r\nd\r\n", "b c", "B").text == "a\r\n  B\nd\r\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted", "compared"),
+    [
+        (60, 3, 58),  # cheap: every window
+        (2000, 20, 8),  # dear: where most of the words stand
+        (300, 200, 0),  # too dear even for one window
+    ],
+)
+def test_a_miss_in_a_large_file_compares_few_windows_and_still_finds_the_closest(
+    monkeypatch: pytest.MonkeyPatch, lines: int, wanted: int, compared: int
+) -> None:
+    windows: list[str] = []
+
+    class Counting(SequenceMatcher[str]):
+        def set_seq1(self, a: str) -> None:  # pyright: ignore
+            windows.extend([a] if a else [])
+            super().set_seq1(a)
+
+    monkeypatch.setattr(matching, "SequenceMatcher", Counting)
+    file = [f"def make_{i}(width, height): return Box(width, {i})" for i in range(lines)]
+    start = lines // 3
+    old = "\n".join(file[start : start + wanted]).replace("Box", "Bag")
+    with pytest.raises(NoUniqueMatch) as caught:
+        replace("\n".join(file), old, "y")
+    assert len(windows) == compared
+    region = [f"{number} {file[number - 1]}" for number in range(start + 1, start + 1 + wanted)]
+    assert caught.value.hint == ("\n".join(region) if compared else "")

@@ -14,6 +14,7 @@ from etude.harness.agent import Agent, session_header
 from etude.harness.replay import Difference, compare, replay
 from etude.harness.settings import HarnessSettings
 from etude.policy.scripted import ScriptedPolicy
+from etude.trace.completion import Completion, Usage
 from etude.trace.message import Message
 from etude.trace.reader import read_session
 from etude.trace.session import Session
@@ -40,17 +41,20 @@ def script(scene: Any, *, summary: bool) -> list[Message]:
     return [scene.GOOD[0], *[Message("assistant", "bug in shop.py")] * summary, *scene.GOOD[2:]]
 
 
-@pytest.mark.parametrize("kind", ["text", "expert", "tokens", "summary"])
+@pytest.mark.parametrize("kind", ["text", "usage", "expert", "tokens", "summary"])
 async def test_a_session_replays_byte_for_byte_in_a_fresh_sandbox(
     record: Any, make_sandbox: Any, renderer: NanoRenderer, scene: Any, kind: str
 ) -> None:
-    messages = script(scene, summary=kind == "summary")
+    summary = kind in ("usage", "summary")
+    messages: list[Any] = script(scene, summary=summary)
+    if kind == "usage":  # without tokens it is what the endpoint reported that calls for a summary, not the short texts
+        messages[0] = Completion(messages[0], usage=Usage(input_tokens=100, output_tokens=20))
     tokens = kind in ("tokens", "summary")
     policy = scene.token_policy(renderer, messages) if tokens else ScriptedPolicy(messages)
-    used = None if kind == "text" else renderer
-    session = await record(policy, SUMMARIES if kind == "summary" else scene.ROOMY, used)
+    used = None if kind in ("text", "usage") else renderer
+    session = await record(policy, SUMMARIES if summary else scene.ROOMY, used)
     assert session.of("end")[0].data["reason"] == "done"
-    assert bool(session.of("summary")) == (kind == "summary")
+    assert bool(session.of("summary")) == summary
     assert await replay(session, make_sandbox(), renderer=used) is None
 
 

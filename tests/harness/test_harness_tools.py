@@ -123,6 +123,8 @@ async def test_writing_outside_or_onto_a_full_disk_is_told(call: Any, sandbox: A
         (ExecResult(1, b"", b""), "fail"),
         (ExecResult(137, b"", b"", timed_out=True), "fail: timed out"),
         (ExecResult(0, b"", b"", timed_out=True), "fail: timed out"),
+        (ExecResult(137, b"tick 2683563\n", b"Terminated", timed_out=True), "fail: timed out"),
+        (ExecResult(137, b"tick", b"", timed_out=True, oom=True), "fail: timed out"),
         (ExecResult(137, b"a", b"", oom=True), "a\nfail: out of memory"),
     ],
 )

@@ -15,7 +15,8 @@ from etude.model.checkpoint import save_checkpoint
 from etude.model.config import ModelConfig
 from etude.model.count import count_parameters
 from etude.model.init import new_model
-from etude.model.settings import Architecture, ModelSettings
+from etude.model.rope import Rope, score_scale
+from etude.model.settings import Architecture, ModelSettings, YarnSettings
 
 
 def test_equal_seeds_give_equal_models_and_others_do_not() -> None:
@@ -48,6 +49,24 @@ def test_init_continues_from_a_checkpoint_with_its_own_shape(mla: CausalLM, tmp_
     assert model.config == mla.config and torch.equal(model.head.weight, mla.head.weight)
     with pytest.raises(ValueError, match="vocabulary of 97, its tokenizer.json one of 98"):
         new_model(ModelSettings(init=str(tmp_path / "c")), 98)
+
+
+def test_a_checkpoint_with_more_rows_than_its_tokenizer_has_ids_is_taken_as_it_is(
+    mla: CausalLM, tmp_path: Path
+) -> None:
+    save_checkpoint(mla, tmp_path / "c")
+    assert new_model(ModelSettings(init=str(tmp_path / "c")), 90).config.vocab_size == 97  # padded, as most are
+
+
+@pytest.mark.parametrize("family", ["deepseek_v3", "qwen3_moe"])
+def test_yarn_heats_attention_by_its_own_temperature_in_both_families(family: str) -> None:
+    """Rotations and score factor together, by default settings, come to (0.1 ln s + 1)^2: YaRN section 3.4."""
+    settings = Architecture.model_validate({"family": family, "yarn": YarnSettings(factor=4.0)})
+    config = ModelConfig.from_settings(settings, 10)
+    width = config.nope_dim + config.rope_dim if family == "deepseek_v3" else config.head_dim
+    rotation = float(Rope(config).table[0, 0, 0])  # at position 0, so the cosine is 1
+    temperature = rotation**2 * score_scale(config) * width**0.5
+    assert temperature == pytest.approx((0.1 * math.log(4.0) + 1) ** 2, rel=1e-6)
 
 
 def test_count_is_that_of_the_model(any_model: CausalLM) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -13,10 +14,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from etude.policy import openai
 from etude.policy.openai import OpenAIPolicy
 from etude.policy.protocol import PolicyError, Request
+from etude.policy.wire import from_wire
 from etude.trace.message import Message, ToolCall
 
 
@@ -139,6 +143,16 @@ def test_malformed_arguments_are_evidence_not_an_error(endpoint: Endpoint, argum
     assert "view" in message.text
 
 
+# Halves of one kind only: two of different kinds side by side are a whole character.
+@given(st.text("aé😀\ud800") | st.text("aé😀\udfff"))
+def test_half_a_surrogate_pair_becomes_one_replacement_character_wherever_it_stands(text: str) -> None:
+    calls = [wire_call(json.dumps({text: [text]}), text, text)]
+    _, body = said(content=text, reasoning_content=text, tool_calls=calls)
+    message = from_wire(json.loads(json.dumps(body)), (), 0.0).message
+    whole = re.sub("[\ud800\udfff]", "\ufffd", text)
+    assert message == Message("assistant", whole, whole, (ToolCall(whole or "call-0", whole, {whole: [whole]}),))
+
+
 def test_a_cut_off_text_says_so(endpoint: Endpoint) -> None:
     endpoint.answers = [said("length", content=[{"type": "text", "text": "I wa"}])]
     answer = ask(endpoint)
@@ -198,7 +212,17 @@ def test_only_the_conversations_own_trouble_counts_against_the_policy(
     assert caught.value.infra is infra and len(endpoint.seen) == 1
 
 
-@pytest.mark.parametrize("body", ["<html>", {"object": "list"}, {"choices": []}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<html>",
+        {"object": "list"},
+        {"choices": []},
+        {"choices": [{"message": None}]},
+        said(content="ok", tool_calls=["view"])[1],
+        said(content="ok", tool_calls=[{"id": "k1", "function": "view"}])[1],
+    ],
+)
 def test_an_answer_that_is_no_completion_is_an_infra_fault(endpoint: Endpoint, body: Any) -> None:
     endpoint.answers = [(200, body)]
     with pytest.raises(PolicyError, match="answered no") as caught:

@@ -24,20 +24,25 @@ from etude.harness.settings import HarnessSettings
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.model.init import new_model
 from etude.model.settings import ModelSettings
+from etude.rl.controller import Step
+from etude.rl.follow import Follower
+from etude.rl.groups import Group
 from etude.rl.learner import Learner
 from etude.rl.ledger import Ledger, fold
 from etude.rl.placement import EngineProcess
-from etude.rl.restarts import ProcessDied, ProcessLost
+from etude.rl.restarts import Lifeline, ProcessDied, ProcessLost
 from etude.rl.run import RlRun, drive
 from etude.rl.schedule import task_list
+from etude.rl.sessions import KeptSessions
 from etude.rl.settings import RlSettings
-from etude.rl.steps import read
+from etude.rl.steps import StepRecord, append, read
 from etude.rl.store import GroupStore
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxSpec
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.registry import GRADERS
 from etude.trace.reader import read_session
+from etude.trace.segment import Rollout
 from etude.trace.session import Session
 from etude.weights.receiver import Receiver
 from etude.weights.store import WeightStore
@@ -235,12 +240,50 @@ def test_a_process_that_dies_comes_back_and_the_run_is_whole(checkpoint, tmp_pat
 
 
 def test_a_process_that_keeps_dying_stops_the_run_which_goes_on_when_run_again(checkpoint, tmp_path):
-    run = a_run(checkpoint, tmp_path, max_restarts=0)
+    run = a_run(checkpoint, tmp_path, max_restarts=0, eval_every=1, eval_tasks=1)
     with pytest.raises(ProcessLost, match="the trainer process died 1 times"):
         live(run, trainer={"train": 2})
     assert fold(Ledger(tmp_path / "ledger.jsonl").entries).next_step >= 1
+    (before,) = read(tmp_path / "steps.jsonl")
+    assert {"eval_pass_rate", "delta_bytes", "wait_s", "train_s"} <= before.values.keys()
     live(run)
     check_whole(run)
+    assert read(tmp_path / "steps.jsonl")[0] == before  # trained again, for the next one's sake, but not measured again
+
+
+def test_only_a_step_killed_before_its_line_gets_one_when_it_is_trained_again(tmp_path):
+    run = a_run(tmp_path / "none", tmp_path, eval_every=1)
+    recorded = StepRecord(0, [0], {"eval_pass_rate": 0.5, "delta_bytes": 80_863.0}, {}, [{"outcome": 0.0}], [0.0])
+    append(tmp_path / "steps.jsonl", recorded)
+    follower = Follower(run, None, KeptSessions(tmp_path / "sessions", run.settings, []))  # type: ignore[arg-type]
+    group = Group(0, "t", 1, -1, {0: Rollout("r", "t", 0, [], {"outcome": 1.0})})
+    for step in (0, 1):
+        asyncio.run(follower.on_replay(Step(step, "digest", [{"outcome": 1.0}], [0.5]), [group]))
+    first, second = read(tmp_path / "steps.jsonl")
+    assert first == recorded
+    assert second.values["pass_rate"] == 1.0 and second.advantages == [0.5]
+    assert "eval_pass_rate" not in second.values  # no engine serves yet: a figure would be made up
+
+
+@pytest.mark.parametrize("deaths", range(4))
+async def test_dying_while_it_is_brought_back_is_one_more_death_within_the_same_bound(deaths):
+    lives = []
+
+    async def spawn(generation):
+        lives.append(generation)
+        if 2 <= len(lives) <= 1 + deaths:
+            raise ProcessDied(f"killed at restore {len(lives)}")
+        return f"life {generation}"
+
+    line = Lifeline("trainer", spawn, 3)
+    await line.start()
+    if deaths < 3:
+        await asyncio.gather(*(line.revive(0, "killed at train") for _ in range(3)))  # whoever saw it die
+        assert (line.generation, line.handle, line.restarts) == (1, "life 1", 1 + deaths)
+    else:
+        with pytest.raises(ProcessLost, match="died 4 times, the last time with: killed at restore 4"):
+            await line.revive(0, "killed at train")
+    assert lives == [0] + [1] * min(3, 1 + deaths)
 
 
 def test_the_synchronous_baseline_trains_on_fresh_rollouts_only(checkpoint, tmp_path):

@@ -1,4 +1,6 @@
-"""The bench stage on the committed checkpoint: few tasks, but every one real, and the summary says what was asked of whom."""
+"""The bench stage on the committed checkpoint: few tasks, but every one real, and the summary says what was asked of whom.
+And the door by which such a checkpoint comes into a run: stage base.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ import pytest
 from etude.events.log import EventLog
 from etude.recipe.read import read_recipe
 from etude.run.stage import Context
-from etude.run.stages import bench
+from etude.run.stages import base, bench
 from etude.run.stages.base import CHECKPOINT
 
 ROOT = Path(__file__).parents[2]
@@ -65,3 +67,11 @@ def test_the_summary_says_what_its_figures_rest_on(summary: dict[str, Any]) -> N
     assert set(summary["over_controls"]) == {"competent_sft", "rewarded_sft"}
     for entry in (summary["lift"], summary["over_controls"]["competent_sft"]):
         assert {"avg_points", "ci95", "avg_points_equal", "ci95_equal", "best_of", "by_level"} <= entry.keys()
+
+
+def test_base_refuses_a_checkpoint_with_fewer_rows_than_the_corpus_has_ids(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "summary.json").write_text('{"vocabulary": 100000}')
+    recipe = read_recipe([ROOT / "recipes" / "ci.toml"], [f'model.init="{SFT_NANO}"'])
+    with pytest.raises(ValueError, match="its tokenizer.json one of 100000: they do not belong together"):
+        base.run(Context(recipe, tmp_path, "base", EventLog.null()))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from etude.sandbox.inside import files
+from etude.sandbox.inside.ground import Ground
 from etude.sandbox.protocol import (
     WORKDIR,
     Entry,
@@ -96,6 +100,34 @@ async def test_links_pipes_and_devices_are_refused_without_hanging(box: Sandbox)
     assert (kinds["link"], kinds["root"], kinds["pipe"], kinds["d"]) == ("link", "link", "other", "dir")
     await box.remove("root")  # the link, not what it shows
     assert (await box.run("ls /usr/bin | head -1")).out
+
+
+async def test_what_is_closed_to_its_own_owner_is_left_out_of_an_export(box: Sandbox) -> None:
+    await box.run("echo 1 > shut; mkdir -p d/dark; echo 2 > d/dark/x; echo 3 > d/y; chmod 0 shut d/dark")
+    assert await box.export() == {"hello.txt": b"hello\n", "d/y": b"3\n"}
+    kinds = {entry.path: entry.kind for entry in await box.list()}
+    assert (kinds["shut"], kinds["d/dark"]) == ("file", "dir")  # listed all the same
+
+
+@pytest.mark.parametrize("gone", ["b", "d"])
+async def test_what_vanishes_after_it_was_listed_is_left_out_of_an_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gone: str
+) -> None:
+    (tmp_path / "d").mkdir()
+    for name in ("a", "b", "d/x", "e"):
+        (tmp_path / name).write_bytes(name.encode())
+    look = files._lstat
+
+    def look_and_remove(name: str, folder: int) -> os.stat_result | None:
+        status = look(name, folder)
+        if name == gone:
+            shutil.rmtree(tmp_path / name) if name == "d" else (tmp_path / name).unlink()
+        return status
+
+    monkeypatch.setattr(files, "_lstat", look_and_remove)
+    inside = files.Files(Ground({"workdir": WORKDIR}, {WORKDIR: str(tmp_path)}))
+    left = {"b": ["a", "d/x", "e"], "d": ["a", "b", "e"]}[gone]
+    assert inside.export(".", 100) == [(name, name.encode()) for name in left]
 
 
 async def test_removing_a_tree_with_links_touches_nothing_else(box: Sandbox) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 
 import pytest
 from hypothesis import given
@@ -133,4 +134,17 @@ async def test_silence_is_ended_by_patience() -> None:
     channel = Channel(ours, "sb")
     with pytest.raises(SandboxDied, match="no answer within"):
         await channel.call(frames.READ, {}, patience_s=0.05)
+    theirs.close()
+
+
+async def test_an_answer_that_came_in_time_counts_however_late_this_loop_looks() -> None:
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours, "sb")
+    call = asyncio.create_task(channel.call(frames.READ, {}, patience_s=0.05))
+    await asyncio.sleep(0)
+    theirs.sendall(frames.pack(frames.OK, 1, {}))
+    time.sleep(0.1)  # the loop is held up: then the answer and the overdue timer are seen in one go
+    assert (await call).kind == frames.OK
+    assert channel.alive
+    channel.fail(SandboxDied("enough"))
     theirs.close()

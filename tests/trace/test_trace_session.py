@@ -18,7 +18,7 @@ from etude.trace.reader import SessionError, migrate, read_session
 from etude.trace.segment import Segment
 from etude.trace.session import Recorder, Session
 from etude.trace.vocabulary import read_vocabulary, write_vocabulary
-from etude.trace.writer import SessionWriter
+from etude.trace.writer import SessionWriter, add_verdict
 
 Fill = Callable[[Recorder], Recorder]
 SUFFIXES = (".jsonl", ".tokens", ".routes")
@@ -89,6 +89,36 @@ def test_turns_reach_the_disk_as_they_end(header: Header, tmp_path: Path) -> Non
     assert not (tmp_path / "s.jsonl").exists()
     writer.flush()
     assert len(read_session(tmp_path / "s.jsonl").entries) == 1
+
+
+@pytest.mark.parametrize("whole", range(10))
+def test_a_verdict_behind_a_torn_turn_does_not_take_that_turns_tokens(
+    fill: Fill, header: Header, tmp_path: Path, whole: int
+) -> None:
+    """Killed between a turn's tokens and its line; the verdict then has the torn turn's number."""
+    path = tmp_path / "s.jsonl"
+    fill(SessionWriter(path, header))
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[: 1 + whole]))
+    before = read_session(path)
+    add_verdict(path, {"score": 1.0})
+    after = read_session(path)
+    verdict = after.entries[-1]
+    assert (verdict.id, verdict.type, verdict.tokens, verdict.routes) == (whole, "verdict", None, None)
+    assert all(equal(a, b) for a, b in zip(after.segments(), before.segments(), strict=True))
+
+
+@pytest.mark.parametrize("keep_routes", [True, False])
+def test_what_a_kill_left_beside_no_session_is_no_part_of_a_new_one(
+    fill: Fill, header: Header, tmp_path: Path, keep_routes: bool
+) -> None:
+    path = tmp_path / "s.jsonl"
+    fill(SessionWriter(path, header))
+    path.unlink()
+    path.with_suffix(".tokens").write_bytes(path.with_suffix(".tokens").read_bytes()[:-3])
+    recorded = fill(SessionWriter(path, header, keep_routes=keep_routes)).session
+    read = read_session(path)
+    assert same_entries(read, recorded) and len(read.entries) == len(recorded.entries)
+    assert [entry.routes is not None for entry in read.entries].count(True) == keep_routes
 
 
 def test_damage_inside_is_named(fill: Fill, header: Header, tmp_path: Path) -> None:
