@@ -91,7 +91,7 @@ def test_turns_reach_the_disk_as_they_end(header: Header, tmp_path: Path) -> Non
     assert len(read_session(tmp_path / "s.jsonl").entries) == 1
 
 
-@pytest.mark.parametrize("whole", range(10))
+@pytest.mark.parametrize("whole", range(8))
 def test_a_verdict_behind_a_torn_turn_does_not_take_that_turns_tokens(
     fill: Fill, header: Header, tmp_path: Path, whole: int
 ) -> None:
