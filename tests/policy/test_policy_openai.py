@@ -66,7 +66,7 @@ def said(finish: str = "stop", **message: Any) -> tuple[int, dict[str, Any]]:
     return 200, {"choices": [{"message": message, "finish_reason": finish}], "usage": usage}
 
 
-def wire_call(arguments: str, name: str = "view", id: str | None = "k1") -> dict[str, Any]:
+def wire_call(arguments: Any, name: str = "view", id: str | None = "k1") -> dict[str, Any]:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -125,6 +125,11 @@ def test_a_summary_turn_keeps_the_tools_declared_but_forbids_them(endpoint: Endp
     assert endpoint.seen[0]["tool_choice"] == "none" and endpoint.seen[0]["tools"]
 
 
+def test_arguments_that_the_server_has_parsed_are_taken(endpoint: Endpoint) -> None:
+    endpoint.answers = [said(content="", tool_calls=[wire_call({"path": "a"})])]
+    assert ask(endpoint).message.calls == (ToolCall("k1", "view", {"path": "a"}),)
+
+
 def test_calls_thinking_and_usage_are_read(endpoint: Endpoint) -> None:
     calls = [wire_call('{"path": "a"}'), wire_call("", "test", None)]
     endpoint.answers = [said("tool_calls", content=None, reasoning_content="hm", tool_calls=calls)]
@@ -135,7 +140,7 @@ def test_calls_thinking_and_usage_are_read(endpoint: Endpoint) -> None:
     assert answer.usage.seconds > 0 and answer.finish == "stop"
 
 
-@pytest.mark.parametrize("arguments", ["{", "[1]", '"x"'])
+@pytest.mark.parametrize("arguments", ["{", "[1]", '"x"', pytest.param("[" * 100_000, id="endless")])
 def test_malformed_arguments_are_evidence_not_an_error(endpoint: Endpoint, arguments: str) -> None:
     endpoint.answers = [said(content="", tool_calls=[wire_call(arguments)])]
     message = ask(endpoint).message

@@ -61,8 +61,9 @@ def _calls(rows: list[dict[str, Any]], seen: int) -> tuple[list[ToolCall], list[
         function = row.get("function") or {}
         name = str(function.get("name") or "")
         try:
-            arguments = _whole(json.loads(function.get("arguments") or "{}"))
-        except ValueError:
+            given = function.get("arguments") or "{}"
+            arguments = _whole(json.loads(given) if isinstance(given, str) else given)  # some servers parse them already
+        except (ValueError, RecursionError):  # brackets nested without end are a model's doing like any other slip
             arguments = None
         if isinstance(arguments, dict):
             calls.append(ToolCall(row.get("id") or f"call-{seen + i}", name, arguments))
