@@ -23,7 +23,7 @@ TEST_SHARE = 0.5
 TODO_SHARE = 0.6
 # How often each way to go wrong, relative to each other. Most leave what is written sound and spoil the choice of moves: a
 # changed token that nothing foretells blurs the spelling of every edit, and RL then spends its steps on that (see LOG.md).
-CARELESS = {"second_thoughts": 3.0, "stop_early": 2.0, "wander": 1.0, "misjudge": 1.0, "half": 3.0}
+CARELESS = {"second_thoughts": 3.0, "stop_early": 2.0, "wander": 1.0, "misjudge": 1.0, "half": 1.5}
 FIXED, GAVE_UP = "fixed", "left"  # the two final messages
 
 
