@@ -26,6 +26,13 @@ rotate | items after the first $k and then the first $j | ints | j=1,2,3,4 k=1,2
 def $f($xs):
     return $xs[$k:] + $xs[:$j]
 
+interleave | $k and then each first and second in turn | ints ints | k=0,1,2,3,4,5,6,7,8,9
+def $f($xs, $ys):
+    $acc = [$k]
+    for $x, $y in zip($xs, $ys):
+        $acc += [$x, $y]
+    return $acc
+
 split | items $cmp $k then others | ints | op=>,<,>=,<= k=2,3,4,5,6,7,8
 def $f($xs):
     $acc = []

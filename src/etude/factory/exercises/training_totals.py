@@ -88,6 +88,13 @@ def $f($xs):
             $acc -= $x
     return $acc
 
+apart-products | sum of products of items $k apart plus $j | ints | k=1,2,3 j=4,5,6,7,8,9
+def $f($xs):
+    $acc = $j
+    for $i in range($k, len($xs)):
+        $acc += $xs[$i] * $xs[$i - $k]
+    return $acc
+
 more-than-not | true if more items are $cmp $k than not | ints | op=>,<,>=,<= k=2,3,4,5,6,7
 def $f($xs):
     $n = 0
