@@ -62,7 +62,9 @@ def _calls(rows: list[dict[str, Any]], seen: int) -> tuple[list[ToolCall], list[
         name = str(function.get("name") or "")
         try:
             given = function.get("arguments") or "{}"
-            arguments = _whole(json.loads(given) if isinstance(given, str) else given)  # some servers parse them already
+            arguments = _whole(
+                json.loads(given) if isinstance(given, str) else given
+            )  # some servers parse them already
         except (ValueError, RecursionError):  # brackets nested without end are a model's doing like any other slip
             arguments = None
         if isinstance(arguments, dict):
