@@ -45,7 +45,7 @@ def averages(report: dict[str, Any], asked: str) -> str:
     """A bar for each policy; where only one was asked, for each level."""
     found = policies(report)
     bars = [Bar(name.removeprefix("control: "), e["avg"], *e["ci95"]) for _, name, e in found]
-    note = "Average of all passes, levels weighed as training mixes them. Whiskers: 95%, by task."
+    note = "Average of all passes, levels weighed as the exercises mix them. Whiskers: 95%, by task."
     if len(found) == 1:
         bars = [Bar(level, e["avg"], *e["ci95"]) for level, e in found[0][2]["by_level"].items()]
         note = "Average of all passes. Whiskers: 95%, by task."
