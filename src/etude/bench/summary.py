@@ -1,6 +1,6 @@
 """From outcomes to the numbers of `report.json`: percentages in percent, intervals by task.
 
-Two averages, always both: `avg` weighs the levels as training mixes them and is the headline; `avg_equal` gives every level the
+Two averages, always both: `avg` weighs the levels as the exercises mix them and is the headline; `avg_equal` gives every level the
 same weight, so that no choice of the mix can carry a claim alone.
 """
 
