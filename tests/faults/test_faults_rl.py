@@ -142,7 +142,7 @@ def test_sigkill_at_any_step_then_run_again_goes_on_exactly(start, tmp_path):
     assert not alive(processes)
 
 
-@pytest.mark.parametrize("title", ["ray::EngineProcess", "ray::Learner"])
+@pytest.mark.parametrize("title", ["ray::EngineProcess", "ray::TrainerProcess"])
 def test_a_killed_actor_comes_back_and_the_run_is_whole(start, tmp_path, title):
     folder = tmp_path / "rl"
     process = start()
