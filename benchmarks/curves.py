@@ -2,8 +2,8 @@
 
     python benchmarks/curves.py runs/mla --caption "MLA on the same data" --out benchmarks/results/mla.json
 
-Of each run: the loss of base and SFT and the tasks solved in RL (a moving mean over ten steps), each by CPU seconds of the stage;
-the caption gets the run's bench figures behind it.
+Of each run: the loss of base and SFT and the tasks solved in RL (a moving mean over ten steps), each by CPU seconds of the stage, RL
+by steps too; the caption gets the run's bench figures behind it.
 """
 
 from __future__ import annotations
