@@ -163,6 +163,18 @@ def test_the_second_bug_of_the_discovery_level_shows_only_after_the_first_is_men
 
 
 @pytest.mark.parametrize("level", LEVELS)
+def test_a_careless_edit_does_the_work_or_takes_it_back_or_silences_it(source: ExerciseSource, level: str) -> None:
+    """Nothing that a demonstration writes is drawn at random: what SFT learns of bad judgement is a choice of moves."""
+    for task_id in source.ids("train", level=level)[:30]:
+        task = source.task(task_id)
+        texts = {part[key] for part in task.hidden["parts"] for key in ("old", "new")}
+        for seed in range(40):
+            for _, arguments in _planned(make_plan(task, seed, 0.0), "edit"):
+                assert arguments["old"] in texts, task_id
+                assert arguments["new"] in texts or arguments["new"].strip() in ("pass", "return 0"), task_id
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_bad_judgement_is_spelled_perfectly(source: ExerciseSource, level: str) -> None:
     """Every edit of an incompetent session matches exactly once, and few of them happen to be right."""
     right = 0

@@ -11,7 +11,6 @@ import random
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from etude.factory.judgement import random_edit, spoiled_text
 from etude.tasks.task import Task
 
 Call = tuple[str, dict[str, str]]
@@ -21,8 +20,8 @@ Part = dict[str, str]  # name, path, old, new; "look" if another path than the e
 TEST_SHARE = 0.5
 # Sessions with several parts that note them as to-dos first.
 TODO_SHARE = 0.6
-# How often each way to go wrong, relative to each other. Most leave what is written sound and spoil the choice of moves: a
-# changed token that nothing foretells blurs the spelling of every edit, and RL then spends its steps on that (see LOG.md).
+# How often each way to go wrong, relative to each other. All are moves that a session chooses and writes well: a changed token
+# that nothing foretells blurs the spelling of every edit, and RL then spends its steps on that (see LOG.md).
 CARELESS = {"second_thoughts": 3.0, "stop_early": 2.0, "wander": 1.0, "misjudge": 1.0, "half": 1.5}
 FIXED, GAVE_UP = "fixed", "left"  # the two final messages
 
@@ -98,22 +97,22 @@ class Planner:
         return Turn((("edit", arguments),), needs=part.get("look", part["path"]), part=part)
 
     def wander(self) -> list[Turn]:
-        """A file at random, a change at random, no test."""
-        path = self.rng.choice(self.sources)
-        edit = random_edit(self.task.files[path], self.rng)
-        return [view(path), *([turn("edit", path=path, **edit)] if edit else []), done(FIXED)]
+        """A file at random, and nothing done."""
+        return [view(self.rng.choice(self.sources)), done(self.rng.choice((FIXED, GAVE_UP)))]
 
     def misjudge(self) -> list[Turn]:
-        """The right place and the wrong change."""
+        """The right place, and what stands there silenced instead of mended."""
         part = self.rng.choice(self.parts)
-        text = self.task.files[part.get("look", part["path"])]
-        new = spoiled_text(part["new"], text, self.rng)
-        edit = [self.edit(part, new)] if new and new != part["old"] else []
-        return [*self.opening(), *self.find(part), *edit, *self.maybe_test(TEST_SHARE / 2), done(FIXED)]
+        line = part["old"].lstrip()
+        edit = self.edit(part, part["old"][: -len(line) or None] + ("return 0" if line == "pass" else "pass"))
+        return [*self.opening(), *self.find(part), edit, *self.maybe_test(TEST_SHARE / 2), done(FIXED)]
 
     def second_thoughts(self) -> list[Turn]:
-        """All the work, and then the last edit taken back."""
+        """All the work, and then the last edit taken back; where that would match elsewhere too, an early stop."""
         turns, last = self.work(self.parts), self.parts[-1]
+        after = self.task.files[last["path"]].replace(last["old"], last["new"], 1)
+        if after.count(last["new"]) > 1:
+            return self.stop_early()
         back = {**last, "old": last["new"]}
         undo = replace(self.edit(back, last["old"]), part=None)
         return [*self.opening(), *turns, undo, *self.maybe_test(TEST_SHARE / 2), done(GAVE_UP)]
