@@ -22,8 +22,7 @@ from etude.harness.settings import HarnessSettings
 from etude.tasks.task import Task
 
 SETTINGS = HarnessSettings()
-# A file of the two longest functions must fit below the trigger, or each look at it ends in another summary.
-SUMMARIZING = HarnessSettings(summary_trigger_tokens=120, max_turns=14)
+SUMMARIZING = HarnessSettings(summary_trigger_tokens=110, max_turns=14)
 
 
 def _calls(outcome: Outcome) -> list[tuple[str, str]]:

@@ -87,7 +87,7 @@ def test_a_lowered_trigger_is_half_to_three_quarters_and_depends_on_seed_and_sha
         return summarizing(harness, SessionSettings(early_summaries=share), seed)
 
     lowered = at(1.0)
-    assert 0.55 * trigger - 1 <= lowered.summary_trigger_tokens <= 0.75 * trigger + 1
+    assert trigger // 2 <= lowered.summary_trigger_tokens <= (3 * trigger + 3) // 4
     assert lowered.model_copy(update={"summary_trigger_tokens": trigger}) == harness  # nothing else differs
     assert at(0.0) == harness
     few, many = sorted((share, other))
@@ -102,7 +102,7 @@ def test_early_summaries_is_the_share_of_sessions_and_their_triggers_differ(shar
     triggers = [summarizing(harness, settings, seed).summary_trigger_tokens for seed in seeds]
     lowered = [trigger for trigger in triggers if trigger != 220]
     assert len(lowered) / 2000 == pytest.approx(share, abs=0.05)
-    assert min(lowered) < 125 and max(lowered) > 160 and len(set(lowered)) > 35
+    assert min(lowered) < 115 and max(lowered) > 160 and len(set(lowered)) > 50
 
 
 async def test_every_session_has_the_trigger_of_its_own_seed(

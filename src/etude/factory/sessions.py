@@ -32,8 +32,8 @@ from etude.trace.writer import SessionWriter
 STAGE = "sessions"
 # Keeps seeds of neighbouring settings apart: more sessions than anyone collects under one seed.
 SEED_STRIDE = 10_000_000
-# Of the trigger. What starts a segment (request, summary, to-dos) fills a quarter of the laptop's; half of it leaves little room.
-EARLIER = (0.55, 0.75)
+# Of the trigger. What starts a segment (request, summary, to-dos) fills a quarter of the laptop's; half leaves room to work.
+EARLIER = (0.5, 0.75)
 
 
 class Unjudged:
@@ -90,7 +90,7 @@ async def collect_sessions(
 
 
 def summarizing(harness: HarnessSettings, settings: SessionSettings, seed: int) -> HarnessSettings:
-    """The harness of one session: some sessions meet their self-summary sooner, at 55 to 75% of the trigger."""
+    """The harness of one session: some sessions meet their self-summary sooner, at half to three quarters of the trigger."""
     rng = random.Random(f"summary {seed}")
     if rng.random() >= settings.early_summaries:
         return harness

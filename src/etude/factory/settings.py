@@ -71,7 +71,7 @@ class SessionSettings(BaseModel):
         default=0.25,
         ge=0,
         le=1,
-        description="Share of sessions whose summary trigger is lowered, by a quarter to almost a half: the expert works too briefly to meet it.",
+        description="Share of sessions whose summary trigger is lowered, by a quarter to a half: the expert works too briefly to meet it.",
     )
     concurrency: int = Field(default=8, ge=1, description="Sessions in flight at once.")
     seed: int = Field(

@@ -7,14 +7,7 @@ templates, `| further values`, which only held-out functions have.
 
 from __future__ import annotations
 
-from etude.factory.exercises import (
-    heldout_functions,
-    training_functions,
-    training_lists,
-    training_text,
-    training_totals,
-    validation_functions,
-)
+from etude.factory.exercises import heldout_functions, training_functions, validation_functions
 from etude.factory.exercises.template import Template
 from etude.tasks.task import Split
 
@@ -34,11 +27,7 @@ def _parse(text: str, split: Split) -> tuple[Template, ...]:
     return tuple(templates)
 
 
-TRAINING = tuple(
-    template
-    for part in (training_functions, training_lists, training_totals, training_text)
-    for template in _parse(part.TEXT, "train")
-)
+TRAINING = _parse(training_functions.TEXT, "train")
 VALIDATION = _parse(validation_functions.TEXT, "validation")
 HELD_OUT = _parse(heldout_functions.TEXT, "heldout")
 BY_NAME = {template.name: template for template in (*TRAINING, *VALIDATION, *HELD_OUT)}

@@ -110,7 +110,7 @@ class Instance:
         )
 
 
-@cache  # at most the catalogue's fillings, about 2,700
+@cache  # at most the catalogue's fillings, about 1,900
 def instance(name: str, params: Params) -> Instance:
     """The one shared Instance of a template name and its parameters."""
     template = BY_NAME[name]

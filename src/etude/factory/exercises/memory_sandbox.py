@@ -15,7 +15,7 @@ from typing import Any
 from etude.factory.exercises.trial import Guard, Runaway, compiled
 from etude.sandbox.protocol import Entry, ExecResult, SandboxSpec, Unsupported, UserError
 
-# A check runs some twenty calls of under 100 steps each; only a loop gets this far.
+# A check runs some twenty calls of under 50 steps each; only a loop gets this far.
 MAX_CHECK_STEPS = 20_000
 
 

@@ -1,4 +1,4 @@
-"""The first functions of the training tasks, in the form that `catalogue` reads.
+"""The functions of the training tasks, in the form that `catalogue` reads.
 
 A block's fifth field lists parameter values that no training or validation task uses: a filling with one of them is a
 function of the held-out split.

@@ -10,7 +10,7 @@ import sys
 from types import CodeType, FrameType
 from typing import Any, Callable, Mapping, Sequence
 
-# Inputs hold at most 8 items, so an honest template needs under 100 line events; a loop is cut soon after.
+# Inputs hold at most 8 items, so an honest template needs under 50 line events; a loop is cut soon after.
 MAX_STEPS = 400
 # `xs.extend(xs)` in a loop doubles each step: sizes must be watched as well as steps.
 MAX_SIZE = 1_000
