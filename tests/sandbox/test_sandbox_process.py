@@ -193,8 +193,10 @@ async def test_whoever_dies_everything_inside_dies_and_the_folder_goes(alone: Sa
     box = await alone.create(SandboxSpec())
     folder = Path((await box.run("pwd")).out.decode().strip()).parent
     await box.run("mkdir -m 0 shut; mkdir -p d/e; (setsid sleep 31538002 >/dev/null 2>&1 &)")
+    end_s = time.monotonic() + 10
     while not (asleep := [pid for pid in _marked("sleep 31538002") if _command(pid).startswith("sleep")]):
-        await asyncio.sleep(0.01)  # the command is over before its child has become `sleep`
+        assert time.monotonic() < end_s  # the command is over before its child has become `sleep`
+        await asyncio.sleep(0.01)
     runner = _parent(asleep[0])
     if victim != "client":
         os.kill(runner if victim == "runner" else _parent(runner), signal.SIGKILL)

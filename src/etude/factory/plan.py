@@ -1,8 +1,8 @@
 """What the scripted expert will do with a task: turns fixed in advance by (task, seed), competent or not.
 
-A competent plan finds, reads, edits and often checks. An incompetent one shows bad judgement, never bad spelling: wrong
-place, wrong change, half the work, an early stop, good work taken back. No plan of either kind edits again after a test failed behind an edit:
-that move is left for reinforcement learning to discover (level relapse).
+A competent plan finds, reads, edits and often checks. An incompetent one shows bad judgement, never bad spelling: a file at
+random, a line silenced, half the work, an early stop, good work taken back. Nothing that a plan writes is drawn at random. No plan of
+either kind edits again after a test failed behind an edit: that move is left for reinforcement learning to discover (relapse).
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class Planner:
         """The right place, and what stands there silenced instead of mended."""
         part = self.rng.choice(self.parts)
         line = part["old"].lstrip()
-        edit = self.edit(part, part["old"][: -len(line) or None] + ("return 0" if line == "pass" else "pass"))
+        indent = part["old"][: len(part["old"]) - len(line)]
+        edit = self.edit(part, indent + ("return 0" if line == "pass" else "pass"))
         return [*self.opening(), *self.find(part), edit, *self.maybe_test(TEST_SHARE / 2), done(FIXED)]
 
     def second_thoughts(self) -> list[Turn]:
