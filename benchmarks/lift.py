@@ -12,9 +12,16 @@ import argparse
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
+from etude.bench.claims import lift
+from etude.bench.outcome import Outcome, OutcomeFile
+from etude.recipe.read import read_recipe
+
+MARGIN = ("avg_points", "ci95", "avg_points_equal", "ci95_equal")
 SEEDED = ("model.seed", "pretrain.seed", "sft.seed", "rl.seed")
 
 
@@ -69,6 +76,39 @@ def bars(row: dict[str, Any]) -> dict[str, bool]:
     }
 
 
+def pooled(folders: list[Path], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """All seeds as one: means over the seeds, and RL's margins with every attempt of every seed at a task counted together.
+
+    The intervals resample tasks; they tell how the margin of these very policies would move on other tasks. What another seed
+    would do shows in the spread of the rows.
+    """
+    recipe = read_recipe([folders[0] / "recipe.toml"])
+    settings, mix = recipe.bench, {str(level): weight for level, weight in recipe.exercises.levels.items()}
+    after = outcomes(folders, "rl")
+    margins = {
+        name: {
+            key: value for key, value in lift(outcomes(folders, name), after, settings, mix).items() if key in MARGIN
+        }
+        for name in ("sft", *rows[0]["controls"])
+    }
+    return {
+        "seeds": len(rows),
+        **{name: round(mean(row[name] for row in rows), 2) for name in ("sft", "rl", "core_minutes", "wall_minutes")},
+        "controls": {name: round(mean(row["controls"][name] for row in rows), 2) for name in rows[0]["controls"]},
+        "lift": margins.pop("sft"),
+        "over_controls": margins,
+    }
+
+
+def outcomes(folders: list[Path], policy: str) -> list[Outcome]:
+    """What policy `policy` of every seed did, the attempts of one seed numbered behind those of the last."""
+    found: list[Outcome] = []
+    for number, folder in enumerate(folders):
+        (file,) = (f for f in (folder / stage / f"{policy}.jsonl" for stage in ("trials", "bench")) if f.is_file())
+        found += [replace(o, attempt=o.attempt + 1000 * number) for o in OutcomeFile(file).outcomes.values()]
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", type=Path, default=Path("recipes/laptop.toml"))
@@ -77,12 +117,17 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], dest="extra", help="further key=value for every run")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/lift.json"))
     args = parser.parse_args()
-    reports = {seed: run(args.recipe, seed, args.runs / f"seed-{seed}", args.extra) for seed in args.seeds}
+    folders = [args.runs / f"seed-{seed}" for seed in args.seeds]
+    reports = {
+        seed: run(args.recipe, seed, folder, args.extra) for seed, folder in zip(args.seeds, folders, strict=True)
+    }
     rows = [row(seed, report) for seed, report in reports.items()]
     for entry in rows:
         entry["bars"] = bars(entry)
     first = next(iter(reports.values()))
-    result = {"recipe": str(args.recipe), "machine": first["machine"], "versions": first["versions"], "seeds": rows}
+    whole = pooled(folders, rows)
+    result = {"recipe": str(args.recipe), "machine": first["machine"], "versions": first["versions"]}
+    result |= {"pooled": whole, "seeds": rows}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(result, indent=1) + "\n")
     for entry in rows:
@@ -91,6 +136,9 @@ def main() -> None:
             f"seed {entry['seed']}: SFT {entry['sft']}%, RL {entry['rl']}%, lift {entry['lift']['avg_points']} "
             f"{entry['lift']['ci95']}, {entry['wall_minutes']} min; missed: {', '.join(missed) or 'nothing'}"
         )
+    print(f"all: SFT {whole['sft']}%, RL {whole['rl']}%, lift {whole['lift']['avg_points']} {whole['lift']['ci95']}")
+    for name, margin in whole["over_controls"].items():
+        print(f"RL over {name}: {margin['avg_points']} {margin['ci95']}")
 
 
 if __name__ == "__main__":
