@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from etude.corpus.dedup import index, leaders, partitions
+from etude.corpus.dedup import leaders, partitions, records
 from etude.corpus.dedup.clusters import Clusters
 from etude.corpus.dedup.index import DedupIndex
 from etude.corpus.dedup.minhash import SHORTEST_SHINGLES, jaccard, shingles_of
@@ -76,7 +76,8 @@ def test_small_blocks_and_many_partitions_find_the_same(
     texts = [text for text in with_copies[0] if len(text) < 8000]
     documents = add_all(tmp_path, texts)
     whole = documents.finish()
-    monkeypatch.setattr(index, "BLOCK_DOCUMENTS", 7)
+    monkeypatch.setattr(records, "BLOCK_DOCUMENTS", 7)
+    monkeypatch.setattr(records, "GAP", 2)
     monkeypatch.setattr(partitions, "ROWS_AT_ONCE", 300)
     monkeypatch.setattr(partitions, "ROWS_HELD", 1000)
     monkeypatch.setattr(leaders, "PAIRS_AT_ONCE", 5)

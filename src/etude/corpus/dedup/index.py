@@ -35,14 +35,12 @@ from numpy.typing import NDArray
 
 from etude.corpus.dedup.clusters import Clusters
 from etude.corpus.dedup.leaders import in_blocks, leaders
-from etude.corpus.dedup.minhash import PLACES, SHINGLE_TOKENS, shingles_of, signature, similarity
+from etude.corpus.dedup.minhash import PLACES, shingles_of, signature, similarity
 from etude.corpus.dedup.partitions import Partitions
+from etude.corpus.dedup.records import Records
 from etude.corpus.dedup.shingles import STEP, mix
 from etude.corpus.dedup.union import Numbers, Union
 
-RECORD = np.dtype(
-    [("digest", "<u8", (2,)), ("rank", "<u4"), ("signed", "<u4"), ("signature", "<u2", (PLACES,))]
-)  # 280 bytes
 EXACT = np.dtype([("hash", "<u8"), ("rest", "<u8"), ("number", "<u4")])
 BAND = np.dtype([("hash", "<u8"), ("number", "<u4")])
 
@@ -54,23 +52,17 @@ BANDS = PLACES // BAND_PLACES
 # A document is compared with this many that follow it among those that share a band with it: all pairs in the usual small group, and
 # no quadratic work where a thousand files share an idiom; joined documents are not compared again.
 NEIGHBOURS = 8
-BLOCK_DOCUMENTS = 1 << 14  # 4.6 MB of records
 
 
 class DedupIndex:
-    """A folder of records. Opening an existing one goes on behind its last whole record."""
+    """A folder. Opening an existing one goes on behind its last whole record."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
-        # A record of another format is never taken for one of this.
-        self._path = folder / f"documents-{PLACES}x{SHINGLE_TOKENS}.bin"
-        self._file = self._path.open("ab")
-        self._count = self._path.stat().st_size // RECORD.itemsize
-        self.cut(self._count)
+        self._records = Records(folder)
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._records)
 
     def __enter__(self) -> DedupIndex:
         return self
@@ -82,55 +74,32 @@ class DedupIndex:
 
     def add(self, digest: str, text: str, rank: int) -> int:
         """Appends a document (SHA-256 of its text in hexadecimal; lower rank is kept first) and returns its number, counted from 0."""
-        if len(digest) != 64:
-            raise ValueError(f"digest {digest!r} of document {self._count}: give SHA-256 in hexadecimal")
-        row = np.zeros(1, dtype=RECORD)
-        row["digest"] = np.frombuffer(bytes.fromhex(digest)[:16], dtype="<u8")
-        row["rank"] = rank
-        signed = signature(shingles_of(text))
-        if signed is not None:
-            row["signed"], row["signature"] = 1, signed
-        self._file.write(row.tobytes())
-        self._count += 1
-        return self._count - 1
+        return self._records.append(digest, rank, signature(shingles_of(text)))
 
     def flush(self) -> None:
         """What was added is in the file."""
-        self._file.flush()
+        self._records.flush()
 
     def cut(self, count: int) -> None:
-        """Forgets the documents from number `count` on."""
-        self._file.flush()
-        if count > self._count:
-            raise ValueError(
-                f"{self._path} holds {self._count} documents, fewer than the {count} to cut it to; start it anew"
-            )
-        self._file.truncate(count * RECORD.itemsize)
-        self._count = count
+        """Forgets the documents from number `count` on. Raises ValueError if there are fewer."""
+        self._records.cut(count)
 
     def close(self) -> None:
-        self._file.close()
+        self._records.close()
 
     def finish(self, threshold: float = THRESHOLD) -> Clusters:
         """Clusters of documents whose signatures' similarity reaches `threshold` (an estimate of their shingles' Jaccard)."""
         if not 0 < threshold <= 1:
             raise ValueError(f"near-duplicate threshold {threshold}: give a share above 0 and up to 1")
         self.flush()
-        union = Union(self._count)
+        union = Union(len(self))
         self._join_exact(union)
         self._join_near(union, threshold)
         return Clusters(leaders(union.all_roots(), self._ranks, self._similarity, threshold))
 
-    def _blocks(self) -> Iterator[tuple[Numbers, NDArray[np.void]]]:
-        """Numbers and records, block by block."""
-        with self._path.open("rb") as file:
-            for start in range(0, self._count, BLOCK_DOCUMENTS):
-                rows = np.fromfile(file, dtype=RECORD, count=min(BLOCK_DOCUMENTS, self._count - start))
-                yield np.arange(start, start + len(rows), dtype=np.uint32), rows
-
     def _join_exact(self, union: Union) -> None:
-        parts = Partitions(self._folder / "sorting", EXACT, self._count)
-        for numbers, rows in self._blocks():
+        parts = Partitions(self._folder / "sorting", EXACT, len(self))
+        for numbers, rows in self._records.blocks():
             exact = np.empty(len(rows), dtype=EXACT)
             exact["hash"], exact["rest"] = rows["digest"].T
             exact["number"] = numbers
@@ -140,8 +109,8 @@ class DedupIndex:
             union.join(exact["number"][:-1][same], exact["number"][1:][same])
 
     def _join_near(self, union: Union, threshold: float) -> None:
-        parts = Partitions(self._folder / "sorting", BAND, self._count * BANDS)
-        for numbers, rows in self._blocks():
+        parts = Partitions(self._folder / "sorting", BAND, len(self) * BANDS)
+        for numbers, rows in self._records.blocks():
             chosen = (rows["signed"] == 1) & (union.roots(numbers) == numbers)  # of exact copies the first only
             for hashes in band_hashes(rows["signature"][chosen]):
                 band = np.empty(len(hashes), dtype=BAND)
@@ -157,14 +126,10 @@ class DedupIndex:
                     union.join(a[alike], b[alike])
 
     def _similarity(self, ones: Numbers, others: Numbers) -> NDArray[np.float64]:
-        """Of each pair. Mapped anew each time, so that what was read does not stay in memory."""
-        if not len(ones):
-            return np.zeros(0)
-        signatures = np.memmap(self._path, dtype=RECORD, mode="r", shape=(self._count,))["signature"]
-        return similarity(signatures[ones], signatures[others])
+        return similarity(self._records.at(ones)["signature"], self._records.at(others)["signature"])
 
     def _ranks(self, numbers: Numbers) -> NDArray[np.uint32]:
-        return np.memmap(self._path, dtype=RECORD, mode="r", shape=(self._count,))["rank"][numbers]
+        return self._records.at(numbers)["rank"]
 
 
 def band_hashes(signatures: NDArray[np.uint16]) -> Iterator[NDArray[np.uint64]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from etude.corpus.dedup.union import Numbers
 
-# Pairs of signatures looked at together: 2 MB of them, from as many pages of a mapped file.
+# Pairs of signatures looked at together: 2 MB of them.
 PAIRS_AT_ONCE = 1 << 12
 
 

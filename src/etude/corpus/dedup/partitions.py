@@ -14,6 +14,7 @@ Rows = NDArray[np.void]
 ROWS_AT_ONCE = 1 << 20
 # Rows held back for all partitions together before they are written: with 1,000 partitions still 1,000 rows a write.
 ROWS_HELD = 1 << 20
+# A power of two; beyond 4 * 10^9 rows (100 million documents) a partition grows instead.
 MOST_PARTITIONS = 4096
 
 
@@ -26,7 +27,7 @@ class Partitions:
         for old in folder.glob("part-*.bin"):  # of a run that was killed
             old.unlink()
         self._folder, self._dtype = folder, dtype
-        self._count = min(MOST_PARTITIONS, 1 << max(0, (expected_rows // ROWS_AT_ONCE)).bit_length())
+        self._count = min(MOST_PARTITIONS, 1 << (expected_rows // ROWS_AT_ONCE).bit_length())
         self._held: list[Rows] = []
         self._held_rows = 0
 
