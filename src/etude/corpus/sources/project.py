@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -46,11 +46,13 @@ class Ref:
 @dataclass(frozen=True)
 class Project:
     """`root` holds the files, to be read only, and is gone after the context; `origin` names the artefact by content:
-    "sha256:<hex>" of the archive, "git:<commit>", or "" for a live folder."""
+    "sha256:<hex>" of the archive, "git:<commit>", or "" for a live folder; `skipped` counts what was left out of it while it was
+    unpacked, by reason (links, devices, files above the limit)."""
 
     ref: Ref
     root: Path
     origin: str
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 class Source(Protocol):
