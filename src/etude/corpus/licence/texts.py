@@ -1,0 +1,97 @@
+"""The licence files of a folder, and what they say together."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from etude.corpus.licence.expression import joined, symbols
+from etude.corpus.licence.matching import read
+from etude.corpus.licence.notices import OWN_TERMS, choice, granted
+
+NAME = re.compile(r"^(?:[\w.+-]*[-_.])?(?:licen[cs]es?|copying|unlicen[cs]e|copyright)(?:[-_.].*)?$", re.IGNORECASE)
+# Code about licences, not licences.
+CODE = re.compile(
+    r"\.(?:py|pyi|js|ts|tsx|jsx|mjs|cjs|json|c|h|cc|cpp|hpp|go|rs|java|rb|sh|ya?ml|toml|svg|png|gif|css|xml|in|tmpl|j2|cfg|cmake|pl|pm|cs|php|sql|map|po)$",
+    re.IGNORECASE,
+)
+# Other people's works in this one.
+OF_OTHERS = re.compile(
+    r"third|3rd|bundl|vendor|depend|external|other|notice|header|template|icons?|fonts?|docs?\b|logo", re.IGNORECASE
+)
+# The licence of each in a file of its own, with its name: Rust's custom, which means a choice.
+NAMED = re.compile(
+    r"^(?:licen[cs]e[-_.](?:mit|apache|bsd|mpl|zlib|unlicense|gpl|lgpl|isc|boost)|unlicen[cs]e)", re.IGNORECASE
+)
+MOST_BYTES = 400_000
+# Where a licence file speaks for itself, before the first text and after it: beyond stands what it says about others' works.
+SPEAKS_WORDS = 160
+
+
+@dataclass(frozen=True)
+class Texts:
+    """`expression` is "" if the files say nothing that has an identifier; `restricted` if they say something else than any licence we know, in
+    words that restrict."""
+
+    expression: str = ""
+    restricted: bool = False
+
+
+def licence_files(root: Path) -> dict[str, list[str]]:
+    """Names of licence files by folder ("" is the root), without following a link."""
+    found: dict[str, list[str]] = {}
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name != ".git"]
+        inside = os.path.relpath(folder, root).replace(os.sep, "/")
+        for name in sorted(names):
+            if (
+                NAME.match(name)
+                and not CODE.search(name)
+                and not OF_OTHERS.search(name)
+                and not os.path.islink(os.path.join(folder, name))
+            ):
+                found.setdefault("" if inside == "." else inside, []).append(name)
+    return found
+
+
+def of_files(files: dict[str, str]) -> Texts:
+    """What licence files say together; `files` are their texts by name. Several hold all together, unless one offers a choice or they
+    are named by their licences and none stands above them."""
+    offered = bool(files) and len(files) > 1 and all(NAMED.match(name) for name in files)
+    found: dict[str, None] = {}
+    restricted = False
+    for text in files.values():
+        one, is_choice, own = _of_text(text)
+        found |= dict.fromkeys(one)
+        offered |= is_choice
+        restricted |= own
+    return Texts("" if restricted else joined(_without_companions(list(found)), choice=offered), restricted)
+
+
+def _of_text(text: str) -> tuple[list[str], bool, bool]:
+    """The licences of one file in its order, whether they are for choice, and whether it restricts."""
+    reading = read(text)
+    before, after = reading.before.split()[-SPEAKS_WORDS:], reading.after.split()[:SPEAKS_WORDS]
+    spoken = " ".join([*before, "\n", *after])
+    found = reading.licences
+    for licence in granted(spoken):
+        if licence not in found:
+            found.append(licence)
+    return found, choice(spoken), reading.restricted or (OWN_TERMS.search(spoken) is not None)
+
+
+def _without_companions(found: list[str]) -> list[str]:
+    """LGPL 3 is written on top of GPL 3, whose text lies beside it; "or later" says more than the text's own number; a family more than one of it."""
+    names = frozenset().union(*map(symbols, found)) if found else frozenset()
+    kept = [
+        licence
+        for licence in found
+        if licence.replace("-only", "-or-later") == licence or licence.replace("-only", "-or-later") not in names
+    ]
+    if any(name.startswith(("LGPL-3.0", "AGPL-3.0")) for name in names):
+        kept = [licence for licence in kept if not licence.startswith("GPL-3.0")]
+    if any(name.startswith("BSD-") for name in names):
+        kept = [licence for licence in kept if licence != "LicenseRef-BSD"]
+    return kept
