@@ -327,14 +327,14 @@ def test_a_full_disk_is_the_machines_fault_not_the_archives(into, monkeypatch, t
 
 
 def test_a_work_folder_is_gone_afterwards_and_so_are_those_of_the_dead(tmp_path):
-    dead = tmp_path / "open-999999999-x"
-    dead.mkdir()
-    living = tmp_path / "open-1-x"
-    living.mkdir()
+    host = os.uname().nodename
+    elsewhere, living, dead = (f"open-{name}-x" for name in ("far-999999999", f"{host}-1", f"{host}-999999999"))
+    for name in (elsewhere, living, dead):
+        (tmp_path / name).mkdir()
     with pytest.raises(ProjectRefused), work_folder(tmp_path) as folder:
         (folder / "half").write_text("x")
         raise ProjectRefused("damaged")
-    assert [path.name for path in tmp_path.iterdir()] == ["open-1-x"]
+    assert {path.name for path in tmp_path.iterdir()} == {elsewhere, living}
 
 
 NAMES = st.text(st.sampled_from("ab./\\~é\n\0\udcff "), min_size=1, max_size=12)

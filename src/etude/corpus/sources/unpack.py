@@ -27,8 +27,8 @@ UNPACKER = Path(__file__).parent / "unpacker"
 KEPT_VARIABLES = ("LD_LIBRARY_PATH",)
 # Of the child's messages; longer ones would be a child gone wrong.
 ANSWER_BYTES = 64 * 1024
-# What is unpacked lies in folders `open-<pid>-…`, so that those of a dead process can be told.
-PREFIX = "open-"
+# What is unpacked lies in folders `open-<host>-<pid>-…`, so that those of a dead process can be told, also on a shared disk.
+PREFIX = f"open-{os.uname().nodename}-"
 
 
 @dataclass(frozen=True)
