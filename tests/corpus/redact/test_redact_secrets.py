@@ -138,15 +138,16 @@ def test_the_secret_of_an_encrypted_key_goes_with_its_headers() -> None:
 
 _SHA = hashlib.sha256(b"x").hexdigest()
 STAYS = [
-    'HEADER = "-----BEGIN RSA PRIVATE KEY-----"\nFOOTER = "-----END RSA PRIVATE KEY-----"\n',
+    'HEADER = "-----BEGIN RSA ' + 'PRIVATE KEY-----"\nFOOTER = "-----END RSA PRIVATE KEY-----"\n',
     "-----BEGIN CERTIFICATE-----\n" + "QUJD" * 16 + "\n-----END CERTIFICATE-----\n",
     "aws = 'AKIA" + "IOSFODNN7EXAMPLE'\n",
     'aws_secret_access_key = "wJalrXUtnFEMI/K7MDENG/bPxRfiCY' + 'EXAMPLEKEY"\n',
     "token = 'ghp_" + "x" * 36 + "'\n",
     "token = 'ghp_" + "0123456789" * 3 + "012345'\n",
-    'password = "changeme"\npassword = "correct horse"\npassword = "${DB_PASSWORD}"\npassword = "{{ vault.password }}"\n',
+    "password = "
+    + '"changeme"\npassword = "correct horse"\npassword = "${DB_PASSWORD}"\npassword = "{{ vault.password }}"\n',
     'password = "' + hashlib.md5(b"x").hexdigest() + '"\n',
-    'api_key = "your-api-key-1234567890"\nAPI_KEY = "xxxxxxxxxxxxxxxxxxxx12"\n',
+    "api_key = " + '"your-api-key-1234567890"\nAPI_KEY = "xxxxxxxxxxxxxxxxxxxx12"\n',
     'token_url = "https://login.shop.net/oauth2/v2.0/token"\ntoken_type = "urn:ietf:params:oauth:jwt2"\n',
     f'client_secret_hash = "{_SHA}"\n',
     f'client_id = "{uuid.UUID(int=2**127 + 5)}"\nsecret = "{uuid.UUID(int=2**127 + 77)}"\n',
@@ -154,7 +155,7 @@ STAYS = [
     f"    --hash=sha256:{_SHA}\n",
     "key = models.ForeignKey2Table\nself.token = tokens2ids[next_index2]\nprimary_key = 'user_id_2_account_9'\n",
     "for token in tokenize2(readline):\n    secret = getSecretFromVault2(name)\n",
-    'url = "postgres://postgres:postgres@localhost/db"\nurl = "http://user:password@example.com/"\n',
+    'url = "postgres://postgres:postgres' + '@localhost/db"\nurl = "http://user:password' + '@example.com/"\n',
     'url = "https://${USER}:${PASSWORD}@registry.shop.net/"\nx = "http://[::1]:80@"\n',
     'data = "data:image/png;base64,' + base64.b64encode(bytes(range(200))).decode() + '"\n',
     "eyJhbGciOiJ is how a token begins; pypi-AgEI too; sk-learn and npm_config_registry are none\n",
@@ -171,7 +172,18 @@ def test_what_only_looks_like_a_secret_stays(text: str) -> None:
     st.lists(
         st.one_of(
             st.sampled_from(
-                ['password="', "AKIA", "ghp_", "token: ", "@", "://", '"', "'", "-----BEGIN PRIVATE KEY-----", "\n"]
+                [
+                    'password="',
+                    "AKIA",
+                    "ghp_",
+                    "token: ",
+                    "@",
+                    "://",
+                    '"',
+                    "'",
+                    "-----BEGIN " + "PRIVATE KEY-----",
+                    "\n",
+                ]
             ),
             st.text(alphabet=keys.BASE64 + " .-_=", max_size=50),
             SEEDS.map(lambda seed: keys.keys(seed)["jwt"][1]),
