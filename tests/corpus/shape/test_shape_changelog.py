@@ -63,6 +63,13 @@ eleven
 * 1.2 *
 two
 """
+DEBIAN_END = " -- Somebody  Fri, 01 Mar 2024 00:00:00 +0000"
+GNU = """* Noteworthy changes in release 1.2 (2024-03-01) [stable]
+
+** Two.
+
+* Noteworthy changes in release 1.1 (2024-02-01) [stable]
+"""
 PLAIN = """v1.2
 two
 
@@ -89,6 +96,15 @@ eleven
         ),
         ("NEWS", OLDEST_FIRST, "1.0", "1.2", "* 1.1 *", "two"),
         ("NEWS", OLDEST_FIRST, "1.1", "1.2", "* 1.2 *", "two"),
+        ("NEWS", GNU, "1.1", "1.2", "* Noteworthy changes in release 1.2 (2024-03-01) [stable]", "** Two."),
+        (
+            "debian/changelog",
+            DEBIAN.replace("(", "(1:"),
+            "1:1.1-1",
+            "1:1.2-1",
+            "tally (1:1.2-1) unstable; urgency=medium",
+            DEBIAN_END,
+        ),
         ("ReleaseNotes.md", PLAIN, "1.1", "1.2", "v1.2", "two"),
     ],
 )

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 NAMES = re.compile(
     r"(?i)^(?:.*/)?(?:changelog|changes|news|history|releases?|release[-_]?notes|whats[-_]?new)(?:\.(?:md|rst|txt|markdown|adoc|org))?$"
 )
-VERSION = r"v?(?P<version>\d+(?:\.\d+)+[\w.+~-]*|\d+(?=[\])]))"
+# A Debian version may have an epoch before it ("2:4.0.2-1").
+VERSION = r"v?(?:\d+:)?(?P<version>\d+(?:\.\d+)+[\w.+~-]*|\d+(?=[\])]))"
 HEADING = re.compile(
-    rf"^(?P<mark>[#=*]+[ \t]*)?(?P<words>(?:(?:version|release|changes|new|in|for|what's|\*\*|[\w.-]{{1,40}})[ \t:]+){{0,3}}?)[\[(`*]*{VERSION}"
+    rf"^(?P<mark>[#=*]+[ \t]*)?(?:(?:\*\*|[\w.'+@/-]{{1,40}})[ \t:]+){{0,5}}?[\[(`*]*{VERSION}"
     r"(?P<rest>[^\n]{0,80})$",
     re.IGNORECASE,
 )
@@ -58,13 +59,13 @@ def _heading(lines: Sequence[str], place: int) -> str:
     if not found:
         return ""
     underlined = place + 1 < len(lines) and UNDERLINE.match(lines[place + 1])
-    bare = len(found["rest"].strip(" \t:])}*`=#-")) == 0
+    bare = len(found["rest"].strip(" \t:])}*`=#-?").removeprefix("final").removeprefix("release")) == 0
     if found["mark"] or underlined or bare or DATED.search(found["rest"]):
         return _plain(found["version"])
     return ""
 
 
 def _plain(version: str) -> str:
-    """1.2.0 and v1.2 are the same release."""
-    version = version.strip().rstrip(".-+~").lower().removeprefix("v")
+    """1.2.0, v1.2 and 1:1.2 are the same release."""
+    version = version.strip().rstrip(".-+~").lower().removeprefix("v").rpartition(":")[2]
     return re.sub(r"(?:\.0)+$", "", version)

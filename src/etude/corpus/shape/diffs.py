@@ -5,7 +5,7 @@ Commits are what others train on (Seed-Coder, The Stack); a registry has only re
     unified   title, changelog section, then a unified diff a file: read like a commit
     blocks    the files as they were, the section as a request, then search/replace blocks: written like an agent's edit
 
-Left out as noise: files of others (vendored, locks), files in which only numbers changed (a version bump), files written anew from
+Left out as noise: files of others (vendored, locks), files in which only versions, dates and years changed, files written anew from
 end to end, large new files, and the changelog itself where its section is told. A moved file is told as moved, a removed one by its path.
 """
 
@@ -41,7 +41,10 @@ NOT_THEIRS = re.compile(
     r"(?i)(?:^|/)(?:_?vendor(?:ed)?|third[-_]?party|external|node_modules|bower_components|dist|\.git)/"
     r"|\.min\.(?:js|css)$|(?:^|/)(?:package-lock\.json|yarn\.lock|pnpm-lock\.yaml|poetry\.lock|uv\.lock|cargo\.lock|go\.sum|pkg-info|[^/]*\.egg-info/.*)$"
 )
-NUMBERS = re.compile(r"\d+(?:[.\-/:]\d+)*(?:(?:a|b|rc|dev|post|alpha|beta)\.?\d*)?")
+# Versions, dates, version tuples and years; a lone number may be the very fix.
+VERSION = re.compile(
+    r"\d+(?:[.\-/:]\d+)+(?:[.-]?(?:a|b|rc|dev|post|alpha|beta)\.?\d*)?|\d+(?:, ?\d+){2,}|\b(?:19|20)\d\d\b"
+)
 
 
 class FileChange(NamedTuple):
@@ -100,18 +103,21 @@ def file_changes(
 
 
 def is_noise(change: FileChange) -> bool:
-    """A bumped number, a file written anew, or a large new file."""
+    """A bumped version, a file written anew, or a large new file."""
     if change.old is None:
         return change.new.count("\n") > LONGEST_NEW_FILE_LINES
     old, new = split_lines(ended(change.old)), split_lines(ended(change.new))
     found = changes(old, new)
     if not found:
         return change.old_path == change.path  # but a last line end
-    gone = [NUMBERS.sub("0", line).strip() for part in found for line in old[part.start : part.end]]
-    come = [NUMBERS.sub("0", line).strip() for part in found for line in new[part.new_start : part.new_end]]
-    if gone == come:
+    if all(_without_versions(old[c.start : c.end]) == _without_versions(new[c.new_start : c.new_end]) for c in found):
         return True
-    return len(old) > SHORT_FILE_LINES and len(old) - len(gone) < LEAST_KEPT * len(old)
+    gone = sum(change.end - change.start for change in found)
+    return len(old) > SHORT_FILE_LINES and len(old) - gone < LEAST_KEPT * len(old)
+
+
+def _without_versions(lines: Sequence[str]) -> list[str]:
+    return [VERSION.sub("0", line) for line in lines]
 
 
 def _body(change: FileChange, form: Form) -> str:

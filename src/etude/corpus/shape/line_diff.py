@@ -2,7 +2,7 @@
 
 `difflib` compares every pair of equal lines and takes minutes for two large files. Here: equal ends are taken off; lines that stand
 exactly once in both are anchors, of which the longest run in common order is kept (Bram Cohen's patience diff), and each gap is compared
-in the same way. Only small gaps without an anchor go to `difflib`; a large one, where everything repeats itself, is told as a replacement, correct but long.
+in the same way. Only small gaps without an anchor go to `difflib`; a large one, where all lines repeat, is told as a replacement: right, but long.
 """
 
 from __future__ import annotations
