@@ -14,7 +14,7 @@ from etude.corpus.redact.finding import Finding
 # Between the markers: base64, armour headers ("Proc-Type: 4,ENCRYPTED"), and what a language needs to write lines as literals.
 KEY = re.compile(
     r"-----BEGIN (?P<name>(?:[A-Z0-9]{2,12} ){0,3}PRIVATE KEY(?: BLOCK)?)-----"
-    r"(?P<body>[\w+/=\s\\\"'`,:.()#*@;-]{0,20000}?)"
+    r"(?:[\w+/=\s\\\"'`,:.()#*@;]|-(?!----)){0,20000}+"  # possessive: never tried again, so linear in a file of BEGINs alone
     r"-----END (?P=name)-----"
 )
 # A key cut off: the marker and at least two lines of base64.

@@ -27,9 +27,11 @@ LEAST_REPEATED_CHARS = 20
 def redact(text: str) -> tuple[str, Counter[str]]:
     """The text with placeholders, and how many were put, by kind."""
     counts: Counter[str] = Counter()
+    placeholders: dict[tuple[str, str], str] = {}
     for find in (find_secrets, find_personal):
         while findings := _disjoint([*find(text)]):  # again, since a placeholder may bring to light what stood behind
-            text = _replaced(text, findings, counts)
+            text = _replaced(text, findings, placeholders)
+            counts.update(finding.kind for finding in findings)
     return text, counts
 
 
@@ -81,11 +83,11 @@ def _disjoint(findings: list[Finding]) -> list[Finding]:
     return united
 
 
-def _replaced(text: str, findings: list[Finding], counts: Counter[str]) -> str:
+def _replaced(text: str, findings: list[Finding], known: dict[tuple[str, str], str]) -> str:
+    """`known` holds the placeholder of each (label, value) so far, and gets the new ones."""
     numbers: Counter[str] = Counter()
     for label, number in PLACEHOLDER.findall(text):  # of an earlier pass, or written by somebody: count on from there
         numbers[label] = max(numbers[label], int(number))
-    known: dict[tuple[str, str], str] = {}
     parts, done = [], 0
     for finding in findings:
         key = finding.label, text[finding.start : finding.end]
@@ -94,5 +96,4 @@ def _replaced(text: str, findings: list[Finding], counts: Counter[str]) -> str:
             known[key] = f"<{finding.label}_{numbers[finding.label]}>"
         parts += [text[done : finding.start], known[key]]
         done = finding.end
-        counts[finding.kind] += 1
     return "".join([*parts, text[done:]])
