@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from etude.corpus.licence import metadata
+from etude.corpus.licence.expression import symbols
 from etude.corpus.licence.dep5 import Dep5, parse_dep5
 from etude.corpus.licence.header import comments, of_comments
 from etude.corpus.licence.texts import MOST_BYTES, Texts, licence_files, of_files
@@ -49,14 +50,15 @@ class LicenceBook:
         """`kind` is the source's: "folder", "git", "sdist", "npm" or "debian". Damaged or missing evidence is no evidence; nothing is raised for it."""
         names = licence_files(root)
         dep5 = next((found for name in DEP5_FILES if (found := parse_dep5(_read(root / name)))), None)
-        at_root = _texts(root, "", names)
-        if not at_root.expression and not at_root.restricted:
+        said = metadata.of_project(root, kind)
+        expected = symbols(said.expression)
+        at_root = _texts(root, "", names, expected)
+        if not at_root.expression and not at_root.foreign:
             at_root = next(
-                (found for folder in TEXT_FOLDERS if (found := _texts(root, folder, names)).expression), at_root
+                (found for folder in TEXT_FOLDERS if (found := _texts(root, folder, names, expected)).expression), at_root
             )
         if kind == "debian" and dep5 is None and not at_root.expression:
             at_root = of_files({"copyright": _read(root / "debian/copyright")})
-        said = metadata.of_project(root, kind)
         verdict = weigh(said, at_root)
         skipped = ("", "debian", *TEXT_FOLDERS)
         folders = {folder: _texts(root, folder, names) for folder in names if folder not in skipped}
@@ -85,8 +87,8 @@ class LicenceBook:
         return self._heads[text]
 
 
-def _texts(root: Path, folder: str, names: dict[str, list[str]]) -> Texts:
-    return of_files({name: _read(root / folder / name) for name in names.get(folder, [])})
+def _texts(root: Path, folder: str, names: dict[str, list[str]], expected: frozenset[str] = frozenset()) -> Texts:
+    return of_files({name: _read(root / folder / name) for name in names.get(folder, [])}, expected)
 
 
 def _read(path: Path) -> str:

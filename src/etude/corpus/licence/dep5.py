@@ -25,12 +25,18 @@ DEFINED = {
     "perl": "Artistic-1.0-Perl OR GPL-1.0-or-later",
     "gfdl": "GFDL-1.1-or-later",
 }
+JOINING = re.compile(r"\s(?:or|and)\s", re.IGNORECASE)
+# A text under a name of its own has one because it differs: only a match this close is taken for the licence that it resembles.
+STRANGE_DICE = 0.93
+# GNU FDL without invariant sections, which SPDX spells out.
+NO_INVARIANTS = re.compile(r"GFDL-NIV-(\d\.\d)(\+?)", re.IGNORECASE)
 # A stanza under this name holds some text of a family: what the text says comes first.
 OPEN_NAMES = re.compile(r"mit|bsd|x11|custom|other|permissive|public|apache$|zpl$|isc|hpnd|unlimited", re.IGNORECASE)
 EXCEPTIONS = {
     "openssl": "openvpn-openssl-exception", "font": "Font-exception-2.0", "autoconf": "Autoconf-exception-generic", "libtool": "Libtool-exception",
     "bison": "Bison-exception-2.2", "classpath": "Classpath-exception-2.0", "gcc": "GCC-exception-3.1", "llvm": "LLVM-exception",
-    "linux-syscall-note": "Linux-syscall-note", "autoconf-data": "Autoconf-exception-generic",
+    "linux-syscall-note": "Linux-syscall-note", "binary library-like packages": "PCRE2-exception",
+    "autoconf-data": "Autoconf-exception-generic",
 }  # fmt: skip
 
 
@@ -102,15 +108,15 @@ def _glob(pattern: str) -> re.Pattern[str]:
 def _licence(name: str, body: str, texts: dict[str, str]) -> str:
     """The expression of a `License:` field. "and" binds closer than "or", unless a comma stands before it."""
     name = name.strip()
-    if not name or body.strip():
-        return _single(name, body or texts.get(name.lower(), ""))
+    if body.strip() and not JOINING.search(name):
+        return _single(name, body)
     if (
         name.lower() in texts and name.lower() not in DEFINED
     ):  # "GPL-2+ or Artistic" may be the name of a stanza, and then it tells more
         whole = _single(name, texts[name.lower()])
-        if whole and not re.search(r"\s(?:or|and)\s", name):
+        if whole and not JOINING.search(name):
             return whole
-    return _combined(name, texts)
+    return _combined(name, texts) or _single(name, body)
 
 
 def _combined(name: str, texts: dict[str, str]) -> str:
@@ -132,10 +138,12 @@ def _single(name: str, text: str) -> str:
         base = _single(licence, "")
         known = re.sub(r"[- _]*(?:special )?exceptions?$", "", exception.strip(), flags=re.IGNORECASE).lower()
         return (spdx(f"{base} WITH {EXCEPTIONS.get(known, exception.strip())}") or base) if base else ""
+    if manual := NO_INVARIANTS.fullmatch(name):
+        return f"GFDL-{manual[1]}-no-invariants-{'or-later' if manual[2] else 'only'}"
     said = DEFINED.get(name.lower()) or of_name(name.replace("_", " "))
     if not text.strip() or (said and not OPEN_NAMES.match(name)):
         return said
     reading = read(text)
-    if reading.restricted:
+    if reading.restricted or (not said and not OPEN_NAMES.match(name) and any(match.dice < STRANGE_DICE for match in reading.matches)):
         return ""
     return joined(reading.licences) or said or joined(granted(reading.rest))

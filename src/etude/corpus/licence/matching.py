@@ -26,8 +26,12 @@ RESTRICTING = frozenset((
 SLACK = 10
 # Of several places that a template fits about as well, the first.
 NEARLY = 0.9
-# A first look at pairs without their repetitions may ask a little less than the threshold does.
-LEAST_DISTINCT = 0.7
+# Where the metadata names the licence as well: its words with another licensor's name at every place (0.83 for the PSF's).
+EXPECTED_DICE = 0.8
+# A first look at pairs without their repetitions asks a little less than the threshold does.
+LEAST_DISTINCT = 0.9
+# Pairs of a template that count as its beginning.
+OPENING = 20
 # Longer texts are no licences, or list hundreds of them (a browser's credits): only their beginning is read.
 MOST_WORDS = 60_000
 MOST_LICENCES = 40
@@ -68,8 +72,8 @@ class Reading:
         return f"{self.before} \n {self.after}"
 
 
-def read(text: str) -> Reading:
-    """The licences that a text consists of."""
+def read(text: str, expected: frozenset[str] = frozenset()) -> Reading:
+    """The licences that a text consists of. Those `expected`, because the metadata names them, may differ more from their templates."""
     found = words(text)[:MOST_WORDS]
     segments = [(0, found)]
     matches: list[Match] = []
@@ -77,7 +81,7 @@ def read(text: str) -> Reading:
     restricted = False
     while segments:
         start, segment = segments.pop()
-        hit = _best(segment) if len(matches) < MOST_LICENCES else None
+        hit = _best(segment, expected) if len(matches) < MOST_LICENCES else None
         if hit is None:
             rest.append((start, segment))
             continue
@@ -94,23 +98,23 @@ def read(text: str) -> Reading:
     return Reading(tuple(matches), before, after, restricted)
 
 
-def _best(segment: list[str]) -> tuple[Template, float, int, int] | None:
+def _best(segment: list[str], expected: frozenset[str]) -> tuple[Template, float, int, int] | None:
     """The template that explains most of the segment, its Dice, and the words [first, last) that it explains."""
     neighbours = pairs(segment)
     bag = Counter(neighbours)
     best, most = None, 0.0
     for template in templates():
         # With Dice at its threshold, this share of the template's pairs must be there: counted without repetitions first, which is quick.
-        least = LEAST_DICE / (2 - LEAST_DICE)
-        if len(neighbours) < least * template.size or len(bag.keys() & template.pairs.keys()) < LEAST_DISTINCT * len(
-            template.pairs
-        ):
+        threshold = EXPECTED_DICE if template.licence in expected else LEAST_DICE
+        least = threshold / (2 - threshold)
+        distinct = len(bag.keys() & template.pairs.keys())
+        if len(neighbours) < least * template.size or distinct < LEAST_DISTINCT * least * len(template.pairs):
             continue
         first, last = _span(neighbours, template)
         inside = Counter(neighbours[first:last])
         share = dice(inside, template.pairs)
         net = 3 * (inside & template.pairs).total() - template.size - inside.total()
-        if share >= LEAST_DICE and net > most:
+        if share >= threshold and net > most:
             best, most = (template, share, first, last + 1), net
     return best
 
@@ -125,9 +129,15 @@ def _span(neighbours: list[Pair], template: Template) -> tuple[int, int]:
     support = {start: starts[start] + starts[start + 1] for start in starts}
     enough = NEARLY * max(support.values(), default=0)
     aligned = min((start for start in support if support[start] >= enough), default=0) * slack
+    # The template's own beginning, so that a notice before it, made of the same words, stays outside.
+    near = range(max(0, aligned - slack), min(len(neighbours), aligned + 2 * slack + OPENING))
+    opening = ((place, template.places.get(neighbours[place], OPENING)) for place in near)
+    begins = Counter(place - offset for place, offset in opening if offset < OPENING)
+    begin = max(begins, key=lambda place: (begins[place], -place), default=aligned - slack)
     best, span = 0, (0, 0)
-    score, first, hits = 0, 0, 0
-    for place in range(max(0, aligned - slack), min(len(neighbours), aligned + template.size + 2 * slack)):
+    first = max(0, begin)
+    score, hits = 0, 0
+    for place in range(first, min(len(neighbours), aligned + template.size + 2 * slack)):
         hit = neighbours[place] in template.pairs
         score += 1 if hit else -1
         hits += hit

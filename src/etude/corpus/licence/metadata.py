@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from etude.corpus.licence.classifiers import of_classifiers
+from etude.corpus.licence.covering import covers
 from etude.corpus.licence.expression import SOME_BSD, joined, spdx, symbols
-from etude.corpus.licence.matching import read
 from etude.corpus.licence.names import MOST_CHARS, of_name
+from etude.corpus.licence.texts import of_files
 
 # A package.json with its README inside reaches some hundred kilobytes; what is larger isn't metadata.
 MOST_BYTES = 2_000_000
@@ -34,12 +35,14 @@ def said(name: str) -> Said:
     name = name.strip()
     if not name or name.upper() in ("UNKNOWN", "UNLICENSED", "NONE", "OTHER"):
         return Said()
-    if "\n" in name or len(name) > MOST_CHARS:
-        reading = read(name)
-        if reading.matches and not reading.restricted:
-            return Said(joined(reading.licences))
-        return of_line(name.split("\n", 1)[0])
+    if _is_text(name):
+        texts = of_files({"License": name})
+        return Said(texts.expression) if texts.expression or texts.foreign else of_line(name.split("\n", 1)[0])
     return of_line(name)
+
+
+def _is_text(name: str) -> bool:
+    return "\n" in name.strip() or len(name) > MOST_CHARS
 
 
 def of_line(name: str) -> Said:
@@ -63,8 +66,12 @@ def of_fields(expression: str, free: str, classifiers: list[str]) -> Said:
     )
     if not words.expression:
         return by_list
-    if not words.exact and by_list.expression and by_list.exact:
-        return by_list
+    if (
+        by_list.expression
+        and by_list.exact
+        and (not words.exact or (_is_text(free) and covers(by_list.expression, words.expression)))
+    ):
+        return by_list  # the classifier has the version, or the "or later" that a text can't have
     return words
 
 

@@ -26,7 +26,7 @@ _LATER = re.compile(
     r" (?:or|and)(?: (?:at|your|option|our|opinion|choice|if|you|prefer))*(?: (?:any|a))? ?(?:later|newer|higher|above|greater)\b|^ plus\b"
 )
 _GRANT = (
-    r"\b(?:under|by|subject to|use|with|adopts|according to|accordance with)(?: (?:the|either|both|terms|conditions|of|a|an|and|provisions|same|simplified|permissive|"
+    r"\b(?:under|by|subject to|adopts|according to|accordance with)(?: (?:the|either|both|terms|conditions|of|a|an|and|provisions|same|simplified|permissive|"
     r"standard|open|source|following|dual|version|is|free|software|restrictions|osi|approved|either of|these|liberal|very))* "
 )
 _NAMES: tuple[tuple[str, str], ...] = (
@@ -56,7 +56,7 @@ _NAMES: tuple[tuple[str, str], ...] = (
 _GRANTED = tuple((re.compile(_GRANT + f"(?:{pattern})"), licence) for pattern, licence in _NAMES)
 _ALSO = tuple(
     (
-        re.compile(rf"^ (?:license )?(?:and(?: or)?|or)(?: (?:the|under|terms|of|at|your|option|a))* (?:{pattern})"),
+        re.compile(rf"^(?: version)?(?: \d)*(?: license)? (?:and(?: or)?|or)(?: (?:the|under|terms|of|at|your|option|a))* (?:{pattern})"),
         licence,
     )
     for pattern, licence in _NAMES
@@ -68,7 +68,8 @@ _STATEMENTS = tuple((re.compile(pattern), licence) for pattern, licence in (
     (r"free and unencumbered software released into the public domain", "Unlicense"),
     (r"cc0 1 0 universal|creative commons zero|publicdomain zero 1 0|\bcc0(?: 1 0)?\b", "CC0-1.0"),
     (r"beer ?ware license", "Beerware"),
-    (r"copying and distribution of this file with or without modification are permitted in any medium without royalty", "FSFAP"),
+    (r"under any osi approved open source license", "any-OSI"),
+    (r"copying and distribution of this (?:file|package|script|document|work) with or without modification are permitted in any medium without royalty", "FSFAP"),
     (r"this file is free software the free software foundation gives unlimited permission to copy and or distribute it with or without modifications as long as",
      "FSFULLR"),
     (r"(?:placed|released|put|dedicated?|donated)(?: \w+){0,12} (?:in|into|to) the public domain|(?:is|are|was) (?:hereby )?(?:in )?(?:the )?public domain|^public domain"
@@ -85,8 +86,10 @@ _EXCEPTIONS = tuple((re.compile(pattern), name) for pattern, name in (
 ))  # fmt: skip
 _CHOICE = re.compile(
     r"\beither\b(?! version| express)|\bdual(?:ly)? licensed|\balternatively\b|\byour choice\b|\byou may choose\b|\b(?:any|one) of the (?:following )?licenses|\bchoice of"
-    r"|\bor (?:the )?(?:mit|apache|bsd|gnu|lgpl|gpl|mpl|eclipse|mozilla|academic)\b|\bat your option\b(?! any)|multi licensed|tri licensed|disjunctive"
+    r"|\bor (?:the )?(?:mit|apache|bsd|gnu|lgpl|gpl|mpl|eclipse|mozilla|academic)\b|\bat your option\b(?! any| to the files)|multi licensed|tri licensed|disjunctive"
 )
+# Longer than any name of a licence with its version.
+MOST_BETWEEN = 120
 # Somebody's own terms: the file is not under the project's licence.
 OWN_TERMS = re.compile(
     r"proprietary and confidential|confidential and proprietary|without (?:the )?express(?:ed)? (?:written )?(?:license|permission|consent)|strictly prohibited|not for distribution"
@@ -99,8 +102,9 @@ def choice(text: str) -> bool:
     return _CHOICE.search(text) is not None
 
 
-def granted(text: str) -> list[str]:
-    """The licences that normalised words grant by reference, each once. A combination that one statement makes is one entry."""
+def granted(text: str, *, bare: bool = True) -> list[str]:
+    """The licences that normalised words grant by reference, each once. A combination that one statement makes is one entry.
+    `bare` says whether a GNU licence without a version counts as well."""
     for pattern, licence in _STATEMENTS[:2]:
         if pattern.search(text):
             return [licence]
@@ -110,10 +114,10 @@ def granted(text: str) -> list[str]:
     for pattern, licence in _GRANTED:
         for match in pattern.finditer(text):
             found[_named(licence, match)] = None
-            for further, other in _ALSO:
-                if also := further.match(text, match.end()) or further.match(text[match.end() :]):
-                    found[_named(other, also)] = None
-    found |= dict.fromkeys(_gnu(text, others=bool(found)))
+            found |= dict.fromkeys(_further(text, match.end()))
+    found |= dict.fromkeys(_gnu(text, bare=bare and not found))
+    for match in _GNU.finditer(text):
+        found |= dict.fromkeys(_further(text, match.end()))
     if SOME_BSD in found and any(licence.startswith("BSD-") for licence in found):
         del found[SOME_BSD]
     return list(found)
@@ -124,6 +128,12 @@ def of_notice(text: str) -> str:
     return joined(granted(text), choice=choice(text))
 
 
+def _further(text: str, place: int) -> list[str]:
+    """Licences that "and" or "or" joins to one that ends at `place`."""
+    rest = text[place : place + MOST_BETWEEN]
+    return [_named(licence, also) for pattern, licence in _ALSO if (also := pattern.match(rest))]
+
+
 def _named(licence: str, match: re.Match[str]) -> str:
     groups = {name: value for name, value in match.groupdict().items() if value}
     if "llvm" in groups:
@@ -131,8 +141,8 @@ def _named(licence: str, match: re.Match[str]) -> str:
     return licence.format(*groups.values()) if "{}" in licence else licence
 
 
-def _gnu(text: str, *, others: bool) -> list[str]:
-    """GNU licences with their versions, and the exception that follows them; without a version only if there are no `others`."""
+def _gnu(text: str, *, bare: bool) -> list[str]:
+    """GNU licences with their versions, and the exception that follows them; without a version only if `bare`."""
     exception = next((name for pattern, name in _EXCEPTIONS if "exception" in text and pattern.search(text)), "")
     found: dict[str, None] = {}
     matches = list(_GNU.finditer(text))
@@ -160,8 +170,8 @@ def _gnu(text: str, *, others: bool) -> list[str]:
     for licence in list(found):  # "section 7 of GPL version 3" beside the grant of "version 3 or later"
         if licence.replace("-only", "-or-later") != licence and licence.replace("-only", "-or-later") in found:
             del found[licence]
-    if not found and not others and (bare := re.search(_GRANT + _GNU.pattern, text)):
-        found[{"GPL": "GPL-1.0-or-later", "LGPL": "LGPL-2.0-or-later", "AGPL": "AGPL-1.0-or-later"}[_kind(bare)]] = None
+    if not found and bare and (named := re.search(_GRANT + _GNU.pattern, text)):
+        found[{"GPL": "GPL-1.0-or-later", "LGPL": "LGPL-2.0-or-later", "AGPL": "AGPL-1.0-or-later"}[_kind(named)]] = None
     return list(found)
 
 

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.corpus.licence.expression import joined, symbols
+from etude.corpus.licence.expression import PUBLIC_DOMAIN, SOME_BSD, joined, symbols
 from etude.corpus.licence.matching import read
 from etude.corpus.licence.notices import OWN_TERMS, choice, granted
 
@@ -17,6 +17,7 @@ CODE = re.compile(
     r"\.(?:py|pyi|js|ts|tsx|jsx|mjs|cjs|json|c|h|cc|cpp|hpp|go|rs|java|rb|sh|ya?ml|toml|svg|png|gif|css|xml|in|tmpl|j2|cfg|cmake|pl|pm|cs|php|sql|map|po)$",
     re.IGNORECASE,
 )
+PLURAL = re.compile(r"licen[cs]es\b", re.IGNORECASE)
 # Other people's works in this one.
 OF_OTHERS = re.compile(
     r"third|3rd|bundl|vendor|depend|external|other|notice|header|template|icons?|fonts?|docs?\b|logo", re.IGNORECASE
@@ -25,18 +26,24 @@ OF_OTHERS = re.compile(
 NAMED = re.compile(
     r"^(?:licen[cs]e[-_.](?:mit|apache|bsd|mpl|zlib|unlicense|gpl|lgpl|isc|boost)|unlicen[cs]e)", re.IGNORECASE
 )
+NO_CONDITIONS = frozenset(("CC0-1.0", "Unlicense"))
 MOST_BYTES = 400_000
 # Where a licence file speaks for itself, before the first text and after it: beyond stands what it says about others' works.
 SPEAKS_WORDS = 160
+# A file without any licence we know, but with terms of this length (a pointer to a licence elsewhere is shorter), is a licence of its own.
+OTHER_TERMS = re.compile(
+    r"hereby grant|permission (?:is|to use)|redistribution|you may (?:not )?(?:use|copy|modify|distribute)|license agreement|agree to be bound"
+)
+LEAST_TERMS = 60
 
 
 @dataclass(frozen=True)
 class Texts:
-    """`expression` is "" if the files say nothing that has an identifier; `restricted` if they say something else than any licence we know, in
-    words that restrict."""
+    """`expression` is "" if the files say nothing that has an identifier; `foreign` if what they grant is not what any licence we know grants:
+    words that restrict, or terms in words of their own."""
 
     expression: str = ""
-    restricted: bool = False
+    foreign: bool = False
 
 
 def licence_files(root: Path) -> dict[str, list[str]]:
@@ -53,33 +60,37 @@ def licence_files(root: Path) -> dict[str, list[str]]:
                 and not os.path.islink(os.path.join(folder, name))
             ):
                 found.setdefault("" if inside == "." else inside, []).append(name)
+    for folder, names in found.items():  # "LICENSES" beside "LICENSE" lists those of others
+        single = [name for name in names if not PLURAL.match(name)]
+        found[folder] = single or names
     return found
 
 
-def of_files(files: dict[str, str]) -> Texts:
+def of_files(files: dict[str, str], expected: frozenset[str] = frozenset()) -> Texts:
     """What licence files say together; `files` are their texts by name. Several hold all together, unless one offers a choice or they
-    are named by their licences and none stands above them."""
+    are named by their licences and none stands above them. `expected` are those that the metadata names."""
     offered = bool(files) and len(files) > 1 and all(NAMED.match(name) for name in files)
     found: dict[str, None] = {}
-    restricted = False
+    foreign = False
     for text in files.values():
-        one, is_choice, own = _of_text(text)
+        one, is_choice, own = _of_text(text, expected)
         found |= dict.fromkeys(one)
         offered |= is_choice
-        restricted |= own
-    return Texts("" if restricted else joined(_without_companions(list(found)), choice=offered), restricted)
+        foreign |= own
+    return Texts("" if foreign else joined(_without_companions(list(found)), choice=offered), foreign)
 
 
-def _of_text(text: str) -> tuple[list[str], bool, bool]:
-    """The licences of one file in its order, whether they are for choice, and whether it restricts."""
-    reading = read(text)
-    before, after = reading.before.split()[-SPEAKS_WORDS:], reading.after.split()[:SPEAKS_WORDS]
-    spoken = " ".join([*before, "\n", *after])
+def _of_text(text: str, expected: frozenset[str]) -> tuple[list[str], bool, bool]:
+    """The licences of one file in its order, whether they are for choice, and whether its terms are foreign."""
+    reading = read(text, expected)
+    before, after = reading.before.split(), reading.after.split()[:SPEAKS_WORDS]
+    spoken = " ".join([*(before[-SPEAKS_WORDS:] if reading.matches else before[: 2 * SPEAKS_WORDS]), "\n", *after])
     found = reading.licences
-    for licence in granted(spoken):
+    for licence in granted(spoken, bare=not reading.matches):
         if licence not in found:
             found.append(licence)
-    return found, choice(spoken), reading.restricted or (OWN_TERMS.search(spoken) is not None)
+    own = len(reading.rest.split()) >= LEAST_TERMS and OTHER_TERMS.search(reading.rest) is not None and not found
+    return found, choice(spoken), own or reading.restricted or (OWN_TERMS.search(spoken) is not None)
 
 
 def _without_companions(found: list[str]) -> list[str]:
@@ -92,6 +103,8 @@ def _without_companions(found: list[str]) -> list[str]:
     ]
     if any(name.startswith(("LGPL-3.0", "AGPL-3.0")) for name in names):
         kept = [licence for licence in kept if not licence.startswith("GPL-3.0")]
+    if not NO_CONDITIONS.isdisjoint(names):  # each has the other's words in its preface
+        kept = [licence for licence in kept if licence != PUBLIC_DOMAIN]
     if any(name.startswith("BSD-") for name in names):
-        kept = [licence for licence in kept if licence != "LicenseRef-BSD"]
+        kept = [licence for licence in kept if licence != SOME_BSD]
     return kept

@@ -7,18 +7,13 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from etude.corpus.licence.covering import GNU, covers
 from etude.corpus.licence.expression import FAMILIES, PUBLIC_DOMAIN, SOME_BSD, family, joined, symbols
 from etude.corpus.licence.metadata import Said
 from etude.corpus.licence.texts import Texts
 
-# What a name in metadata is used for beside its own licence.
-ALSO_MEANT: dict[str, frozenset[str]] = {
-    "MIT": frozenset(("X11", "MIT-0", "MIT-CMU")),
-    "PSF-2.0": frozenset(("Python-2.0", "0BSD")),
-    "Python-2.0": frozenset(("PSF-2.0", "0BSD")),
-    PUBLIC_DOMAIN: frozenset(("CC0-1.0", "Unlicense", "0BSD", "WTFPL", "MIT-0")),
-}
-_GNU = re.compile(r"(A?L?GPL)-(\d\.\d)-(only|or-later)")
+# Names that stand for more than one licence in everyday use.
+LEAVES_OPEN = frozenset((SOME_BSD, PUBLIC_DOMAIN, "MIT", "Python-2.0"))
 
 
 @dataclass(frozen=True)
@@ -32,7 +27,12 @@ class Verdict:
 
 def weigh(said: Said, texts: Texts) -> Verdict:
     """What holds for a project."""
-    if texts.restricted:
+    own_name = any(
+        claim.startswith("LicenseRef-") and claim not in (SOME_BSD, PUBLIC_DOMAIN) for claim in symbols(said.expression)
+    )
+    if own_name:  # a licence of their own, by a name of their own: no text of ours is it
+        return Verdict(said.expression, "metadata")
+    if texts.foreign:
         return Verdict("", "text", conflict=bool(said.expression))
     if not said.expression:
         return Verdict(texts.expression, "text") if texts.expression else Verdict("", "none")
@@ -42,53 +42,30 @@ def weigh(said: Said, texts: Texts) -> Verdict:
     meant = {claim: {grant for grant in granted if covers(claim, grant)} for claim in claimed}
     borne_out = all(meant.values())
     explained = granted <= frozenset().union(*meant.values())
-    if explained or (borne_out and not _worse(texts.expression, said.expression)):
-        return _refined(said, meant)
+    if explained:
+        return _refined(said, texts, meant)
     if borne_out and " OR " in texts.expression:  # the text offers more
         return Verdict(texts.expression, "text")
+    if borne_out and not _worse(texts.expression, said.expression):  # the text goes on about works of others inside
+        return _refined(said, texts, meant)
     return Verdict(texts.expression, "text", conflict=True)
 
 
-def covers(claim: str, grant: str) -> bool:
-    """Whether metadata that says `claim` is borne out by a text of `grant`."""
-    claim_base, grant_base = claim.partition(" WITH ")[0], grant.partition(" WITH ")[0]
-    if claim_base == grant_base:
-        return " WITH " in claim or " WITH " not in grant
-    if grant_base in ALSO_MEANT.get(claim_base, ()):
-        return True
-    if claim_base == SOME_BSD:
-        return grant_base.startswith("BSD-")
-    one, other = _GNU.fullmatch(claim_base), _GNU.fullmatch(grant_base)
-    if not one or not other:
-        return False
-    if (
-        one[1] == "LGPL" and one[2] == "3.0" and other[1] == "GPL"
-    ):  # LGPL 3 refers to GPL 3, whose text is often the one enclosed
-        return other[2] == "3.0"
-    return one[1] == other[1] and (one[2] == other[2] or (one[3] == "or-later" and one[2] <= other[2]))
-
-
-def _refined(said: Said, meant: dict[str, set[str]]) -> Verdict:
+def _refined(said: Said, texts: Texts, meant: dict[str, set[str]]) -> Verdict:
     """The metadata's expression, each name that left something open replaced by the text's."""
-    expression, evidence = said.expression, "metadata"
+    expression = said.expression
     for claim, grants in meant.items():
-        inexact = (
-            claim in (SOME_BSD, PUBLIC_DOMAIN)
-            or (not said.exact and _GNU.fullmatch(claim))
-            or claim in ("MIT", "PSF-2.0")
+        leaves_open = claim in LEAVES_OPEN or (not said.exact and GNU.fullmatch(claim))
+        if not leaves_open or not grants or claim in grants:
+            continue
+        if expression == claim:
+            whole = grants == symbols(texts.expression)
+            return Verdict(texts.expression if whole else joined(grants), "text")
+        new = joined(grants)
+        expression = re.sub(
+            rf"(?<![\w.-]){re.escape(claim)}(?![\w.-])", new if len(grants) == 1 else f"({new})", expression
         )
-        precise = {grant for grant in grants if grant != claim}
-        if inexact and precise and claim not in grants and not (claim == "PSF-2.0"):
-            # In brackets where it stands beside others.
-            new = joined(precise)
-            whole = expression == claim
-            expression = re.sub(
-                rf"(?<![\w.-]){re.escape(claim)}(?![\w.-])",
-                new if whole or len(precise) == 1 else f"({new})",
-                expression,
-            )
-            evidence = "text"
-    return Verdict(expression, evidence)
+    return Verdict(expression, "metadata" if expression == said.expression else "text")
 
 
 def _worse(one: str, other: str) -> bool:
