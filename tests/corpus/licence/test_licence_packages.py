@@ -20,14 +20,20 @@ FIELD = re.compile(r"^(?:Metadata-Version|License|License-Expression|Classifier)
 def _lines(name: str) -> list[str]:
     """A text that several packages share: in texts/, or a standard one that comes with `identify`."""
     standard = name.removeprefix("identify:")
-    text = dict(LICENSES)[standard] if standard != name else (PACKAGES / "texts" / f"{name}.txt").read_text(encoding="utf-8")
+    text = (
+        dict(LICENSES)[standard]
+        if standard != name
+        else (PACKAGES / "texts" / f"{name}.txt").read_text(encoding="utf-8")
+    )
     return [line.strip() for line in text.split("\n")]
 
 
 def _expand(path: str, text: str) -> str:
     text = INCLUDE.sub(lambda found: "\n".join(_lines(found[1])[int(found[2]) : int(found[3])]), text)
     if path == "PKG-INFO":  # a field's further lines are indented
-        return "\n".join(line if FIELD.match(line) else f"        {line}" for line in text.rstrip("\n").split("\n")) + "\n"
+        return (
+            "\n".join(line if FIELD.match(line) else f"        {line}" for line in text.rstrip("\n").split("\n")) + "\n"
+        )
     return text
 
 
@@ -39,7 +45,9 @@ def _packages() -> list[tuple[str, dict]]:
     ]
 
 
-@pytest.mark.parametrize(("kind", "package"), [pytest.param(kind, package, id=f"{kind}:{package['name']}") for kind, package in _packages()])
+@pytest.mark.parametrize(
+    ("kind", "package"), [pytest.param(kind, package, id=f"{kind}:{package['name']}") for kind, package in _packages()]
+)
 def test_a_published_package_has_the_licence_that_a_reader_finds(kind: str, package: dict, tmp_path: Path) -> None:
     for path, text in package["files"].items():
         target = tmp_path / path

@@ -2,7 +2,8 @@
 1. the file's own head (an SPDX tag, a licence text, a notice) — also when it states terms that have no identifier: then the licence is unknown;
 2. `debian/copyright` (or `.reuse/dep5`), machine-readable;
 3. a licence file in a folder below the root that encloses the file: somebody set that folder apart;
-4. the package's metadata and the licence files of the root, weighed against each other: where they contradict, the text holds and the conflict is kept.
+4. the package's metadata and the licence files of the root, weighed against each other: where they contradict, the text
+   holds and the conflict is kept.
 
 The textbook (scanners of source code) gives a repository one licence; metadata alone is wrong or vague in about one package of ten."""
 
@@ -13,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from etude.corpus.licence import metadata
-from etude.corpus.licence.expression import symbols
 from etude.corpus.licence.dep5 import Dep5, parse_dep5
+from etude.corpus.licence.expression import symbols
 from etude.corpus.licence.header import comments, of_comments
 from etude.corpus.licence.texts import MOST_BYTES, Texts, licence_files, of_files
 from etude.corpus.licence.weighing import Verdict, weigh
@@ -47,15 +48,17 @@ class LicenceBook:
 
     @classmethod
     def of_project(cls, root: Path, kind: str) -> LicenceBook:
-        """`kind` is the source's: "folder", "git", "sdist", "npm" or "debian". Damaged or missing evidence is no evidence; nothing is raised for it."""
+        """`kind` is the source's: "folder", "git", "sdist", "npm" or "debian". Damaged or missing evidence is
+        no evidence; nothing is raised for it."""
         names = licence_files(root)
-        dep5 = next((found for name in DEP5_FILES if (found := parse_dep5(_read(root / name)))), None)
+        dep5 = next((parsed for name in DEP5_FILES if (parsed := parse_dep5(_read(root / name)))), None)
         said = metadata.of_project(root, kind)
         expected = symbols(said.expression)
         at_root = _texts(root, "", names, expected)
         if not at_root.expression and not at_root.foreign:
             at_root = next(
-                (found for folder in TEXT_FOLDERS if (found := _texts(root, folder, names, expected)).expression), at_root
+                (found for folder in TEXT_FOLDERS if (found := _texts(root, folder, names, expected)).expression),
+                at_root,
             )
         if kind == "debian" and dep5 is None and not at_root.expression:
             at_root = of_files({"copyright": _read(root / "debian/copyright")})

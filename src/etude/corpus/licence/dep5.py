@@ -144,6 +144,8 @@ def _single(name: str, text: str) -> str:
     if not text.strip() or (said and not OPEN_NAMES.match(name)):
         return said
     reading = read(text)
-    if reading.restricted or (not said and not OPEN_NAMES.match(name) and any(match.dice < STRANGE_DICE for match in reading.matches)):
+    if reading.restricted or (
+        not said and not OPEN_NAMES.match(name) and any(match.dice < STRANGE_DICE for match in reading.matches)
+    ):
         return ""
     return joined(reading.licences) or said or joined(granted(reading.rest))

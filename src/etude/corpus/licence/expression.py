@@ -52,7 +52,8 @@ def _categories() -> dict[str, Family]:
         for key in (entry["spdx_license_key"], *entry["other_spdx_license_keys"]):
             if key:
                 found[key.lower()] = _CATEGORIES.get(entry["category"], "other")
-    return found | {name.lower(): kind for name, kind in _OURS.items()}
+    found.update({name.lower(): kind for name, kind in _OURS.items()})
+    return found
 
 
 @lru_cache(maxsize=4096)
@@ -71,7 +72,7 @@ def spdx(text: str) -> str:
         return ""  # `license_expression` raises each of these on malformed input
     if any(not re.fullmatch(r"(?:DocumentRef-[\w.-]+:)?LicenseRef-[\w.-]+", key) for key in unknown):
         return ""
-    return str(tree.render())
+    return str(tree)
 
 
 @lru_cache(maxsize=4096)
@@ -79,7 +80,7 @@ def symbols(expression: str) -> frozenset[str]:
     """The licences that an expression names, exceptions with their licence ("GPL-2.0-only WITH Classpath-exception-2.0")."""
     if not expression:
         return frozenset()
-    return frozenset(str(symbol.render()) for symbol in _licensing().license_symbols(expression, decompose=False))
+    return frozenset(str(symbol) for symbol in _licensing().license_symbols(expression, decompose=False))
 
 
 @lru_cache(maxsize=4096)

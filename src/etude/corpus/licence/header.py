@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from etude.corpus.licence.expression import joined, spdx
-from etude.corpus.licence.matching import read
+from etude.corpus.licence.expression import SOME_BSD, joined, spdx
+from etude.corpus.licence.matching import Reading, read
 from etude.corpus.licence.notices import OWN_TERMS, choice, granted
 from etude.corpus.licence.words import words
 
@@ -21,9 +21,16 @@ WORTH_READING = re.compile(
     r"licen[cs]e|permission is|permission to use|redistribution and use|public domain|proprietary|beer-ware|unpublished|copying and distribution",
     re.IGNORECASE,
 )
+# How the licences begin that stand in heads as a whole; only then are texts compared.
+FULL_TEXT = re.compile(
+    r"permission\s+is\s|permission\s+to\s+use|redistribution\s+and\s+use|redistribution\s+of"
+    r"|provided\s+['\"`]*as[ -]is|hereby\s+grant|everyone\s+is\s+permitted|unencumbered",
+    re.IGNORECASE,
+)
 _COMMENTS = re.compile(
     r"(?:\s+|#(?!(?:include|if|ifdef|ifndef|define|pragma|import)\b)[^\n]*|//[^\n]*|/\*.*?(?:\*/|\Z)|<!--.*?(?:-->|\Z)|--[^\n]*|;[^\n]*|%[^\n]*|dnl\b[^\n]*|\.\\\"[^\n]*"
-    r"|<[?!][^>]*>|[rRuU]?\"\"\".*?(?:\"\"\"|\Z)|'''.*?(?:'''|\Z)|\(\*.*?(?:\*\)|\Z)|\{-.*?(?:-\}|\Z)|['\"]use strict['\"];?|@echo[^\n]*|rem\b[^\n]*|\.\.[ \t][^\n]*"
+    r"|<[?!][^>]*>|[rRuU]?\"\"\".*?(?:\"\"\"|\Z)|'''.*?(?:'''|\Z)|\(\*.*?(?:\*\)|\Z)|\{-.*?(?:-\}|\Z)"
+    r"|['\"]use strict['\"];?|@echo[^\n]*|rem\b[^\n]*|\.\.[ \t][^\n]*"
     r"|__license__\s*=[^\n]*|__copyright__\s*=[^\n]*)+",
     re.DOTALL,
 )  # fmt: skip
@@ -42,11 +49,13 @@ def of_comments(text: str) -> str | None:
         return joined(spdx(tag) for tag in tags) if all(spdx(tag) for tag in tags) else ""
     if not WORTH_READING.search(text):
         return None
-    reading = read(text)
+    reading = read(text) if FULL_TEXT.search(text) else Reading((), " ".join(words(text)), "")
     if reading.restricted:
         return ""
     rest = reading.rest
     if OWN_TERMS.search(rest):
         return ""
     found = dict.fromkeys([*reading.licences, *granted(rest)])
+    if SOME_BSD in found:  # "a BSD-style license that can be found in the LICENSE file": that file says which
+        return None
     return joined(found, choice=choice(rest)) or None

@@ -2,7 +2,8 @@
 
 The textbook compares whole files, which fails on the second licence appended, on a preface and on a list of bundled works. Here each
 template first finds its span (the maximum sum of +1 for a pair of words that the template has and -1 for one that it lacks:
-Kadane's scan, near the place where most pairs stand in the template's order), Dice is taken on the span, the best template's span is cut out, and the rest is searched again.
+Kadane's scan, near the place where most pairs stand in the template's order), Dice is taken on the span, the best
+template's span is cut out, and the rest is searched again.
 
 Near relatives (BSD with 2, 3 and 4 clauses, MIT and X11, LGPL 2.0 and 2.1) all pass the threshold on one another's texts; among the passing
 ones the template with the most pairs in common less those missing and those added wins."""

@@ -15,7 +15,8 @@ from etude.corpus.licence.words import words
 # Longer ones are texts, not names.
 MOST_CHARS = 240
 NOISE = frozenset((
-    "the", "a", "an", "license", "licenses", "licensed", "version", "v", "under", "open", "source", "approved", "osi", "terms", "of", "released", "is",
+    "the", "a", "an",
+    "license", "licenses", "licensed", "version", "v", "under", "open", "source", "approved", "osi", "terms", "of", "released", "is",
     "see", "file", "txt", "md", "rst", "for", "details", "in", "text", "general", "public", "software", "free", "foundation", "style", "terms", "ver",
     "dfsg", "all", "code", "by", "s", "project", "package", "full", "distributed",
 ))  # fmt: skip
@@ -32,7 +33,8 @@ GNU = {
     "": "GPL",
 }
 GNU_NAME = re.compile(
-    rf"(?:gnu )?(?:(?P<kind>a?l?gpl|lesser|library or lesser|library|affero)|(?<=gnu ))(?: gpl)? ?(?:{VERSION})?{LATER}(?: a?l?gpl(?: ?v?\d(?: ?\d)?)?(?: plus)?)?"
+    rf"(?:gnu )?(?:(?P<kind>a?l?gpl|lesser|library or lesser|library|affero)"
+    rf"|(?<=gnu ))(?: gpl)? ?(?:{VERSION})?{LATER}(?: a?l?gpl(?: ?v?\d(?: ?\d)?)?(?: plus)?)?"
 )
 COUNTS = {
     "2": "2",

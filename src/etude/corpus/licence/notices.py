@@ -11,7 +11,8 @@ import re
 from etude.corpus.licence.expression import PUBLIC_DOMAIN, SOME_BSD, joined
 
 _GNU = re.compile(
-    r"\b(?:gnu (?:(?P<kind>lesser|library or lesser|lesser or library|library|affero) )?(?:general )?public license|(?:gnu )?(?P<short>a?l?gpl)(?: ?v?(?P<glued>[123])(?: (?P<minor>[01]))?)?)\b"
+    r"\b(?:gnu (?:(?P<kind>lesser|library or lesser|lesser or library|library|affero) )?(?:general )?public license"
+    r"|(?:gnu )?(?P<short>a?l?gpl)(?: ?v?(?P<glued>[123])(?: (?P<minor>[01]))?)?)\b"
 )
 # What may stand between the licence's name and its version.
 _VERSION_AFTER = re.compile(
@@ -19,21 +20,25 @@ _VERSION_AFTER = re.compile(
     r"(?: (?:version|versions|v|vers|ver))? ?v?(?P<major>[123])(?: (?P<minor>[01])\b)?(?P<tail>(?: \w+){0,16})"
 )
 _VERSION_BEFORE = re.compile(
-    r"version (?P<major>[123])(?: (?P<minor>[01]))?(?P<later> or(?: at your option)?(?: any)? later(?: version)?)?(?: of)?(?: the)?(?: terms of)?(?: the)? $"
+    r"version (?P<major>[123])(?: (?P<minor>[01]))?(?P<later> or(?: at your option)?(?: any)? later(?: version)?)?"
+    r"(?: of)?(?: the)?(?: terms of)?(?: the)? $"
 )
 _LATER = re.compile(
     r"^(?: \d)?(?: (?:of|the|license|licence|gpl|gnu|general|public|lesser|as|published|by|free|software|foundation|inc|fsf|l?gplv?\d?))*"
     r" (?:or|and)(?: (?:at|your|option|our|opinion|choice|if|you|prefer))*(?: (?:any|a))? ?(?:later|newer|higher|above|greater)\b|^ plus\b"
 )
 _GRANT = (
-    r"\b(?:under|by|subject to|adopts|according to|accordance with)(?: (?:the|either|both|terms|conditions|of|a|an|and|provisions|same|simplified|permissive|"
+    r"\b(?:under|by|subject to|adopts|according to|accordance with)(?: (?:the|either|both|terms|conditions|of|a|an"
+    r"|and|provisions|same|simplified|permissive|"
     r"standard|open|source|following|dual|version|is|free|software|restrictions|osi|approved|either of|these|liberal|very))* "
 )
 _NAMES: tuple[tuple[str, str], ...] = (
-    (r"apache(?: software)?(?: public)? license,?(?: version| v)? ?2(?: 0)?(?P<llvm> with llvm exceptions?)?|apache(?: license)?(?: version)? 2(?: 0)?|apache2?", "Apache-2.0"),
+    (r"apache(?: software)?(?: public)? license,?(?: version| v)? ?2(?: 0)?(?P<llvm> with llvm exceptions?)?"
+     r"|apache(?: license)?(?: version)? 2(?: 0)?|apache2?", "Apache-2.0"),
     (r"mit no attribution|mit 0", "MIT-0"),
     (r"mit(?: x11| expat)?(?: style)? license|expat license|mit x11|mit(?= or| and|$| \n)|mit licensed|mit licence", "MIT"),
-    (r"(?:modified|new|revised|3 clause|three clause|bsd 3|bsd 3 clause)(?: bsd)?(?: style)?(?: license)?(?=\b)|bsd (?:3|three) clause|bsd 3 clause", "BSD-3-Clause"),
+    (r"(?:modified|new|revised|3 clause|three clause|bsd 3|bsd 3 clause)(?: bsd)?(?: style)?(?: license)?(?=\b)"
+     r"|bsd (?:3|three) clause|bsd 3 clause", "BSD-3-Clause"),
     (r"(?:simplified|2 clause|two clause|freebsd)(?: bsd)? license|2 clause bsd|bsd 2 clause|simplified bsd", "BSD-2-Clause"),
     (r"bsd(?: style| like)? license", SOME_BSD),
     (r"isc license", "ISC"),
@@ -51,12 +56,15 @@ _NAMES: tuple[tuple[str, str], ...] = (
     (r"creative commons attribution share ?alike (?P<ccbysa>[34]) 0\w*(?: \w+)? license", "CC-BY-SA-{}.0"),
     (r"creative commons attribution (?P<ccby>[34]) 0\w*(?: \w+)? license", "CC-BY-{}.0"),
     (r"university of illinois(?: ncsa)? open source license", "NCSA"),
-    (r"unlicense", "Unlicense"), (r"wtfpl", "WTFPL"), (r"0bsd", "0BSD"), (r"postgresql license", "PostgreSQL"), (r"blue oak model license", "BlueOak-1.0.0"),
+    (r"unlicense", "Unlicense"), (r"wtfpl", "WTFPL"), (r"0bsd", "0BSD"), (r"postgresql license", "PostgreSQL"),
+    (r"blue oak model license", "BlueOak-1.0.0"),
 )  # fmt: skip
 _GRANTED = tuple((re.compile(_GRANT + f"(?:{pattern})"), licence) for pattern, licence in _NAMES)
 _ALSO = tuple(
     (
-        re.compile(rf"^(?: version)?(?: \d)*(?: license)? (?:and(?: or)?|or)(?: (?:the|under|terms|of|at|your|option|a))* (?:{pattern})"),
+        re.compile(
+            rf"^(?: version)?(?: \d)*(?: license)? (?:and(?: or)?|or)(?: (?:the|under|terms|of|at|your|option|a))* (?:{pattern})"
+        ),
         licence,
     )
     for pattern, licence in _NAMES
@@ -69,10 +77,13 @@ _STATEMENTS = tuple((re.compile(pattern), licence) for pattern, licence in (
     (r"cc0 1 0 universal|creative commons zero|publicdomain zero 1 0|\bcc0(?: 1 0)?\b", "CC0-1.0"),
     (r"beer ?ware license", "Beerware"),
     (r"under any osi approved open source license", "any-OSI"),
-    (r"copying and distribution of this (?:file|package|script|document|work) with or without modification are permitted in any medium without royalty", "FSFAP"),
-    (r"this file is free software the free software foundation gives unlimited permission to copy and or distribute it with or without modifications as long as",
+    (r"copying and distribution of this (?:file|package|script|document"
+     r"|work) with or without modification are permitted in any medium without royalty", "FSFAP"),
+    (r"this file is free software the free software foundation gives unlimited permission to copy "
+     r"and or distribute it with or without modifications as long as",
      "FSFULLR"),
-    (r"(?:placed|released|put|dedicated?|donated)(?: \w+){0,12} (?:in|into|to) the public domain|(?:is|are|was) (?:hereby )?(?:in )?(?:the )?public domain|^public domain"
+    (r"(?:placed|released|put|dedicated?|donated)(?: \w+){0,12} (?:in|into|to) the public domain|(?:is|are"
+     r"|was) (?:hereby )?(?:in )?(?:the )?public domain|^public domain"
      r"|author disclaims copyright to this source", PUBLIC_DOMAIN),
 ))  # fmt: skip
 _EXCEPTIONS = tuple((re.compile(pattern), name) for pattern, name in (
@@ -85,15 +96,19 @@ _EXCEPTIONS = tuple((re.compile(pattern), name) for pattern, name in (
     (r"universal foss exception", "Universal-FOSS-exception-1.0"),
 ))  # fmt: skip
 _CHOICE = re.compile(
-    r"\beither\b(?! version| express)|\bdual(?:ly)? licensed|\balternatively\b|\byour choice\b|\byou may choose\b|\b(?:any|one) of the (?:following )?licenses|\bchoice of"
-    r"|\bor (?:the )?(?:mit|apache|bsd|gnu|lgpl|gpl|mpl|eclipse|mozilla|academic)\b|\bat your option\b(?! any| to the files)|multi licensed|tri licensed|disjunctive"
+    r"\beither\b(?! version| express)|\bdual(?:ly)? licensed\b(?! both| with)|\balternatively\b|\byour choice\b"
+    r"|\byou may choose\b|\b(?:any|one) of the (?:following )?licenses|\bchoice of"
+    r"|\bor (?:the )?(?:mit|apache|bsd|gnu|lgpl|gpl|mpl|eclipse|mozilla|academic)\b|\bat your option\b(?! any"
+    r"| to the files)|multi licensed|tri licensed|disjunctive"
 )
 # Longer than any name of a licence with its version.
 MOST_BETWEEN = 120
 # Somebody's own terms: the file is not under the project's licence.
 OWN_TERMS = re.compile(
-    r"proprietary and confidential|confidential and proprietary|without (?:the )?express(?:ed)? (?:written )?(?:license|permission|consent)|strictly prohibited|not for distribution"
-    r"|non ?commercial (?:use|purposes|research)|research purposes only|commons clause|unpublished (?:source|work)|all use is subject to|may not be (?:copied|redistributed|distributed)"
+    r"proprietary and confidential|confidential and proprietary"
+    r"|without (?:the )?express(?:ed)? (?:written )?(?:license|permission|consent)|strictly prohibited|not for distribution"
+    r"|non ?commercial (?:use|purposes|research)|research purposes only|commons clause|unpublished (?:source|work)"
+    r"|all use is subject to|may not be (?:copied|redistributed|distributed)"
 )
 
 
@@ -171,7 +186,9 @@ def _gnu(text: str, *, bare: bool) -> list[str]:
         if licence.replace("-only", "-or-later") != licence and licence.replace("-only", "-or-later") in found:
             del found[licence]
     if not found and bare and (named := re.search(_GRANT + _GNU.pattern, text)):
-        found[{"GPL": "GPL-1.0-or-later", "LGPL": "LGPL-2.0-or-later", "AGPL": "AGPL-1.0-or-later"}[_kind(named)]] = None
+        found[{"GPL": "GPL-1.0-or-later", "LGPL": "LGPL-2.0-or-later", "AGPL": "AGPL-1.0-or-later"}[_kind(named)]] = (
+            None
+        )
     return list(found)
 
 

@@ -41,7 +41,7 @@ class Template:
 @cache
 def templates() -> tuple[Template, ...]:
     """All of them, made once a process (0.1 s)."""
-    ours = tomllib.loads((files(__package__) / "templates.toml").read_text(encoding="utf-8"))
+    ours = tomllib.loads((files("etude.corpus.licence") / "templates.toml").read_text(encoding="utf-8"))
     texts = [(RENAMED.get(name, name), text) for name, text in LICENSES] + [
         (name, entry["text"]) for name, entry in ours.items()
     ]

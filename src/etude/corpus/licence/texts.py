@@ -22,14 +22,15 @@ PLURAL = re.compile(r"licen[cs]es\b", re.IGNORECASE)
 OF_OTHERS = re.compile(
     r"third|3rd|bundl|vendor|depend|external|other|notice|header|template|icons?|fonts?|docs?\b|logo", re.IGNORECASE
 )
-# The licence of each in a file of its own, with its name: Rust's custom, which means a choice.
-NAMED = re.compile(
-    r"^(?:licen[cs]e[-_.](?:mit|apache|bsd|mpl|zlib|unlicense|gpl|lgpl|isc|boost)|unlicen[cs]e)", re.IGNORECASE
-)
+# LICENSE-MIT beside LICENSE-APACHE: Rust's custom, which means a choice. Other names beside each other mean nothing.
+NAMED = re.compile(r"^licen[cs]e[-_.](mit|apache)", re.IGNORECASE)
+CUSTOM = {"mit", "apache"}
 NO_CONDITIONS = frozenset(("CC0-1.0", "Unlicense"))
 MOST_BYTES = 400_000
 # Where a licence file speaks for itself, before the first text and after it: beyond stands what it says about others' works.
 SPEAKS_WORDS = 160
+# A choice is offered at the very beginning, or after the text.
+OFFERS_WORDS = 60
 # A file without any licence we know, but with terms of this length (a pointer to a licence elsewhere is shorter), is a licence of its own.
 OTHER_TERMS = re.compile(
     r"hereby grant|permission (?:is|to use)|redistribution|you may (?:not )?(?:use|copy|modify|distribute)|license agreement|agree to be bound"
@@ -68,20 +69,33 @@ def licence_files(root: Path) -> dict[str, list[str]]:
 
 def of_files(files: dict[str, str], expected: frozenset[str] = frozenset()) -> Texts:
     """What licence files say together; `files` are their texts by name. Several hold all together, unless one offers a choice or they
-    are named by their licences and none stands above them. `expected` are those that the metadata names."""
-    offered = bool(files) and len(files) > 1 and all(NAMED.match(name) for name in files)
-    found: dict[str, None] = {}
-    foreign = False
-    for text in files.values():
-        one, is_choice, own = _of_text(text, expected)
-        found |= dict.fromkeys(one)
-        offered |= is_choice
-        foreign |= own
-    return Texts("" if foreign else joined(_without_companions(list(found)), choice=offered), foreign)
+    are named in Rust's way. `expected` are those that the metadata names."""
+    readings = [_of_text(text, expected) for text in files.values()]
+    if any(one.foreign for one in readings):
+        return Texts("", foreign=True)
+    kept = _without_companions(list(dict.fromkeys(licence for one in readings for licence in one.licences)))
+    named = {found[1].lower() for name in files if (found := NAMED.match(name))}
+    offered = named == CUSTOM or any(one.choice and one.points for one in readings)
+    if offered:
+        return Texts(joined(kept, choice=True))
+    all_hold: list[str] = []
+    for one in readings:
+        mine = [licence for licence in one.licences if licence in kept]
+        all_hold += [joined(mine, choice=True)] if one.choice else mine
+    return Texts(joined(all_hold))
 
 
-def _of_text(text: str, expected: frozenset[str]) -> tuple[list[str], bool, bool]:
-    """The licences of one file in its order, whether they are for choice, and whether its terms are foreign."""
+@dataclass(frozen=True)
+class _Reading:
+    """One file: its licences, whether they are for choice, whether it only `points` to texts elsewhere, and whether its terms are foreign."""
+
+    licences: list[str]
+    choice: bool
+    points: bool
+    foreign: bool
+
+
+def _of_text(text: str, expected: frozenset[str]) -> _Reading:
     reading = read(text, expected)
     before, after = reading.before.split(), reading.after.split()[:SPEAKS_WORDS]
     spoken = " ".join([*(before[-SPEAKS_WORDS:] if reading.matches else before[: 2 * SPEAKS_WORDS]), "\n", *after])
@@ -90,7 +104,9 @@ def _of_text(text: str, expected: frozenset[str]) -> tuple[list[str], bool, bool
         if licence not in found:
             found.append(licence)
     own = len(reading.rest.split()) >= LEAST_TERMS and OTHER_TERMS.search(reading.rest) is not None and not found
-    return found, choice(spoken), own or reading.restricted or (OWN_TERMS.search(spoken) is not None)
+    foreign = own or reading.restricted or OWN_TERMS.search(spoken) is not None
+    offer = spoken if not reading.matches else " ".join([*before[:OFFERS_WORDS], "\n", *after])
+    return _Reading(found, choice(offer), not reading.matches, foreign)
 
 
 def _without_companions(found: list[str]) -> list[str]:

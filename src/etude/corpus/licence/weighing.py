@@ -1,5 +1,5 @@
-"""Metadata against licence text: where both speak, what holds. The text is what was granted; the metadata tells what a text can't: "or later", a choice
-between two texts, which of many texts is the project's."""
+"""Metadata against licence text: where both speak, what holds. The text is what was granted; the metadata tells what a text can't: "or later",
+a choice between two texts, which of many texts is the project's."""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ from collections import Counter
 
 # A line that only says whose the work is; a following line that goes on with names is caught if it holds a year or an address.
 COPYRIGHT = re.compile(
-    r"^[^\w\n]*(?:portions(?: of this \w+)?(?: are)?\s+)?(?:copyright\b|\(c\)|©|&copy;)(?![^\n]*\b(?:notice|law|holder|owner|license|permission)s?\b)[^\n]*$"
+    r"^[^\w\n]*(?:portions(?: of this \w+)?(?: are)?\s+)?(?:copyright\b|\(c\)|©|&copy;)(?![^\n]*\b(?:notice|law"
+    r"|holder|owner|license|permission)s?\b)[^\n]*$"
     r"|^[^\w\n]*all rights reserved\.?[^\w\n]*$|^[^\w\n]*(?:19|20)\d\d\b[^\n]{0,80}$|^[^\w\n]*[^\n]{0,60}<[^\s@>]+@[^\s>]+>[^\w\n]*$",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -30,12 +31,13 @@ EQUAL = {
 def words(text: str) -> list[str]:
     """The words of a licence text that count, in lower case."""
     text = text.replace("’", "'").replace("“", '"').replace("”", '"').replace("\f", "\n")
-    text = MARKUP.sub(" ", text)
+    text = re.sub(r"(?<=\d)\+", " plus ", MARKUP.sub(" ", text))
     text = COMMENT.sub("", text)
     text = COPYRIGHT.sub("", text)
     text = BULLET.sub("", text)
     text = RIGHTS.sub("", text).lower().replace("'", "").replace("(s)", "s")
-    return [EQUAL.get(word, word) for word in WORD.findall(text)]
+    found: list[str] = WORD.findall(text)
+    return [EQUAL.get(word, word) for word in found]
 
 
 def pairs(found: list[str]) -> list[tuple[str, str]]:
