@@ -221,3 +221,13 @@ def test_a_standard_text_is_found_inside_other_words(name: str) -> None:
         + "\n\nSome words after, by hand, about the authors.\n"
     ).licences
     assert [licence.removesuffix("-only") for licence in found] == [name]
+
+
+def test_an_unpacked_wheel_keeps_its_evidence_beside_the_package(tmp_path: Path) -> None:
+    folder = tmp_path / "a-1.0.dist-info"
+    (folder / "licenses").mkdir(parents=True)
+    (folder / "METADATA").write_text("License: BSD\n")
+    (folder / "licenses" / "LICENSE").write_text(TEXTS["BSD-2-Clause"])
+    assert LicenceBook.of_project(tmp_path, "sdist").of("a/b.py", "").expression == "BSD-2-Clause"
+    (tmp_path / "b-1.0.dist-info").mkdir()  # two packages installed side by side: neither speaks for the other's files
+    assert LicenceBook.of_project(tmp_path, "sdist").of("a/b.py", "").expression == ""

@@ -56,10 +56,10 @@ class LicenceBook:
         expected = symbols(said.expression)
         at_root = _texts(root, "", names, expected)
         if not at_root.expression and not at_root.foreign:
-            at_root = next(
-                (found for folder in TEXT_FOLDERS if (found := _texts(root, folder, names, expected)).expression),
-                at_root,
-            )
+            installed = metadata.dist_info(root)
+            inside = (installed.name, f"{installed.name}/licenses") if installed else ()
+            elsewhere = (_texts(root, folder, names, expected) for folder in (*TEXT_FOLDERS, *inside))
+            at_root = next((texts for texts in elsewhere if texts.expression or texts.foreign), at_root)
         if kind == "debian" and dep5 is None and not at_root.expression:
             at_root = of_files({"copyright": _read(root / "debian/copyright")})
         verdict = weigh(said, at_root)

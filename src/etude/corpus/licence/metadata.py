@@ -137,10 +137,17 @@ NODE: tuple[tuple[str, Reader], ...] = (("package.json", of_package_json),)
 RUST: tuple[tuple[str, Reader], ...] = (("Cargo.toml", of_cargo),)
 
 
+def dist_info(root: Path) -> Path | None:
+    """The folder in which an unpacked wheel keeps its metadata; None in a source tree, or where several packages are installed."""
+    found = [path for path in root.glob("*.dist-info") if path.is_dir() and not path.is_symlink()]
+    return found[0] if len(found) == 1 else None
+
+
 def of_project(root: Path, kind: str) -> Said:
     """What the first metadata file says that says anything. An npm package is asked for its own file first, every other for Python's."""
+    installed = dist_info(root)
     for name, reader in (*NODE, *PYTHON, *RUST) if kind == "npm" else (*PYTHON, *RUST, *NODE):
-        path = root / name
+        path = (installed if installed and name == "METADATA" else root) / name
         try:
             if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
                 continue
