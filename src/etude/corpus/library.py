@@ -1,6 +1,6 @@
 """The library: every text that was kept, project by project, as compressed JSON lines; what all later passes read.
 
-    records/<source>/<name>@<version>.jsonl.zst     one file a project, written whole or not at all
+    records/<source>/<name>@<version>.jsonl.zst     one file a project, written whole or not at all; its last line is the number of texts
 
 Reading streams: one project is in memory at a time, however large the library is. Order is the manifest's, so a pass over the
 library sees the same records under the same numbers in every run (promise 11).
@@ -8,9 +8,9 @@ library sees the same records under the same numbers in every run (promise 11).
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
-import os
 import urllib.parse
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -24,6 +24,8 @@ from etude.corpus.record import Licence, Record
 LEVEL = (
     3  # of zstd: 250 MB/s on one core and a quarter of the size; higher levels cost more time than disk is worth here
 )
+
+LONGEST_NAME = 255 - len(".jsonl.zst")  # what file systems take, in bytes
 
 
 class LibraryDamaged(Exception):
@@ -52,31 +54,35 @@ class Library:
             for record in records:
                 packed.write(json.dumps(asdict(record)).encode() + b"\n")
                 count += 1
+            packed.write(b"%d\n" % count)
         side.replace(target)
         return count
 
     def read(self, project: str) -> Iterator[Record]:
-        """Raises LibraryDamaged."""
+        """Raises LibraryDamaged, where a file has no end too: zstd itself takes that for a short one."""
         path = self.path(project)
         try:
             with open(path, "rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as packed:
+                value: Any = None
                 for line in io.TextIOWrapper(packed, "utf-8", newline="\n"):
-                    yield _record(json.loads(line))
+                    if isinstance(value := json.loads(line), dict):
+                        yield _record(value)
+            if not isinstance(value, int):
+                raise ValueError("its end is missing")
         except (OSError, ValueError, zstandard.ZstdError) as error:
             raise LibraryDamaged(
-                f"{path} can't be read ({error}): remove its line from the manifest's end on, or build into an empty folder"
+                f"{path} can't be read ({error}): restore it from a copy, or build into another folder"
             ) from error
-
-    def discard(self, project: str) -> None:
-        """Forgets a project that is in no manifest (killed between its records and its line)."""
-        self.path(project).unlink(missing_ok=True)
 
 
 def _record(values: dict[str, Any]) -> Record:
-    return Record(**values | {"licence": Licence(**values["licence"])})
+    values["licence"] = Licence(**values["licence"])
+    return Record(**values)
 
 
 def _quoted(name: str) -> str:
-    """A file name for any string; `os.fsencode` length stays below 255 for names up to 80 characters."""
+    """A file name for any string: no separator, no "." or "..", and where it is too long for one its digest at the end."""
     quoted = urllib.parse.quote(name, safe="@+=,")
-    return quoted.replace(".", "%2E") if quoted.strip(".") == "" else quoted[: 255 - len(os.fsencode(".jsonl.zst"))]
+    if len(quoted) > LONGEST_NAME:
+        quoted = f"{quoted[: LONGEST_NAME - 17]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return quoted if quoted.strip(".") else quoted.replace(".", "%2E")

@@ -40,10 +40,16 @@ class ManifestBroken(Exception):
 @dataclass(frozen=True)
 class ProjectEntry:
     """One project's account. `kept` is (files, bytes) by language; the rest are counts of files (redactions: of placeholders) by name.
-    `reason` is why the whole project was refused, "" if it was read."""
+    `records` are its texts in the library, `raw_bytes` what was looked at; `reason` is why the whole project was refused, "" if it was read."""
 
     id: str
+    source: str = ""
+    project: str = ""
+    version: str = ""
+    released: str = ""
     origin: str = ""
+    records: int = 0
+    raw_bytes: int = 0
     licences: Mapping[str, int] = field(default_factory=dict)
     kept: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     refused: Mapping[str, int] = field(default_factory=dict)
@@ -159,6 +165,11 @@ def entries(path: Path) -> Iterator[dict[str, Any]]:
     """What the whole lines say (without the chain's digests), oldest first, for readers; also while a build goes on. Raises ManifestBroken."""
     for line in _chain(path, torn_tail=True):
         yield line.entry
+
+
+def projects(path: Path) -> Iterator[dict[str, Any]]:
+    """The projects' lines alone, oldest first: the order of the library's texts. Raises ManifestBroken."""
+    return (entry for entry in entries(path) if entry["event"] == "project")
 
 
 def refused_files(path: Path, entry: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
+
+# What a licence asks of those who build on the code, mildest first.
+Family = Literal["permissive", "weak copyleft", "strong copyleft", "other", "unknown"]
+FAMILIES: tuple[Family, ...] = get_args(Family)
 
 Kind = Literal["file", "diff", "patch", "changelog"]
 

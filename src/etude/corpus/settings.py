@@ -7,10 +7,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from etude.corpus.record import FAMILIES, Family
+
 SourceKind = Literal["folder", "git", "installed", "sdist", "npm", "debian"]
-Family = Literal["permissive", "weak copyleft", "strong copyleft", "other", "unknown"]
 # One's own code is one's own, whatever it says; what comes from strangers has to say that it may be used.
-EVERY_FAMILY: tuple[Family, ...] = ("permissive", "weak copyleft", "strong copyleft", "other", "unknown")
 OWN_KINDS = ("folder", "git")
 
 
@@ -32,11 +32,17 @@ class SourceSettings(BaseModel):
     weight: float = Field(1.0, gt=0, description="how often its text counts in the mix")
 
     @property
+    def place(self) -> Path:
+        """Where a folder or a repository lies."""
+        assert self.path is not None  # _says_where
+        return self.path
+
+    @property
     def families(self) -> tuple[Family, ...]:
         """The licence families that are taken."""
         if self.licences is not None:
             return tuple(self.licences)
-        return EVERY_FAMILY if self.kind in OWN_KINDS else ("permissive",)
+        return FAMILIES if self.kind in OWN_KINDS else ("permissive",)
 
     @model_validator(mode="after")
     def _says_where(self) -> SourceSettings:
@@ -56,7 +62,7 @@ class LibrarySettings(BaseModel):
     heldout_share: float = Field(
         0.05, ge=0, lt=1, description="share of projects, all their versions, held out by name"
     )
-    near_duplicate: float = Field(0.7, gt=0, le=1, description="likeness of shingles from which two texts are copies")
+    near_duplicate: float = Field(0.6, gt=0, le=1, description="likeness of shingles from which two texts are copies")
     redact: bool = Field(True, description="put placeholders for secrets and personal data")
     fingerprints: list[Path] = Field(
         default_factory=list, description="fingerprint files of suites: texts that match are refused"

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from etude.corpus.licence import family, permissive
 from etude.corpus.licence.classifiers import of_classifiers
 from etude.corpus.licence.covering import covers
-from etude.corpus.licence.expression import FAMILIES, equivalent, joined, spdx, symbols
+from etude.corpus.licence.expression import equivalent, joined, spdx, symbols
 from etude.corpus.licence.names import of_name
+from etude.corpus.record import FAMILIES
 
 KNOWN = st.sampled_from(
     ["MIT", "Apache-2.0", "MPL-2.0", "LGPL-2.1-or-later", "GPL-3.0-only", "CC-BY-NC-4.0", "LicenseRef-own", "BUSL-1.1"]

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import Literal
 
 from license_expression import (
     ExpressionError,
@@ -20,10 +19,8 @@ from license_expression import (
     get_spdx_licensing,
 )
 
-Family = Literal["permissive", "weak copyleft", "strong copyleft", "other", "unknown"]
+from etude.corpus.record import FAMILIES, Family
 
-# From what asks least to what is least known.
-FAMILIES: tuple[Family, ...] = ("permissive", "weak copyleft", "strong copyleft", "other", "unknown")
 SOME_BSD = "LicenseRef-BSD"
 PUBLIC_DOMAIN = "LicenseRef-public-domain"
 _OURS: dict[str, Family] = {SOME_BSD: "permissive", PUBLIC_DOMAIN: "permissive"}

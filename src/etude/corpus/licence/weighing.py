@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from etude.corpus.licence.covering import GNU, covers
-from etude.corpus.licence.expression import FAMILIES, PUBLIC_DOMAIN, SOME_BSD, family, joined, symbols
+from etude.corpus.licence.expression import PUBLIC_DOMAIN, SOME_BSD, family, joined, symbols
 from etude.corpus.licence.metadata import Said
 from etude.corpus.licence.texts import Texts
+from etude.corpus.record import FAMILIES
 
 # Names that stand for more than one licence in everyday use.
 LEAVES_OPEN = frozenset((SOME_BSD, PUBLIC_DOMAIN, "MIT", "Python-2.0"))
