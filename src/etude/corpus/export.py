@@ -61,7 +61,7 @@ def export(folder: Path, form: Form, split: Split, shape: Shape) -> Iterator[dic
     versions: list[dict[str, Any]] = []
     for line in projects(folder / "manifest.jsonl"):
         first, number = number, number + line["records"]
-        if held_out(line["project"], share) != (split == "heldout"):
+        if not line["records"] or held_out(line["project"], share) != (split == "heldout"):
             continue
         if form == "changes":
             if versions and (versions[-1]["source"], versions[-1]["project"]) != (line["source"], line["project"]):

@@ -10,9 +10,11 @@ import pytest
 import zstandard
 from test_library_build import build, module, project, settings
 
-from etude.corpus.export import TOKENS, LibraryUnfinished, Shape, export, write
+from etude.corpus.export import FORMS, TOKENS, LibraryUnfinished, Shape, export, write
 from etude.corpus.settings import CorpusSettings
 from etude.corpus.shape.fim import Special, unfim
+from etude.corpus.sources.archive import refused
+from etude.corpus.sources.sdist import SdistSource
 
 
 def git(folder: Path, *words: str) -> None:
@@ -87,6 +89,22 @@ def test_what_is_written_is_whole(tmp_path: Path) -> None:
     )
     write(iter(documents), tmp_path / "texts.jsonl")
     assert (tmp_path / "texts.jsonl").read_bytes() == data and not list(tmp_path.glob("*.part"))
+
+
+def test_a_project_that_was_left_out_or_empty_leaves_no_gap(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    one, two = project(tmp_path / "one", "alpha"), project(tmp_path / "two", "gamma")
+    wanted = settings(one, tmp_path / "empty", two)
+    gone = {"kind": "sdist", "packages": ["gone"]}
+    wanted = CorpusSettings.model_validate({"sources": {"a": gone, **wanted.model_dump()["sources"]}})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SdistSource, "refs", lambda self: iter([refused("a", "sdist", "gone", "404")]))
+        build(wanted, tmp_path / "out")
+    for form in FORMS:
+        assert (
+            len(list(export(tmp_path / "out", form, "train", Shape())))
+            == {"files": 3, "projects": 2, "changes": 0}[form]
+        )
 
 
 def test_a_library_without_its_end_is_not_exported(tmp_path: Path) -> None:

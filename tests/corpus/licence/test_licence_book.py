@@ -56,6 +56,12 @@ def test_a_licence_file_sets_its_folder_apart(tmp_path: Path) -> None:
     assert book.of("lib/b.c", "").expression == "MIT"
 
 
+def test_a_page_that_only_points_to_the_licence_sets_no_folder_apart(tmp_path: Path) -> None:
+    page = "# BSD-3-Clause License\n\n```{literalinclude} ../LICENSE.txt\n---\nlanguage: text\n---\n```\n"
+    book = _project(tmp_path, LICENSE=TEXTS["MIT"], docs__license=page)
+    assert book.of("docs/index.md", "# Index\n").expression == book.of("a.py", "").expression == "MIT"
+
+
 def test_where_metadata_and_text_contradict_the_text_holds_and_the_conflict_is_kept(tmp_path: Path) -> None:
     book = _project(tmp_path, PKG_INFO="License: MIT\n", LICENSE=TEXTS["GPL-3.0"])
     assert (book.project.expression, book.project.evidence) == ("GPL-3.0-only", "text")

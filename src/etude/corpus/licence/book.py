@@ -64,7 +64,9 @@ class LicenceBook:
             at_root = of_files({"copyright": _read(root / "debian/copyright")})
         verdict = weigh(said, at_root)
         skipped = ("", "debian", *TEXT_FOLDERS)
-        folders = {folder: _texts(root, folder, names) for folder in names if folder not in skipped}
+        below = {folder: _texts(root, folder, names) for folder in names if folder not in skipped}
+        # docs/license.md that only includes the root's file sets nothing apart.
+        folders = {folder: texts for folder, texts in below.items() if texts.expression or texts.foreign}
         conflicts = [Conflict(said.expression, verdict.expression)] if verdict.conflict else []
         return cls(verdict, dep5, folders, conflicts)
 
