@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from here import Here, document
 
 from etude.cli.answer import Answer, give
 from etude.cli.main import app
@@ -20,31 +21,6 @@ MAIN = [sys.executable, "-c", "from etude.cli.main import main; main()"]
 
 def etude(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*MAIN, *words], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-
-
-class Here:
-    """The command in this process: the same door, without an interpreter start for each of many cases."""
-
-    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(folder)
-        self._capfd = capfd
-
-    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
-        self._capfd.readouterr()
-        code = give(lambda: app(list(words), standalone_mode=False), as_json="--json" in words)
-        return subprocess.CompletedProcess(words, code, *self._capfd.readouterr())
-
-
-@pytest.fixture
-def here(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
-    return Here(tmp_path, capfd, monkeypatch)
-
-
-def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    found = json.loads(done.stdout)  # fails on anything before or after the document
-    assert isinstance(found, dict) and done.stdout.endswith("\n")
-    assert (done.returncode != 0) or "error" not in found, done
-    return found
 
 
 GOOD: list[tuple[list[str], str]] = [
@@ -78,6 +54,10 @@ BAD: list[tuple[list[str], str]] = [
     (["session", "show", "absent.jsonl"], "FileNotFoundError"),
     (["session", "replay", "absent.jsonl"], "FileNotFoundError"),
     (["weights", "show", "absent"], "NoStore"),
+    (["corpus", "build"], "BuildError"),
+    (["corpus", "build", "--set", "corpus.sources.mine.kind=fodler"], "RecipeError"),
+    (["corpus", "stats", "absent"], "FileNotFoundError"),
+    (["corpus", "show", "absent"], "FileNotFoundError"),
     (["clean", ".", "--yes"], "CleanError"),
 ]
 
@@ -107,6 +87,7 @@ def test_what_children_and_libraries_print_goes_to_stderr(tmp_path: Path) -> Non
     code = """
 import os, subprocess, sys
 from etude.cli.answer import Answer, give
+from etude.cli.main import app
 def verb():
     print("a print")
     os.write(1, b"a native library\\n")

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from etude.recipe.document import document
 from etude.recipe.errors import RecipeError
 from etude.recipe.read import find_recipe, known_keys, read_recipe, resolved_toml
-from etude.recipe.recipe import Recipe, block
+from etude.recipe.recipe import Recipe, block, named_blocks
 from etude.recipe.source import merge, parse_override
 
 ROOT = Path(__file__).parents[2]
@@ -152,7 +152,7 @@ def test_the_reference_page_is_up_to_date() -> None:
 
 
 def settings_classes(model: type[BaseModel]) -> list[type[BaseModel]]:
-    found = [m for f in model.model_fields.values() if (m := block(f.annotation))]
+    found = [m for f in model.model_fields.values() if (m := block(f.annotation) or named_blocks(f.annotation))]
     return [*found, *(deeper for m in found for deeper in settings_classes(m))]
 
 
@@ -169,6 +169,19 @@ def test_every_rooms_settings_are_in_the_recipe() -> None:
     for file in sorted((ROOT / "src" / "etude").glob("*/settings.py")):
         declared = set(re.findall(r"^class (\w+)\(BaseModel\)", file.read_text(), re.MULTILINE))
         assert declared <= reached, f"{file.parent.name}/settings.py: {declared - reached} missing in recipe.Recipe"
+
+
+def test_tables_of_named_blocks_are_checked_key_by_key(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        '[corpus.sources.mine]\nkind = "folder"\npath = "src"\n[corpus.sources.far]\nkind = "sdist"\npackages = ["a"]\n'
+    )
+    sources = read_recipe([file], ["corpus.sources.far.releases=2"]).corpus.sources
+    assert list(sources) == ["mine", "far"] and sources["far"].releases == 2 and sources["far"].packages == ["a"]
+    with pytest.raises(RecipeError, match=r"corpus\.sources\.mine\.kind = 'fodler'"):
+        read_recipe([file], ["corpus.sources.mine.kind=fodler"])
+    with pytest.raises(RecipeError, match="corpus.sources.npm = .* a source of kind npm needs packages"):
+        read_recipe([file], ["corpus.sources.npm.kind=npm"])
 
 
 def test_the_shipped_recipes_are_valid() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from etude.corpus.cleaning import Refused, clean
 from etude.corpus.document import Document
 from etude.corpus.settings import CorpusSettings
-from etude.corpus.sources import source_files
+from etude.corpus.sources.files import source_files
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from etude.recipe.recipe import Recipe, block
+from etude.recipe.recipe import Recipe, block, named_blocks
 
 OPENING = """# The recipe
 
@@ -35,10 +35,18 @@ def document() -> str:
     return "\n".join(parts)
 
 
-def _rows(settings: BaseModel, prefix: str) -> list[str]:
+def _rows(settings: BaseModel | type[BaseModel], prefix: str) -> list[str]:
+    """A row for each key: of a block with its values, or of a class of which a recipe names as many as it likes."""
     rows: list[str] = []
-    for name, found in type(settings).model_fields.items():
-        value = getattr(settings, name)
+    model = settings if isinstance(settings, type) else type(settings)
+    for name, found in model.model_fields.items():
+        value = _default(found) if isinstance(settings, type) else getattr(settings, name)
+        if (many := named_blocks(found.annotation)) is not None:
+            rows += [
+                f"| `{prefix}{name}` | tables | none | {found.description} |",
+                *_rows(many, f"{prefix}{name}.<name>."),
+            ]
+            continue
         inner = block(found.annotation)
         if inner is not None:
             rows += [] if value is not None else [f"| `{prefix}{name}` | table | absent | {found.description} |"]
@@ -50,6 +58,10 @@ def _rows(settings: BaseModel, prefix: str) -> list[str]:
         cells = (f"`{prefix}{name}`", _type(found), shown, found.description or "")
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return rows
+
+
+def _default(found: FieldInfo) -> Any:
+    return None if found.is_required() else found.get_default(call_default_factory=True)
 
 
 def _type(found: FieldInfo) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -44,8 +44,15 @@ class Recipe(BaseModel):
 
 
 def block(annotation: Any) -> type[BaseModel] | None:
-    """The settings class behind a field's annotation (`Block` or `Block | None`), None for a plain value."""
+    """The settings class behind a field's annotation (`Block` or `Block | None`), None for a plain value or a table of many."""
+    if get_origin(annotation) is dict:
+        return None
     for candidate in (annotation, *get_args(annotation)):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return candidate
     return None
+
+
+def named_blocks(annotation: Any) -> type[BaseModel] | None:
+    """The settings class of a table of named blocks (`dict[str, Block]`), None for anything else."""
+    return block(get_args(annotation)[1]) if get_origin(annotation) is dict else None

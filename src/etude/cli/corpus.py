@@ -1,0 +1,148 @@
+"""`etude corpus`: build a library of code from the recipe's sources, see what is in it and why the rest is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json, Overrides, Recipes
+
+app = typer.Typer(
+    no_args_is_help=True, help="Build a library of code from folders, repositories and packages, and look into it."
+)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that `etude corpus build` has written.")]
+SHOWN_CHARS = 4_000  # of one text: two screens
+KINDS_SHOWN = 12  # of a count: a line or two
+
+
+@app.command()
+def build(
+    recipes: Recipes = None,
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the library goes.")] = Path("runs/corpus"),
+    cache: Annotated[
+        Path | None, typer.Option("--cache", metavar="DIR", help="Downloads, shared by builds. Default: DIR/downloads.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the projects that would be read, read none.")
+    ] = False,
+    json: Json = False,
+) -> Answer:
+    """Read every source that the recipe names under [corpus.sources.<name>]; goes on where an earlier build was stopped."""
+    from etude.corpus.build import Builder
+    from etude.corpus.overview import overview
+    from etude.events.live import LiveView
+    from etude.events.log import EventLog
+    from etude.recipe.read import find_recipe, read_recipe
+
+    settings = read_recipe([find_recipe(name) for name in recipes or []], overrides or []).corpus
+    log = EventLog(out / "events.jsonl")
+    builder = Builder(settings, out, cache or out / "downloads", log)
+    if dry_run:
+        refs = [{"id": ref.id, "released": ref.released} for ref in builder.refs()]
+        return Answer({"projects": refs}, "\n".join(f"{ref['id']} {ref['released']}".rstrip() for ref in refs))
+    with LiveView(out / "events.jsonl"):
+        builder.run()
+    return _counts(out, overview(out))
+
+
+@app.command()
+def stats(folder: Folder, json: Json = False) -> Answer:
+    """Count what a library holds: by source, language and licence, why files were refused, and how many are copies."""
+    from etude.corpus.overview import overview
+
+    return _counts(folder, overview(folder))
+
+
+@app.command()
+def show(
+    folder: Folder,
+    number: Annotated[int | None, typer.Option("--number", min=0, help="Which text. Default: one at random.")] = None,
+    language: Annotated[str, typer.Option("--language", help="At random among texts of this language.")] = "",
+    json: Json = False,
+) -> Answer:
+    """Show one text of a library with its provenance: to see with one's own eyes what a model would learn from."""
+    from dataclasses import asdict
+
+    from etude.corpus.choose import choose
+
+    found, place = choose(folder, number, language)
+    document = {"number": place, "digest": found.digest, **asdict(found)}
+    head = (
+        f"{place}: {found.id}, {found.language or 'no language'}, {found.licence.expression or 'no licence'} "
+        f"({found.licence.evidence}), {len(found.text):,} characters"
+    )
+    cut = "" if len(found.text) <= SHOWN_CHARS else f"\n… {len(found.text) - SHOWN_CHARS:,} characters more"
+    return Answer(document, f"{head}\n\n{found.text[:SHOWN_CHARS]}{cut}")
+
+
+@app.command()
+def export(
+    folder: Folder,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="JSON lines; compressed if it ends in .zst.")],
+    form: Annotated[str, typer.Option("--form", help="files, projects or changes.")] = "files",
+    split: Annotated[str, typer.Option("--split", help="train or heldout.")] = "train",
+    fim: Annotated[float, typer.Option("--fim", min=0, max=1, help="Share of files cut for fill-in-the-middle.")] = 0.0,
+    order: Annotated[
+        str, typer.Option("--order", help="Of a project's files: dependencies, path, random or target.")
+    ] = "dependencies",
+    seed: Annotated[int, typer.Option("--seed", help="Decides what is cut, and random orders.")] = 0,
+    json: Json = False,
+) -> Answer:
+    """Write a library's texts as training documents: file by file, a project as one long text, or changes between releases."""
+    from etude.corpus.export import FORMS, SPLITS, Shape, export, write
+    from etude.corpus.shape.project_string import ORDERS
+
+    for name, value, known in (("--form", form, FORMS), ("--split", split, SPLITS), ("--order", order, ORDERS)):
+        if value not in known:
+            raise typer.BadParameter(f"{name} {value!r}: one of {', '.join(known)}")
+    shape = Shape(fim_rate=fim, order=order, seed=seed)  # type: ignore[arg-type]  # checked above
+    count, size = write(export(folder, form, split, shape), out)  # type: ignore[arg-type]
+    return Answer({"file": str(out), "documents": count, "bytes": size}, f"{out}: {count:,} documents, {_mb(size)}")
+
+
+def _counts(folder: Path, found: dict[str, Any]) -> Answer:
+    """The figures as a person reads them: what there is most of first."""
+    lines = [f"{folder}"]
+    for name, source in found["sources"].items():
+        lines.append(
+            f"  {name}: {source['projects']:,} projects, {source['texts']:,} texts, "
+            f"{_mb(source['kept_bytes'])} kept of {_mb(source['raw_bytes'])}"
+        )
+    lines += [f"  {title}: {_most(found[key], show)}" for key, title, show in COUNTS if found[key]]
+    if found["left_out"]:
+        lines += [f"  left out: {project}: {reason}" for project, reason in found["left_out"].items()]
+    lines.append(f"  held out: {len(found['heldout_projects'])} projects")
+    copies = found["copies"]
+    if copies is None:
+        lines.append("  not finished: run the same `etude corpus build` again and it goes on")
+    else:
+        lines.append(
+            f"  {copies['kept']:,} of {copies['texts']:,} texts without their copies ({copies['clusters']:,} clusters)"
+        )
+    return Answer({"folder": str(folder), **found}, "\n".join(lines))
+
+
+def _most(counts: dict[str, int], show: Callable[[int], str]) -> str:
+    """The first few of a count, and how many kinds more there are."""
+    first = list(counts.items())[:KINDS_SHOWN]
+    more = f", {len(counts) - KINDS_SHOWN} more kinds" if len(counts) > KINDS_SHOWN else ""
+    return ", ".join(f"{name or 'none'} {show(count)}" for name, count in first) + more
+
+
+def _mb(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"
+
+
+# What `stats` prints of the manifest's sums: key, title, and how a figure reads.
+COUNTS = (
+    ("bytes", "languages", _mb),
+    ("licences", "licences (files)", "{:,}".format),
+    ("refused", "refused (files)", "{:,}".format),
+    ("redactions", "placeholders", "{:,}".format),
+)

@@ -1,0 +1,137 @@
+"""A library's texts as training documents in one of three shapes, one JSON line each: what any trainer can read.
+
+    files       each text that is not a copy, whole or cut for fill-in-the-middle
+    projects    each project's texts as one long string, in an order of its own, cut at the longest bucket
+    changes     what changed between two releases that follow each other, and Debian's patches, with what their authors say of them
+
+Changes are made of all texts, copies too: most of a release is a copy of the one before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import zstandard
+
+from etude.corpus.build import COPIES, SETTINGS
+from etude.corpus.dedup.clusters import Clusters
+from etude.corpus.library import LEVEL, Library
+from etude.corpus.manifest import projects
+from etude.corpus.record import Record
+from etude.corpus.shape.diffs import release_diffs
+from etude.corpus.shape.fim import FimTokens, Special, fim
+from etude.corpus.shape.patches import patch_records
+from etude.corpus.shape.project_string import Order, project_strings
+from etude.corpus.split import held_out
+
+Form = Literal["files", "projects", "changes"]
+Split = Literal["train", "heldout"]
+FORMS, SPLITS = get_args(Form), get_args(Split)
+
+TOKENS = FimTokens(Special("prefix"), Special("suffix"), Special("middle"))
+
+
+class LibraryUnfinished(Exception):
+    """The build has not come to its end, so nobody knows yet which texts are copies."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How texts are cut and ordered; which documents fall under `fim_rate` and how hangs on `seed` and the text alone."""
+
+    fim_rate: float = 0.0
+    order: Order = "dependencies"
+    chars_per_token: float = 3.5  # of code under a vocabulary of 100,000 and more; a small one has fewer
+    seed: int = 0
+
+
+def export(folder: Path, form: Form, split: Split, shape: Shape) -> Iterator[dict[str, Any]]:
+    """Documents in the manifest's order. Raises LibraryUnfinished."""
+    if not (folder / COPIES).is_file():
+        raise LibraryUnfinished(
+            f"{folder} holds no finished library ({COPIES} is missing): run the same `etude corpus build` again"
+        )
+    clusters, library = Clusters.load(folder / COPIES), Library(folder)
+    share = json.loads((folder / SETTINGS).read_text())["heldout_share"]
+    number = 0
+    versions: list[dict[str, Any]] = []
+    for line in projects(folder / "manifest.jsonl"):
+        first, number = number, number + line["records"]
+        if not line["records"] or held_out(line["project"], share) != (split == "heldout"):
+            continue
+        if form == "changes":
+            if versions and (versions[-1]["source"], versions[-1]["project"]) != (line["source"], line["project"]):
+                yield from _changes(library, versions)
+                versions = []
+            versions.append(line)
+            continue
+        records = [r for i, r in enumerate(library.read(line["id"]), first) if clusters.keep(i)]
+        yield from _files(records, shape) if form == "files" else _strings(records, shape)
+    if versions:
+        yield from _changes(library, versions)
+
+
+def write(documents: Iterable[dict[str, Any]], path: Path) -> tuple[int, int]:
+    """JSON lines, zstd if the name ends in .zst, whole or not at all; returns how many and their bytes before compression."""
+    side = path.with_name(path.name + ".part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    count = size = 0
+    packer = zstandard.ZstdCompressor(LEVEL)
+    with open(side, "wb") as file, packer.stream_writer(file) if path.suffix == ".zst" else file as target:
+        for document in documents:
+            line = json.dumps(document).encode() + b"\n"
+            target.write(line)
+            count, size = count + 1, size + len(line)
+    side.replace(path)
+    return count, size
+
+
+def _files(records: list[Record], shape: Shape) -> Iterator[dict[str, Any]]:
+    """`pieces` instead of `text` where a document is cut: text, and {"special": name} which no text can forge."""
+    for record in records:
+        about = {
+            **_about(record),
+            "path": record.path,
+            "language": record.language,
+            "licence": record.licence.expression,
+        }
+        pieces = fim(record.text, record.digest, TOKENS, seed=shape.seed, rate=shape.fim_rate, language=record.language)
+        if len(pieces) == 1:
+            yield {"text": record.text, **about}
+        else:
+            yield {"pieces": [p if isinstance(p, str) else {"special": p.token} for p in pieces], **about}
+
+
+def _strings(records: list[Record], shape: Shape) -> Iterator[dict[str, Any]]:
+    for found in project_strings(records, order=shape.order, chars_per_token=shape.chars_per_token, seed=shape.seed):
+        yield {
+            "text": found.text,
+            **_about(records[0]),
+            "paths": list(found.paths),
+            "bucket_tokens": found.bucket_tokens,
+        }
+
+
+def _changes(library: Library, versions: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """`versions` are those of one project, newest first, as every source lists them."""
+    newer: list[Record] | None = None
+    for line in versions:
+        records = list(library.read(line["id"]))
+        if newer is not None:
+            yield from map(_change, release_diffs(records, newer))
+        if records:
+            found, _ = patch_records({record.path: record.text for record in records}, records[0])
+            yield from map(_change, found)
+        newer = records
+
+
+def _change(record: Record) -> dict[str, Any]:
+    return {"text": record.text, **_about(record), "path": record.path, "licence": record.licence.expression}
+
+
+def _about(record: Record) -> dict[str, str]:
+    return {"source": record.source, "project": record.project, "version": record.version, "kind": record.kind}

@@ -1,0 +1,93 @@
+"""One project to records: each file judged, its licence looked up, secrets and names replaced, and every refusal counted with its reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from etude.corpus.fingerprints import Fingerprints
+from etude.corpus.judge import Limits, Refusal, judge, judge_name
+from etude.corpus.licence import LicenceBook, family
+from etude.corpus.record import Licence, Record
+from etude.corpus.redact.redaction import redact
+from etude.corpus.sources.folder import walk
+from etude.corpus.sources.project import Project
+
+# A licence header stands at the top; reading on would find the licences that a file talks about.
+HEAD_CHARS = 4_000
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is taken. `families` are the licence families of this source."""
+
+    families: Collection[str]
+    fingerprints: Fingerprints | None = None
+    redact: bool = True
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass
+class Tally:
+    """What became of a project's files. `refusals` are (path, reason), one for each file that was not taken."""
+
+    raw_bytes: int = 0
+    files: Counter[str] = field(default_factory=Counter)  # by language
+    bytes: Counter[str] = field(default_factory=Counter)  # by language
+    licences: Counter[str] = field(default_factory=Counter)  # files by family
+    refused: Counter[str] = field(default_factory=Counter)  # files by reason
+    redacted: Counter[str] = field(default_factory=Counter)  # placeholders by kind
+    refusals: list[tuple[str, str]] = field(default_factory=list)
+
+    def refuse(self, path: str, reason: str) -> None:
+        """Counts and lists a file that is not taken."""
+        self.refused[reason] += 1
+        self.refusals.append((path, reason))
+
+
+def gather(project: Project, rules: Rules, tally: Tally) -> Iterator[Record]:
+    """Records of the files that are taken, in the order of their paths; `tally` is full when the iteration ends."""
+    tally.refused.update(project.skipped)
+    skipped: Counter[str] = Counter()
+    book = LicenceBook.of_project(project.root, project.ref.kind)
+    for file in walk(project.root, skipped):
+        path = file.relative_to(project.root).as_posix()
+        found = _take(file, path, rules, book, project, tally)
+        if isinstance(found, str):
+            tally.refuse(path, found)
+        else:
+            yield found
+    tally.refused.update(skipped)
+
+
+def _take(file: Path, path: str, rules: Rules, book: LicenceBook, project: Project, tally: Tally) -> Record | str:
+    """The record, or why there is none."""
+    try:
+        size = file.stat().st_size
+        tally.raw_bytes += size
+        if refusal := judge_name(path, size):
+            return refusal.value
+        data = file.read_bytes()
+    except OSError:
+        return "unreadable"
+    kept = judge(path, data, rules.limits)
+    if isinstance(kept, Refusal):
+        return kept.value
+    licence = book.of(path, kept.text[:HEAD_CHARS])
+    if (kind := family(licence.expression)) not in rules.families:
+        return f"licence: {kind}"
+    if rules.fingerprints and (match := rules.fingerprints.refusal(project.ref.project, kept.text)):
+        return match
+    text, replaced = redact(kept.text) if rules.redact else (kept.text, Counter())
+    tally.redacted.update(replaced)
+    tally.licences[kind] += 1
+    tally.files[kept.language] += 1
+    tally.bytes[kept.language] += len(text.encode())
+    return _record(project, path, text, kept.language, licence)
+
+
+def _record(project: Project, path: str, text: str, language: str, licence: Licence) -> Record:
+    ref = project.ref
+    return Record(text, "file", ref.source, ref.project, ref.version, ref.released, path, language, licence)

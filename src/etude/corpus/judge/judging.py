@@ -1,0 +1,49 @@
+"""The judge: by name, then cheap looks at the bytes, then the text, and last the parser, which costs more than all before it."""
+
+from __future__ import annotations
+
+import symtable
+import warnings
+
+from etude.corpus.judge import language
+from etude.corpus.judge.decoding import decode
+from etude.corpus.judge.generated import generated
+from etude.corpus.judge.names import judge_name
+from etude.corpus.judge.shape import binary, judge_shape
+from etude.corpus.judge.verdict import Kept, Limits, Refusal
+
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+def judge(path: str, data: bytes, limits: Limits = Limits()) -> Kept | Refusal:
+    """The text of a file and its language, or why it is not taken. `path` is inside the project, with "/"."""
+    if refusal := judge_name(path, len(data), limits):
+        return refusal
+    tongue = language.of_name(path.lower().rpartition("/")[2]) or language.of_shebang(data)
+    if not tongue:
+        return Refusal.UNKNOWN_LANGUAGE
+    if not data.startswith(UTF16_MARKS) and binary(data, limits):
+        return Refusal.BINARY
+    text = decode(data, python=tongue == "python")
+    if text is None:
+        return Refusal.ENCODING
+    utf8 = text.encode("utf-8", "surrogatepass") if data.startswith(UTF16_MARKS) else data
+    if generated(utf8):
+        return Refusal.GENERATED
+    if refusal := judge_shape(utf8, tongue, limits):
+        return refusal
+    if tongue == "python" and not parses(text):
+        return Refusal.NOT_PYTHON
+    return Kept(text, tongue)
+
+
+def parses(text: str) -> bool:
+    """Whether this Python accepts the text: parser and scopes. `ast.parse` says the same at half the speed (9 against 16 MB/s),
+    since it builds an object for every node."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes in other people's strings are not our news
+        try:
+            symtable.symtable(text, "file", "exec")
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+    return True

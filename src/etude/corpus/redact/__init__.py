@@ -1,0 +1,1 @@
+"""Secrets and personal data out of the texts, placeholders in: see `redaction.redact`."""

@@ -1,0 +1,1 @@
+"""Where projects come from: folders, git, and the archives of package registries."""

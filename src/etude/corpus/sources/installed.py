@@ -1,0 +1,100 @@
+"""The distributions installed beside this interpreter: real projects with their licences, on every machine, without a network."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import Distribution, distributions
+from pathlib import Path
+
+from etude.corpus.sources.project import Project, ProjectRefused, Ref
+
+# What PEP 639 and the wheel format's own default call licence files.
+LICENCE_FILE = re.compile(r"(?:AUTHORS|COPYING|LICEN[CS]E|NOTICE)", re.IGNORECASE)
+
+
+class InstalledSource:
+    """Each distribution is one project: the files its RECORD lists, linked into a folder of their own while it is read.
+
+    Laid out as its source distribution would be: the metadata is PKG-INFO, the licence texts lie beside it, the installer's own notes are
+    left out, and so is what lies outside site-packages (scripts, data files of the prefix). `packages` restricts it to these names.
+    """
+
+    def __init__(self, name: str, packages: list[str], scratch: Path) -> None:
+        self.name, self.packages, self.scratch = name, {canonical(package) for package in packages}, scratch
+
+    def refs(self) -> Iterator[Ref]:
+        """In the order of names; the first on the path where one is installed twice. Raises ValueError for a name that isn't there."""
+        found: dict[str, Distribution] = {}
+        for distribution in distributions():
+            found.setdefault(canonical(distribution.name), distribution)
+        if missing := sorted(self.packages - found.keys()):
+            raise ValueError(
+                f"source {self.name!r} names {', '.join(missing)}, not installed here; correct or remove it"
+            )
+        for name in sorted(self.packages or found):
+            distribution = found[name]
+            if distribution.files is not None and not _editable(distribution):
+                yield Ref(self.name, "installed", name, distribution.version, "", str(distribution.locate_file("")))
+
+    @contextmanager
+    def open(self, ref: Ref) -> Iterator[Project]:
+        """Raises ProjectRefused if it has been uninstalled since."""
+        root = Path(ref.location)
+        own = [
+            d for d in distributions(path=[ref.location]) if canonical(d.name) == ref.name and d.version == ref.version
+        ]
+        if not own:
+            raise ProjectRefused(f"{ref.name} {ref.version} is not installed in {root} any more")
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.scratch, prefix="installed-") as folder:
+            skipped: Counter[str] = Counter()
+            digest = hashlib.sha256()
+            for file in own[0].files or ():
+                digest.update(f"{file} {file.hash.value if file.hash else ''}\n".encode())
+                _take(root, file.as_posix(), Path(folder), skipped)
+            yield Project(ref, Path(folder), f"sha256:{digest.hexdigest()}", dict(skipped))
+
+
+def canonical(name: str) -> str:
+    """As PEP 503 compares names."""
+    return name.lower().replace("_", "-").replace(".", "-")
+
+
+def _editable(distribution: Distribution) -> bool:
+    return '"editable": true' in (distribution.read_text("direct_url.json") or "")
+
+
+def _take(root: Path, name: str, folder: Path, skipped: Counter[str]) -> None:
+    source, target = root / name, _place(name)
+    if ".." in Path(name).parts or Path(name).is_absolute():
+        skipped["outside site-packages"] += 1
+    elif "__pycache__" in Path(name).parts:
+        skipped["cache folder"] += 1
+    elif target is None:
+        skipped["package metadata"] += 1
+    elif source.is_symlink() or not source.is_file():
+        skipped["link" if source.is_symlink() else "missing"] += 1
+    else:
+        (folder / target).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, folder / target)
+        except OSError:  # another file system, or links are forbidden
+            shutil.copyfile(source, folder / target)
+
+
+def _place(name: str) -> str | None:
+    """Where a file of an installation stood in the source distribution; None for what installing added."""
+    first, _, rest = name.partition("/")
+    if not first.endswith(".dist-info"):
+        return name
+    if rest == "METADATA":
+        return "PKG-INFO"
+    rest = rest.removeprefix("licenses/")  # PEP 639
+    return rest if LICENCE_FILE.match(rest.rpartition("/")[2]) else None

@@ -1,0 +1,99 @@
+"""Unpacks the archive on standard input below the working folder and prints one JSON line: what was written, or why not.
+
+Run as `python -I -S <this folder> <limits as JSON> [diff]`, with nothing from the parent's environment. The process limits itself
+before it reads the first byte. Exit status: 0 done, 3 refused (the archive's fault), 4 failed (the machine's).
+"""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import json
+import lzma
+import os
+import resource
+import sys
+from io import BufferedReader
+from typing import Any, cast
+
+from archives import unpack_tar, unpack_zip
+from changes import unpack_diff
+from tree import CHUNK_BYTES, Readable, Refused, Tree
+
+# What the disk or the machine does to us, not the archive; anything else (a name too long, a file where a folder should be) is its doing.
+MACHINE_ERRORS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EMFILE, errno.ENFILE}
+)
+# First bytes of what is inside (RFC 1952, bzip2, xz-file-format 2.1.1.1, the properties of the old .lzma, APPNOTE.TXT 4.3.7).
+GZIP, BZIP2, XZ, LZMA, ZIP, EMPTY_ZIP = b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x5d\0\0", b"PK\3\4", b"PK\5\6"
+TAR_MAGIC_AT, TAR_MAGIC = 257, b"ustar"
+
+
+def limit_self(limits: dict[str, int]) -> None:
+    """Limits that the kernel keeps, whatever the libraries do with the bytes."""
+    for what, limit in (
+        (resource.RLIMIT_AS, limits["memory_bytes"]),
+        (resource.RLIMIT_FSIZE, limits["file_bytes"]),
+        (resource.RLIMIT_CPU, limits["cpu_s"]),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, 32),  # the streams, the file being written, and what the interpreter opens
+    ):
+        hard = resource.getrlimit(what)[1]
+        lower = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(what, (lower, lower))
+    os.umask(0o077)
+
+
+def decompressed(stream: BufferedReader) -> Readable:
+    """The stream inside, told by its first bytes: names lie."""
+    start = stream.peek(TAR_MAGIC_AT + len(TAR_MAGIC))
+    if start.startswith(GZIP):
+        return gzip.GzipFile(fileobj=stream, mode="rb")
+    if start.startswith(BZIP2):
+        return bz2.BZ2File(stream)
+    if start.startswith((XZ, LZMA)):
+        return lzma.LZMAFile(stream)
+    return stream
+
+
+def unpack(stream: BufferedReader, tree: Tree, diff: bool) -> None:
+    """Raises Refused, and what the libraries raise."""
+    start = stream.peek(TAR_MAGIC_AT + len(TAR_MAGIC))
+    inside = decompressed(stream)
+    if diff:
+        unpack_diff(inside, tree)
+    elif start.startswith((ZIP, EMPTY_ZIP)):
+        unpack_zip(stream, tree)
+    elif inside is not stream or start[TAR_MAGIC_AT:].startswith(TAR_MAGIC):
+        unpack_tar(inside, tree)
+    else:
+        raise Refused(f"not an archive of a known kind; it starts with {start[:8].hex(' ') or 'nothing'}")
+
+
+def main() -> int:
+    limits: dict[str, int] = json.loads(sys.argv[1])
+    limit_self(limits)
+    tree = Tree(limits)
+    answer: dict[str, Any]
+    try:
+        unpack(cast(BufferedReader, open(0, "rb", buffering=CHUNK_BYTES)), tree, sys.argv[2:] == ["diff"])
+        code, answer = 0, {"files": tree.files, "bytes": tree.bytes, "skipped": tree.skipped}
+    except Refused as refusal:
+        code, answer = 3, {"reason": str(refusal)}
+    except MemoryError:
+        code, answer = 3, {"reason": f"needs more than {limits['memory_bytes']:,} bytes of memory to unpack"}
+    except OSError as error:
+        if error.errno in MACHINE_ERRORS:
+            code, answer = 4, {"reason": str(error)}
+        else:  # BadGzipFile and bz2's "Invalid data stream" are OSErrors too
+            code, answer = 3, {"reason": f"damaged archive: {error}"[:300]}
+    except Exception as error:  # noqa: BLE001 - whatever a library raises on a stranger's bytes is about the bytes
+        code, answer = 3, {"reason": f"damaged archive: {type(error).__name__}: {error}"[:300]}
+    print(json.dumps(answer), flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    # Not sys.exit: closing half-read decompressors at exit costs time and may raise.
+    os._exit(main())

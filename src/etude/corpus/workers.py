@@ -1,0 +1,131 @@
+"""Projects gathered side by side: each worker fetches, unpacks, judges and files its project, and hands back what to write down."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from etude.corpus.dedup.minhash import Signature, shingles_of, signature
+from etude.corpus.fingerprints import Fingerprints
+from etude.corpus.gather import Rules, Tally, gather
+from etude.corpus.library import Library
+from etude.corpus.manifest import ProjectEntry
+from etude.corpus.record import EVIDENCE, Record
+from etude.corpus.settings import CorpusSettings
+from etude.corpus.sources.fetch import Fetcher
+from etude.corpus.sources.project import ProjectRefused, Ref, Source, SourceOffline
+from etude.corpus.sources.registered import open_sources
+
+# Projects handed out ahead, a worker: enough that none waits for its turn in the order, few enough that memory stays flat.
+AHEAD = 4
+
+
+@dataclass
+class Gathered:
+    """A project that has been read. `signatures` has (digest, rank, signature) of each text; `reason` why it was left out as a whole;
+    `offline`: only for now."""
+
+    ref: Ref
+    origin: str = ""
+    tally: Tally = field(default_factory=Tally)
+    signatures: list[tuple[str, int, Signature | None]] = field(default_factory=list)
+    reason: str = ""
+    offline: bool = False
+
+    def entry(self) -> ProjectEntry:
+        """For the manifest."""
+        ref, tally = self.ref, self.tally
+        return ProjectEntry(
+            id=ref.id,
+            source=ref.source,
+            project=ref.project,
+            version=ref.version,
+            released=ref.released,
+            origin=self.origin,
+            records=len(self.signatures),
+            raw_bytes=tally.raw_bytes,
+            licences=ordered(tally.licences),
+            kept={language: (tally.files[language], tally.bytes[language]) for language in sorted(tally.files)},
+            refused=ordered(tally.refused),
+            redactions=ordered(tally.redacted),
+            reason=self.reason,
+        )
+
+
+def ordered(counts: Counter[str]) -> dict[str, int]:
+    """The same line for the same counts, in whatever order they came."""
+    return dict(sorted(counts.items()))
+
+
+def gather_all(refs: Iterable[Ref], settings: CorpusSettings, folder: Path, cache: Path) -> Iterator[Gathered]:
+    """Every project in the order of `refs`, `library.workers` of them at a time."""
+    if settings.library.workers == 1:
+        worker = Worker(settings, folder, cache)
+        yield from map(worker.gather, refs)
+        return
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(settings.library.workers, spawn, _start, (settings, folder, cache)) as pool:
+        waiting: deque[Future[Gathered]] = deque()
+        for ref in refs:
+            waiting.append(pool.submit(_gather, ref))
+            if len(waiting) > AHEAD * settings.library.workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+class Worker:
+    """What a process needs to gather projects."""
+
+    def __init__(self, settings: CorpusSettings, folder: Path, cache: Path) -> None:
+        self.library = Library(folder)
+        self.sources: dict[str, Source] = open_sources(settings.sources, Fetcher(cache))
+        prints = settings.library.fingerprints
+        fingerprints = Fingerprints.load(prints) if prints else None
+        self.rules = {
+            name: Rules(table.families, fingerprints, settings.library.redact)
+            for name, table in settings.sources.items()
+        }
+
+    def gather(self, ref: Ref) -> Gathered:
+        """Files the project's records in the library; a project that can't be taken is gathered empty, with the reason."""
+        found = Gathered(ref)
+        try:
+            with self.sources[ref.source].open(ref) as project:
+                found.origin = project.origin
+                records = gather(project, self.rules[ref.source], found.tally)
+                self.library.write(ref.id, _signed(records, found))
+        except (ProjectRefused, SourceOffline) as error:
+            return Gathered(ref, reason=str(error), offline=isinstance(error, SourceOffline))
+        return found
+
+
+def _signed(records: Iterable[Record], found: Gathered) -> Iterator[Record]:
+    """The records as they come, their signatures noted."""
+    for record in records:
+        found.signatures.append((record.digest, rank(record), signature(shingles_of(record.text))))
+        yield record
+
+
+def rank(record: Record) -> int:
+    """Of copies the one with the surest licence stays (lower is better); among equals the one that came first."""
+    return EVIDENCE.index(record.licence.evidence)
+
+
+_worker: Worker | None = None
+
+
+def _start(settings: CorpusSettings, folder: Path, cache: Path) -> None:
+    global _worker
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    _worker = Worker(settings, folder, cache)
+
+
+def _gather(ref: Ref) -> Gathered:
+    assert _worker is not None  # the pool's initializer ran
+    return _worker.gather(ref)

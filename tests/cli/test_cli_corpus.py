@@ -1,0 +1,53 @@
+"""`etude corpus`: what a person asks, and what comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from here import Here, document
+
+RECIPE = """
+[corpus.sources.mine]
+kind = "folder"
+path = "code"
+"""
+CODE = '"""Adds up."""\n\n\ndef total(items):\n    """The sum of the items."""\n    return sum(items)\n'
+
+
+def lay_out(folder: Path) -> None:
+    (folder / "code").mkdir()
+    (folder / "code" / "total.py").write_text(CODE)
+    (folder / "code" / "picture.png").write_bytes(b"\x89PNG\0" * 50)
+    (folder / "mine.toml").write_text(RECIPE)
+
+
+def test_a_library_is_built_counted_and_looked_into(here: Here, tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    built = document(here("corpus", "build", "mine.toml", "--out", "lib", "--json"))
+    assert built["sources"]["mine"]["texts"] == 1 and built["copies"]["kept"] == 1
+    assert document(here("corpus", "stats", "lib", "--json")) == built
+    assert document(here("corpus", "build", "mine.toml", "--out", "lib", "--json")) == built, (
+        "a second build changes nothing"
+    )
+    shown = document(here("corpus", "show", "lib", "--number", "0", "--json"))
+    assert shown["text"] == CODE and shown["language"] == "python"
+    text = here("corpus", "stats", "lib").stdout
+    assert "mine: 1 projects, 1 texts" in text and "refused (files): binary by name 1" in text
+    assert "def total(items)" in here("corpus", "show", "lib").stdout
+
+
+def test_a_dry_run_lists_the_projects_and_reads_none(here: Here, tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    assert document(here("corpus", "build", "mine.toml", "--out", "lib", "--dry-run", "--json")) == {
+        "projects": [{"id": "mine/code", "released": ""}]
+    }
+    assert not (tmp_path / "lib" / "manifest.jsonl").exists()
+
+
+def test_errors_say_what_to_do(here: Here, tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    assert "names no source" in here("corpus", "build", "--out", "lib").stderr
+    assert "run `etude corpus build` first" in here("corpus", "stats", "code").stderr
+    assert "there is no such recipe file" in here("corpus", "build", "gone.toml").stderr
+    here("corpus", "build", "mine.toml", "--out", "lib")
+    assert "no text of language 'rust'; there are: python" in here("corpus", "show", "lib", "--language", "rust").stderr
