@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import shutil
 from pathlib import Path
 
+import pytest
 from here import Here, document
+from tokenizers import Tokenizer
+
+NANO = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
 
 RECIPE = """
 [corpus.sources.mine]
@@ -42,6 +48,31 @@ def test_a_dry_run_lists_the_projects_and_reads_none(here: Here, tmp_path: Path)
         "projects": [{"id": "mine/code", "released": ""}]
     }
     assert not (tmp_path / "lib" / "manifest.jsonl").exists()
+
+
+def test_perplexity_of_a_checkpoint_on_a_folder(here: Here, tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    (tmp_path / "code" / "more.py").write_text(CODE.replace("total", "summed"))
+    found = document(here("corpus", "perplexity", str(NANO), "--of", "code", "--window", "48", "--json"))
+    (row,) = found["checkpoints"]
+    assert found["files"] == 2 and found["bytes"] == 2 * len(CODE) + 1 and row["window"] == 48 and row["stride"] == 24
+    assert row["nats"] == pytest.approx(row["bits_per_byte"] * math.log(2) * found["bytes"])
+    low, high = row["ci95"]
+    assert low <= row["bits_per_byte"] <= high
+
+
+def test_perplexity_refuses_what_does_not_fit(here: Here, tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    (tmp_path / "empty").mkdir()
+    assert "empty holds no text worth measuring on" in here("corpus", "perplexity", str(NANO), "--of", "empty").stderr
+    assert "there is no such folder" in here("corpus", "perplexity", str(NANO), "--of", "gone").stderr
+    too_long = here("corpus", "perplexity", str(NANO), "--of", "code", "--window", "1000000").stderr
+    assert "a window of 1000000 tokens, but the checkpoint's positions end at" in too_long
+    shutil.copytree(NANO, tmp_path / "other")
+    tokenizer = Tokenizer.from_file(str(NANO / "tokenizer.json"))
+    tokenizer.add_tokens(["one-too-many"])
+    tokenizer.save(str(tmp_path / "other" / "tokenizer.json"))
+    assert "not of one checkpoint" in here("corpus", "perplexity", "other", "--of", "code").stderr
 
 
 def test_errors_say_what_to_do(here: Here, tmp_path: Path) -> None:

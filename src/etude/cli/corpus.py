@@ -17,7 +17,12 @@ app = typer.Typer(
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that `etude corpus build` has written.")]
 SHOWN_CHARS = 4_000  # of one text: two screens
+WINDOW_TOKENS = 2048  # long enough to see past a file, short enough for a processor
 KINDS_SHOWN = 12  # of a count: a line or two
+
+
+class MismatchedTokenizer(Exception):
+    """The tokenizer beside a checkpoint is not the one it was trained with."""
 
 
 @app.command()
@@ -104,6 +109,58 @@ def export(
     shape = Shape(fim_rate=fim, order=order, seed=seed)  # type: ignore[arg-type]  # checked above
     count, size = write(export(folder, form, split, shape), out)  # type: ignore[arg-type]
     return Answer({"file": str(out), "documents": count, "bytes": size}, f"{out}: {count:,} documents, {_mb(size)}")
+
+
+@app.command()
+def perplexity(
+    checkpoints: Annotated[
+        list[Path], typer.Argument(metavar="CHECKPOINT...", help="Hugging Face directories with tokenizer.json.")
+    ],
+    of: Annotated[
+        Path, typer.Option("--of", metavar="DIR", help="A folder of code, or a library: its held-out projects.")
+    ],
+    window: Annotated[
+        int | None,
+        typer.Option("--window", help="Tokens read at once. Default: all that the checkpoint can, at most 2048."),
+    ] = None,
+    stride: Annotated[
+        int | None, typer.Option("--stride", help="Tokens the window moves by. Default: half of it.")
+    ] = None,
+    json: Json = False,
+) -> Answer:
+    """Codebase perplexity: all files in alphabetical order, negative log-likelihood summed over a rolling window; lower is better."""
+    from etude.corpus.codebase import codebase
+    from etude.corpus.tokenizer import encode_documents, load_tokenizer
+    from etude.model.checkpoint import load_checkpoint
+    from etude.train.perplexity import codebase_perplexity
+
+    texts = [text for _, text in codebase(of)]
+    sizes = [len(text.encode()) for text in texts]
+    rows = []
+    for folder in checkpoints:
+        model, tokenizer = load_checkpoint(folder), load_tokenizer(folder)
+        if tokenizer.get_vocab_size() > model.config.vocab_size:
+            raise MismatchedTokenizer(
+                f"{folder}: the tokenizer has {tokenizer.get_vocab_size()} entries, the model {model.config.vocab_size}: not of one checkpoint"
+            )
+        length = window or min(model.config.max_positions, WINDOW_TOKENS)
+        found = codebase_perplexity(
+            model, list(encode_documents(tokenizer, texts)), sizes, window=length, stride=stride or length // 2
+        )
+        rows.append(
+            {
+                "checkpoint": str(folder), "bits_per_byte": found.bits_per_byte, "ci95": found.ci95(), "nats": found.total_nats,
+                "perplexity": found.perplexity, "tokens": found.tokens, "window": length, "stride": stride or length // 2,
+            }
+        )  # fmt: skip
+    lines = [f"{of}: {len(texts):,} files, {_mb(sum(sizes))}"]
+    for row in rows:
+        low, high = row["ci95"]
+        lines.append(
+            f"  {row['checkpoint']}: {row['bits_per_byte']:.4f} bits a byte [{low:.4f}, {high:.4f}], {row['nats']:,.0f} nats in all, "
+            f"perplexity {row['perplexity']:.2f} a token, window {row['window']}"
+        )
+    return Answer({"of": str(of), "files": len(texts), "bytes": sum(sizes), "checkpoints": rows}, "\n".join(lines))
 
 
 def _counts(folder: Path, found: dict[str, Any]) -> Answer:
