@@ -63,6 +63,11 @@ def checkpoint(tmp_path_factory) -> Path:
     return folder / "model"
 
 
+def hear_ctrl_c() -> None:
+    """As in a terminal: where the tests run as a shell's background job, their children would inherit SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(checkpoint, tmp_path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
@@ -70,7 +75,11 @@ def start(checkpoint, tmp_path) -> Iterator[Callable[[], subprocess.Popen[bytes]
     def begin() -> subprocess.Popen[bytes]:
         arguments = [sys.executable, "-c", DRIVER, str(checkpoint), str(tmp_path / "rl")]
         log = open(tmp_path / f"driver-{len(started)}.log", "wb")
-        started.append(subprocess.Popen(arguments, stdout=log, stderr=subprocess.STDOUT, start_new_session=True))
+        started.append(
+            subprocess.Popen(
+                arguments, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=hear_ctrl_c
+            )
+        )
         return started[-1]
 
     yield begin

@@ -77,6 +77,11 @@ concurrency = 8
 LIMIT_S = 600
 
 
+def hear_ctrl_c() -> None:
+    """As in a terminal: where the tests run as a shell's background job, their children would inherit SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Life:
     """One start of `etude run` on a folder, in a session of its own so that all of it can be killed."""
 
@@ -89,7 +94,12 @@ class Life:
         self.log = open(folder.parent / f"{folder.name}.log", "ab")
         marked = os.environ | {"ETUDE_TEST_RUN": str(folder)}  # every child carries it, so that a survivor is found
         self.process = subprocess.Popen(
-            words, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True, env=marked
+            words,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=marked,
+            preexec_fn=hear_ctrl_c,
         )
 
     def whole(self) -> None:
