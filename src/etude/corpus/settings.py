@@ -29,7 +29,6 @@ class SourceSettings(BaseModel):
     licences: list[Family] | None = Field(
         None, description="families of licences taken; unset: all of a folder or repository, permissive of the others"
     )
-    weight: float = Field(1.0, gt=0, description="how often its text counts in the mix")
 
     @property
     def place(self) -> Path:
