@@ -50,6 +50,23 @@ def test_a_dry_run_lists_the_projects_and_reads_none(here: Here, tmp_path: Path)
     assert not (tmp_path / "lib" / "manifest.jsonl").exists()
 
 
+def test_what_a_suite_asks_for_does_not_get_into_a_library(here: Here, tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    gold = (
+        "\n".join(f"    value_{i} = compute(value_{i - 1}, scale=factor_{i}, offset={i})" for i in range(1, 9)) + "\n"
+    )
+    (tmp_path / "code" / "leaked.py").write_text("def solve(value_0):\n" + gold + "    return value_8\n")
+    (tmp_path / "gold.patch").write_text(gold)
+    made = document(
+        here("corpus", "fingerprint", "ours", "gold.patch", "--project", "secret", "--out", "ours.fp", "--json")
+    )
+    assert made["texts"] == 1 and made["grams"] > 10 and made["too_short"] == 0
+    words = ("--set", 'corpus.library.fingerprints=["ours.fp"]')
+    built = document(here("corpus", "build", "mine.toml", "--out", "lib", *words, "--json"))
+    assert built["sources"]["mine"]["texts"] == 1
+    assert [reason for reason in built["refused"] if "ours" in reason]
+
+
 def test_perplexity_of_a_checkpoint_on_a_folder(here: Here, tmp_path: Path) -> None:
     lay_out(tmp_path)
     (tmp_path / "code" / "more.py").write_text(CODE.replace("total", "summed"))

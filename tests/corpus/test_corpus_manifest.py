@@ -47,16 +47,14 @@ def test_what_was_appended_is_read_back_and_is_done(tmp_path: Path) -> None:
     path = filled(tmp_path / "new" / "manifest.jsonl")
     with Manifest(path) as manifest:
         manifest.append(ProjectEntry("npm/x@2", reason="archive damaged"))
-        manifest.append_drops({"pypi/p1@1.1": {"near duplicate": 2}})
         manifest.verify()
         assert manifest.done() == {"pypi/p0@1.0", "pypi/p1@1.1", "pypi/p2@1.2", "npm/x@2"}
-    first, second, _, whole, drops = entries(path)
+    first, second, _, whole = entries(path)
     assert (
         first["kept"] == {"python": [0, 0]} and first["licences"] == {"MIT": 0} and first["redactions"] == {"email": 3}
     )
     assert refused_files(path, first) == REFUSED and refused_files(path, second) == []
-    assert (whole["reason"], whole["event"]) == ("archive damaged", "project")
-    assert drops == {"event": "dropped", "drops": {"pypi/p1@1.1": {"near duplicate": 2}}}
+    assert whole["reason"] == "archive damaged"
 
 
 def test_the_side_file_is_one_stream_of_json_lines(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,8 +73,6 @@ def show(
     json: Json = False,
 ) -> Answer:
     """Show one text of a library with its provenance: to see with one's own eyes what a model would learn from."""
-    from dataclasses import asdict
-
     from etude.corpus.choose import choose
 
     found, place = choose(folder, number, language)
@@ -109,6 +108,31 @@ def export(
     shape = Shape(fim_rate=fim, order=order, seed=seed)  # type: ignore[arg-type]  # checked above
     count, size = write(export(folder, form, split, shape), out)  # type: ignore[arg-type]
     return Answer({"file": str(out), "documents": count, "bytes": size}, f"{out}: {count:,} documents, {_mb(size)}")
+
+
+@app.command()
+def fingerprint(
+    suite: Annotated[str, typer.Argument(metavar="NAME", help="The suite's name, told when a text is refused for it.")],
+    texts: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="What no training text may hold: patches, tests, statements."),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="The fingerprint file, for corpus.library.fingerprints.")
+    ],
+    projects: Annotated[
+        list[str] | None, typer.Option("--project", help="Refuse this project as a whole; repeatable.")
+    ] = None,
+    json: Json = False,
+) -> Answer:
+    """Write a suite's fingerprints: hashes from which no text can be read back, and by which `build` refuses texts that hold one."""
+    from etude.corpus.fingerprints import write_fingerprints
+
+    found = write_fingerprints(out, suite, (path.read_text(encoding="utf-8") for path in texts), projects or [])
+    short = f"; {found.too_short} too short to be searched for" if found.too_short else ""
+    return Answer(
+        {"file": str(out), **asdict(found)}, f"{out}: {found.texts} texts, {found.grams:,} fingerprints{short}"
+    )
 
 
 @app.command()

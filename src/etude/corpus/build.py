@@ -18,7 +18,7 @@ from typing import Any
 
 from etude.corpus.dedup.clusters import Clusters
 from etude.corpus.dedup.index import DedupIndex
-from etude.corpus.manifest import Manifest, projects
+from etude.corpus.manifest import Manifest, entries
 from etude.corpus.settings import CorpusSettings
 from etude.corpus.sources.fetch import Fetcher
 from etude.corpus.sources.project import Ref, SourceOffline
@@ -49,7 +49,7 @@ class Builder:
         self._bind()
         (self.folder / COPIES).unlink(missing_ok=True)
         with Manifest(self.folder / "manifest.jsonl") as manifest, DedupIndex(self.folder / "dedup") as index:
-            index.cut(sum(entry["records"] for entry in projects(manifest.path)))
+            index.cut(sum(entry["records"] for entry in entries(manifest.path)))
             refs = list(self.refs())
             done = manifest.done()
             waiting = [ref for ref in refs if ref.id not in done]

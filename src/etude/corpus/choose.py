@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.corpus.library import Library
-from etude.corpus.manifest import projects
+from etude.corpus.manifest import entries
 from etude.corpus.record import Record
 
 
@@ -26,7 +26,7 @@ def choose(
         raise FileNotFoundError(
             f"{folder} holds no library (manifest.jsonl is missing); run `etude corpus build` first"
         )
-    lines = [line for line in projects(path) if line["records"]]
+    lines = [line for line in entries(path) if line["records"]]
     library = Library(folder)
     if number is not None:
         return _by_number(library, lines, number)

@@ -20,7 +20,7 @@ import zstandard
 from etude.corpus.build import COPIES, SETTINGS
 from etude.corpus.dedup.clusters import Clusters
 from etude.corpus.library import LEVEL, Library
-from etude.corpus.manifest import projects
+from etude.corpus.manifest import entries
 from etude.corpus.record import Record
 from etude.corpus.shape.diffs import release_diffs
 from etude.corpus.shape.fim import FimTokens, Special, fim
@@ -59,7 +59,7 @@ def export(folder: Path, form: Form, split: Split, shape: Shape) -> Iterator[dic
     share = json.loads((folder / SETTINGS).read_text())["heldout_share"]
     number = 0
     versions: list[dict[str, Any]] = []
-    for line in projects(folder / "manifest.jsonl"):
+    for line in entries(folder / "manifest.jsonl"):
         first, number = number, number + line["records"]
         if not line["records"] or held_out(line["project"], share) != (split == "heldout"):
             continue

@@ -1,9 +1,9 @@
 """What went into a library and why the rest did not: a hash-chained record, appended to and never rewritten.
 
-    {"previous": "000…0", "event": "project", "id": "pypi/click@8.1", "origin": "sha256:…", "licences": {"MIT": 61},
+    {"previous": "000…0", "id": "pypi/click@8.1", "origin": "sha256:…", "licences": {"MIT": 61},
      "kept": {"python": [61, 912345]}, "refused": {"generated": 3}, "redactions": {"email": 4}, "reason": "",
      "refused_files": {"start": 0, "bytes": 120, "count": 3, "sha256": "…"}, "digest": "…"}
-    {"previous": "<digest of the line before>", "event": "dropped", "drops": {"pypi/click@8.1": {"near duplicate": 2}}, "digest": "…"}
+    {"previous": "<digest of the line before>", "id": "npm/express@5.1", …}
 
 A line's `digest` is the SHA-256 of its bytes before the digest, `previous` among them; so no byte of any line can change unnoticed, and no
 line can go, except the last ones: keep `head` elsewhere (the library's index, a report) where that matters. The refused files stand in a side
@@ -93,13 +93,9 @@ class Manifest:
             frame = zstandard.ZstdCompressor(level=LEVEL).compress(lines.encode())
             _append(self._side, self.refused_path, frame, self._side_bytes)
             place |= {"bytes": len(frame), "sha256": hashlib.sha256(frame).hexdigest()}
-        self._line({"event": "project", **asdict(entry), "refused_files": place})
+        self._line({**asdict(entry), "refused_files": place})
         self._side_bytes += place["bytes"]
         self._done.add(entry.id)
-
-    def append_drops(self, drops: Mapping[str, Mapping[str, int]]) -> None:
-        """What deduplication over the whole library took away again: project -> reason -> files."""
-        self._line({"event": "dropped", "drops": {project: dict(reasons) for project, reasons in drops.items()}})
 
     def done(self) -> frozenset[str]:
         """Ids of the projects that are finished: a resumed build passes them over."""
@@ -110,8 +106,7 @@ class Manifest:
         head = FIRST
         for line in _chain(self.path):
             head = line.digest
-            if line.entry["event"] == "project":
-                self._verify_frame(line.number, line.entry["refused_files"])
+            self._verify_frame(line.number, line.entry["refused_files"])
         if head != self.head:
             raise ManifestBroken(
                 f"{self.path}: ends with another line than this process wrote; restore it from a copy or build anew"
@@ -131,12 +126,11 @@ class Manifest:
     def _recover(self) -> None:
         for line in _chain(self.path, torn_tail=True):
             self.head, self._bytes = line.digest, line.end
-            if line.entry["event"] == "project":
-                self._done.add(line.entry["id"])
-                place = line.entry["refused_files"]
-                self._side_bytes = place["start"] + place["bytes"]
-                if os.fstat(self._side).st_size < self._side_bytes:
-                    raise self._broken(line.number, f"its refused files are missing from {self.refused_path.name}")
+            self._done.add(line.entry["id"])
+            place = line.entry["refused_files"]
+            self._side_bytes = place["start"] + place["bytes"]
+            if os.fstat(self._side).st_size < self._side_bytes:
+                raise self._broken(line.number, f"its refused files are missing from {self.refused_path.name}")
         _cut(self._file, self._bytes)
         _cut(self._side, self._side_bytes)
 
@@ -165,11 +159,6 @@ def entries(path: Path) -> Iterator[dict[str, Any]]:
     """What the whole lines say (without the chain's digests), oldest first, for readers; also while a build goes on. Raises ManifestBroken."""
     for line in _chain(path, torn_tail=True):
         yield line.entry
-
-
-def projects(path: Path) -> Iterator[dict[str, Any]]:
-    """The projects' lines alone, oldest first: the order of the library's texts. Raises ManifestBroken."""
-    return (entry for entry in entries(path) if entry["event"] == "project")
 
 
 def refused_files(path: Path, entry: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from etude.corpus.build import COPIES, SETTINGS
 from etude.corpus.dedup.clusters import Clusters
-from etude.corpus.manifest import projects
+from etude.corpus.manifest import entries
 from etude.corpus.split import held_out
 
 SUMMED = ("licences", "refused", "redactions")
@@ -29,7 +29,7 @@ def overview(folder: Path) -> dict[str, Any]:
     sources: dict[str, Counter[str]] = {}
     left_out: dict[str, str] = {}
     heldout: set[str] = set()
-    for line in projects(path):
+    for line in entries(path):
         for name, counts in sums.items():
             counts.update(line[name])
         files.update({language: count for language, (count, _) in line["kept"].items()})

@@ -12,7 +12,7 @@ from etude.corpus.build import Builder, BuildError
 from etude.corpus.choose import NoSuchText, choose
 from etude.corpus.dedup.clusters import Clusters
 from etude.corpus.library import Library, LibraryDamaged
-from etude.corpus.manifest import projects, refused_files
+from etude.corpus.manifest import entries, refused_files
 from etude.corpus.overview import overview
 from etude.corpus.settings import CorpusSettings, SourceSettings
 from etude.corpus.sources.npm import NpmSource
@@ -51,7 +51,7 @@ def build(wanted: CorpusSettings, out: Path) -> Clusters:
 
 def texts(out: Path) -> dict[str, str]:
     return {
-        record.id: record.text for line in projects(out / "manifest.jsonl") for record in Library(out).read(line["id"])
+        record.id: record.text for line in entries(out / "manifest.jsonl") for record in Library(out).read(line["id"])
     }
 
 
@@ -61,7 +61,7 @@ def test_every_file_is_a_text_with_its_provenance_or_refused_with_a_reason(tmp_p
     (mine / "data.bin").write_bytes(b"\0" * 100)
     (mine / "contact.py").write_text(module("contact") + "# mail jane.doe@corp.io about this\n")
     build(settings(mine), tmp_path / "out")
-    (line,) = projects(tmp_path / "out" / "manifest.jsonl")
+    (line,) = entries(tmp_path / "out" / "manifest.jsonl")
     found = texts(tmp_path / "out")
     assert line["id"] == "mine/mine" and line["records"] == len(found) == 3 + 1
     assert {path for path, _ in refused_files(tmp_path / "out" / "manifest.jsonl", line)} == {"logo.png", "data.bin"}
@@ -125,7 +125,7 @@ def test_workers_change_the_time_and_nothing_else(tmp_path: Path) -> None:
     folders = [project(tmp_path / name, name, name + "x") for name in ("a", "b", "c")]
     one, two = build(settings(*folders), tmp_path / "one"), build(settings(*folders, workers=2), tmp_path / "two")
     assert one.kept.tolist() == two.kept.tolist()
-    assert [*projects(tmp_path / "one" / "manifest.jsonl")] == [*projects(tmp_path / "two" / "manifest.jsonl")]
+    assert [*entries(tmp_path / "one" / "manifest.jsonl")] == [*entries(tmp_path / "two" / "manifest.jsonl")]
 
 
 def test_a_source_out_of_reach_is_skipped_with_a_notice_and_asked_again(

@@ -20,7 +20,6 @@ BLOCK_BYTES = 1 << 16
 # Odd, so that each has an inverse modulo 2^64; else arbitrary (digits of the golden ratio and of the square root of 3).
 BASE = 0x9E3779B97F4A7C15
 STEP = 0xBB67AE8584CAA73B
-MASK = (1 << 64) - 1
 
 WORD, OTHER, SPACE = 1, 2, 0
 

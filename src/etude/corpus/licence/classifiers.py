@@ -35,7 +35,6 @@ SAID = {
 }
 # They say that there is a licence, not which.
 GROUPS = frozenset(("OSI Approved", "DFSG approved", "License"))
-PROPRIETARY = "Other/Proprietary License"
 
 
 def of_classifiers(lines: list[str]) -> list[str]:

@@ -88,10 +88,6 @@ def family(expression: str) -> Family:
     return FAMILIES[_rank(_licensing().parse(expression, validate=False))]
 
 
-def permissive(expression: str) -> bool:
-    return family(expression) == "permissive"
-
-
 def _rank(node: object) -> int:
     if isinstance(node, LicenseWithExceptionSymbol):
         return _rank_with(str(node.license_symbol.key), str(node.exception_symbol.key))

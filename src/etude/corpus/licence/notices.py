@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from etude.corpus.licence.expression import PUBLIC_DOMAIN, SOME_BSD, joined
+from etude.corpus.licence.expression import PUBLIC_DOMAIN, SOME_BSD
 
 _GNU = re.compile(
     r"\b(?:gnu (?:(?P<kind>lesser|library or lesser|lesser or library|library|affero) )?(?:general )?public license"
@@ -136,11 +136,6 @@ def granted(text: str, *, bare: bool = True) -> list[str]:
     if SOME_BSD in found and any(licence.startswith("BSD-") for licence in found):
         del found[SOME_BSD]
     return list(found)
-
-
-def of_notice(text: str) -> str:
-    """The expression that normalised words grant, or ""."""
-    return joined(granted(text), choice=choice(text))
 
 
 def _further(text: str, place: int) -> list[str]:

@@ -20,7 +20,6 @@ LONGEST_CHARS = 32_000
 FIELD = re.compile(r"^(?P<name>[A-Za-z][A-Za-z0-9-]*):[ \t]*(?P<value>.*)$")
 DIFF = re.compile(r"^(?:diff |Index: |--- \S|={20,}$)")
 SIGNATURE = re.compile(r"\n-- \n[\d.]+[^\n]*\s*\Z")  # git's version, under a mail
-NOT_TOLD = frozenset({"author", "from", "cc", "reviewer", "origin", "forwarded", "last-update", "date"})
 SUBJECT_MARK = re.compile(r"^(?:\[[^\]]*\][ \t]*)+")
 
 
