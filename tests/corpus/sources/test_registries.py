@@ -141,10 +141,10 @@ def test_a_login_in_the_index_address_is_in_no_ref(tmp_path):
 
 def test_the_python_index_is_the_one_pip_is_configured_with(tmp_path, monkeypatch):
     configuration = tmp_path / "pip.conf"
-    configuration.write_text("[global]\nindex-url = http://mirror.test/root/pypi\n")
+    configuration.write_text("[global]\nindex-url = http://mirror.test/team/pypi\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(configuration))
     source = SdistSource("python", [], Registry({}).fetcher(tmp_path))
-    assert source.configured_index() == "http://mirror.test/root/pypi/"
+    assert source.configured_index() == "http://mirror.test/team/pypi/"
     monkeypatch.setenv("PIP_INDEX_URL", "http://other.test/simple/")
     assert source.configured_index() == "http://other.test/simple/"
 

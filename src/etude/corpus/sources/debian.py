@@ -107,14 +107,15 @@ class DebianSource:
     def _index(self, suite: Suite, path: str, checksum: Checksum) -> Path:
         """The index file; by its hash first, where a mirror keeps it for some days after the Release file has moved on."""
         base = f"{suite.uri}dists/{suite.name}/"
-        try:
-            return self.fetcher.artefact(checksum.on(f"{base}{path.rpartition('/')[0]}/by-hash/SHA256/{checksum.hex}"))
-        except ProjectRefused:
-            pass  # older mirrors don't have it so
-        try:
-            return self.fetcher.artefact(checksum.on(base + path))
-        except ProjectRefused as error:
-            raise SourceOffline(f"{error}; if the index page is old, remove {self.fetcher.cache / 'index'}") from None
+        by_hash = f"{path.rpartition('/')[0]}/by-hash/SHA256/{checksum.hex}"
+        refusals: list[str] = []
+        for address in (by_hash, path):  # older mirrors have it by name only
+            try:
+                return self.fetcher.artefact(checksum.on(base + address))
+            except ProjectRefused as refusal:
+                refusals.append(str(refusal))
+        advice = f"if the index page is old, remove {self.fetcher.cache / 'index'}"
+        raise SourceOffline(f"{'; '.join(refusals)}; {advice}")
 
     def _take(self, newest: dict[str, Ref], suite: Suite, sources: Iterator[dict[str, str]]) -> None:
         for fields in sources:
