@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from pathlib import Path
@@ -40,6 +41,19 @@ def test_a_library_is_built_counted_and_looked_into(here: Here, tmp_path: Path) 
     text = here("corpus", "stats", "lib").stdout
     assert "mine: 1 projects, 1 texts" in text and "refused (files): binary by name 1" in text
     assert "def total(items)" in here("corpus", "show", "lib").stdout
+
+
+def test_a_copy_says_so_and_is_not_exported(here: Here, tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    (tmp_path / "code" / "again.py").write_text(CODE)
+    here("corpus", "build", "mine.toml", "--out", "lib")
+    assert document(here("corpus", "show", "lib", "--number", "1", "--json"))["kept_instead"] == 0
+    assert "; a copy of 0" in here("corpus", "show", "lib", "--number", "1").stdout
+    written = document(here("corpus", "export", "lib", "--out", "texts.jsonl", "--json"))
+    (line,) = (tmp_path / "texts.jsonl").read_text().splitlines()
+    assert written["documents"] == 1 and json.loads(line)["text"] == CODE
+    refused = here("corpus", "export", "lib", "--out", "t.jsonl", "--form", "books")
+    assert refused.returncode != 0 and "--form 'books': one of files, projects, changes" in refused.stderr
 
 
 def test_a_dry_run_lists_the_projects_and_reads_none(here: Here, tmp_path: Path) -> None:

@@ -73,14 +73,19 @@ def show(
     json: Json = False,
 ) -> Answer:
     """Show one text of a library with its provenance: to see with one's own eyes what a model would learn from."""
+    from etude.corpus.build import COPIES
     from etude.corpus.choose import choose
+    from etude.corpus.dedup.clusters import Clusters
 
     found, place = choose(folder, number, language)
-    document = {"number": place, "digest": found.digest, **asdict(found)}
+    kept = Clusters.load(folder / COPIES).cluster(place) if (folder / COPIES).is_file() else None  # None: not known yet
+    document = {"number": place, "kept_instead": kept, "digest": found.digest, **asdict(found)}
     head = (
         f"{place}: {found.id}, {found.language or 'no language'}, {found.licence.expression or 'no licence'} "
         f"({found.licence.evidence}), {len(found.text):,} characters"
     )
+    if kept not in (None, place):
+        head += f"; a copy of {kept}"
     cut = "" if len(found.text) <= SHOWN_CHARS else f"\n… {len(found.text) - SHOWN_CHARS:,} characters more"
     return Answer(document, f"{head}\n\n{found.text[:SHOWN_CHARS]}{cut}")
 
@@ -95,17 +100,25 @@ def export(
     order: Annotated[
         str, typer.Option("--order", help="Of a project's files: dependencies, path, random or target.")
     ] = "dependencies",
+    edits: Annotated[
+        str, typer.Option("--edits", help="How changes are told: unified diffs, or search-and-replace blocks.")
+    ] = "unified",
     seed: Annotated[int, typer.Option("--seed", help="Decides what is cut, and random orders.")] = 0,
     json: Json = False,
 ) -> Answer:
     """Write a library's texts as training documents: file by file, a project as one long text, or changes between releases."""
-    from etude.corpus.export import FORMS, SPLITS, Shape, export, write
+    from etude.corpus.export import EDITS, FORMS, SPLITS, Shape, export, write
     from etude.corpus.shape.project_string import ORDERS
 
-    for name, value, known in (("--form", form, FORMS), ("--split", split, SPLITS), ("--order", order, ORDERS)):
+    for name, value, known in (
+        ("--form", form, FORMS),
+        ("--split", split, SPLITS),
+        ("--order", order, ORDERS),
+        ("--edits", edits, EDITS),
+    ):
         if value not in known:
             raise typer.BadParameter(f"{name} {value!r}: one of {', '.join(known)}")
-    shape = Shape(fim_rate=fim, order=order, seed=seed)  # type: ignore[arg-type]  # checked above
+    shape = Shape(fim_rate=fim, order=order, edits=edits, seed=seed)  # type: ignore[arg-type]  # checked above
     count, size = write(export(folder, form, split, shape), out)  # type: ignore[arg-type]
     return Answer({"file": str(out), "documents": count, "bytes": size}, f"{out}: {count:,} documents, {_mb(size)}")
 

@@ -22,6 +22,7 @@ from etude.corpus.dedup.clusters import Clusters
 from etude.corpus.library import LEVEL, Library
 from etude.corpus.manifest import entries
 from etude.corpus.record import Record
+from etude.corpus.shape.diffs import Form as Edits
 from etude.corpus.shape.diffs import release_diffs
 from etude.corpus.shape.fim import FimTokens, Special, fim
 from etude.corpus.shape.patches import patch_records
@@ -30,7 +31,7 @@ from etude.corpus.split import held_out
 
 Form = Literal["files", "projects", "changes"]
 Split = Literal["train", "heldout"]
-FORMS, SPLITS = get_args(Form), get_args(Split)
+FORMS, SPLITS, EDITS = get_args(Form), get_args(Split), get_args(Edits)
 
 TOKENS = FimTokens(Special("prefix"), Special("suffix"), Special("middle"))
 
@@ -45,6 +46,9 @@ class Shape:
 
     fim_rate: float = 0.0
     order: Order = "dependencies"
+    edits: Edits = (
+        "unified"  # how a change is told: as a diff, or as the file, the request and search-and-replace blocks
+    )
     chars_per_token: float = 3.5  # of code under a vocabulary of 100,000 and more; a small one has fewer
     seed: int = 0
 
@@ -65,14 +69,14 @@ def export(folder: Path, form: Form, split: Split, shape: Shape) -> Iterator[dic
             continue
         if form == "changes":
             if versions and (versions[-1]["source"], versions[-1]["project"]) != (line["source"], line["project"]):
-                yield from _changes(library, versions)
+                yield from _changes(library, versions, shape)
                 versions = []
             versions.append(line)
             continue
         records = [r for i, r in enumerate(library.read(line["id"]), first) if clusters.keep(i)]
         yield from _files(records, shape) if form == "files" else _strings(records, shape)
     if versions:
-        yield from _changes(library, versions)
+        yield from _changes(library, versions, shape)
 
 
 def write(documents: Iterable[dict[str, Any]], path: Path) -> tuple[int, int]:
@@ -116,13 +120,13 @@ def _strings(records: list[Record], shape: Shape) -> Iterator[dict[str, Any]]:
         }
 
 
-def _changes(library: Library, versions: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _changes(library: Library, versions: list[dict[str, Any]], shape: Shape) -> Iterator[dict[str, Any]]:
     """`versions` are those of one project, newest first, as every source lists them."""
     newer: list[Record] | None = None
     for line in versions:
         records = list(library.read(line["id"]))
         if newer is not None:
-            yield from map(_change, release_diffs(records, newer))
+            yield from map(_change, release_diffs(records, newer, form=shape.edits))
         if records:
             found, _ = patch_records({record.path: record.text for record in records}, records[0])
             yield from map(_change, found)

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from etude.corpus.dedup.minhash import Signature, shingles_of, signature
+from etude.corpus.dedup.minhash import Signature, sign
 from etude.corpus.fingerprints import Fingerprints
 from etude.corpus.gather import Rules, Tally, gather
 from etude.corpus.library import Library
@@ -108,7 +108,7 @@ class Worker:
 def _signed(records: Iterable[Record], found: Gathered) -> Iterator[Record]:
     """The records as they come, their signatures noted."""
     for record in records:
-        found.signatures.append((record.digest, rank(record), signature(shingles_of(record.text))))
+        found.signatures.append((record.digest, rank(record), sign(record.text)))
         yield record
 
 

@@ -14,7 +14,7 @@ import pytest
 from etude.corpus.dedup import leaders, partitions, records
 from etude.corpus.dedup.clusters import Clusters
 from etude.corpus.dedup.index import DedupIndex
-from etude.corpus.dedup.minhash import SHORTEST_SHINGLES, jaccard, shingles_of
+from etude.corpus.dedup.minhash import SHORTEST_SHINGLES, jaccard, shingles_of, sign
 
 SPEC = importlib.util.spec_from_file_location("edits", Path(__file__).with_name("edits.py"))
 assert SPEC is not None and SPEC.loader is not None
@@ -32,7 +32,7 @@ def digest(text: str) -> str:
 def add_all(folder: Path, texts: list[str], ranks: list[int] | None = None) -> DedupIndex:
     found = DedupIndex(folder)
     for number in range(len(found), len(texts)):
-        assert found.add(digest(texts[number]), texts[number], ranks[number] if ranks else 0) == number
+        assert found.append(digest(texts[number]), ranks[number] if ranks else 0, sign(texts[number])) == number
     return found
 
 
@@ -129,7 +129,7 @@ def test_a_killed_run_cut_back_and_gone_on_finds_the_same(real: list[str], tmp_p
     (tmp_path / "killed" / "sorting" / "part-0000.bin").write_bytes(b"left by a killed finish")
     gone_on = add_all(tmp_path / "killed", texts)
     assert gone_on.finish().kept.tolist() == whole.kept.tolist()
-    assert gone_on.add(digest("more"), "more", 0) == len(texts)  # finishing ends nothing
+    assert gone_on.append(digest("more"), 0, sign("more")) == len(texts)  # finishing ends nothing
 
 
 def test_clusters_come_back_from_disk(tmp_path: Path) -> None:
@@ -147,6 +147,6 @@ def test_nonsense_is_refused_with_a_reason(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="threshold 0"):
             documents.finish(0)
         with pytest.raises(ValueError, match="SHA-256 in hexadecimal"):
-            documents.add("abc", "text", 0)
+            documents.append("abc", 0, sign("text"))
         with pytest.raises(ValueError, match="holds 0 documents, fewer than the 3"):
             documents.cut(3)

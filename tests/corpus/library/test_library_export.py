@@ -66,6 +66,8 @@ def test_changes_between_releases_come_with_the_changelog(tmp_path: Path) -> Non
     found = [d["text"] for d in export(tmp_path / "out", "changes", "train", Shape())]
     (text,) = [t for t in found if "alpha takes a scale" in t]
     assert "-def alpha(value):\n+def alpha(value, scale):" in text and "beta" not in text
+    blocks = [d["text"] for d in export(tmp_path / "out", "changes", "train", Shape(edits="blocks"))]
+    assert len(blocks) == len(found) and blocks != found and any("def alpha(value, scale):" in t for t in blocks)
 
 
 def test_held_out_projects_are_on_one_side_alone(tmp_path: Path) -> None:

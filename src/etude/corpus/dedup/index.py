@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from etude.corpus.dedup.clusters import Clusters
 from etude.corpus.dedup.leaders import in_blocks, leaders
-from etude.corpus.dedup.minhash import PLACES, Signature, shingles_of, signature, similarity
+from etude.corpus.dedup.minhash import PLACES, Signature, similarity
 from etude.corpus.dedup.partitions import Partitions
 from etude.corpus.dedup.records import Records
 from etude.corpus.dedup.shingles import STEP, mix
@@ -72,12 +72,9 @@ class DedupIndex:
     ) -> None:
         self.close()
 
-    def add(self, digest: str, text: str, rank: int) -> int:
-        """Appends a document (SHA-256 of its text in hexadecimal; lower rank is kept first) and returns its number, counted from 0."""
-        return self.append(digest, rank, signature(shingles_of(text)))
-
     def append(self, digest: str, rank: int, signed: Signature | None) -> int:
-        """The same for a signature that another process has made."""
+        """Takes a document (SHA-256 of its text in hexadecimal; lower rank is kept first) and returns its number, counted from 0.
+        `signed` is `minhash.sign` of its text, which any process may have made."""
         return self._records.append(digest, rank, signed)
 
     def flush(self) -> None:

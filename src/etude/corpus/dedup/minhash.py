@@ -74,6 +74,11 @@ def signature(shingles: Hashes) -> Signature | None:
     return shingles[first].astype(np.uint16)  # the low bits: mixed, and free of the order
 
 
+def sign(text: str) -> Signature | None:
+    """The signature of a text; None for one too short to have any."""
+    return signature(shingles_of(text))
+
+
 def similarity(one: Signature, other: Signature) -> NDArray[np.float64]:
     """Estimated Jaccard of two signatures, or of two arrays of them row by row: (n, PLACES) -> (n,)."""
     return (one == other).mean(axis=-1)
