@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from etude.corpus.fingerprints import Fingerprints
-from etude.corpus.judge import Limits, Refusal, judge, judge_name
+from etude.corpus.judge import Refusal, judge, judge_name
 from etude.corpus.licence import LicenceBook, family
 from etude.corpus.record import Licence, Record
 from etude.corpus.redact.redaction import redact
@@ -26,7 +26,6 @@ class Rules:
     families: Collection[str]
     fingerprints: Fingerprints | None = None
     redact: bool = True
-    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass
@@ -72,7 +71,7 @@ def _take(file: Path, path: str, rules: Rules, book: LicenceBook, project: Proje
         data = file.read_bytes()
     except OSError:
         return "unreadable"
-    kept = judge(path, data, rules.limits)
+    kept = judge(path, data)
     if isinstance(kept, Refusal):
         return kept.value
     licence = book.of(path, kept.text[:HEAD_CHARS])
