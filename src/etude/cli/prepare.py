@@ -18,6 +18,8 @@ def prepare(recipes: list[str] | None, overrides: list[str] | None, out: Path | 
     # Here and not above: building every room's settings costs 0.1 s, which --help need not pay.
     from etude.recipe.read import find_recipe, read_recipe
     from etude.run.execute import Run
+    from etude.run.graph import GRAPH
+    from etude.run.pruning import pruned
 
     own = out / "recipe.toml" if out is not None else None
     if not recipes and own is not None and own.is_file():
@@ -26,7 +28,19 @@ def prepare(recipes: list[str] | None, overrides: list[str] | None, out: Path | 
         files = [find_recipe(name) for name in recipes or [DEFAULT_RECIPE]]
     recipe = read_recipe(files, overrides or [])
     _find_checkpoints(recipe)
-    return Run(recipe, out if out is not None else Path("runs") / recipe.run.name)
+    folder = out if out is not None else Path("runs") / recipe.run.name
+    return Run(recipe, folder, pruned(GRAPH, recipe.run.without))
+
+
+def require_stages(run: Run, selected: list[str]) -> None:
+    """Raises PlanError if a stage is asked for that the recipe leaves out."""
+    from etude.run.plan import PlanError
+
+    absent = [name for name in selected if name not in {stage.name for stage in run.graph}]
+    if absent:
+        raise PlanError(
+            f"the recipe leaves {absent[0]} out (run.without): take it from the list, or name another stage"
+        )
 
 
 def require_checkpoints(run: Run, selected: list[str]) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import DryRun, Json, Out, Overrides, Recipes
-from etude.cli.prepare import prepare, require_checkpoints, require_levels, require_tasks
+from etude.cli.prepare import prepare, require_checkpoints, require_levels, require_stages, require_tasks
 
 if TYPE_CHECKING:
     from etude.run.execute import Run
@@ -29,15 +29,15 @@ def run(
     json: Json = False,
 ) -> Answer:
     """Run a recipe end to end (default: laptop). Stopped at any point, the same command goes on from there."""
-    from etude.run.graph import GRAPH
     from etude.run.plan import select
 
-    selected = select(GRAPH, only, first, last)
-    return go(prepare(recipes, overrides, out), selected, dry_run=dry_run)
+    found = prepare(recipes, overrides, out)
+    return go(found, select(found.graph, only, first, last), dry_run=dry_run)
 
 
 def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     """Execute or show the plan of the selected stages."""
+    require_stages(run, selected)
     require_checkpoints(run, selected)
     require_tasks(run, selected)
     require_levels(run, selected)

@@ -42,6 +42,7 @@ GRAPH: tuple[Stage, ...] = (
     ),
     Stage(
         "competent_sft",
+        spared_by=("trials",),
         after=("base", "sessions"),
         reads=("sft",),
         body="etude.run.stages.sft:run_competent",
@@ -81,6 +82,7 @@ GRAPH: tuple[Stage, ...] = (
     ),
     Stage(
         "bench",
+        spared_by=("report",),
         after=("trials",),
         also=("rewarded_sft",),
         reads=("bench", "engine", "run.sft_checkpoint", *_AGENT),

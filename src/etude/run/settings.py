@@ -16,6 +16,9 @@ class RunSettings(BaseModel):
     sft_checkpoint: str = Field(
         default="", description="checkpoint that rl starts from and bench compares with; empty: the sft stage's own"
     )
+    without: list[str] = Field(
+        default_factory=list, description="stages to leave out; what follows them reads what they would have read"
+    )
     control_share: float = Field(
         default=1.0,
         gt=0,

@@ -1,0 +1,82 @@
+"""`etude ablate`: one setting at several values and seeds, the rest alike, and the line through what came of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json, Overrides
+
+if TYPE_CHECKING:
+    from etude.recipe.recipe import Recipe
+    from etude.run.ablation import Ablation
+
+
+def ablate(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An ablation such as recipes/ablations/cpt.toml.")],
+    overrides: Overrides = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Default: runs/ablations/<name>/.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and what they share, run none.")] = False,
+    json: Json = False,
+) -> Answer:
+    """Vary one setting of a recipe over several seeds and fit a line. Stopped at any point, the same command goes on."""
+    ablation = _open(file, overrides or [], out)
+    if dry_run:
+        return _plan(ablation)
+    for cell in ablation.run():
+        typer.echo(f"{cell.name} done", err=True)
+    result = ablation.save()
+    return Answer({"ablation": str(ablation.folder), **result}, _table(result))
+
+
+def _open(file: Path, overrides: list[str], out: Path | None) -> Ablation:
+    from pydantic import ValidationError
+
+    from etude.recipe.errors import RecipeError
+    from etude.recipe.read import find_recipe, read_recipe
+    from etude.recipe.source import parse
+    from etude.run.ablation import Ablation
+    from etude.run.ablation_settings import AblationSettings
+
+    try:
+        settings = AblationSettings.model_validate(parse(file))
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        raise RecipeError([f"{file}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in found]) from None
+    recipe = find_recipe(settings.recipe)
+
+    def resolve(cell: list[str]) -> Recipe:
+        return read_recipe([recipe], [*settings.overrides, *overrides, *cell])
+
+    return Ablation(settings, resolve, out or Path("runs/ablations") / settings.name)
+
+
+def _plan(ablation: Ablation) -> Answer:
+    cells = [{"cell": cell.name, "done": ablation.done(cell)} for cell in ablation.cells]
+    document: dict[str, Any] = {
+        "ablation": str(ablation.folder), "stages": ablation.stages, "shared": ablation.shared, "cells": cells,
+    }  # fmt: skip
+    lines = [
+        f"{ablation.folder}: {len(cells)} cells of {', '.join(ablation.stages)}",
+        f"shared by the cells of a seed: {', '.join(ablation.shared) or 'nothing'}",
+        *(f"  {cell['cell']}{'  done' if cell['done'] else ''}" for cell in cells),
+    ]
+    return Answer(document, "\n".join(lines))
+
+
+def _table(result: dict[str, Any]) -> str:
+    rows = [
+        f"  seed {p['seed']}  {result['key'].rpartition('.')[2]} {p['budget']:>8}  loss {p['loss']:.4f}  reward {p['reward']:.3f}"
+        for p in result["points"]
+    ]
+    return "\n".join([f"{result['name']}: {result['y']} against {result['x']}", *rows, _verdict(result["fit"])])
+
+
+def _verdict(fit: dict[str, Any] | None) -> str:
+    if fit is None:
+        return "too few points for a line"
+    low, high = fit["ci95"]
+    return f"{fit['verdict']}: slope {fit['slope']:+.2f} [{low:+.2f}, {high:+.2f}]"

@@ -1,0 +1,42 @@
+"""Stages that a recipe leaves out: what follows reads what they would have read, or the recipe is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from etude.run.graph import GRAPH
+from etude.run.plan import PlanError
+from etude.run.pruning import pruned
+from etude.run.stage import Stage
+
+CHAIN = (
+    Stage("a", (), (), "", ""),
+    Stage("b", ("a",), (), "", "", spared_by=("c", "d")),
+    Stage("c", ("b",), (), "", "", spared_by=("d",)),
+    Stage("d", ("b", "c"), (), "", "", also=("c",)),
+    Stage("e", ("c",), (), "", ""),
+)
+
+
+def test_what_follows_a_stage_left_out_follows_what_was_before_it() -> None:
+    a, d = pruned(CHAIN, ["b", "c", "e"])
+    assert (a.name, d.name, d.after, d.also) == ("a", "d", ("a",), ())
+
+
+def test_nothing_left_out_is_the_same_graph() -> None:
+    assert pruned(GRAPH, []) == GRAPH
+
+
+def test_a_stage_that_another_needs_is_refused_with_the_remedy() -> None:
+    with pytest.raises(PlanError, match="run.without names c, which e needs: leave e out too"):
+        pruned(CHAIN, ["c"])
+
+
+def test_an_unknown_stage_is_refused() -> None:
+    with pytest.raises(PlanError, match="'sfft', which is no stage"):
+        pruned(GRAPH, ["sfft"])
+
+
+def test_controls_and_bench_can_be_left_out_of_the_real_graph() -> None:
+    left = pruned(GRAPH, ["competent_sft", "attempts", "rewarded_sft", "trials", "bench"])
+    assert [stage.name for stage in left][-3:] == ["sft", "rl", "report"]
