@@ -32,9 +32,10 @@ class NanoRenderer:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = Tokenizer.from_str(serialized := tokenizer.to_str())  # a copy: the setting below is ours
         self._tokenizer.encode_special_tokens = True  # special-token text in content is plain text
-        self._ids = {token: _id_of(tokenizer, token) for token in special.SPECIAL_TOKENS}
+        self._ids = {token: _id_of(tokenizer, token) for token in special.CHAT_TOKENS}
         self._tool_of = {self._ids[special.tool_token(name)]: name for name in special.TOOL_PARAMETERS}
-        self._text_of = {number: token for token, number in self._ids.items()}
+        # Every special token parts text, also those that the chat format has no use for.
+        self._text_of = {n: token.content for n, token in tokenizer.get_added_tokens_decoder().items() if token.special}
         self._end, self._arg = self._ids[special.END], self._ids[special.ARG]
         self._size = tokenizer.get_vocab_size()
         self.stop_ids = (self._end,)
@@ -194,5 +195,5 @@ def _group(pieces: list[tuple[int, list[int]]], arg: int) -> list[tuple[int, lis
 def _id_of(tokenizer: Tokenizer, token: str) -> int:
     number = tokenizer.token_to_id(token)
     if number is None:
-        raise ValueError(f"the tokenizer lacks the special token {token}; train it with chat.special.SPECIAL_TOKENS")
+        raise ValueError(f"the tokenizer lacks the special token {token}; add the chat tokens with `etude tokenizer extend --chat`")
     return number

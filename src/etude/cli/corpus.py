@@ -211,6 +211,7 @@ def _counts(folder: Path, found: dict[str, Any]) -> Answer:
     lines += [f"  {title}: {_most(found[key], show)}" for key, title, show in COUNTS if found[key]]
     if found["left_out"]:
         lines += [f"  left out: {project}: {reason}" for project, reason in found["left_out"].items()]
+    lines += [f"  left out: {n:,} projects of {name}: over max_bytes" for name, n in found["over_max_bytes"].items()]
     lines.append(f"  held out: {len(found['heldout_projects'])} projects")
     copies = found["copies"]
     if copies is None:

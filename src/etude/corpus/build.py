@@ -11,6 +11,7 @@ the last line are cut off. The order is that of the recipe, whatever the number 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,9 @@ from typing import Any
 
 from etude.corpus.dedup.clusters import Clusters
 from etude.corpus.dedup.index import DedupIndex
+from etude.corpus.library import Library
 from etude.corpus.manifest import Manifest, entries
+from etude.corpus.quota import OVER, Quota
 from etude.corpus.settings import CorpusSettings
 from etude.corpus.sources.fetch import Fetcher
 from etude.corpus.sources.project import Ref, SourceOffline
@@ -50,11 +53,13 @@ class Builder:
         (self.folder / COPIES).unlink(missing_ok=True)
         with Manifest(self.folder / "manifest.jsonl") as manifest, DedupIndex(self.folder / "dedup") as index:
             index.cut(sum(entry["records"] for entry in entries(manifest.path)))
+            quota = Quota(self.settings.sources, entries(manifest.path))
             refs = list(self.refs())
             done = manifest.done()
             waiting = [ref for ref in refs if ref.id not in done]
-            for number, gathered in enumerate(gather_all(waiting, self.settings, self.folder, self.cache), 1):
-                self._take(gathered, manifest, index)
+            found = gather_all(waiting, self.settings, self.folder, self.cache, quota.full)
+            for number, gathered in enumerate(found, 1):
+                self._take(gathered, quota, manifest, index)
                 self.log.progress(STAGE, len(refs) - len(waiting) + number, len(refs), project=gathered.ref.id)
             self.log.note(STAGE, f"{len(index):,} texts; looking for copies among them")
             clusters = index.finish(self.settings.library.near_duplicate)
@@ -64,17 +69,24 @@ class Builder:
     def refs(self) -> Iterator[Ref]:
         """All projects of all sources; a source that can't be reached is skipped with a notice."""
         fetcher = Fetcher(self.cache)
+        quota = Quota(self.settings.sources, ())
         try:
             for source in open_sources(self.settings.sources, fetcher).values():
                 try:
-                    yield from source.refs()
+                    yield from quota.order(source.name, source.refs())
                 except SourceOffline as offline:
                     self.log.note(STAGE, f"source {source.name} is skipped: {offline}")
         finally:
             fetcher.close()
 
-    def _take(self, gathered: Gathered, manifest: Manifest, index: DedupIndex) -> None:
-        if gathered.reason:
+    def _take(self, gathered: Gathered, quota: Quota, manifest: Manifest, index: DedupIndex) -> None:
+        source, full = gathered.ref.source, quota.full(gathered.ref.source)
+        if not gathered.reason and not quota.admits(source, gathered.tally.bytes.total()):
+            if not full:  # those read ahead are left out in silence
+                self.log.note(STAGE, f"source {source} is full: {gathered.ref.id} and what follows is left out ({OVER})")
+            Library(self.folder).path(gathered.ref.id).unlink()
+            gathered = Gathered(gathered.ref, reason=OVER)
+        elif gathered.reason and gathered.reason != OVER:
             self.log.note(STAGE, f"{gathered.ref.id} is left out: {gathered.reason}")
         if gathered.offline:  # in no manifest: the next build asks again
             return
@@ -99,5 +111,7 @@ class Builder:
 
 def identity(settings: CorpusSettings) -> dict[str, Any]:
     """What decides which texts the library holds, and which of them are held out."""
-    library = settings.library.model_dump(mode="json", exclude={"workers", "near_duplicate"})
-    return library | {"sources": settings.model_dump(mode="json")["sources"]}
+    library = settings.library.model_dump(mode="json", exclude={"workers", "near_duplicate", "fingerprints"})
+    sources = {name: table.model_dump(mode="json", exclude={"weight"}) for name, table in settings.sources.items()}
+    prints = [hashlib.sha256(path.read_bytes()).hexdigest() for path in settings.library.fingerprints]
+    return library | {"fingerprints": prints, "sources": sources}

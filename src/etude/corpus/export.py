@@ -10,7 +10,7 @@ Changes are made of all texts, copies too: most of a release is a copy of the on
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -24,16 +24,22 @@ from etude.corpus.manifest import entries
 from etude.corpus.record import Record
 from etude.corpus.shape.diffs import Form as Edits
 from etude.corpus.shape.diffs import release_diffs
-from etude.corpus.shape.fim import FimTokens, Special, fim
+from etude.corpus.shape.fim import LONGEST_CHARS, FimTokens, Special, fim
 from etude.corpus.shape.patches import patch_records
-from etude.corpus.shape.project_string import Order, project_strings
+from etude.corpus.shape.project_string import BUCKETS, Order, ProjectString, project_strings
 from etude.corpus.split import held_out
 
 Form = Literal["files", "projects", "changes"]
 Split = Literal["train", "heldout"]
-FORMS, SPLITS, EDITS = get_args(Form), get_args(Split), get_args(Edits)
+FORMS: tuple[Form, ...] = get_args(Form)
+SPLITS: tuple[Split, ...] = get_args(Split)
+EDITS: tuple[Edits, ...] = get_args(Edits)
 
 TOKENS = FimTokens(Special("prefix"), Special("suffix"), Special("middle"))
+
+
+# A project whose text is denser than was guessed is cut again with so much less text a string.
+FINER = 0.8
 
 
 class LibraryUnfinished(Exception):
@@ -45,16 +51,20 @@ class Shape:
     """How texts are cut and ordered; which documents fall under `fim_rate` and how hangs on `seed` and the text alone."""
 
     fim_rate: float = 0.0
+    fim_tokens: FimTokens = TOKENS
+    fim_longest_chars: int = LONGEST_CHARS
     order: Order = "dependencies"
     edits: Edits = (
         "unified"  # how a change is told: as a diff, or as the file, the request and search-and-replace blocks
     )
     chars_per_token: float = 3.5  # of code under a vocabulary of 100,000 and more; a small one has fewer
+    buckets: tuple[int, ...] = BUCKETS  # tokens; a project is cut at the longest
+    count: Callable[[str], int] | None = None  # tokens of a text: with it no project string is longer than the longest bucket
     seed: int = 0
 
 
-def export(folder: Path, form: Form, split: Split, shape: Shape) -> Iterator[dict[str, Any]]:
-    """Documents in the manifest's order. Raises LibraryUnfinished."""
+def export(folder: Path, form: Form, split: Split, shape: Shape, source: str = "") -> Iterator[dict[str, Any]]:
+    """Documents in the manifest's order, of all sources or of the one named. Raises LibraryUnfinished."""
     if not (folder / COPIES).is_file():
         raise LibraryUnfinished(
             f"{folder} holds no finished library ({COPIES} is missing): run the same `etude corpus build` again"
@@ -65,7 +75,9 @@ def export(folder: Path, form: Form, split: Split, shape: Shape) -> Iterator[dic
     versions: list[dict[str, Any]] = []
     for line in entries(folder / "manifest.jsonl"):
         first, number = number, number + line["records"]
-        if not line["records"] or held_out(line["project"], share) != (split == "heldout"):
+        if not line["records"] or source and line["source"] != source:
+            continue
+        if held_out(line["project"], share) != (split == "heldout"):
             continue
         if form == "changes":
             if versions and (versions[-1]["source"], versions[-1]["project"]) != (line["source"], line["project"]):
@@ -103,7 +115,15 @@ def _files(records: list[Record], shape: Shape) -> Iterator[dict[str, Any]]:
             "language": record.language,
             "licence": record.licence.expression,
         }
-        pieces = fim(record.text, record.digest, TOKENS, seed=shape.seed, rate=shape.fim_rate, language=record.language)
+        pieces = fim(
+            record.text,
+            record.digest,
+            shape.fim_tokens,
+            seed=shape.seed,
+            rate=shape.fim_rate,
+            language=record.language,
+            longest_chars=shape.fim_longest_chars,
+        )
         if len(pieces) == 1:
             yield {"text": record.text, **about}
         else:
@@ -111,13 +131,27 @@ def _files(records: list[Record], shape: Shape) -> Iterator[dict[str, Any]]:
 
 
 def _strings(records: list[Record], shape: Shape) -> Iterator[dict[str, Any]]:
-    for found in project_strings(records, order=shape.order, chars_per_token=shape.chars_per_token, seed=shape.seed):
+    for found in _fitting(records, shape):
         yield {
             "text": found.text,
             **_about(records[0]),
             "paths": list(found.paths),
             "bucket_tokens": found.bucket_tokens,
         }
+
+
+def _fitting(records: list[Record], shape: Shape) -> list[ProjectString]:
+    """The project's strings, cut finer until each fits the longest bucket as the tokenizer counts."""
+    longest, ratio = max(shape.buckets), shape.chars_per_token
+    while True:
+        found = project_strings(
+            records, order=shape.order, chars_per_token=ratio, seed=shape.seed, buckets=shape.buckets
+        )
+        # A token is a byte at least: what has no more bytes need not be counted.
+        long = [string.text for string in found if len(string.text.encode("utf-8", "surrogatepass")) > longest]
+        if shape.count is None or all(shape.count(text) <= longest for text in long):
+            return found
+        ratio *= FINER
 
 
 def _changes(library: Library, versions: list[dict[str, Any]], shape: Shape) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from etude.corpus.fingerprints import Fingerprints
 from etude.corpus.judge import Refusal, judge, judge_name
 from etude.corpus.licence import LicenceBook, family
+from etude.corpus.quota import OVER
 from etude.corpus.record import Licence, Record
 from etude.corpus.redact.redaction import redact
 from etude.corpus.sources.folder import walk
@@ -21,11 +22,12 @@ HEAD_CHARS = 4_000
 
 @dataclass(frozen=True)
 class Rules:
-    """What is taken. `families` are the licence families of this source."""
+    """What is taken. `families` are the licence families of this source; `max_bytes` bounds what is kept of a project."""
 
     families: Collection[str]
     fingerprints: Fingerprints | None = None
     redact: bool = True
+    max_bytes: int | None = None
 
 
 @dataclass
@@ -63,6 +65,8 @@ def gather(project: Project, rules: Rules, tally: Tally) -> Iterator[Record]:
 
 def _take(file: Path, path: str, rules: Rules, book: LicenceBook, project: Project, tally: Tally) -> Record | str:
     """The record, or why there is none."""
+    if OVER in tally.refused:  # one file did not fit: it was the last
+        return OVER
     try:
         size = file.stat().st_size
         tally.raw_bytes += size
@@ -80,10 +84,13 @@ def _take(file: Path, path: str, rules: Rules, book: LicenceBook, project: Proje
     if rules.fingerprints and (match := rules.fingerprints.refusal(project.ref.project, kept.text)):
         return match
     text, replaced = redact(kept.text) if rules.redact else (kept.text, Counter())
+    size = len(text.encode())
+    if rules.max_bytes is not None and tally.bytes.total() + size > rules.max_bytes:
+        return OVER
     tally.redacted.update(replaced)
     tally.licences[kind] += 1
     tally.files[kept.language] += 1
-    tally.bytes[kept.language] += len(text.encode())
+    tally.bytes[kept.language] += size
     return _record(project, path, text, kept.language, licence)
 
 

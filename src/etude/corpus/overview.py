@@ -10,6 +10,7 @@ from typing import Any
 from etude.corpus.build import COPIES, SETTINGS
 from etude.corpus.dedup.clusters import Clusters
 from etude.corpus.manifest import entries
+from etude.corpus.quota import OVER
 from etude.corpus.split import held_out
 
 SUMMED = ("licences", "refused", "redactions")
@@ -28,6 +29,7 @@ def overview(folder: Path) -> dict[str, Any]:
     kept: Counter[str] = Counter()
     sources: dict[str, Counter[str]] = {}
     left_out: dict[str, str] = {}
+    over: Counter[str] = Counter()
     heldout: set[str] = set()
     for line in entries(path):
         for name, counts in sums.items():
@@ -35,7 +37,9 @@ def overview(folder: Path) -> dict[str, Any]:
         files.update({language: count for language, (count, _) in line["kept"].items()})
         kept.update({language: size for language, (_, size) in line["kept"].items()})
         sources.setdefault(line["source"], Counter()).update(_of_project(line))
-        if line["reason"]:
+        if line["reason"] == OVER:
+            over[line["source"]] += 1
+        elif line["reason"]:
             left_out[line["id"]] = line["reason"]
         elif held_out(line["project"], share):
             heldout.add(line["project"])
@@ -45,6 +49,7 @@ def overview(folder: Path) -> dict[str, Any]:
         "bytes": dict(kept.most_common()),
         **{name: dict(counts.most_common()) for name, counts in sums.items()},
         "left_out": left_out,
+        "over_max_bytes": dict(over),
         "heldout_projects": sorted(heldout),
         "copies": _copies(folder / COPIES),
     }
@@ -52,7 +57,8 @@ def overview(folder: Path) -> dict[str, Any]:
 
 def _of_project(line: dict[str, Any]) -> dict[str, int]:
     size = sum(size for _, size in line["kept"].values())
-    return {"projects": 1, "texts": line["records"], "raw_bytes": line["raw_bytes"], "kept_bytes": size}
+    read = int(not line["reason"])
+    return {"projects": read, "texts": line["records"], "raw_bytes": line["raw_bytes"], "kept_bytes": size}
 
 
 def _copies(path: Path) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Trains the one tokenizer of a run: byte-level BPE, lossless for any text, at most 1,024 entries.
+"""Trains the one tokenizer of a run: byte-level BPE, lossless for any text.
 
 Pre-tokenisation shapes what a merge may join, so that copying and counting are easy for a very small model: every digit
 stands alone; a newline with its indent is one token; a word, an operator run or a digit may carry one leading space.
@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-
-from etude.corpus.document import Document
-from etude.corpus.settings import CorpusSettings
 
 # Alternatives in order: newline + indent in steps of four (up to 16); one digit; a word; punctuation; spaces.
 # ` +(?!\S)` leaves the last space of a run to the word behind it, as in GPT-2.
@@ -32,17 +30,21 @@ FIRST_MERGES = [
 ]
 
 
-def train_tokenizer(documents: Iterable[Document], special: Sequence[str], settings: CorpusSettings) -> Tokenizer:
+# Texts encoded side by side: enough for every core, few enough that their ids fit in memory beside the texts.
+BATCH = 64
+
+
+def train_tokenizer(texts: Iterable[str], special: Sequence[str], vocabulary_size: int) -> Tokenizer:
     """A tokenizer whose first ids are `special` in order, then 256 bytes, then merges up to `vocabulary_size`."""
     learner = _byte_level(models.BPE())
     trainer = trainers.BpeTrainer(
-        vocab_size=settings.vocabulary_size - len(special),
+        vocab_size=vocabulary_size - len(special),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
         min_frequency=2,  # a pair seen once is a name, not a pattern
     )
-    learner.train_from_iterator(_weighted(documents, settings), trainer)
-    return _assemble(_merges(learner), special, settings.vocabulary_size)
+    learner.train_from_iterator(texts, trainer)
+    return _assemble(_merges(learner), special, vocabulary_size)
 
 
 def load_tokenizer(directory: Path) -> Tokenizer:
@@ -57,8 +59,9 @@ def load_tokenizer(directory: Path) -> Tokenizer:
 
 def encode_documents(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[list[int]]:
     """Ids of each text, with special-token text treated as plain text."""
-    for text in texts:
-        yield tokenizer.encode(text, add_special_tokens=False).ids
+    waiting = iter(texts)
+    while batch := list(islice(waiting, BATCH)):
+        yield from (found.ids for found in tokenizer.encode_batch_fast(batch, add_special_tokens=False))
 
 
 def _assemble(merges: list[tuple[str, str]], special: Sequence[str], size: int) -> Tokenizer:
@@ -94,9 +97,3 @@ def _byte_level(model: models.BPE) -> Tokenizer:
 
 def _merges(tokenizer: Tokenizer) -> list[tuple[str, str]]:
     return [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
-
-
-def _weighted(documents: Iterable[Document], settings: CorpusSettings) -> Iterator[str]:
-    for document in documents:
-        for _ in range(settings.exercise_weight if document.source == "exercise" else 1):
-            yield document.text

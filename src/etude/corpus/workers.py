@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
+import signal
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +17,7 @@ from etude.corpus.fingerprints import Fingerprints
 from etude.corpus.gather import Rules, Tally, gather
 from etude.corpus.library import Library
 from etude.corpus.manifest import ProjectEntry
+from etude.corpus.quota import OVER
 from etude.corpus.record import EVIDENCE, Record
 from etude.corpus.settings import CorpusSettings
 from etude.corpus.sources.fetch import Fetcher
@@ -23,6 +26,7 @@ from etude.corpus.sources.registered import open_sources
 
 # Projects handed out ahead, a worker: enough that none waits for its turn in the order, few enough that memory stays flat.
 AHEAD = 4
+PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 @dataclass
@@ -62,21 +66,34 @@ def ordered(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def gather_all(refs: Iterable[Ref], settings: CorpusSettings, folder: Path, cache: Path) -> Iterator[Gathered]:
-    """Every project in the order of `refs`, `library.workers` of them at a time."""
-    if settings.library.workers == 1:
+def gather_all(
+    refs: Iterable[Ref], settings: CorpusSettings, folder: Path, cache: Path, full: Callable[[str], bool]
+) -> Iterator[Gathered]:
+    """Every project in the order of `refs`, `library.workers` of them at a time; those of a source that is `full` come unread."""
+    workers = settings.library.workers or len(os.sched_getaffinity(0))
+    if workers == 1:
         worker = Worker(settings, folder, cache)
-        yield from map(worker.gather, refs)
+        yield from (Gathered(ref, reason=OVER) if full(ref.source) else worker.gather(ref) for ref in refs)
         return
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(settings.library.workers, spawn, _start, (settings, folder, cache)) as pool:
+    pool = ProcessPoolExecutor(workers, spawn, _start, (settings, folder, cache, os.getpid()))
+    try:
         waiting: deque[Future[Gathered]] = deque()
         for ref in refs:
-            waiting.append(pool.submit(_gather, ref))
-            if len(waiting) > AHEAD * settings.library.workers:
+            waiting.append(_over(ref) if full(ref.source) else pool.submit(_gather, ref))
+            if len(waiting) > AHEAD * workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _over(ref: Ref) -> Future[Gathered]:
+    """Done already, in its place in the order."""
+    future: Future[Gathered] = Future()
+    future.set_result(Gathered(ref, reason=OVER))
+    return future
 
 
 class Worker:
@@ -88,7 +105,7 @@ class Worker:
         prints = settings.library.fingerprints
         fingerprints = Fingerprints.load(prints) if prints else None
         self.rules = {
-            name: Rules(table.families, fingerprints, settings.library.redact)
+            name: Rules(table.families, fingerprints, settings.library.redact, table.max_bytes)
             for name, table in settings.sources.items()
         }
 
@@ -120,8 +137,12 @@ def rank(record: Record) -> int:
 _worker: Worker | None = None
 
 
-def _start(settings: CorpusSettings, folder: Path, cache: Path) -> None:
+def _start(settings: CorpusSettings, folder: Path, cache: Path, parent: int) -> None:
     global _worker
+    # The pool's own end is an orderly one: workers of a killed build would wait for projects for ever.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the call
+        os._exit(1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     _worker = Worker(settings, folder, cache)
 

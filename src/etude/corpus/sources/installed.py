@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +11,8 @@ from contextlib import contextmanager
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
+from etude.corpus.sources.archive import check, refused
+from etude.corpus.sources.placing import place
 from etude.corpus.sources.project import Project, ProjectRefused, Ref
 
 # What PEP 639 and the wheel format's own default call licence files.
@@ -30,22 +30,21 @@ class InstalledSource:
         self.name, self.packages, self.scratch = name, {canonical(package) for package in packages}, scratch
 
     def refs(self) -> Iterator[Ref]:
-        """In the order of names; the first on the path where one is installed twice. Raises ValueError for a name that isn't there."""
+        """In the order of names; the first on the path where one is installed twice."""
         found: dict[str, Distribution] = {}
         for distribution in distributions():
             found.setdefault(canonical(distribution.name), distribution)
-        if missing := sorted(self.packages - found.keys()):
-            raise ValueError(
-                f"source {self.name!r} names {', '.join(missing)}, not installed here; correct or remove it"
-            )
         for name in sorted(self.packages or found):
-            distribution = found[name]
-            if distribution.files is not None and not _editable(distribution):
+            distribution = found.get(name)
+            if distribution is None:
+                yield refused(self.name, "installed", name, "not installed here")
+            elif distribution.files is not None and not _editable(distribution):
                 yield Ref(self.name, "installed", name, distribution.version, "", str(distribution.locate_file("")))
 
     @contextmanager
     def open(self, ref: Ref) -> Iterator[Project]:
-        """Raises ProjectRefused if it has been uninstalled since."""
+        """Raises ProjectRefused if it isn't installed, or not any more."""
+        check(ref)
         root = Path(ref.location)
         own = [
             d for d in distributions(path=[ref.location]) if canonical(d.name) == ref.name and d.version == ref.version
@@ -82,11 +81,7 @@ def _take(root: Path, name: str, folder: Path, skipped: Counter[str]) -> None:
     elif source.is_symlink() or not source.is_file():
         skipped["link" if source.is_symlink() else "missing"] += 1
     else:
-        (folder / target).parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(source, folder / target)
-        except OSError:  # another file system, or links are forbidden
-            shutil.copyfile(source, folder / target)
+        place(source, folder / target)
 
 
 def _place(name: str) -> str | None:

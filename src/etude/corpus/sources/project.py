@@ -22,7 +22,7 @@ class Ref:
     """A project that can be opened; listing it fetches an index at most, no archive."""
 
     source: str  # the source's name in the recipe
-    kind: str  # "folder", "git", "sdist", "npm" or "debian"
+    kind: str  # "folder", "git", "stdlib", "installed", "sdist", "npm" or "debian"
     name: str  # as the source spells it
     version: str  # release, commit or "" for a live folder
     released: str = ""  # ISO date of the release, "" where nobody says

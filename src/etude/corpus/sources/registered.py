@@ -13,6 +13,7 @@ from etude.corpus.sources.installed import InstalledSource
 from etude.corpus.sources.npm import NpmSource
 from etude.corpus.sources.project import Source
 from etude.corpus.sources.sdist import SdistSource
+from etude.corpus.sources.stdlib import StdlibSource
 
 
 def open_sources(settings: Mapping[str, SourceSettings], fetcher: Fetcher) -> dict[str, Source]:
@@ -26,6 +27,8 @@ def _open(name: str, table: SourceSettings, fetcher: Fetcher) -> Source:
             return FolderSource(name, table.place)
         case "git":
             return GitSource(name, table.place, fetcher.scratch, before=table.before, releases=table.releases)
+        case "stdlib":
+            return StdlibSource(name, table.packages, fetcher.scratch)
         case "installed":
             return InstalledSource(name, table.packages, fetcher.scratch)
         case "sdist":

@@ -1,62 +1,151 @@
-"""Stage corpus: real code and exercise text → one tokenizer for the whole run, and token shards to train and to judge by."""
+"""Stage corpus: sources → a library → one tokenizer for the whole run, and token shards by source and form, to train and to judge by.
+
+    library/                     what `etude corpus build` makes: every text with its provenance, every refusal with its reason
+    tokenizer.json
+    train/<source>.<form>/       token shards of each of the sources and of the run's own exercises
+    heldout/<source>.<form>/     the same of held-out projects (exercises: of held-out documents)
+    samples.json                 some documents as a reader would see them
+
+Killed anywhere it goes on: the library after the last project in its manifest, the shards after the last finished folder.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer
 
 from etude.chat.special import SPECIAL_TOKENS
-from etude.corpus.collection import collect
-from etude.corpus.document import Document
-from etude.corpus.shards import write_shards
-from etude.corpus.tokenizer import encode_documents, load_tokenizer, train_tokenizer
-from etude.factory.exercises.documents import documents
-from etude.run.stage import Context
+from etude.corpus.build import Builder
+from etude.corpus.export import FORMS, SPLITS, Shape, Split, export
+from etude.corpus.fim_tokens import fim_tokens
+from etude.corpus.overview import overview
+from etude.corpus.sample import sample
+from etude.corpus.settings import EXERCISES
+from etude.corpus.sharding import Document, Encoder, length_buckets, samples, shard
+from etude.corpus.shards import TokenShards
+from etude.corpus.tokenizer import load_tokenizer, train_tokenizer
+from etude.run.stage import Context, StageError, write_json
+from etude.run.stages.exercises import exercise_documents
 
-TRAIN, HELDOUT = "train", "heldout"  # inside the stage's folder: token shards
+TRAIN, HELDOUT = SPLITS  # inside the stage's folder
+LIBRARY = "library"
+SHOWN = 24  # documents in samples.json
+CALIBRATION_CHARS = 200_000  # of text from which characters a token are measured
 
 
 def run(context: Context) -> None:
-    """Leaves `tokenizer.json`, the shards `train/` and `heldout/`, and `summary.json`."""
-    found = collect(context.recipe.corpus, exercise_documents(context))
-    context.log.note(context.stage, found.summary())
-    tokenizer = _tokenizer(context, found.train)
-    train = write_shards(context.folder / TRAIN, _encoded(tokenizer, found.train))
-    if found.heldout:
-        write_shards(context.folder / HELDOUT, _encoded(tokenizer, found.heldout))
-    context.summarize(
-        {
-            "vocabulary": tokenizer.get_vocab_size(),
-            "documents": len(found.train),
-            "tokens": train.total_tokens,
-            "bytes": dict(found.accepted_bytes),
-            "refused": dict(found.refused),
-            "heldout_documents": len(found.heldout),
-            "heldout_bytes": sum(document.byte_count for document in found.heldout),
-        }
-    )
+    """Leaves what the module's docstring lists, and `summary.json`."""
+    library = _library(context)
+    exercises, repeated = exercise_documents(context.recipe)
+    learnt = [] if library is None else list(_texts(library, context))
+    tokenizer = _tokenizer(context, learnt, [document["text"] for document in exercises[TRAIN]])
+    encoder = Encoder(tokenizer, tokenizer.get_vocab_size())
+    made: dict[str, dict[Split, TokenShards]] = {}
+    for name, form, split, documents in _all(context, library, exercises, encoder, learnt):
+        found = shard(context.folder / split / name, form, documents, encoder)
+        if found is not None:
+            made.setdefault(name, {})[split] = found
+            context.log.note(context.stage, f"{name}, {split}: {len(found):,} documents, {found.total_tokens:,} tokens")
+    if not any(TRAIN in splits for splits in made.values()):
+        raise StageError("the corpus has no text to train on: add a table [corpus.sources.<name>], or exercise_documents")
+    folders = [context.folder / TRAIN / name for name in made if TRAIN in made[name]]
+    write_json(context.folder / "samples.json", samples(folders, SHOWN))
+    about = None if library is None else overview(library)
+    context.summarize(_summary(context, made, about, encoder.vocabulary, repeated))
 
 
-def exercise_documents(context: Context) -> Iterator[Document]:
-    """Text of the training exercises as the corpus takes it: only training templates and functions occur."""
-    texts = documents(context.recipe.exercises, seed=context.recipe.corpus.seed)
-    for number, text in enumerate(islice(texts, context.recipe.corpus.exercise_documents)):
-        yield Document(text, "exercise", f"{number:06d}")
+def _library(context: Context) -> Path | None:
+    """Built, or gone on with; None if the recipe names no source. Downloads outlive the stage's folder."""
+    if not context.recipe.corpus.sources:
+        context.log.note(context.stage, "the recipe names no source (corpus.sources): the exercises alone are learnt from")
+        return None
+    folder = context.folder / LIBRARY
+    Builder(context.recipe.corpus, folder, context.run / "downloads", context.log).run()
+    return folder
 
 
-def _tokenizer(context: Context, train: list[Document]) -> Tokenizer:
+def _texts(library: Path, context: Context) -> Iterable[str]:
+    """What merges are learnt from and lengths are measured on."""
+    corpus = context.recipe.corpus
+    return sample((d["text"] for d in export(library, "files", TRAIN, Shape())), corpus.tokenizer_bytes, corpus.seed)
+
+
+def _tokenizer(context: Context, learnt: list[str], exercises: list[str]) -> Tokenizer:
     """The initial checkpoint's tokenizer if the run continues one, else trained here."""
-    if context.recipe.model.init:
-        tokenizer = load_tokenizer(Path(context.recipe.model.init))
-    else:
-        tokenizer = train_tokenizer(train, SPECIAL_TOKENS, context.recipe.corpus)
-    tokenizer.save(str(context.folder / "tokenizer.json.part"))
-    (context.folder / "tokenizer.json.part").rename(context.folder / "tokenizer.json")
+    target = context.folder / "tokenizer.json"
+    if not target.is_file():
+        if context.recipe.model.init:
+            tokenizer = load_tokenizer(Path(context.recipe.model.init))
+        else:
+            corpus = context.recipe.corpus
+            texts = [*learnt, *exercises * corpus.exercise_repeats]
+            tokenizer = train_tokenizer(texts, SPECIAL_TOKENS, corpus.vocabulary_size)
+        tokenizer.save(str(part := target.with_suffix(".part")))
+        part.rename(target)
     return load_tokenizer(context.folder)
 
 
-def _encoded(tokenizer: Tokenizer, found: Iterable[Document]) -> Iterator[list[int]]:
-    return encode_documents(tokenizer, (document.text for document in found))
+def _all(
+    context: Context,
+    library: Path | None,
+    exercises: Mapping[Split, list[Document]],
+    encoder: Encoder,
+    learnt: list[str],
+) -> Iterator[tuple[str, str, Split, Iterable[Document]]]:
+    """Name, form, split and documents of every folder of shards."""
+    for split in SPLITS:
+        yield f"{EXERCISES}.files", "files", split, exercises[split]
+    if library is None:
+        return
+    shape = _shape(context, encoder, learnt)
+    for source in context.recipe.corpus.sources:
+        for form in FORMS:
+            for split in SPLITS:
+                # Held-out files are judged whole, by every checkpoint alike.
+                cut = shape if split == TRAIN else Shape(buckets=shape.buckets, count=shape.count, seed=shape.seed)
+                yield f"{source}.{form}", form, split, export(library, form, split, cut, source)
+
+
+def _shape(context: Context, encoder: Encoder, learnt: list[str]) -> Shape:
+    corpus = context.recipe.corpus
+    text = "".join(learnt)[:CALIBRATION_CHARS]
+    per_token = len(text) / encoder.count(text) if text else Shape.chars_per_token
+    marks = fim_tokens(encoder.tokenizer) if corpus.fim_rate else Shape.fim_tokens
+    return Shape(
+        fim_rate=corpus.fim_rate,
+        fim_tokens=marks,
+        fim_longest_chars=int(corpus.fim_longest_tokens * per_token),
+        chars_per_token=per_token,
+        buckets=(corpus.project_tokens,),
+        count=encoder.count,
+        seed=corpus.seed,
+    )
+
+
+def _summary(
+    context: Context,
+    made: Mapping[str, Mapping[Split, TokenShards]],
+    about: dict[str, Any] | None,
+    vocabulary: int,
+    repeated: int,
+) -> dict[str, Any]:
+    forms: dict[str, list[TokenShards]] = {}
+    for name, splits in made.items():
+        forms.setdefault(name.rpartition(".")[2], []).extend(splits.values())
+    refused = dict(about["refused"]) if about else {}
+    return {
+        "vocabulary": vocabulary,
+        "shards": {name: _figures(splits, "", TRAIN) | _figures(splits, "heldout_", HELDOUT) for name, splits in made.items()},
+        "weights": context.recipe.corpus.weights,
+        "lengths": {form: length_buckets(shards) for form, shards in forms.items()},
+        "refused": refused | ({"exercise drawn twice": repeated} if repeated else {}),
+        "library": about,
+    }
+
+
+def _figures(splits: Mapping[Split, TokenShards], prefix: str, split: Split) -> dict[str, int]:
+    meta = splits[split].meta if split in splits else {}
+    return {f"{prefix}{key}": meta.get(key, 0) for key in ("documents", "tokens", "bytes")}
