@@ -38,6 +38,12 @@ class KVCache:
         """Forget all but the first `keep` tokens of a slot."""
         self.lengths[slot] = min(int(self.lengths[slot]), keep)
 
+    def cut(self, slots: Tensor, lengths: Tensor) -> None:
+        """Forget all but the first `lengths` (B,) tokens of `slots` (B,); what was held longer is written over later."""
+        if bool((lengths > self.lengths[slots]).any()):
+            raise ValueError(f"slots {slots.tolist()} hold {self.lengths[slots].tolist()} tokens, fewer than {lengths.tolist()}")
+        self.lengths[slots] = lengths
+
     def copy(self, source: int, target: int, length: int) -> None:
         """Give `target` the first `length` tokens of `source`: a prompt shared by a group is computed once."""
         if length > int(self.lengths[source]):
@@ -49,11 +55,14 @@ class KVCache:
 class Span:
     """New tokens of a batch: `counts` (B,) of them for the rows in `slots` (B,), the longest row Tn of them.
 
-    The model works on the N = sum(counts) tokens, flat; only attention sees (B, Tn) rows.
+    The model works on the N = sum(counts) tokens, flat; only attention sees (B, Tn) rows. They go behind what the slots hold,
+    or to `before` (B,): draft layers keep entries of their own in the slots, fewer or more than the trunk has tokens.
     """
 
-    def __init__(self, cache: KVCache, slots: Tensor, counts: Tensor, width: int) -> None:
-        before = cache.lengths[slots]  # (B,)
+    def __init__(
+        self, cache: KVCache, slots: Tensor, counts: Tensor, width: int, before: Tensor | None = None
+    ) -> None:
+        before = cache.lengths[slots] if before is None else before  # (B,)
         self.after = before + counts
         self._check(cache, slots, counts, width)
         self.cache, self.slots, self.width, self.batch = cache, slots, width, len(slots)

@@ -92,6 +92,27 @@ class CausalLM(nn.Module):
         and routes (B, Tn, L_moe, K), NO_ROUTE at padding. Raises CacheFull before anything is written.
         """
         span = Span(cache, slots, lengths, ids.shape[1])
+        x, routes = self._through(ids, span)
+        last = x if span.width == 1 else x.index_select(0, span.last)
+        return self.head(self.norm(last)), routes
+
+    @torch.inference_mode()
+    def extend_all(
+        self, ids: Tensor, lengths: Tensor, slots: Tensor, cache: KVCache, *, every_logit: bool = True
+    ) -> Output:
+        """As `extend`, with what speculation needs: `hidden` (B, Tn, H) of all new tokens, and logits (B, Tn, V) of all too.
+
+        Without `every_logit` they are (B, V), at each row's last new token. Hidden states at padding are zero, logits there
+        are the head's of zero.
+        """
+        span = Span(cache, slots, lengths, ids.shape[1])
+        x, routes = self._through(ids, span)
+        hidden = self.norm(x)  # (N, H)
+        rows = span.to_rows(hidden)  # (B, Tn, H)
+        return Output(self.head(rows if every_logit else hidden.index_select(0, span.last)), rows, routes)
+
+    def _through(self, ids: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+        """New tokens through all blocks into the cache: the stream (N, H) and routes (B, Tn, L_moe, K)."""
         x = self.embed(span.to_tokens(ids))  # (N, H)
         turns = self.rope.at(span.positions)
         routes: list[Tensor] = []
@@ -100,9 +121,8 @@ class CausalLM(nn.Module):
             if experts is not None:
                 routes.append(experts)
         span.commit()
-        last = x if span.width == 1 else x.index_select(0, span.last)
         flat = self._routes(routes, x.shape[0])  # (N, L_moe, K)
-        return self.head(self.norm(last)), span.to_rows(flat) if not span.ragged else self._padded(flat, span)
+        return x, self._padded(flat, span) if span.ragged else span.to_rows(flat)
 
     @property
     def _route_shape(self) -> tuple[int, int]:
