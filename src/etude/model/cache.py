@@ -17,7 +17,10 @@ class CacheFull(ValueError):
 
 
 class KVCache:
-    """`buffer` (layers, slots, max_len, width) of MLA latent + rope key, or of keys then values; `lengths` (slots,) on the CPU."""
+    """`buffer` (layers, slots, max_len, width) of MLA latent + rope key, or of keys then values; `lengths` (slots,) on the CPU.
+
+    Draft layers come behind those of the trunk.
+    """
 
     def __init__(
         self,
@@ -30,7 +33,8 @@ class KVCache:
         if max_len > config.max_positions:
             raise ValueError(f"max_len={max_len} exceeds the model's max_positions={config.max_positions}; lower it")
         # Zeros, not empty: attention multiplies unread rows by probability 0, and 0 * NaN is NaN.
-        self.buffer = torch.zeros(config.layers, slots, max_len, config.cache_width, device=device, dtype=dtype)
+        layers = config.layers + config.mtp_layers
+        self.buffer = torch.zeros(layers, slots, max_len, config.cache_width, device=device, dtype=dtype)
         self.lengths = torch.zeros(slots, dtype=torch.long)
         self.slots, self.max_len = slots, max_len
 

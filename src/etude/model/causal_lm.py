@@ -15,6 +15,7 @@ from etude.model.cache import KVCache, Span
 from etude.model.config import ModelConfig
 from etude.model.linear import Linear
 from etude.model.mask import DocumentMask
+from etude.model.mtp import MtpLayer
 from etude.model.norm import RMSNorm
 from etude.model.rope import Rope
 from etude.trace.segment import NO_ROUTE
@@ -33,7 +34,10 @@ class Output:
 
 
 class CausalLM(nn.Module):
-    """Parameters are uninitialised until `init.draw` or a checkpoint fills them."""
+    """Parameters are uninitialised until `init.draw` or a checkpoint fills them.
+
+    `mtp` holds the draft layers, none by default. They read what the trunk leaves (`model.mtp`) and nothing here runs them.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -43,6 +47,7 @@ class CausalLM(nn.Module):
         self.blocks = nn.ModuleList(Block(config, layer, self.rope) for layer in range(config.layers))
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.head = Linear(config.hidden_size, config.vocab_size)
+        self.mtp = nn.ModuleList(MtpLayer(config, index, self.rope) for index in range(config.mtp_layers))
         self.moe_index = {layer: index for index, layer in enumerate(config.moe_layers)}
         # A byte holds every expert and the marker; wider models get wider routes.
         self.route_dtype = torch.uint8 if config.experts <= NO_ROUTE else torch.int32
