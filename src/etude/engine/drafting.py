@@ -50,7 +50,12 @@ class LayerDrafter:
     at the request's temperature and top-p: the closer the two distributions, the likelier the two draws agree."""
 
     def __init__(self, model: CausalLM, cache: KVCache, rows: Rows, draft_tokens: int) -> None:
-        """Of more layers than `draft_tokens` the deeper ones are not run."""
+        """Of more layers than `draft_tokens` the deeper ones are not run. Raises ValueError if the model has none."""
+        if not model.config.mtp_layers:
+            raise ValueError(
+                f"engine.draft_tokens is {draft_tokens}, but the model has no draft layers: load a checkpoint that has some "
+                "(the mtp stage trains them) with drafts=True, or set engine.draft_tokens to 0"
+            )
         self._model, self._cache, self._rows = model, cache, rows
         self._layers: list[MtpLayer] = list(model.mtp)[:draft_tokens]  # type: ignore[arg-type]
         self._device = model.embed.weight.device

@@ -8,9 +8,9 @@ decoding, greedy or sampled, up to the last bits in which logits differ between 
 as rejection sampling is (Leviathan et al. 2023, arXiv 2211.17192), but the same, which makes a rollout reproducible
 whether or not drafts were used.
 
-What that costs: rejection sampling keeps a guess with probability 1 - TV(p, q), the highest there is. Two draws by one number
-agree where the two cumulative distributions overlap token by token: at most that, and at least 1 - TV summed over the
-prefixes of the vocabulary (an error early in the order shifts all intervals after it). Greedy, both keep the same.
+What that costs: rejection sampling keeps a guess with probability 1 - TV(p, q), the most that any scheme can. Two draws by one
+number agree where the tokens' intervals [P(v - 1), P(v)) and [Q(v - 1), Q(v)) overlap, P and Q the cumulative distributions: never
+more often, and at least with probability 1 - sum over v of |P(v) - Q(v)|. Greedy decoding keeps the same guesses either way.
 """
 
 from __future__ import annotations
@@ -60,9 +60,11 @@ class Speculation:
         left = (batch.end - batch.places + 1).tolist()
         for guessed, drawn, stops, room in zip(drafts, tokens, batch.stops.tolist(), left, strict=True):
             kept, agreed = run(guessed, drawn, stops)
-            self._stats.verified(min(len(guessed), agreed + 1, kept), agreed)
+            stopped = drawn[kept - 1] in stops
+            # Guesses beyond the end of an answer tell nothing about the drafts.
+            self._stats.verified(min(kept, len(guessed)) if stopped else len(guessed), agreed)
             taken.append(kept)
-            over.append(kept == room or drawn[kept - 1] in stops)
+            over.append(stopped or kept == room)
         self._stats.verify_calls += 1
         return taken, over
 

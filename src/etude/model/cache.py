@@ -79,7 +79,10 @@ class Span:
         write = slots.unsqueeze(1) * cache.max_len + positions
         # A padded query looks at what the row's last token sees; its result is dropped.
         hidden = torch.arange(self.keys) > positions.unsqueeze(2)  # (B, Tn, S)
-        self.bias = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf")).to(device) if hidden.any() else None
+        self.bias = None
+        if hidden.any():  # of the queries' type: a kernel may read another type's bits as its own
+            zeros = torch.zeros(hidden.shape, dtype=cache.buffer.dtype)
+            self.bias = zeros.masked_fill_(hidden, float("-inf")).to(device)
         self.valid = valid.flatten().nonzero().squeeze(1).to(device)  # (N,) into B * Tn
         self.positions = positions.flatten().to(device)
         self.write = write.flatten().to(device)
