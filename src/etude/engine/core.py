@@ -16,13 +16,16 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from etude.engine.drafting import Drafter, LayerDrafter
 from etude.engine.forward import Forward
+from etude.engine.grouping import grouped
 from etude.engine.prefixes import PrefixTable
 from etude.engine.rows import Batch, Rows
 from etude.engine.running import Running, check
 from etude.engine.sampling import noise
 from etude.engine.settings import EngineSettings
 from etude.engine.slots import SlotTable
+from etude.engine.speculative import Speculation
 from etude.engine.stats import EngineStats
 from etude.engine.swap import load_checked
 from etude.model.cache import KVCache
@@ -31,10 +34,6 @@ from etude.policy.protocol import Request
 from etude.trace.completion import Completion, Finish
 from etude.weights.digest import State
 
-# Prompts this short are padded to one another in attention, whatever their ratio: a further call would cost more.
-NARROW = 64
-# Tokens of one prefill call, padding included: bounds its memory and how long decoding rows wait for it.
-PREFILL_TOKENS = 4096
 # A prefill call costs as much as a decode step however small it is, so newcomers wait for company until the row-steps they
 # missed have cost that much too (the ski-rental rule, within twice the best possible), but never longer than this.
 MAX_WAIT_STEPS = 8
@@ -53,17 +52,24 @@ class EngineCore:
         settings: EngineSettings,
         *,
         version: int = 0,
+        drafter: Drafter | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         config = model.config
         self.model, self.settings, self.version = model.eval(), settings, version
         self.max_len = min(settings.max_len, config.max_positions)
-        self.cache = KVCache(config, settings.max_slots, self.max_len, model.embed.weight.device)
+        weight = model.embed.weight
+        self.cache = KVCache(config, settings.max_slots, self.max_len, weight.device, weight.dtype)
         self.rows = Rows(
             settings.max_slots, self.max_len, len(config.moe_layers), config.experts_per_token, model.route_dtype
         )
         self._forward = Forward(model, self.cache, self.rows)
         self.stats = EngineStats()
+        self._speculation = None
+        if settings.draft_tokens:
+            self.rows.keep_hidden(weight)
+            drafter = drafter or LayerDrafter(model, self.cache, self.rows, settings.draft_tokens)
+            self._speculation = Speculation(self._forward, drafter, settings, self.stats)
         self._clock = clock
         self._table = SlotTable(settings.max_slots)
         self._prefixes = PrefixTable()
@@ -186,8 +192,12 @@ class EngineCore:
             running.cached = self._common(source, prompt)
             self.cache.copy(source, slot, running.cached)
             rows.copy(source, slot, running.cached)
+            if self._speculation is not None:
+                self._speculation.drafter.copy(source, slot, running.cached)
             self.stats.shared_tokens += running.cached
         self.cache.clear(slot, running.cached)
+        if self._speculation is not None:
+            self._speculation.drafter.keep(slot, running.cached)
         if not sticky or running.cached == 0:
             self._prefixes.add(slot, request.prompt_ids)  # all of it is from the current weights
         rows.ids[base : base + len(prompt)] = prompt
@@ -227,10 +237,14 @@ class EngineCore:
             slots = sorted(self._running)
             self._batch = Batch.gather(self.rows, slots, self.cache.lengths[slots] + 1)
         batch = self._batch
-        done = self._forward.decode(batch, self.version)
+        count = 0 if self._speculation is None else self._speculation.count(batch)
+        if self._speculation is not None and count:
+            done, sampled = self._speculation.decode(batch, count, self.version)
+        else:
+            done, sampled = self._forward.decode(batch, self.version), len(batch)
         self.stats.decode_steps += 1
         self.stats.decode_rows += len(batch)
-        self.stats.sampled_tokens += len(batch)
+        self.stats.sampled_tokens += sampled
         return self._end(batch, done)
 
     def _end(self, batch: Batch, done: Tensor) -> Finished:
@@ -261,19 +275,9 @@ class EngineCore:
         """
         lengths = {slot: int(self.cache.lengths[slot]) for slot in self._running}
         self.cache.lengths.zero_()
+        if self._speculation is not None:
+            self._speculation.drafter.clear()
         for group in grouped(list(self._running.values()), lambda running: lengths[running.slot]):
             slots = sorted(running.slot for running in group)
             self._forward.prefill(slots, [lengths[slot] for slot in slots], keep_routes=False)
 
-
-def grouped(items: list[Running], width: Callable[[Running], int]) -> list[list[Running]]:
-    """Items of like width together, so that padding stays small and a call within PREFILL_TOKENS."""
-    groups: list[list[Running]] = []
-    for item in sorted(items, key=width):
-        group = groups[-1] if groups else []
-        fits = group and width(item) <= max(NARROW, 2 * width(group[0]))
-        if fits and width(item) * (len(group) + 1) <= PREFILL_TOKENS:
-            group.append(item)
-        else:
-            groups.append([item])
-    return groups

@@ -16,7 +16,14 @@ NO_TOKEN = -1  # fills unused stop columns; no id is negative
 
 
 class Rows:
-    """Per-token tensors (slots * max_len, ...) and per-request tensors (slots, ...)."""
+    """Per-token tensors (slots * max_len, ...) and per-request tensors (slots, ...), all on the CPU but `hidden`.
+
+    `hidden` (slots * max_len, H) is kept only for draft layers, which read the trunk's output at tokens that were forwarded
+    long before they are needed: those of a shared prompt or an earlier turn. It weighs H floats a token beside the cache's
+    layers * cache_width.
+    """
+
+    hidden: Tensor | None = None
 
     def __init__(
         self, slots: int, max_len: int, moe_layers: int, experts_per_token: int, route_dtype: torch.dtype
@@ -33,6 +40,10 @@ class Rows:
         self.end = torch.zeros(slots, dtype=torch.long)  # place of the last token the request may sample
         self.stops = torch.full((slots, 1), NO_TOKEN)
 
+    def keep_hidden(self, like: Tensor) -> None:
+        """From now on hidden states are kept, of the width, type and device of the embedding `like` (V, H)."""
+        self.hidden = torch.zeros(len(self.ids), like.shape[1], dtype=like.dtype, device=like.device)
+
     def place(self, slot: int, position: int = 0) -> int:
         return slot * self.max_len + position
 
@@ -48,9 +59,11 @@ class Rows:
         self.stops[slot, : len(stop_ids)] = torch.tensor(stop_ids, dtype=torch.long)
 
     def copy(self, source: int, target: int, length: int) -> None:
-        """Routes of the first `length` tokens, for a prefix whose cache was copied."""
+        """Routes and hidden states of the first `length` tokens, for a prefix whose cache was copied."""
         a, b = self.place(source), self.place(target)
         self.routes[b : b + length] = self.routes[a : a + length]
+        if self.hidden is not None:
+            self.hidden[b : b + length] = self.hidden[a : a + length]
 
 
 @dataclass

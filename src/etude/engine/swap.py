@@ -1,4 +1,8 @@
-"""Putting a state into a live model: all of it or none."""
+"""Putting a state into a live model: all of it or none.
+
+Draft layers may be left out, for RL trains the trunk alone: they then go on guessing as they did for the weights before,
+which costs acceptance and changes no token.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,14 @@ import torch
 from etude.model.causal_lm import CausalLM
 from etude.weights.digest import State
 
+DRAFTS = "mtp."  # the draft layers' names in a model's state
+
 
 def load_checked(model: CausalLM, state: State) -> None:
     """Copies `state` into the model's tensors, bit for bit. Raises ValueError, before any is written, if one doesn't fit."""
     own = model.state_dict()
+    if not any(name.startswith(DRAFTS) for name in state):
+        own = {name: tensor for name, tensor in own.items() if not name.startswith(DRAFTS)}
     odd = sorted(own.keys() ^ state.keys())
     if odd:
         side = f"lack {odd[0]}" if odd[0] in own else f"carry {odd[0]}, which the model has not"

@@ -17,7 +17,10 @@ class CacheFull(ValueError):
 
 
 class KVCache:
-    """`buffer` (layers, slots, max_len, width) of MLA latent + rope key, or of keys then values; `lengths` (slots,) on the CPU."""
+    """`buffer` (layers, slots, max_len, width) of MLA latent + rope key, or of keys then values; `lengths` (slots,) on the CPU.
+
+    Draft layers come behind those of the trunk.
+    """
 
     def __init__(
         self,
@@ -30,13 +33,20 @@ class KVCache:
         if max_len > config.max_positions:
             raise ValueError(f"max_len={max_len} exceeds the model's max_positions={config.max_positions}; lower it")
         # Zeros, not empty: attention multiplies unread rows by probability 0, and 0 * NaN is NaN.
-        self.buffer = torch.zeros(config.layers, slots, max_len, config.cache_width, device=device, dtype=dtype)
+        layers = config.layers + config.mtp_layers
+        self.buffer = torch.zeros(layers, slots, max_len, config.cache_width, device=device, dtype=dtype)
         self.lengths = torch.zeros(slots, dtype=torch.long)
         self.slots, self.max_len = slots, max_len
 
     def clear(self, slot: int, keep: int = 0) -> None:
         """Forget all but the first `keep` tokens of a slot."""
         self.lengths[slot] = min(int(self.lengths[slot]), keep)
+
+    def cut(self, slots: Tensor, lengths: Tensor) -> None:
+        """Forget all but the first `lengths` (B,) tokens of `slots` (B,); what was held longer is written over later."""
+        if bool((lengths > self.lengths[slots]).any()):
+            raise ValueError(f"slots {slots.tolist()} hold {self.lengths[slots].tolist()} tokens, fewer than {lengths.tolist()}")
+        self.lengths[slots] = lengths
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Give `target` the first `length` tokens of `source`: a prompt shared by a group is computed once."""
@@ -49,11 +59,14 @@ class KVCache:
 class Span:
     """New tokens of a batch: `counts` (B,) of them for the rows in `slots` (B,), the longest row Tn of them.
 
-    The model works on the N = sum(counts) tokens, flat; only attention sees (B, Tn) rows.
+    The model works on the N = sum(counts) tokens, flat; only attention sees (B, Tn) rows. They go behind what the slots hold,
+    or to `before` (B,): draft layers keep entries of their own in the slots, fewer or more than the trunk has tokens.
     """
 
-    def __init__(self, cache: KVCache, slots: Tensor, counts: Tensor, width: int) -> None:
-        before = cache.lengths[slots]  # (B,)
+    def __init__(
+        self, cache: KVCache, slots: Tensor, counts: Tensor, width: int, before: Tensor | None = None
+    ) -> None:
+        before = cache.lengths[slots] if before is None else before  # (B,)
         self.after = before + counts
         self._check(cache, slots, counts, width)
         self.cache, self.slots, self.width, self.batch = cache, slots, width, len(slots)
@@ -66,7 +79,10 @@ class Span:
         write = slots.unsqueeze(1) * cache.max_len + positions
         # A padded query looks at what the row's last token sees; its result is dropped.
         hidden = torch.arange(self.keys) > positions.unsqueeze(2)  # (B, Tn, S)
-        self.bias = torch.zeros(hidden.shape).masked_fill_(hidden, float("-inf")).to(device) if hidden.any() else None
+        self.bias = None
+        if hidden.any():  # of the queries' type: a kernel may read another type's bits as its own
+            zeros = torch.zeros(hidden.shape, dtype=cache.buffer.dtype)
+            self.bias = zeros.masked_fill_(hidden, float("-inf")).to(device)
         self.valid = valid.flatten().nonzero().squeeze(1).to(device)  # (N,) into B * Tn
         self.positions = positions.flatten().to(device)
         self.write = write.flatten().to(device)

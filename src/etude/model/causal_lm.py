@@ -15,6 +15,7 @@ from etude.model.cache import KVCache, Span
 from etude.model.config import ModelConfig
 from etude.model.linear import Linear
 from etude.model.mask import DocumentMask
+from etude.model.mtp import MtpLayer
 from etude.model.norm import RMSNorm
 from etude.model.rope import Rope
 from etude.trace.segment import NO_ROUTE
@@ -33,7 +34,10 @@ class Output:
 
 
 class CausalLM(nn.Module):
-    """Parameters are uninitialised until `init.draw` or a checkpoint fills them."""
+    """Parameters are uninitialised until `init.draw` or a checkpoint fills them.
+
+    `mtp` holds the draft layers, none by default. They read what the trunk leaves (`model.mtp`) and nothing here runs them.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -43,6 +47,7 @@ class CausalLM(nn.Module):
         self.blocks = nn.ModuleList(Block(config, layer, self.rope) for layer in range(config.layers))
         self.norm = RMSNorm(config.hidden_size, config.norm_eps)
         self.head = Linear(config.hidden_size, config.vocab_size)
+        self.mtp = nn.ModuleList(MtpLayer(config, index, self.rope) for index in range(config.mtp_layers))
         self.moe_index = {layer: index for index, layer in enumerate(config.moe_layers)}
         # A byte holds every expert and the marker; wider models get wider routes.
         self.route_dtype = torch.uint8 if config.experts <= NO_ROUTE else torch.int32
@@ -92,6 +97,27 @@ class CausalLM(nn.Module):
         and routes (B, Tn, L_moe, K), NO_ROUTE at padding. Raises CacheFull before anything is written.
         """
         span = Span(cache, slots, lengths, ids.shape[1])
+        x, routes = self._through(ids, span)
+        last = x if span.width == 1 else x.index_select(0, span.last)
+        return self.head(self.norm(last)), routes
+
+    @torch.inference_mode()
+    def extend_all(
+        self, ids: Tensor, lengths: Tensor, slots: Tensor, cache: KVCache, *, every_logit: bool = True
+    ) -> Output:
+        """As `extend`, with what speculation needs: `hidden` (B, Tn, H) of all new tokens, and logits (B, Tn, V) of all too.
+
+        Without `every_logit` they are (B, V), at each row's last new token. Hidden states at padding are zero, logits there
+        are the head's of zero.
+        """
+        span = Span(cache, slots, lengths, ids.shape[1])
+        x, routes = self._through(ids, span)
+        hidden = self.norm(x)  # (N, H)
+        rows = span.to_rows(hidden)  # (B, Tn, H)
+        return Output(self.head(rows if every_logit else hidden.index_select(0, span.last)), rows, routes)
+
+    def _through(self, ids: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+        """New tokens through all blocks into the cache: the stream (N, H) and routes (B, Tn, L_moe, K)."""
         x = self.embed(span.to_tokens(ids))  # (N, H)
         turns = self.rope.at(span.positions)
         routes: list[Tensor] = []
@@ -100,9 +126,8 @@ class CausalLM(nn.Module):
             if experts is not None:
                 routes.append(experts)
         span.commit()
-        last = x if span.width == 1 else x.index_select(0, span.last)
         flat = self._routes(routes, x.shape[0])  # (N, L_moe, K)
-        return self.head(self.norm(last)), span.to_rows(flat) if not span.ragged else self._padded(flat, span)
+        return x, self._padded(flat, span) if span.ragged else span.to_rows(flat)
 
     @property
     def _route_shape(self) -> tuple[int, int]:

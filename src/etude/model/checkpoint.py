@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from torch import Tensor
 
 from etude.model.causal_lm import CausalLM
 from etude.model.config import ModelConfig
-from etude.model.hf_config import from_hf_config, to_hf_config
-from etude.model.hf_keys import CheckpointError, from_hf, ignorable, to_hf
+from etude.model.hf_config import DRAFT_LAYERS, from_hf_config, to_hf_config
+from etude.model.hf_keys import CheckpointError, from_hf, ignorable, layer_of, to_hf
 
 INDEX = "model.safetensors.index.json"
 # The size other writers split at; readers hold one shard at a time.
@@ -36,21 +36,26 @@ def save_checkpoint(
     folder: Path | str,
     tokenizer_from: Path | str | None = None,
     extra_config: Mapping[str, Any] | None = None,
+    drafts_from: Path | str | None = None,
 ) -> None:
     """Write `model` to `folder`, replacing what is there. Tokenizer files come from the directory `tokenizer_from`, and if
     that is a checkpoint, its TOKEN_IDS too.
 
-    `extra_config` adds keys to config.json, such as `eos_token_id`.
+    `extra_config` adds keys to config.json, such as `eos_token_id`. Draft layers of the checkpoint `drafts_from`, if it has any,
+    are carried on beside a trunk that was loaded without them.
     """
     folder = Path(folder)
+    config, tensors = to_hf_config(model.config), dict(to_hf(model.state_dict(), model.config.layers))
+    if drafts_from is not None:
+        carried = draft_tensors(drafts_from, model.config)
+        config[DRAFT_LAYERS] = load_config(drafts_from).mtp_layers
+        tensors |= carried
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     try:
-        _write_json(
-            draft / "config.json", to_hf_config(model.config) | token_ids(tokenizer_from) | dict(extra_config or {})
-        )
-        _write_tensors(draft, dict(to_hf(model.state_dict())))
+        _write_json(draft / "config.json", config | token_ids(tokenizer_from) | dict(extra_config or {}))
+        _write_tensors(draft, tensors)
         for name in TOKENIZER_FILES if tokenizer_from is not None else ():
             if (source := Path(tokenizer_from or "") / name).is_file():
                 shutil.copyfile(source, draft / name)
@@ -80,17 +85,36 @@ def load_config(folder: Path | str) -> ModelConfig:
         raise CheckpointError(f"{path} is not JSON ({error}); the checkpoint is damaged") from error
 
 
-def load_checkpoint(folder: Path | str, dtype: torch.dtype = torch.float32) -> CausalLM:
-    """The model of a checkpoint directory. Raises CheckpointError or UnsupportedConfig, naming what does not fit."""
+def load_checkpoint(folder: Path | str, dtype: torch.dtype = torch.float32, drafts: bool = False) -> CausalLM:
+    """The model of a checkpoint directory. Raises CheckpointError or UnsupportedConfig, naming what does not fit.
+
+    Draft layers on disk are left unread, and the model has none, unless `drafts` asks for them.
+    """
     config = load_config(folder)
+    if not drafts:
+        config = config.model_copy(update={"mtp_layers": 0})
     model = CausalLM(config).to(dtype)
-    found = {key: tensor for key, tensor in read_tensors(folder).items() if not ignorable(key, config.layers)}
-    from_hf(model.state_dict(), found)
+    found = read_tensors(folder, lambda key: not ignorable(key, config.layers, config.mtp_layers))
+    from_hf(model.state_dict(), found, config.layers)
     return model
 
 
-def read_tensors(folder: Path | str) -> dict[str, Tensor]:
-    """All tensors of a checkpoint directory by their key on disk."""
+def draft_tensors(folder: Path | str, trunk: ModelConfig) -> dict[str, Tensor]:
+    """The draft layers of a checkpoint directory by their key on disk, empty if it has none, for another trunk of one shape.
+
+    Raises CheckpointError if that trunk already has draft layers, or another shape.
+    """
+    config = load_config(folder)
+    if trunk.mtp_layers:
+        raise CheckpointError(f"the model already has {trunk.mtp_layers} draft layers, those of {folder} have no place")
+    if config.model_copy(update={"mtp_layers": 0}) != trunk:
+        raise CheckpointError(f"the draft layers of {folder} belong to a model of another shape than the one saved")
+    layers, drafts = config.layers, config.mtp_layers
+    return read_tensors(folder, lambda key: (layer_of(key) or 0) >= layers and not ignorable(key, layers, drafts))
+
+
+def read_tensors(folder: Path | str, wanted: Callable[[str], bool] = lambda _key: True) -> dict[str, Tensor]:
+    """Tensors of a checkpoint directory by their key on disk: all, or those that are wanted."""
     folder = Path(folder)
     index = folder / INDEX
     names = ["model.safetensors"]
@@ -102,7 +126,7 @@ def read_tensors(folder: Path | str) -> dict[str, Tensor]:
             raise CheckpointError(f"{folder / name} does not exist; the checkpoint is incomplete")
         try:
             with safe_open(folder / name, framework="pt") as file:
-                tensors |= {key: file.get_tensor(key) for key in file.keys()}
+                tensors |= {key: file.get_tensor(key) for key in file.keys() if wanted(key)}
         except SafetensorError as error:
             raise CheckpointError(f"{folder / name} can't be read ({error}); the checkpoint is damaged") from error
     return tensors

@@ -11,6 +11,9 @@ class ModelConfig(Architecture):
     """What a model is built from. Immutable; two models of equal configs have equal parameter names and shapes."""
 
     vocab_size: int = Field(ge=1, description="rows of the embedding and of the head")
+    mtp_layers: int = Field(
+        0, ge=0, description="draft layers behind the trunk; a recipe sets them in [mtp], not in [model]"
+    )
 
     @classmethod
     def from_settings(cls, settings: Architecture, vocab_size: int) -> ModelConfig:
@@ -26,7 +29,12 @@ class ModelConfig(Architecture):
         return cls(vocab_size=vocab_size, **shape)
 
     def has_experts(self, layer: int) -> bool:
-        """Whether block `layer` is a mixture of experts, by the rule of the family's Hugging Face class."""
+        """Whether block `layer` is a mixture of experts, by the rule of the family's Hugging Face class.
+
+        Draft layers, which are counted on behind the trunk's, always are.
+        """
+        if layer >= self.layers:
+            return True
         if self.family == "deepseek_v3":
             return layer >= self.first_dense
         return layer not in self.dense_layers and (layer + 1) % self.sparse_step == 0

@@ -59,7 +59,7 @@ def dense_experts(x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, wei
 # From here on a CPU's matrix products outweigh the cost of calling them one by one, and small intermediates stay in its cache
 # (one core, hidden 128: equal near 64 choices per expert, loop 1.9x faster at 2,000).
 LOOP_CHOICES_PER_EXPERT = 64
-# grouped_mm refuses rows of other lengths.
+# grouped_mm refuses rows of other lengths, and float64.
 GROUPED_ALIGNMENT_BYTES = 16
 
 ExpertBackEnd = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -73,7 +73,8 @@ def run_experts(
     if back_end == "auto":
         crowded = experts.numel() >= LOOP_CHOICES_PER_EXPERT * gate_up.shape[0]
         aligned = not any(width * x.element_size() % GROUPED_ALIGNMENT_BYTES for width in down.shape[1:])
-        back_end = "grouped" if aligned and not (crowded and x.device.type == "cpu") else "loop"
+        takes = aligned and x.dtype != torch.float64
+        back_end = "grouped" if takes and not (crowded and x.device.type == "cpu") else "loop"
     return BACK_ENDS[back_end](x, gate_up, down, experts, weights)
 
 

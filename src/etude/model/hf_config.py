@@ -54,6 +54,9 @@ FAMILY_FIELDS = {
         "sparse_step": "decoder_sparse_step",
     },
 }
+# How many draft layers follow the trunk; DeepSeek's own key, and the one transformers writes.
+DRAFT_LAYERS = "num_nextn_predict_layers"
+FORMER_DRAFT_LAYERS = "num_mtp_layers"
 # Keys with one value that this code computes; a checkpoint may leave them out.
 SHARED_FIXED: dict[str, Any] = {"hidden_act": "silu", "attention_bias": False, "tie_word_embeddings": False}
 FAMILY_FIXED: dict[str, dict[str, Any]] = {
@@ -77,12 +80,12 @@ def to_hf_config(config: ModelConfig) -> dict[str, Any]:
     out: dict[str, Any] = {"architectures": [ARCHITECTURES[family]], "model_type": family, "dtype": "float32"}
     out |= {key: getattr(config, field) for field, key in fields.items()}
     out |= SHARED_FIXED | FAMILY_FIXED[family]
+    out[DRAFT_LAYERS] = config.mtp_layers
     out |= {"attention_dropout": 0.0, "bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     if family == "deepseek_v3":
         out["q_lora_rank"] = config.q_lora_rank or None
         out["rope_interleave"] = config.rope_interleave
         out["num_key_value_heads"] = config.heads
-        out["num_nextn_predict_layers"] = 0
     else:
         out["mlp_only_layers"] = list(config.dense_layers)
     return out | _rope_out(config)
@@ -118,9 +121,13 @@ def from_hf_config(raw: Mapping[str, Any]) -> ModelConfig:
     else:
         fields["dense_layers"] = tuple(raw.get("mlp_only_layers") or ())
     try:
-        return ModelConfig(family=family, **fields, **_rope_in(raw))
+        return ModelConfig(family=family, mtp_layers=_draft_layers(raw), **fields, **_rope_in(raw))
     except ValidationError as error:
         raise UnsupportedConfig(f"config.json does not describe a {family} model: {error}") from error
+
+
+def _draft_layers(raw: Mapping[str, Any]) -> int:
+    return next((raw[key] for key in (DRAFT_LAYERS, FORMER_DRAFT_LAYERS) if raw.get(key) is not None), 0)
 
 
 # transformers saves Qwen's expert count under its internal name.

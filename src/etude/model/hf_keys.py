@@ -47,6 +47,15 @@ TOP = {
     "norm.weight": Place(("model.norm.weight",)),
     "head.weight": Place(("lm_head.weight",)),
 }
+# Within `mtp.D.` here and `model.layers.{layers + D}.` there; the layer's block lies beside them, as any other.
+DRAFT = {
+    "enorm.weight": Place(("enorm.weight",)),
+    "hnorm.weight": Place(("hnorm.weight",)),
+    "eh_proj.weight": Place(("eh_proj.weight",)),
+    "norm.weight": Place(("shared_head.norm.weight",)),
+}
+# Copies of the trunk's embedding and head that publishers put into a draft layer.
+DRAFT_COPIES = ("embed_tokens.weight", "shared_head.head.weight")
 # Within `blocks.N.` here and `model.layers.N.` there.
 BLOCK = {
     "attention_norm.weight": Place(("input_layernorm.weight",)),
@@ -76,33 +85,38 @@ BLOCK = {
 }
 
 
-def place_of(name: str) -> tuple[str, Place]:
-    """The prefix of a parameter's keys on disk, and its place behind it."""
+def place_of(name: str, layers: int) -> tuple[str, Place]:
+    """The prefix of a parameter's keys on disk, and its place behind it, in a model whose trunk has `layers` blocks."""
     if name in TOP:
         return "", TOP[name]
-    _, layer, rest = name.split(".", 2)
-    return f"model.layers.{layer}.", BLOCK[rest]
+    kind, number, rest = name.split(".", 2)
+    if kind == "blocks":
+        return f"model.layers.{number}.", BLOCK[rest]
+    prefix = f"model.layers.{layers + int(number)}."
+    return prefix, DRAFT[rest] if rest in DRAFT else BLOCK[rest.removeprefix("block.")]
 
 
-def keys_of(name: str, shape: torch.Size) -> list[str]:
+def keys_of(name: str, shape: torch.Size, layers: int) -> list[str]:
     """Every key that one of our tensors is written under, in the order of its rows."""
-    prefix, place = place_of(name)
+    prefix, place = place_of(name, layers)
     if not place.per_expert:
         return [prefix + key for key in place.keys]
     return [prefix + key.format(e=e) for e in range(shape[0]) for key in place.keys]
 
 
-def to_hf(state: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+def to_hf(state: Mapping[str, Tensor], layers: int) -> Iterator[tuple[str, Tensor]]:
     """Our state dict as (key, tensor) pairs of the Hugging Face layout; tensors are views."""
     for name, tensor in state.items():
-        keys = keys_of(name, tensor.shape)
-        rows = tensor.flatten(0, 1) if place_of(name)[1].per_expert else tensor  # experts' rows under one another
+        keys = keys_of(name, tensor.shape, layers)
+        rows = (
+            tensor.flatten(0, 1) if place_of(name, layers)[1].per_expert else tensor
+        )  # experts' rows under one another
         yield from zip(keys, rows.chunk(len(keys)), strict=True)
 
 
-def from_hf(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+def from_hf(own: Mapping[str, Tensor], found: Mapping[str, Tensor], layers: int) -> None:
     """Fill our tensors in place from `found`. Raises before any is written if keys or shapes do not match."""
-    sources = {name: _source(name, tensor.shape, found) for name, tensor in own.items()}
+    sources = {name: _source(name, tensor.shape, layers, found) for name, tensor in own.items()}
     missing = [key for keys in sources.values() for key in keys if key not in found]
     if missing:
         raise MissingTensors(
@@ -120,10 +134,10 @@ def from_hf(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
                 rows.copy_(found[key])
 
 
-def _source(name: str, shape: torch.Size, found: Collection[str]) -> list[str]:
-    prefix, place = place_of(name)
+def _source(name: str, shape: torch.Size, layers: int, found: Collection[str]) -> list[str]:
+    prefix, place = place_of(name, layers)
     fused = None if place.fused is None else prefix + place.fused
-    return [fused] if fused is not None and fused in found else keys_of(name, shape)
+    return [fused] if fused is not None and fused in found else keys_of(name, shape, layers)
 
 
 def _rows(own: Tensor, keys: list[str]) -> Iterator[tuple[str, Tensor]]:
@@ -148,7 +162,17 @@ def _some(keys: list[str]) -> str:
     return f"{', '.join(keys[:3])}{more} {'is' if len(keys) == 1 else 'are'}"
 
 
-def ignorable(key: str, layers: int) -> bool:
-    """Tensors of a checkpoint that a plain language model has no use for: rope tables, and prediction heads past the last layer."""
+def layer_of(key: str) -> int | None:
+    """The layer that a key on disk belongs to; None outside of layers."""
     match = re.match(r"model\.layers\.(\d+)\.", key)
-    return key.endswith("rotary_emb.inv_freq") or (match is not None and int(match[1]) >= layers)
+    return None if match is None else int(match[1])
+
+
+def ignorable(key: str, layers: int, draft_layers: int = 0) -> bool:
+    """Tensors of a checkpoint that a model of so many layers has no use for: rope tables, layers past its last one, and copies
+    of embedding and head in its draft layers.
+    """
+    layer = layer_of(key)
+    past = layer is not None and layer >= layers + draft_layers
+    copied = layer is not None and layer >= layers and key.endswith(DRAFT_COPIES)
+    return key.endswith("rotary_emb.inv_freq") or past or copied

@@ -1,4 +1,4 @@
-"""How a new model is drawn, and the one door through which a run gets its first model.
+"""How a new model is drawn, draft layers too, and the one door through which a run gets its first model.
 
 Matrices are normal with std gain / sqrt(fan in): activations keep their size at any width. Those that write into the stream
 are shrunk by sqrt(2 L), so that depth does not grow it (GPT-2). The head starts near zero: the first loss is ln V.
@@ -38,19 +38,33 @@ def initial_std(name: str, parameter: nn.Parameter, config: ModelConfig, setting
     return std
 
 
-@torch.no_grad()
 def draw(model: CausalLM, settings: ModelSettings) -> None:
     """Fill every parameter from `settings.seed`; norms become one, selection biases zero."""
+    _draw(model, model.config, settings)
+
+
+@torch.no_grad()
+def _draw(part: nn.Module, config: ModelConfig, settings: ModelSettings) -> None:
     generator = torch.Generator().manual_seed(settings.seed)
-    for name, parameter in model.named_parameters():
+    for name, parameter in part.named_parameters():
         if parameter.ndim == 1:
             parameter.fill_(1.0)
             continue
-        std = initial_std(name, parameter, model.config, settings)
+        std = initial_std(name, parameter, config, settings)
         parameter.copy_(torch.empty(parameter.shape).normal_(0.0, std, generator=generator))
-    for name, buffer in model.named_buffers():
+    for name, buffer in part.named_buffers():
         if name.endswith("router.bias"):
             buffer.zero_()
+
+
+def with_drafts(model: CausalLM, layers: int, seed: int) -> CausalLM:
+    """A copy of `model` with `layers` freshly drawn draft layers behind the same trunk. Raises ValueError if it has some."""
+    if model.config.mtp_layers:
+        raise ValueError(f"the model already has {model.config.mtp_layers} draft layers; load it without them")
+    drafted = CausalLM(model.config.model_copy(update={"mtp_layers": layers})).to(model.embed.weight.dtype)
+    _draw(drafted.mtp, drafted.config, ModelSettings(seed=seed))
+    drafted.load_state_dict(drafted.state_dict() | model.state_dict())
+    return drafted
 
 
 def new_model(settings: ModelSettings, vocab_size: int) -> CausalLM:

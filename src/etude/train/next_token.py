@@ -12,8 +12,8 @@ from etude.train.losses import weighted_cross_entropy
 
 
 def routers(model: CausalLM) -> list[Router]:
-    """The routers in the order of route arrays."""
-    return [module for module in model.modules() if isinstance(module, Router)]
+    """The trunk's routers in the order of route arrays."""
+    return [module for module in model.blocks.modules() if isinstance(module, Router)]
 
 
 def predicting_states(hidden: Tensor, ids: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
