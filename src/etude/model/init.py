@@ -62,7 +62,7 @@ def with_drafts(model: CausalLM, layers: int, seed: int) -> CausalLM:
     if model.config.mtp_layers:
         raise ValueError(f"the model already has {model.config.mtp_layers} draft layers; load it without them")
     drafted = CausalLM(model.config.model_copy(update={"mtp_layers": layers})).to(model.embed.weight.dtype)
-    _draw(drafted.mtp, drafted.config, ModelSettings(seed=seed))
+    _draw(drafted.mtp, drafted.config, ModelSettings.model_validate({"seed": seed}))
     drafted.load_state_dict(drafted.state_dict() | model.state_dict())
     return drafted
 

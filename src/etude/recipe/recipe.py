@@ -16,6 +16,7 @@ from etude.report.settings import ReportSettings
 from etude.rl.settings import RlSettings
 from etude.run.settings import RunSettings
 from etude.sandbox.settings import SandboxSettings
+from etude.train.mtp_settings import MtpSettings
 from etude.train.settings import PretrainSettings, SftSettings
 
 
@@ -37,6 +38,7 @@ class Recipe(BaseModel):
     harness: HarnessSettings = _section(HarnessSettings)
     sandbox: SandboxSettings = _section(SandboxSettings)
     pretrain: PretrainSettings = _section(PretrainSettings)
+    mtp: MtpSettings = _section(MtpSettings)
     sft: SftSettings = _section(SftSettings)
     rl: RlSettings = _section(RlSettings)
     bench: BenchSettings = _section(BenchSettings)

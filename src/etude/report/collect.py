@@ -37,7 +37,7 @@ def collect(run: Path) -> dict[str, Any]:
         "core_seconds": {name: entry["core_seconds"] for name, entry in stages.items()},
         "peak_rss_bytes": peak_rss_bytes(stages, worked),
     }
-    for stage in ("corpus", "base", "sessions", "sft", "competent_sft", "rl", "attempts", "rewarded_sft"):
+    for stage in ("corpus", "base", "mtp", "sessions", "sft", "competent_sft", "rl", "attempts", "rewarded_sft"):
         summary = None if stage in old else _read(run / stage / "summary.json", None)
         if summary is not None:
             report[stage] = summary

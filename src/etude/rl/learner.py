@@ -101,8 +101,8 @@ class Learner:
         save_state(self.folder / "states", step, {"trainer": self.trainer.state_dict()}, STATES_KEPT)
 
     def export(self, folder: Path) -> None:
-        """The policy as a Hugging Face directory."""
-        save_checkpoint(self.trainer.model, folder, self.checkpoint)
+        """The policy as a Hugging Face directory, with the draft layers that the checkpoint had: RL teaches the trunk alone."""
+        save_checkpoint(self.trainer.model, folder, self.checkpoint, drafts_from=self.checkpoint)
 
     def compare(self, sampled: list[tuple[tuple[int, ...], SampledTokens]]) -> Mismatch:
         """How far what the engine sampled after these prompts is from the plain forward of the same version."""

@@ -25,6 +25,14 @@ GRAPH: tuple[Stage, ...] = (
         share=_HALF,
     ),
     Stage(
+        "mtp",
+        after=("base", "corpus"),
+        reads=("mtp", "harness.temperature"),
+        body="etude.run.stages.mtp:run",
+        processes="one process, torch threads",
+        share=_HALF,
+    ),
+    Stage(
         "sessions",
         after=("corpus",),
         reads=("sessions", *_AGENT),
@@ -34,8 +42,8 @@ GRAPH: tuple[Stage, ...] = (
     ),
     Stage(
         "sft",
-        after=("base", "sessions"),
-        reads=("sft",),
+        after=("mtp", "sessions"),
+        reads=("sft", "mtp.every"),
         body="etude.run.stages.sft:run",
         processes="one process, torch threads",
         share=_HALF,

@@ -1,6 +1,7 @@
-"""The two losses of the project: weighted cross entropy, and the policy loss that needs only log-probabilities.
+"""The losses of the project: weighted cross entropy, the policy loss that needs only log-probabilities, and the divergence that
+draft layers are trained by.
 
-Both see hidden states of chosen positions only, so no logit is computed for a token without weight.
+All see hidden states of chosen positions only, so no logit is computed for a token without weight.
 """
 
 from __future__ import annotations
@@ -41,6 +42,21 @@ def logprobs_and_entropy(
 def weighted_cross_entropy(hidden: Tensor, targets: Tensor, weights: Tensor, head: Head) -> Tensor:
     """Sum of weight * -log p over the chosen positions, divided by the sum of weights. All (N, ...)."""
     return -(weights * token_logprobs(hidden, targets, head)).sum() / weights.sum()
+
+
+def divergence(hidden: Tensor, teacher: Tensor, head: Head) -> Tensor:
+    """(N,) KL(p || q) in nats over the whole vocabulary: q the head's distribution at `hidden` (N, D), p that at `teacher` (N, D).
+
+    The teacher's carries no gradient.
+    """
+
+    def kl(h: Tensor, t: Tensor) -> Tensor:
+        with torch.no_grad():
+            log_p = torch.log_softmax(head(t).float(), dim=-1)  # (N, V)
+        log_q = torch.log_softmax(head(h).float(), dim=-1)
+        return torch.nn.functional.kl_div(log_q, log_p, reduction="none", log_target=True).sum(-1)
+
+    return _chunked(hidden, teacher, kl)
 
 
 def policy_coefficients(

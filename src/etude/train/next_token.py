@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from etude.model.causal_lm import CausalLM
+from etude.model.causal_lm import CausalLM, Output
 from etude.model.router import Router, balanced_bias, expert_load
 from etude.train.batch import Batch
 from etude.train.losses import weighted_cross_entropy
@@ -36,10 +36,18 @@ class NextToken:
 
     def loss(self, batch: Batch) -> Tensor:
         """Scalar with its graph."""
+        return self.cross_entropy(self.forward(batch), batch)
+
+    def forward(self, batch: Batch) -> Output:
+        """The trunk over a batch, without logits."""
         nowhere = torch.zeros_like(batch.real)  # the head runs in the loss, in chunks
         out = self.model(batch.ids, batch.mask(), return_routes=bool(self._routers), logits_at=nowhere)
         if out.routes is not None and self._routers:
             self._load = expert_load(out.routes[batch.real], self.model.config.experts)
+        return out
+
+    def cross_entropy(self, out: Output, batch: Batch) -> Tensor:
+        """The loss at the tokens that have a weight."""
         at = batch.weights > 0
         hidden, targets = predicting_states(out.hidden, batch.ids, at)
         return weighted_cross_entropy(hidden, targets, batch.weights[at], self.model.head)

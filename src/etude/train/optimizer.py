@@ -7,8 +7,9 @@ matrices of one shape run as one batch, and on a CPU everything stays fp32 (bf16
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +23,8 @@ NS_STEPS = 5
 
 # Parameters that Muon must not touch even though they are matrices: their rows are looked up or compared, not composed.
 LOOKUP_NAMES = ("embed", "head.weight", "router")
+# Draft layers have optimizers and a clip of their own: what they learn must not show in the trunk, not by a last bit.
+DRAFTS = "mtp."
 # The low-rank factors of MLA (`attention.kv_a` ...).
 LOW_RANK_NAMES = ("q_a", "q_b", "kv_a", "kv_b")
 
@@ -80,11 +83,17 @@ class Muon(torch.optim.Optimizer):
 
 
 class Optimizers:
-    """The optimizers of one model behind one face. `set_factor` scales every peak learning rate."""
+    """The optimizers of one model behind one face. `set_factor` scales every peak learning rate.
 
-    def __init__(self, parts: list[torch.optim.Optimizer], clip_norm: float) -> None:
+    `clipped` are sets of parameters whose gradients are clipped each by its own norm; by default all are one set.
+    """
+
+    def __init__(
+        self, parts: list[torch.optim.Optimizer], clip_norm: float, clipped: list[list[Tensor]] | None = None
+    ) -> None:
         self.parts = parts
         self.clip_norm = clip_norm
+        self.clipped = [self.params] if clipped is None else clipped
         self._peaks = [[group["lr"] for group in part.param_groups] for part in parts]
 
     @property
@@ -97,8 +106,9 @@ class Optimizers:
                 group["lr"] = peak * factor
 
     def clip(self) -> float:
-        """Clips the whole gradient to `clip_norm`; returns the norm it had (nan or inf if it is not finite)."""
-        return float(nn.utils.clip_grad_norm_(self.params, self.clip_norm))
+        """Clips the gradient of each set to `clip_norm`; returns the norm that the first one had (nan or inf if any is not finite)."""
+        norms = [float(nn.utils.clip_grad_norm_(params, self.clip_norm)) for params in self.clipped]
+        return next((norm for norm in norms if not math.isfinite(norm)), norms[0])
 
     def step(self) -> None:
         for part in self.parts:
@@ -117,13 +127,20 @@ class Optimizers:
 
 
 def build_optimizers(model: nn.Module, settings: OptimizerSettings) -> Optimizers:
-    """Every trainable parameter goes to exactly one optimizer."""
+    """Every trainable parameter goes to exactly one optimizer; those of the trunk and of draft layers never to the same."""
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    trunk = [(name, p) for name, p in named if not name.startswith(DRAFTS)]
+    drafts = [(name, p) for name, p in named if name.startswith(DRAFTS)]
+    sets = [chosen for chosen in (trunk, drafts) if chosen]
+    parts = [part for chosen in sets for part in _parts(chosen, settings)]
+    return Optimizers(parts, settings.clip_norm, [[p for _, p in chosen] for chosen in sets])
+
+
+def _parts(named: Sequence[tuple[str, Tensor]], settings: OptimizerSettings) -> list[torch.optim.Optimizer]:
     matrices: list[Tensor] = []
     decayed: list[Tensor] = []
     plain: list[Tensor] = []
-    for name, p in model.named_parameters():
-        if not p.requires_grad:
-            continue
+    for name, p in named:
         if p.dim() < 2 or any(word in name for word in LOOKUP_NAMES):
             plain.append(p)
         elif settings.matrices == "adamw" or (settings.low_rank == "adamw" and any(w in name for w in LOW_RANK_NAMES)):
@@ -138,4 +155,4 @@ def build_optimizers(model: nn.Module, settings: OptimizerSettings) -> Optimizer
     if groups:
         # fused: 4-5x faster than foreach on a CPU.
         parts.append(torch.optim.AdamW(groups, lr=settings.adam_lr, betas=settings.adam_betas, fused=True))
-    return Optimizers(parts, settings.clip_norm)
+    return parts

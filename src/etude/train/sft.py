@@ -12,8 +12,8 @@ from pathlib import Path
 from etude.events.log import EventLog
 from etude.model.causal_lm import CausalLM
 from etude.trace.segment import Segment
+from etude.train.joint import learner_of
 from etude.train.loop import Loop, TrainingResult
-from etude.train.next_token import NextToken
 from etude.train.optimizer import build_optimizers
 from etude.train.settings import SftSettings
 from etude.train.sources import DialogueSource
@@ -22,14 +22,23 @@ STAGE = "sft"
 
 
 def run_sft(
-    settings: SftSettings, model: CausalLM, segments: Iterable[Segment], out: Path, log: EventLog, stage: str = STAGE
+    settings: SftSettings,
+    model: CausalLM,
+    segments: Iterable[Segment],
+    out: Path,
+    log: EventLog,
+    stage: str = STAGE,
+    draft_every: int = 1,
 ) -> TrainingResult:
-    """Trains `model` in place; resumes from `out`. The same segments must be given again to a resumed run."""
+    """Trains `model` in place; resumes from `out`. The same segments must be given again to a resumed run.
+
+    Draft layers, if it has any, learn on one batch in `draft_every`.
+    """
     held = [segment for segment in segments if segment.sampled.any()]
     if not held:
         raise ValueError("SFT got no segment with a sampled token; collect sessions first")
     log.note(stage, f"{len(held):,} segments, {sum(map(len, held)):,} tokens")
-    learner = NextToken(model, settings.router_bias_rate)
+    learner = learner_of(model, settings.router_bias_rate, draft_every)
     loop = Loop(
         stage=stage,
         model=model,

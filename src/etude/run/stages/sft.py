@@ -1,4 +1,7 @@
-"""Stage sft: supervised fine-tuning of the base on the sessions; and its first control, on the competent ones alone."""
+"""Stage sft: supervised fine-tuning on the sessions, draft layers beside the trunk; and its first control, on the competent ones alone.
+
+The control has the same trunk to start from and no draft layers, which change nothing in it.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ from etude.train.sft import run_sft
 def run(context: Context) -> None:
     """Leaves `checkpoint/` and `summary.json`."""
     collected = json.loads((context.of("sessions") / "summary.json").read_text())
-    _fine_tune(context, segments(context.of("sessions")), collected)
+    _fine_tune(context, segments(context.of("sessions")), collected, drafts=True)
 
 
 def run_competent(context: Context) -> None:
     """The same number of steps on the demonstrations of good judgement alone: what a better teacher would have been worth."""
-    _fine_tune(context, segments(context.of("sessions"), competent_only=True), {})
+    _fine_tune(context, segments(context.of("sessions"), competent_only=True), {}, drafts=False)
 
 
 def segments(folder: Path, *, competent_only: bool = False) -> list[Segment]:
@@ -30,10 +33,13 @@ def segments(folder: Path, *, competent_only: bool = False) -> list[Segment]:
     return [s for session in read_sessions(folder, competent_only=competent_only) for s in session.segments()]
 
 
-def _fine_tune(context: Context, taught: list[Segment], facts: dict) -> None:
-    base = context.of("base") / CHECKPOINT
-    model = load_checkpoint(base)
-    result = run_sft(context.recipe.sft, model, taught, context.folder, context.log, stage=context.stage)
-    save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=base)
+def _fine_tune(context: Context, taught: list[Segment], facts: dict, *, drafts: bool) -> None:
+    recipe = context.recipe
+    start = context.of("mtp" if drafts else "base") / CHECKPOINT
+    model = load_checkpoint(start, drafts=drafts)
+    result = run_sft(
+        recipe.sft, model, taught, context.folder, context.log, stage=context.stage, draft_every=recipe.mtp.every
+    )
+    save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=start)
     sampled = int(sum(segment.sampled.sum() for segment in taught))
     context.summarize({**facts, "segments": len(taught), "sampled_tokens": sampled, **asdict(result)})
