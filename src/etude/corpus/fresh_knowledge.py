@@ -35,8 +35,8 @@ class KnowledgeQuestion:
     answer: str
 
     def prompt(self) -> str:
-        """A document that a base model goes on with; the answer is one line."""
-        return f"Task: {self.request.strip()}\n\nLooked up: {self.looked_for}\nFound and used: "
+        """A document that a base model goes on with: a space, then the answer (most vocabularies begin words with their space)."""
+        return f"Task: {self.request.strip()}\n\nLooked up: {self.looked_for}\nFound and used:"
 
 
 @dataclass(frozen=True)
