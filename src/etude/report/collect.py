@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from etude.report.knowledge import knowledge, reader
 from etude.report.machinery import shares
 
 SCHEMA = 1
@@ -37,10 +38,11 @@ def collect(run: Path) -> dict[str, Any]:
         "core_seconds": {name: entry["core_seconds"] for name, entry in stages.items()},
         "peak_rss_bytes": peak_rss_bytes(stages, worked),
     }
-    for stage in ("corpus", "base", "mtp", "sessions", "sft", "competent_sft", "rl", "attempts", "rewarded_sft"):
+    for stage in ("base", "short", "long", "sessions", "sft", "competent_sft", "rl", "attempts", "rewarded_sft"):
         summary = None if stage in old else _read(run / stage / "summary.json", None)
         if summary is not None:
             report[stage] = summary
+    report |= knowledge(reader(run, old))
     if "counts" in report.get("rl", {}):
         report["rl"]["shares"] = shares(report)
     for key in ("split", "sandbox", "bench", "lift", "over_controls", "discovery", "overlap"):
@@ -116,6 +118,11 @@ def metrics(run: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
 def samples(run: Path) -> list[dict[str, Any]]:
     """Rollouts chosen for reading (`rl/samples.json`): tokens as text with logprob, version and advantage."""
     return _read(run / "rl" / "samples.json", [])
+
+
+def texts(run: Path) -> list[dict[str, Any]]:
+    """Documents of the corpus drawn for reading (`corpus/samples.json`): text with its provenance."""
+    return reader(run, outdated(run))("corpus/samples.json") or []
 
 
 def _attempts(run: Path) -> dict[str, dict[str, Any]]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
 
-from etude.report.table import Html, cell, table
+from etude.report.table import bar, cell, table
 
 # What the project asks of the laptop recipe, so that no part of it is there for show.
 SUMMARIZED_PERCENT = 5.0
@@ -33,16 +32,16 @@ def machinery(report: dict[str, Any]) -> str:
     cut, swaps = share.get("summarized_percent"), share.get("in_flight_swaps_per_rollout")
     rows: list[list[str]] = []
 
-    def add(key: str, words: str, part: str = "", bar: str = "") -> None:
+    def add(key: str, words: str, part: str = "", asked: str = "") -> None:
         if key in counts:
-            rows.append([words, cell(counts[key]), part, bar])
+            rows.append([words, cell(counts[key]), part, asked])
 
     add("rollouts", "rollouts, attempts in sandboxes")
     add(
         "summarized",
         "rollouts cut by a self-summary",
         _percent(cut),
-        _bar(f"at least {SUMMARIZED_PERCENT:g}%", (cut or 0) >= SUMMARIZED_PERCENT),
+        bar(f"at least {SUMMARIZED_PERCENT:g}%", (cut or 0) >= SUMMARIZED_PERCENT),
     )
     add("segments", "segments trained on")
     add(
@@ -54,19 +53,19 @@ def machinery(report: dict[str, Any]) -> str:
         "in_flight_swaps",
         "weight swaps met in flight",
         "" if swaps is None else f"{swaps:.2f} a rollout",
-        _bar("at least 1 in 3 rollouts", (swaps or 0) >= SWAPS_PER_ROLLOUT),
+        bar("at least 1 in 3 rollouts", (swaps or 0) >= SWAPS_PER_ROLLOUT),
     )
     add("sampled_tokens", "tokens sampled and trained on")
     for key, words in (
         ("replayed_tokens", "tokens whose experts the trainer replayed"),
         ("replayed_routes", "expert choices replayed (tokens x layers)"),
     ):
-        add(key, words, "", _bar("more than 0", counts.get(key, 0) > 0))
+        add(key, words, "", bar("more than 0", counts.get(key, 0) > 0))
     add("replaced_routes", "of them replaced by the trainer's own as implausible")
     add("retried", "attempts repeated after infra faults, never scored")
     versions = sum(1 for tokens in counts.get("tokens_by_version", {}).values() if tokens)
     if versions:
-        rows.append(["policy versions with tokens", cell(versions), "", _bar("more than 1", versions > 1)])
+        rows.append(["policy versions with tokens", cell(versions), "", bar("more than 1", versions > 1)])
     drawn = table(["what the machinery did", "count", "share", "asked for"], rows)
     return drawn + table(["exactness", "measured", "asked for"], _exactness(rl))
 
@@ -77,7 +76,7 @@ def _exactness(rl: dict[str, Any]) -> list[list[str]]:
         ["staleness at training, versions: oldest, mean", _pair(rl.get("staleness", {}), "max", "mean"), ""],
         ["fixed probe, sampler against trainer: mean k3", _one(mismatch, "k3"), _at_most(mismatch, "k3", K3)],
         ["fixed probe: p99 of |dlogp|", _one(mismatch, "p99"), _at_most(mismatch, "p99", P99)],
-        ["fixed probe: equal experts", _one(mismatch, "routes_equal"), _bar("yes", bool(mismatch.get("routes_equal")))],
+        ["fixed probe: equal experts", _one(mismatch, "routes_equal"), bar("yes", bool(mismatch.get("routes_equal")))],
         ["training batches as they come: mean k3, p99", _pair(drift, "k3", "p99"), ""],
         ["weight delta: share of the full weights, bytes", _pair(delta, "ratio", "bytes"), ""],
     ]
@@ -96,9 +95,5 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}%"
 
 
-def _at_most(found: dict[str, Any], key: str, bar: float) -> str:
-    return _bar(f"at most {bar:.0e}", key in found and found[key] <= bar)
-
-
-def _bar(words: str, met: bool) -> Html:
-    return Html(f'{escape(words)}: <b class="{"good" if met else "bad"}">{"met" if met else "not met"}</b>')
+def _at_most(found: dict[str, Any], key: str, most: float) -> str:
+    return bar(f"at most {most:.0e}", key in found and found[key] <= most)

@@ -1,17 +1,29 @@
-"""The one-file report a person would forward: `report.html`, self-contained, no script, readable in dark mode too."""
+"""The one-file report a person would forward: `report.html`, self-contained, readable in dark mode too.
+
+Its one script (`page.js`, a button) is named by its hash, so that a browser runs nothing else: no session's and no
+document's text can, whatever it holds. Nothing is fetched.
+"""
 
 from __future__ import annotations
 
+import hashlib
+from base64 import b64encode
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
 
-from etude.report import charts, outcome
+from etude.report import ablation, charts, outcome
 from etude.report.beside import Beside
 from etude.report.charts import Curves
 from etude.report.endpoint import real_packages, usage
 from etude.report.machinery import machinery
+from etude.report.pages.corpus import corpus
+from etude.report.pages.documents import documents
+from etude.report.pages.drafts import drafts
+from etude.report.pages.perplexity import perplexity
+from etude.report.pages.pretraining import pretraining
+from etude.report.pages.retrieval import retrieval
 from etude.report.table import cell, table
 from etude.report.tokens import rollout_view
 
@@ -23,39 +35,56 @@ def page(
     *,
     title: str,
     beside: Sequence[Beside] = (),
+    texts: Sequence[dict[str, Any]] = (),
 ) -> str:
-    """The whole document. Sections whose stage has not run are left out."""
+    """The whole document; `samples` are rollouts to read, `texts` documents. Sections whose stage has not run are left out."""
+    sections = {
+        "Before and after" if "lift" in report else "What the bench found": _bench(report),
+        "By category and level": [outcome.levels(report), outcome.overlap(report)],
+        "Corpus": [*corpus(report), documents(texts)],
+        "Pretraining": pretraining(report, curves),
+        "Perplexity": perplexity(report),
+        "Long context": retrieval(report),
+        "Draft layers": drafts(report),
+        "Pretraining loss and reward": _ablation(report),
+        "Learning curves": _learning(report, curves, beside),
+        "Asynchrony": _asynchrony(report),
+        "Rollouts to read": [_rollouts(samples)],
+        "What it cost": [_costs(report)],
+        "Real packages": [real_packages(report)],
+        "Machine and versions": [_facts(report)],
+    }
+    shown = {name: content for name, parts in sections.items() if (content := "".join(parts))}
     body = [
         f"<h1>Etude: {escape(title)}</h1>",
         _subtitle(report),
         outcome.lead(report),
         outcome.headline(report),
-        _section(
-            "Before and after" if "lift" in report else "What the bench found",
-            _charts(charts.averages(report, outcome.asked(report)), charts.best_of(report)),
-            outcome.lifts(report),
-            outcome.policies(report),
-            usage(report),
-            outcome.discovery(report),
-        ),
-        _section("By category and level", outcome.levels(report), outcome.overlap(report)),
-        _section("Learning curves", *_learning(report, curves, beside)),
-        _section("Asynchrony", *_asynchrony(report)),
-        _section("Rollouts to read", _rollouts(samples)),
-        _section("What it cost", _costs(report)),
-        _section("Real packages", real_packages(report)),
-        _section("Machine and versions", _facts(report)),
+        _contents(list(shown)),
+        *(f'<h2 id="{_anchor(name)}">{escape(name)}</h2>{content}' for name, content in shown.items()),
     ]
-    css = (files("etude.report") / "page.css").read_text()
+    return _document(f"Etude: {title}", "".join(body))
+
+
+def _document(title: str, body: str) -> str:
+    room = files("etude.report")
+    css, script = (room / "plot.css").read_text() + (room / "page.css").read_text(), (room / "page.js").read_text()
+    digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>Etude: {escape(title)}</title><style>{css}</style></head><body><main>{''.join(body)}</main></body></html>"
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}"><title>{escape(title)}</title>'
+        f"<style>{css}</style></head><body><main>{body}</main><script>{script}</script></body></html>"
     )
 
 
-def _section(title: str, *parts: str) -> str:
-    content = "".join(parts)
-    return f"<h2>{escape(title)}</h2>{content}" if content else ""
+def _contents(names: Sequence[str]) -> str:
+    links = "".join(f'<a href="#{_anchor(name)}">{escape(name)}</a>' for name in names)
+    return f'<nav aria-label="Contents">{links}</nav>'
+
+
+def _anchor(name: str) -> str:
+    return name.lower().replace(" ", "-")
 
 
 def _charts(*drawn: str) -> str:
@@ -73,6 +102,24 @@ def _subtitle(report: dict[str, Any]) -> str:
     if found := report.get("sandbox"):
         parts.append(f"sandboxes: {found['backend']} ({found['isolation']})")
     return f'<p class="muted">{escape(" · ".join(parts))}</p>'
+
+
+def _bench(report: dict[str, Any]) -> list[str]:
+    return [
+        _charts(charts.averages(report, outcome.asked(report)), charts.best_of(report)),
+        outcome.lifts(report),
+        outcome.policies(report),
+        usage(report),
+        outcome.discovery(report),
+    ]
+
+
+def _ablation(report: dict[str, Any]) -> list[str]:
+    if "ablation" not in report:
+        return []
+    title = "Reward after RL, against loss after continued pretraining"
+    found = report["ablation"]
+    return [_charts(charts.chart(title, ablation.figure(found), ablation.verdict(found)))]
 
 
 def _learning(report: dict[str, Any], curves: Curves, beside: Sequence[Beside]) -> list[str]:

@@ -13,6 +13,7 @@ from html import escape
 
 WIDTH, HEIGHT = 560.0, 260.0
 MOST_TICKS = 8  # more labels than that touch each other on a phone
+LAST_TICK = 8.0  # a tick label this near to the right end of the axis stands to its left
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 14.0, 14.0, 38.0  # room for tick labels and the axis title
 
 
@@ -24,8 +25,17 @@ class Line:
     xs: Sequence[float]
     ys: Sequence[float]
     band: Sequence[tuple[float, float]] = field(default_factory=list)
-    dashed: bool = False  # of another run or study than the rest
+    dashed: bool = False  # of another run or study than the rest, or a level to compare with
+    joined: bool = True  # False: its points alone, as in a scatter
     hue: int | None = None  # which of the page's colours; by default its place in the chart
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place on the x axis that a reader has to know of, drawn as a thin upright with its words."""
+
+    x: float
+    words: str
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,7 @@ class Axis:
     start: float
     end: float
     log: bool = False
+    whole: bool = False  # counts things: no ticks between two of them
 
     def at(self, value: float) -> float:
         low, high, v = self.low, self.high, value
@@ -57,7 +68,7 @@ class Axis:
 
     def ticks(self) -> list[float]:
         if not self.log:
-            return nice_ticks(self.low, self.high)
+            return [t for t in nice_ticks(self.low, self.high) if not self.whole or t == round(t)]
         base = 2.0 if self.high / self.low < 100 else 10.0
         first, last = math.ceil(math.log(self.low, base) - 1e-9), math.floor(math.log(self.high, base) + 1e-9)
         every = 1 + max(0, last - first) // MOST_TICKS
@@ -84,9 +95,19 @@ def number(value: float) -> str:
 
 
 def line_chart(
-    lines: Sequence[Line], *, x_title: str, y_title: str, log_x: bool = False, log_y: bool = False, y_zero: bool = False
+    lines: Sequence[Line],
+    *,
+    x_title: str,
+    y_title: str,
+    log_x: bool = False,
+    log_y: bool = False,
+    y_zero: bool = False,
+    marks: Sequence[Mark] = (),
 ) -> str:
-    """Curves over a shared x axis. Points a log axis can't show are left out; no points: an empty string."""
+    """Curves over a shared x axis. Points a log axis can't show are left out; no points: an empty string.
+
+    A mark outside the curves' range is left out: the axis is theirs.
+    """
     kept = [_drawable(line, log_x, log_y) for line in lines]
     kept = [line for line in kept if line.xs]
     if not kept:
@@ -95,28 +116,19 @@ def line_chart(
     ys = [y for line in kept for y in line.ys] + [
         v for line in kept for pair in line.band for v in pair if v > 0 or not log_y
     ]
-    x_axis = Axis(min(xs), max(xs), LEFT, WIDTH - RIGHT, log_x)
+    whole = all(x == round(x) for x in xs)
+    x_axis = Axis(min(xs), max(xs), LEFT, WIDTH - RIGHT, log_x, whole)
     y_low, y_high = _padded(min(ys), max(ys), log_y, y_zero)
     y_axis = Axis(y_low, y_high, HEIGHT - BOTTOM, TOP, log_y)
     parts = _frame(x_axis, y_axis, x_title, y_title)
+    parts += [_mark(mark, x_axis) for mark in marks if min(xs) <= mark.x <= max(xs)]
     for index, line in enumerate(kept):
-        colour = _colour(line, index)
-        if line.band:
-            parts.append(_band(line, x_axis, y_axis, colour))
-        points = " ".join(f"{x_axis.at(x):.1f},{y_axis.at(y):.1f}" for x, y in zip(line.xs, line.ys, strict=True))
-        dashes = ' stroke-dasharray="5 4"' if line.dashed else ""
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
-        if len(line.xs) <= 24:
-            parts += [
-                f'<circle cx="{x_axis.at(x):.1f}" cy="{y_axis.at(y):.1f}" r="3" fill="{colour}">'
-                f"<title>{escape(line.name)}: {number(x)}, {number(y)}</title></circle>"
-                for x, y in zip(line.xs, line.ys, strict=True)
-            ]
+        parts.append(_curve(line, x_axis, y_axis, _colour(line, index)))
     return _svg(parts) + legend(kept)
 
 
-def bar_chart(bars: Sequence[Bar], *, y_title: str, high: float = 100.0) -> str:
-    """Bars from zero with interval whiskers and their values on top."""
+def bar_chart(bars: Sequence[Bar], *, y_title: str, high: float = 100.0, digits: int = 1) -> str:
+    """Bars from zero to at most `high` with interval whiskers and their values on top, told with `digits` decimals."""
     if not bars:
         return ""
     y_axis = Axis(0.0, high, HEIGHT - BOTTOM, TOP + 12)
@@ -127,12 +139,12 @@ def bar_chart(bars: Sequence[Bar], *, y_title: str, high: float = 100.0) -> str:
         middle, top = (left + right) / 2, y_axis.at(bar.value)
         parts.append(
             f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{y_axis.at(0) - top:.1f}" rx="3" '
-            f'fill="var(--c{index % 6})" opacity="0.85"><title>{escape(bar.name)}: {bar.value:.1f} '
-            f"[{bar.low:.1f}, {bar.high:.1f}]</title></rect>"
+            f'fill="var(--c{index % 6})" opacity="0.85"><title>{escape(bar.name)}: {bar.value:.{digits}f} '
+            f"[{bar.low:.{digits}f}, {bar.high:.{digits}f}]</title></rect>"
         )
         parts.append(
             f'<path d="M{middle:.1f} {y_axis.at(bar.low):.1f}V{y_axis.at(bar.high):.1f}" class="whisker"/>'
-            f'<text x="{middle:.1f}" y="{y_axis.at(bar.high) - 5:.1f}" class="value">{bar.value:.1f}</text>'
+            f'<text x="{middle:.1f}" y="{y_axis.at(bar.high) - 5:.1f}" class="value">{bar.value:.{digits}f}</text>'
         )
         parts += [  # one word a line: long names stay inside their bar's place
             f'<text x="{middle:.1f}" y="{HEIGHT - BOTTOM + 15 + 12 * row:.1f}" class="label">{escape(word)}</text>'
@@ -183,13 +195,42 @@ def _frame(x_axis: Axis, y_axis: Axis, x_title: str, y_title: str, *, x_ticks: b
         parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" class="grid"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" class="tick end">{number(tick)}</text>')
     for tick in x_axis.ticks() if x_ticks else []:
-        parts.append(f'<text x="{x_axis.at(tick):.1f}" y="{HEIGHT - BOTTOM + 15}" class="tick">{number(tick)}</text>')
+        x = x_axis.at(tick)
+        side = " end" if x > WIDTH - RIGHT - LAST_TICK else ""  # else the picture's edge cuts it
+        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 15}" class="tick{side}">{number(tick)}</text>')
     middle_y = (TOP + HEIGHT - BOTTOM) / 2
     parts.append(
         f'<text x="12" y="{middle_y}" class="title" transform="rotate(-90 12 {middle_y})">{escape(y_title)}</text>'
     )
     parts.append(f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 5}" class="title">{escape(x_title)}</text>')
     return parts
+
+
+def _curve(line: Line, x_axis: Axis, y_axis: Axis, colour: str) -> str:
+    """Band, line and, where they can be told apart, the points."""
+    parts = [_band(line, x_axis, y_axis, colour)] if line.band else []
+    if line.joined:
+        points = " ".join(f"{x_axis.at(x):.1f},{y_axis.at(y):.1f}" for x, y in zip(line.xs, line.ys, strict=True))
+        dashes = ' stroke-dasharray="5 4"' if line.dashed else ""
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"{dashes}/>')
+    if not line.joined or len(line.xs) <= 24:
+        parts += [
+            f'<circle cx="{x_axis.at(x):.1f}" cy="{y_axis.at(y):.1f}" r="{3 if line.joined else 4.5}" fill="{colour}">'
+            f"<title>{escape(line.name)}: {number(x)}, {number(y)}</title></circle>"
+            for x, y in zip(line.xs, line.ys, strict=True)
+        ]
+    return "".join(parts)
+
+
+def _mark(mark: Mark, x_axis: Axis) -> str:
+    """Its words stand on whichever side has more room."""
+    x = x_axis.at(mark.x)
+    left = x > (LEFT + WIDTH - RIGHT) / 2
+    return (
+        f'<path d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}" class="mark"/>'
+        f'<text x="{x - 5 if left else x + 5:.1f}" y="{TOP + 10}" class="tick {"end" if left else "start"}">'
+        f"{escape(mark.words)}</text>"
+    )
 
 
 def _band(line: Line, x_axis: Axis, y_axis: Axis, colour: str) -> str:

@@ -31,6 +31,11 @@ def points(found: dict[str, Any], value: str = "points", interval: str = "ci95")
     return Html(f'<b class="{tone}">{found[value]:+.1f}</b> <span class="muted">[{low:.1f}, {high:.1f}]</span>')
 
 
+def bar(words: str, met: bool) -> Html:
+    """What the project asks for, and whether this run meets it."""
+    return Html(f'{escape(words)}: <b class="{"good" if met else "bad"}">{"met" if met else "not met"}</b>')
+
+
 def cell(value: Any) -> str:
     """Any value of a report in few characters."""
     if isinstance(value, bool):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.report.beside import read_beside
-from etude.report.collect import collect, metrics, samples
+from etude.report.collect import collect, metrics, samples, texts
 from etude.report.page import page
 from etude.report.settings import ReportSettings
 
@@ -23,7 +23,8 @@ def write_report(run: Path, settings: ReportSettings) -> dict[str, Any]:
     title = settings.title or report["recipe"].get("run", {}).get("name", run.name)
     _replace(run / "report.json", json.dumps(report, indent=1, allow_nan=False) + "\n")
     chosen = samples(run)[: settings.rollouts]
-    _replace(run / "report.html", page(report, metrics(run), chosen, title=title, beside=beside))
+    html = page(report, metrics(run), chosen, title=title, beside=beside, texts=texts(run))
+    _replace(run / "report.html", html)
     return report
 
 

@@ -57,8 +57,7 @@ class GitSource:
         """Versions are full commit ids for HEAD, tags for releases. Raises SourceOffline (no git) or NotADirectoryError (no repository)."""
         path = self.path.resolve()
         name = path.name.removesuffix(".git") or self.name
-        self._git("rev-parse", "--git-dir")
-        head = self._head()
+        head = self.head()
         if head is None:
             reason = f"no commit before {self.before}" if self.before else "no commits"
             yield refused(self.name, "git", name, f"{path} has {reason}")
@@ -76,12 +75,13 @@ class GitSource:
         with work_folder(self.scratch) as folder:
             view, root = folder / "view", folder / "root"
             root.mkdir()
-            self._view(view)
+            self.view(view)
             unpacked = self._export(view, ref.location, root)
             yield Project(ref, root, f"git:{ref.location}", dict(unpacked.skipped))
 
-    def _head(self) -> tuple[str, str] | None:
-        """(id, ISO time) of the last commit, before the day if there is one."""
+    def head(self) -> tuple[str, str] | None:
+        """(id, ISO time) of the last commit, before the day if there is one. Raises NotADirectoryError (no repository) or SourceOffline."""
+        self._git("rev-parse", "--git-dir")
         if not self._git("rev-parse", "--verify", "--quiet", "HEAD^{commit}", may_fail=True):
             return None
         bound = [f"--before={self.before}T00:00:00Z"] if self.before else []
@@ -109,11 +109,15 @@ class GitSource:
                 found.append(_Tag(release[1], tag, commit[-2], commit[-1]))
         return sorted(found, reverse=True)
 
-    def _view(self, view: Path) -> None:
+    def prefix(self) -> str:
+        """Where in its repository the path is: "" at the top, else `folder/`."""
+        return self._git("rev-parse", "--show-prefix")
+
+    def view(self, view: Path) -> None:
         """An empty repository that borrows the objects of the user's."""
         form = self._git("rev-parse", "--show-object-format")
         objects = self._git("rev-parse", "--path-format=absolute", "--git-path", "objects")
-        _run("init", "--quiet", "--bare", f"--object-format={form}", "--template=", str(view))
+        run_git("init", "--quiet", "--bare", f"--object-format={form}", "--template=", str(view))
         (view / "objects" / "info").mkdir(exist_ok=True)
         (view / "objects" / "info" / "alternates").write_text(objects + "\n")
         (view / "info").mkdir(exist_ok=True)
@@ -124,7 +128,7 @@ class GitSource:
         command = ["git", f"--git-dir={view}", "archive", "--format=tar", commit]
         with (
             tempfile.TemporaryFile() as errors,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=_environment()) as git,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=git_environment()) as git,
         ):
             assert git.stdout is not None
             try:
@@ -142,17 +146,18 @@ class GitSource:
         """What a listing in the user's repository prints, without the last newline."""
         try:
             # Whose repository it is doesn't matter: nothing of it is run, see above.
-            return _run("-c", "safe.directory=*", "-C", str(self.path), *arguments)
+            return run_git("-c", "safe.directory=*", "-C", str(self.path), *arguments)
         except ChildProcessError as error:
             if may_fail:
                 return ""
             raise NotADirectoryError(f"source {self.name!r} names {self.path}, which git can't read: {error}") from None
 
 
-def _run(*arguments: str) -> str:
+def run_git(*arguments: str, stdin: str = "") -> str:
+    """What git prints, without the last newline. Raises ChildProcessError with what it said, or SourceOffline where there is no git."""
     try:
         done = subprocess.run(
-            ["git", *arguments], stdin=subprocess.DEVNULL, capture_output=True, env=_environment(), timeout=LIST_S
+            ["git", *arguments], input=stdin.encode(), capture_output=True, env=git_environment(), timeout=LIST_S
         )
     except FileNotFoundError:
         raise SourceOffline("git is not installed; install it, or leave git sources out of the recipe") from None
@@ -166,5 +171,6 @@ def _said(errors: IO[bytes]) -> str:
     return errors.read(500).decode(errors="replace").strip()
 
 
-def _environment() -> dict[str, str]:
+def git_environment() -> dict[str, str]:
+    """Nothing of the user's own configuration."""
     return {"PATH": os.environ.get("PATH", os.defpath), **ENVIRONMENT}

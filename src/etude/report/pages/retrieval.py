@@ -1,0 +1,93 @@
+"""Does a checkpoint use what stands far back? Questions with one right answer among several, by length and depth."""
+
+from __future__ import annotations
+
+import math
+from html import escape
+from typing import Any
+
+from etude.report.charts import chart
+from etude.report.knowledge import PHASES
+from etude.report.pages.perplexity import first_positions
+from etude.report.plot import Line, line_chart
+from etude.report.table import Html, table
+
+KINDS = {"definition": "Looking up a definition", "test": "Which test covers a function"}
+CHANCE_HUE = 5  # the page's grey
+Z95 = 1.959964  # of the normal distribution
+
+
+def retrieval(report: dict[str, Any]) -> list[str]:
+    """A chart a kind of question, then a table of depths for each."""
+    found = report.get("retrieval", {})
+    entries = {phase: found[phase] for phase in PHASES if found.get(phase)}
+    kinds = sorted({entry["kind"] for of in entries.values() for entry in of})
+    if not kinds:
+        return []
+    drawn = "".join(_by_length(report, kind, entries) for kind in kinds)
+    return [f'<div class="charts">{drawn}</div>', *(_by_depth(kind, entries) for kind in kinds)]
+
+
+def pooled(entries: list[dict[str, Any]]) -> tuple[float, float, float]:
+    """(accuracy, low, high) of several cells as one, in percent, each question counting once; Wilson's 95% interval (1927)."""
+    n = sum(entry["questions"] for entry in entries)
+    p = sum(entry["questions"] * entry["accuracy"] for entry in entries) / n
+    scale = 1 + Z95**2 / n
+    middle = (p + Z95**2 / (2 * n)) / scale
+    arm = Z95 / scale * math.sqrt(p * (1 - p) / n + Z95**2 / (4 * n**2))
+    return 100 * p, 100 * max(0.0, middle - arm), 100 * min(1.0, middle + arm)
+
+
+def _by_length(report: dict[str, Any], kind: str, entries: dict[str, list[dict[str, Any]]]) -> str:
+    lines = []
+    for place, phase in enumerate(PHASES):
+        points = [(length, pooled(of)) for length, of in _cells(entries.get(phase, []), kind, "length").items()]
+        band = [(low, high) for _, (_, low, high) in points]
+        lines.append(Line(phase, [x for x, _ in points], [y for _, (y, _, _) in points], band, hue=place))
+    chances: dict[int, float] = {}
+    for of in entries.values():
+        chances |= {entry["length"]: 100 * entry["chance"] for entry in of if entry["kind"] == kind}
+    lengths = sorted(chances)
+    lines.append(Line("chance", lengths, [chances[n] for n in lengths], dashed=True, hue=CHANCE_HUE))
+    drawing = line_chart(
+        lines,
+        x_title="length of the context, tokens (log scale)",
+        y_title="right, %",
+        log_x=True,
+        y_zero=True,
+        marks=first_positions(report),
+    )
+    return chart(KINDS.get(kind, kind), drawing, "All depths together. Bands: 95%, by question.")
+
+
+def _by_depth(kind: str, entries: dict[str, list[dict[str, Any]]]) -> str:
+    """Accuracy by phase and length down, depth across; coloured from chance to all right."""
+    depths = sorted({e["depth"] for of in entries.values() for e in of if e["kind"] == kind})
+    if len(depths) < 2:
+        return ""
+    rows: list[list[str]] = []
+    for phase, of in entries.items():
+        cells = _cells(of, kind, "length")
+        rows += [[phase]] if cells else []
+        for length, by_length in cells.items():
+            at = {entry["depth"]: entry for entry in by_length}
+            rows.append([f"{length:,} tokens", *(_heat(at[depth]) if depth in at else "" for depth in depths)])
+    head = ["right, %", *(f"depth {depth:.0%}" for depth in depths)]
+    return (
+        f"<details><summary>{escape(KINDS.get(kind, kind))}: by length and depth</summary>{table(head, rows)}</details>"
+    )
+
+
+def _cells(entries: list[dict[str, Any]], kind: str, key: str) -> dict[int, list[dict[str, Any]]]:
+    """The kind's entries by length, shortest first."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for entry in sorted((entry for entry in entries if entry["kind"] == kind), key=lambda entry: entry[key]):
+        found.setdefault(entry[key], []).append(entry)
+    return found
+
+
+def _heat(entry: dict[str, Any]) -> Html:
+    above = (entry["accuracy"] - entry["chance"]) / max(1e-9, 1 - entry["chance"])
+    return Html(
+        f'<span class="heat" style="--heat:{max(0.0, min(1.0, above)):.2f}">{100 * entry["accuracy"]:.0f}</span>'
+    )
