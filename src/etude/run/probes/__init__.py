@@ -1,0 +1,1 @@
+"""What the knowledge phase was worth, measured: perplexity, loss by position, retrieval, drafts."""
