@@ -20,10 +20,11 @@ def stretched(config: ModelConfig, trained_positions: int, factor: float) -> Mod
     if factor <= 1:
         raise ValueError(f"a stretch by {factor} is none: take a factor above 1, or leave the checkpoint as it is")
     if config.yarn is None:
-        # The same temperatures as a new model of this family gets.
-        yarn = YarnSettings(factor=factor, original_positions=trained_positions)
-        if config.family == "qwen3_moe":
-            yarn = yarn.model_copy(update={"mscale_all_dim": 0.0})
+        # Temperatures as a new model of the family gets them (ModelConfig.from_settings).
+        whole = 0.0 if config.family == "qwen3_moe" else 1.0
+        yarn = YarnSettings.model_validate(
+            {"factor": factor, "original_positions": trained_positions, "mscale_all_dim": whole}
+        )
     else:
         reach = reached(config)
         if trained_positions != reach:

@@ -19,8 +19,24 @@ GRAPH: tuple[Stage, ...] = (
     Stage(
         "base",
         after=("corpus",),
-        reads=("model", "pretrain"),
+        reads=("model", "pretrain.base", "pretrain.short.row_tokens"),
         body="etude.run.stages.base:run",
+        processes="one process, torch threads",
+        share=_HALF,
+    ),
+    Stage(
+        "short",
+        after=("base",),
+        reads=("pretrain.base", "pretrain.short"),
+        body="etude.run.stages.short:run",
+        processes="one process, torch threads",
+        share=_HALF,
+    ),
+    Stage(
+        "long",
+        after=("short",),
+        reads=("pretrain",),
+        body="etude.run.stages.long:run",
         processes="one process, torch threads",
         share=_HALF,
     ),
@@ -34,7 +50,7 @@ GRAPH: tuple[Stage, ...] = (
     ),
     Stage(
         "sft",
-        after=("base", "sessions"),
+        after=("long", "sessions"),
         reads=("sft",),
         body="etude.run.stages.sft:run",
         processes="one process, torch threads",
@@ -42,7 +58,7 @@ GRAPH: tuple[Stage, ...] = (
     ),
     Stage(
         "competent_sft",
-        after=("base", "sessions"),
+        after=("long", "sessions"),
         reads=("sft",),
         body="etude.run.stages.sft:run_competent",
         processes="one process, torch threads",
