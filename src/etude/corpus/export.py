@@ -59,7 +59,9 @@ class Shape:
     )
     chars_per_token: float = 3.5  # of code under a vocabulary of 100,000 and more; a small one has fewer
     buckets: tuple[int, ...] = BUCKETS  # tokens; a project is cut at the longest
-    count: Callable[[str], int] | None = None  # tokens of a text: with it no project string is longer than the longest bucket
+    count: Callable[[str], int] | None = (
+        None  # tokens of a text: with it no project string is longer than the longest bucket
+    )
     seed: int = 0
 
 

@@ -41,7 +41,9 @@ class Encoder:
         """Special tokens come from `pieces` alone, never out of text, whatever it spells."""
         for batch in _batches(documents):
             parts = [[p for p in _pieces(document) if isinstance(p, str)] for document in batch]
-            found = self.tokenizer.encode_batch_fast([text for part in parts for text in part], add_special_tokens=False)
+            found = self.tokenizer.encode_batch_fast(
+                [text for part in parts for text in part], add_special_tokens=False
+            )
             encoded = iter(found)
             for document in batch:
                 pieces = _pieces(document)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,6 +54,12 @@ class TokenShards:
     def total_tokens(self) -> int:
         return int(self.lengths.sum())
 
+    def within(self, longest: int) -> TokenShards:
+        """The same folder without documents of more than `longest` tokens."""
+        chosen = copy(self)
+        chosen._index = self._index[self.lengths <= longest]
+        return chosen
+
     def document(self, number: int) -> np.ndarray:
         """(T,) uint16 or uint32 view of the memory map."""
         shard, offset, length = (int(value) for value in self._index[number, :3])
@@ -62,9 +69,7 @@ class TokenShards:
 class ShardWriter:
     """Takes documents one by one; `finish` makes them readable. What an earlier, unfinished writer left in the folder is overwritten."""
 
-    def __init__(
-        self, directory: Path, vocabulary: int = SMALL_VOCABULARY, shard_tokens: int = SHARD_TOKENS
-    ) -> None:
+    def __init__(self, directory: Path, vocabulary: int = SMALL_VOCABULARY, shard_tokens: int = SHARD_TOKENS) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / DONE_FILE).unlink(missing_ok=True)
         self.directory, self.vocabulary, self.shard_tokens = directory, vocabulary, shard_tokens

@@ -111,12 +111,9 @@ def session_path(folder: Path, number: int) -> Path:
     return folder / f"{number:06d}.jsonl"
 
 
-def read_sessions(folder: Path, *, competent_only: bool = False) -> Iterator[Session]:
-    """The collected sessions in order of their numbers; `competent_only` leaves out those of bad judgement."""
-    for path in sorted(folder.glob("*.jsonl")):
-        session = read_session(path)
-        if session.header.recipe["competent"] or not competent_only:
-            yield session
+def read_sessions(folder: Path, *, first: int = 0) -> Iterator[Session]:
+    """The collected sessions in order of their numbers, from the `first` on."""
+    return map(read_session, sorted(folder.glob("*.jsonl"))[first:])
 
 
 def _whole(path: Path) -> bool:

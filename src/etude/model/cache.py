@@ -45,7 +45,9 @@ class KVCache:
     def cut(self, slots: Tensor, lengths: Tensor) -> None:
         """Forget all but the first `lengths` (B,) tokens of `slots` (B,); what was held longer is written over later."""
         if bool((lengths > self.lengths[slots]).any()):
-            raise ValueError(f"slots {slots.tolist()} hold {self.lengths[slots].tolist()} tokens, fewer than {lengths.tolist()}")
+            raise ValueError(
+                f"slots {slots.tolist()} hold {self.lengths[slots].tolist()} tokens, fewer than {lengths.tolist()}"
+            )
         self.lengths[slots] = lengths
 
     def copy(self, source: int, target: int, length: int) -> None:
@@ -63,9 +65,7 @@ class Span:
     or to `before` (B,): draft layers keep entries of their own in the slots, fewer or more than the trunk has tokens.
     """
 
-    def __init__(
-        self, cache: KVCache, slots: Tensor, counts: Tensor, width: int, before: Tensor | None = None
-    ) -> None:
+    def __init__(self, cache: KVCache, slots: Tensor, counts: Tensor, width: int, before: Tensor | None = None) -> None:
         before = cache.lengths[slots] if before is None else before  # (B,)
         self.after = before + counts
         self._check(cache, slots, counts, width)

@@ -14,6 +14,7 @@ from etude.harness.settings import HarnessSettings
 from etude.model.settings import ModelSettings
 from etude.report.settings import ReportSettings
 from etude.rl.settings import RlSettings
+from etude.run.probes.settings import ProbeSettings
 from etude.run.settings import RunSettings
 from etude.sandbox.settings import SandboxSettings
 from etude.train.mtp_settings import MtpSettings
@@ -40,6 +41,7 @@ class Recipe(BaseModel):
     pretrain: PretrainSettings = _section(PretrainSettings)
     mtp: MtpSettings = _section(MtpSettings)
     sft: SftSettings = _section(SftSettings)
+    probes: ProbeSettings = _section(ProbeSettings)
     rl: RlSettings = _section(RlSettings)
     bench: BenchSettings = _section(BenchSettings)
     report: ReportSettings = _section(ReportSettings)

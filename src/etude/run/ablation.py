@@ -108,7 +108,7 @@ class Ablation:
         folder = self.folder / cell.name
         sft, rl = (json.loads((folder / stage / "summary.json").read_text()) for stage in ("sft", "rl"))
         if sft.get("heldout_loss") is None:
-            raise StageError(f"{folder}: its sft stage held no session out; set sft.heldout_sessions above 0")
+            raise StageError(f"{folder}: its sft stage held no session out; set sft.heldout_share above 0")
         last = rl["curve"][-self.settings.reward_steps :]
         costs = json.loads((folder / "stages.json").read_text())
         return {

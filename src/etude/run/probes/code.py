@@ -73,10 +73,10 @@ def by_position(models: Mapping[str, CausalLM], heldout: Path, length: int, most
     documents = list(_long_documents(heldout, length, most))
     if not documents:
         return {}
-    return {
-        phase: [[row["from"], row["to"], row["loss"], *row["ci95"]] for row in loss_by_position(model, documents, length).rows()]  # type: ignore[misc]
-        for phase, model in models.items()
+    rows: dict[str, list[dict[str, Any]]] = {
+        phase: loss_by_position(model, documents, length).rows() for phase, model in models.items()
     }
+    return {phase: [[row["from"], row["to"], row["loss"], *row["ci95"]] for row in of] for phase, of in rows.items()}
 
 
 def _long_documents(heldout: Path, length: int, most: int) -> Iterator[list[int]]:

@@ -20,7 +20,7 @@ from etude.train.acceptance import POSITIONS, measure_acceptance
 def drafted(
     model: CausalLM,
     sessions: Sequence[Segment],
-    stop_id: int,
+    stop_ids: tuple[int, ...],
     settings: ProbeSettings,
     engine: EngineSettings,
     temperature: float,
@@ -28,11 +28,13 @@ def drafted(
     """Acceptance by depth and position, and the speed-up at each batch."""
     depths = measure_acceptance(model, [(segment.ids, segment.sampled) for segment in sessions], temperature)
     first = depths[0].by_position
-    ends = dict(zip(POSITIONS, (*POSITIONS[1:], model.config.max_positions), strict=True))
+    ends: dict[int, int] = dict(zip(POSITIONS, (*POSITIONS[1:], model.config.max_positions), strict=True))
     return {
         "acceptance": {rule: [depth.rates[rule] for depth in depths] for rule in depths[0].rates},
-        "by_position": [[start, min(ends[start], model.config.max_positions), of["coupled"]] for start, of in first.items()],
-        "speedup": speedup(model, sessions, stop_id, settings, engine, temperature, settings.batches),
+        "by_position": [
+            [start, min(ends[start], model.config.max_positions), of["coupled"]] for start, of in first.items()
+        ],
+        "speedup": speedup(model, sessions, stop_ids, settings, engine, temperature, settings.batches),
         "parameters": count_parameters(model.config).drafts,
     }
 
@@ -40,15 +42,17 @@ def drafted(
 def speedup(
     model: CausalLM,
     sessions: Sequence[Segment],
-    stop_id: int,
+    stop_ids: tuple[int, ...],
     settings: ProbeSettings,
     engine: EngineSettings,
     temperature: float,
     batches: Sequence[int],
 ) -> dict[str, Any]:
     """Decoding with drafts against decoding without on the first turns of sessions; acceptance is that of the batch of one."""
-    asked = list(requests(sessions, stop_id, temperature, settings))
-    drafting = engine.model_copy(update={"draft_tokens": settings.draft_tokens, "threads": 1, "company": 0, "tick_s": 0.0})
+    asked = list(requests(sessions, stop_ids, temperature, settings))
+    drafting = engine.model_copy(
+        update={"draft_tokens": settings.draft_tokens, "threads": 1, "company": 0, "tick_s": 0.0}
+    )
     found = {batch: measure(model, asked, drafting, batch=batch, repeats=settings.repeats) for batch in batches}
     one = found[batches[0]]
     return {
@@ -63,7 +67,9 @@ def speedup(
     }
 
 
-def requests(sessions: Sequence[Segment], stop_id: int, temperature: float, settings: ProbeSettings) -> Iterator[Request]:
+def requests(
+    sessions: Sequence[Segment], stop_ids: tuple[int, ...], temperature: float, settings: ProbeSettings
+) -> Iterator[Request]:
     """One turn of each of the first sessions, evenly early and late in them."""
     for number, segment in enumerate(sessions[: settings.requests]):
         sampled = segment.sampled.astype(np.int8)
@@ -75,7 +81,7 @@ def requests(sessions: Sequence[Segment], stop_id: int, temperature: float, sett
                 session_id=f"probe-{number}",
                 messages=(),
                 prompt_ids=tuple(int(token) for token in segment.ids[:start]),
-                stop_ids=(stop_id,),
+                stop_ids=stop_ids,
                 temperature=temperature,
                 seed=settings.seed + number,
             )

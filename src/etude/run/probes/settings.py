@@ -11,7 +11,9 @@ class ProbeSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     perplexity_bytes: int = Field(
-        default=120_000, ge=1_000, description="held-out code that perplexity is measured on, whole files evenly from all"
+        default=120_000,
+        ge=1_000,
+        description="held-out code that perplexity is measured on, whole files evenly from all",
     )
     documents: int = Field(default=24, ge=1, description="long held-out documents whose loss by position is measured")
     questions: int = Field(default=20, ge=1, description="lookups of each kind and length, each asked at every depth")

@@ -50,7 +50,9 @@ def run(context: Context) -> None:
             made.setdefault(name, {})[split] = found
             context.log.note(context.stage, f"{name}, {split}: {len(found):,} documents, {found.total_tokens:,} tokens")
     if not any(TRAIN in splits for splits in made.values()):
-        raise StageError("the corpus has no text to train on: add a table [corpus.sources.<name>], or exercise_documents")
+        raise StageError(
+            "the corpus has no text to train on: add a table [corpus.sources.<name>], or exercise_documents"
+        )
     folders = [context.folder / TRAIN / name for name in made if TRAIN in made[name]]
     write_json(context.folder / "samples.json", samples(folders, SHOWN))
     about = None if library is None else overview(library)
@@ -60,7 +62,9 @@ def run(context: Context) -> None:
 def _library(context: Context) -> Path | None:
     """Built, or gone on with; None if the recipe names no source. Downloads outlive the stage's folder."""
     if not context.recipe.corpus.sources:
-        context.log.note(context.stage, "the recipe names no source (corpus.sources): the exercises alone are learnt from")
+        context.log.note(
+            context.stage, "the recipe names no source (corpus.sources): the exercises alone are learnt from"
+        )
         return None
     folder = context.folder / LIBRARY
     Builder(context.recipe.corpus, folder, context.run / "downloads", context.log).run()
@@ -138,7 +142,9 @@ def _summary(
     refused = dict(about["refused"]) if about else {}
     return {
         "vocabulary": vocabulary,
-        "shards": {name: _figures(splits, "", TRAIN) | _figures(splits, "heldout_", HELDOUT) for name, splits in made.items()},
+        "shards": {
+            name: _figures(splits, "", TRAIN) | _figures(splits, "heldout_", HELDOUT) for name, splits in made.items()
+        },
         "weights": context.recipe.corpus.weights,
         "lengths": {form: length_buckets(shards) for form, shards in forms.items()},
         "refused": refused | ({"exercise drawn twice": repeated} if repeated else {}),

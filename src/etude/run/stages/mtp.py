@@ -1,55 +1,52 @@
-"""Stage mtp: new draft layers for a checkpoint, by self-distillation on the run's own corpus; the trunk stays bit for bit."""
+"""Stage mtp: new draft layers behind a checkpoint from the middle of the short phase, by self-distillation on the phase's own mix.
+
+The trunk stays bit for bit. That the layers serve the phase's end as well, and go on from there, is what the middle is for.
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from etude.corpus.mixture import Mixture
 from etude.corpus.packing import PackedRows
-from etude.corpus.shards import TokenShards
 from etude.model.causal_lm import CausalLM
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.model.count import count_parameters
 from etude.model.init import with_drafts
-from etude.run.stage import Context
-from etude.run.stages.base import CHECKPOINT
-from etude.run.stages.corpus import HELDOUT, TRAIN
+from etude.run.stage import Context, StageError
+from etude.run.stages.corpus import HELDOUT
+from etude.run.stages.pretraining import CHECKPOINT, MIDWAY, mixture_of, shards_in
 from etude.train.acceptance import measure_acceptance, tokens_per_pass
 from etude.train.batch import BatchSource
 from etude.train.mtp import run_mtp
 from etude.train.mtp_settings import MtpSettings
 from etude.train.sources import PackedSource, PieceSource
 
-# Held-out documents whose drafts are counted: some 10,000 tokens, an interval of two points in a second.
+# Held-out documents of a source whose drafts are counted: an interval of two points in seconds.
 MEASURED_DOCUMENTS = 100
 
 
 def run(context: Context) -> None:
-    """Leaves `checkpoint/`, the base's with draft layers, and `summary.json`."""
-    corpus = context.of("corpus")
-    facts = json.loads((corpus / "summary.json").read_text())
-    heldout = _documents(corpus / HELDOUT) if facts["heldout_documents"] else []
-    source = source_of(context.recipe.mtp, TokenShards(corpus / TRAIN))
-    distil(context, context.of("base") / CHECKPOINT, source, heldout)
-
-
-def distil(context: Context, start: Path, source: BatchSource, heldout: Iterable[np.ndarray]) -> None:
-    """Draft layers behind the checkpoint `start`, taught on `source`; `heldout` documents, whole, say how well they do."""
-    settings = context.recipe.mtp
+    """Leaves `checkpoint/`, the middle's with draft layers, and `summary.json`."""
+    settings, start = context.recipe.mtp, context.of("short") / MIDWAY
+    if not start.is_dir():
+        raise StageError(
+            "pretrain.short.midway is unset, so there is no checkpoint to teach draft layers on: set it, e.g. to 0.5"
+        )
     model = with_drafts(load_checkpoint(start), settings.layers, settings.seed)
-    result = run_mtp(settings, model, source, context.folder, context.log)
+    mixture = mixture_of(context, "short", settings.row_tokens, settings.seed)
+    result = run_mtp(settings, model, source_of(settings, mixture), context.folder, context.log)
     save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=start)
     context.summarize(
         {
             "layers": settings.layers,
             "parameters": count_parameters(model.config).drafts,
             **asdict(result),
-            "acceptance": acceptance(model, heldout, settings.row_tokens, context.recipe.harness.temperature),
+            "acceptance": acceptance(model, _heldout(context), settings.row_tokens, context.recipe.harness.temperature),
         }
     )
 
@@ -70,15 +67,18 @@ def acceptance(
     }
 
 
-def source_of(settings: MtpSettings, shards: TokenShards) -> BatchSource:
-    """Batches of the corpus, as the base stage makes them."""
+def source_of(settings: MtpSettings, mixture: Mixture) -> BatchSource:
+    """Batches of the phase's documents, as the phase makes them."""
     if settings.packing:
-        return PackedSource(PackedRows(shards, settings.row_tokens, settings.seed), settings.batch_rows)
-    return PieceSource(shards, settings.row_tokens, settings.row_tokens * settings.batch_rows, settings.seed)
+        return PackedSource(PackedRows(mixture, settings.row_tokens), settings.batch_rows)
+    return PieceSource(mixture, settings.row_tokens, settings.row_tokens * settings.batch_rows)
 
 
-def _documents(folder: Path) -> list[np.ndarray]:
-    """Evenly from all of the folder, so that no source fills the measure alone."""
-    shards = TokenShards(folder)
-    numbers = np.linspace(0, len(shards) - 1, min(MEASURED_DOCUMENTS, len(shards))).astype(int)
-    return [shards.document(int(number)) for number in numbers]
+def _heldout(context: Context) -> list[np.ndarray]:
+    """Held-out files, evenly from every source, so that none fills the measure alone."""
+    sources = shards_in(context.of("corpus") / HELDOUT, context.recipe.mtp.row_tokens)
+    found: list[np.ndarray] = []
+    for shards in (shards for name, shards in sources.items() if name.endswith(".files")):
+        numbers = np.linspace(0, len(shards) - 1, min(MEASURED_DOCUMENTS, len(shards))).astype(int)
+        found += [shards.document(int(number)) for number in numbers]
+    return found

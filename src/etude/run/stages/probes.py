@@ -38,7 +38,9 @@ def _phases(context: Context) -> dict[str, Any]:
     settings, tokenizer = context.recipe.probes, load_tokenizer(context.of("corpus"))
     old, longest = _windows(context, models)
     chosen = evenly(files, settings.perplexity_bytes)
-    context.log.note(context.stage, f"perplexity of {', '.join(models)} on {len(chosen)} of {len(files)} held-out files")
+    context.log.note(
+        context.stage, f"perplexity of {', '.join(models)} on {len(chosen)} of {len(files)} held-out files"
+    )
     found = perplexities(models, tokenizer, chosen, (old, longest))
     found["by_position"] = by_position(models, context.of("corpus") / HELDOUT, longest, settings.documents)
     context.log.note(context.stage, f"lookups up to {longest:,} tokens")
@@ -56,13 +58,13 @@ def _windows(context: Context, models: dict[str, CausalLM]) -> tuple[int, int]:
 def _drafts(context: Context) -> dict[str, Any]:
     """Of the SFT checkpoint; and whether the drafts still serve the policy that RL made of it, which never saw them."""
     folder, later = context.of("sft") / CHECKPOINT, context.of("rl") / CHECKPOINT
-    if not load_config(folder, drafts=True).mtp_layers:
+    if not load_config(folder).mtp_layers:
         context.log.note(context.stage, "the checkpoint has no draft layers, so none are measured")
         return {}
     recipe = context.recipe
     held = held_segments(context)
-    stop = NanoRenderer.load(folder).stop_id
-    shared = (held, stop, recipe.probes, recipe.engine, recipe.harness.temperature)
+    stops = NanoRenderer.load(folder).stop_ids
+    shared = (held, stops, recipe.probes, recipe.engine, recipe.harness.temperature)
     context.log.note(context.stage, f"drafts on {len(held)} held-out segments")
     found = drafted(load_checkpoint(folder, drafts=True), *shared)
     own = not recipe.run.sft_checkpoint  # else RL began elsewhere, and its checkpoint has no drafts of ours

@@ -1,45 +1,65 @@
 """Stage sft: supervised fine-tuning on the sessions, draft layers beside the trunk; and its first control, on the competent ones alone.
 
-The control has the same trunk to start from and no draft layers, which change nothing in it.
+The control has the same trunk to start from and no draft layers, which change nothing in it. The last sessions
+(`sft.heldout_share`) are taught to neither: losses and drafts are measured on them.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
+from itertools import islice
 
 from etude.factory.sessions import read_sessions
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.run.stage import Context
-from etude.run.stages.base import CHECKPOINT
+from etude.run.stages.pretraining import CHECKPOINT, pretrained
 from etude.trace.segment import Segment
+from etude.train.session_loss import session_loss
 from etude.train.sft import run_sft
 
 
 def run(context: Context) -> None:
     """Leaves `checkpoint/` and `summary.json`."""
     collected = json.loads((context.of("sessions") / "summary.json").read_text())
-    _fine_tune(context, segments(context.of("sessions")), collected, drafts=True)
+    _fine_tune(context, taught_segments(context), collected, drafts=True)
 
 
 def run_competent(context: Context) -> None:
     """The same number of steps on the demonstrations of good judgement alone: what a better teacher would have been worth."""
-    _fine_tune(context, segments(context.of("sessions"), competent_only=True), {}, drafts=False)
+    _fine_tune(context, taught_segments(context, competent_only=True), {}, drafts=False)
 
 
-def segments(folder: Path, *, competent_only: bool = False) -> list[Segment]:
-    """All segments of the sessions in a folder."""
-    return [s for session in read_sessions(folder, competent_only=competent_only) for s in session.segments()]
+def taught_segments(context: Context, *, competent_only: bool = False) -> list[Segment]:
+    """All segments of the sessions that are not held out."""
+    sessions = islice(read_sessions(context.of("sessions")), _taught(context))
+    return [
+        segment
+        for session in sessions
+        if session.header.recipe["competent"] or not competent_only
+        for segment in session.segments()
+    ]
+
+
+def held_segments(context: Context) -> list[Segment]:
+    """All segments of the sessions that no stage learns from."""
+    sessions = read_sessions(context.of("sessions"), first=_taught(context))
+    return [segment for session in sessions for segment in session.segments()]
+
+
+def _taught(context: Context) -> int:
+    collected = json.loads((context.of("sessions") / "summary.json").read_text())
+    return collected["sessions"] - round(collected["sessions"] * context.recipe.sft.heldout_share)
 
 
 def _fine_tune(context: Context, taught: list[Segment], facts: dict, *, drafts: bool) -> None:
-    recipe = context.recipe
-    start = context.of("mtp" if drafts else "base") / CHECKPOINT
+    recipe, start = context.recipe, pretrained(context)
     model = load_checkpoint(start, drafts=drafts)
     result = run_sft(
         recipe.sft, model, taught, context.folder, context.log, stage=context.stage, draft_every=recipe.mtp.every
     )
     save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=start)
     sampled = int(sum(segment.sampled.sum() for segment in taught))
-    context.summarize({**facts, "segments": len(taught), "sampled_tokens": sampled, **asdict(result)})
+    held = held_segments(context)
+    measured = {"heldout_segments": len(held), "heldout_loss": session_loss(model, held)}
+    context.summarize({**facts, "segments": len(taught), "sampled_tokens": sampled, **asdict(result), **measured})
