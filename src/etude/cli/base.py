@@ -11,7 +11,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 
-app = typer.Typer(no_args_is_help=True, help="Compare checkpoints before one is trained on.")
+app = typer.Typer(no_args_is_help=True)
 
 
 class UnknownMeasure(ValueError):
@@ -20,7 +20,7 @@ class UnknownMeasure(ValueError):
 
 @app.callback()
 def _verbs() -> None:
-    """Keeps `compare` a verb of its own while it is the only one."""
+    """Compare checkpoints before one is trained on."""  # a callback keeps `compare` a verb while it is the only one
 
 
 @app.command()

@@ -18,6 +18,7 @@ from etude.train.likelihood import answer_nats
 from etude.train.perplexity import codebase_perplexity
 
 COST_PROMPT, COST_NEW = 64, 64  # tokens of a request whose decoding is timed: a turn of an agent of the laptop recipe
+TOLD = 10  # times a measure tells how far it is
 
 Say = Callable[[str], None]
 
@@ -91,4 +92,10 @@ def facts(contender: Contender) -> dict[str, Any]:
 
 
 def _counted(say: Say, what: str, of: int) -> Callable[[int], None]:
-    return lambda count: say(f"{what} {count:,} of {of:,}")
+    """Says every tenth of the way."""
+
+    def tell(count: int) -> None:
+        if count * TOLD // of > (count - 1) * TOLD // of:
+            say(f"{what} {count:,} of {of:,}")
+
+    return tell
