@@ -81,6 +81,7 @@ def test_one_document_holds_every_measure_of_every_checkpoint(found, code: Path,
         two["perplexity"]["value"] - one["perplexity"]["value"]
     )
     assert document["unchanged"]["value"] <= 2  # one digit a version
+    assert document["unchanged"]["answer_characters"] == len(asked.state[0].answer)
     table = text(document)
     assert "8 changes" not in table and "after 2 changes" in table and "decoding 2 at a time" in table
 
@@ -139,7 +140,7 @@ def test_a_folder_without_a_past_is_told_and_never_a_zero(found, tmp_path: Path)
         document["left_out"]["state"] == "no history"
         and document["left_out"]["knowledge"] == "no sessions (--sessions)"
     )
-    assert "Left out, state: no history." in text(document) and "[one file only]" in text(document)
+    assert "Left out, state: no history." in text(document) and "[no interval]" in text(document)
 
 
 def test_no_question_is_too_long_for_any_checkpoint(found, code: Path):

@@ -26,9 +26,9 @@ Say = Callable[[str], None]
 def perplexity(contender: Contender, model: CausalLM, asked: Material, say: Say) -> dict[str, Any]:
     """`nats` of each file, in the order of the files."""
     ids = [contender.encode(text) for _, text in asked.files]
-    say(f"{contender.name}: perplexity of {len(ids):,} files, {sum(map(len, ids)):,} tokens")
     sizes = [len(text.encode()) for _, text in asked.files]
-    found = codebase_perplexity(model, ids, sizes, window=asked.context, stride=asked.context // 2)
+    told = _counted(say, f"{contender.name}: perplexity of {len(ids):,} files, tokens", sum(map(len, ids)))
+    found = codebase_perplexity(model, ids, sizes, window=asked.context, stride=asked.context // 2, done=told)
     return {"nats": found.nats.tolist(), "tokens": found.tokens}
 
 
@@ -93,9 +93,12 @@ def facts(contender: Contender) -> dict[str, Any]:
 
 def _counted(say: Say, what: str, of: int) -> Callable[[int], None]:
     """Says every tenth of the way."""
+    told = 0
 
     def tell(count: int) -> None:
-        if count * TOLD // of > (count - 1) * TOLD // of:
+        nonlocal told
+        if count * TOLD // of > told:
+            told = count * TOLD // of
             say(f"{what} {count:,} of {of:,}")
 
     return tell
