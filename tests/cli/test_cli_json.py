@@ -54,6 +54,7 @@ BAD: list[tuple[list[str], str]] = [
     (["session", "show", "absent.jsonl"], "FileNotFoundError"),
     (["session", "replay", "absent.jsonl"], "FileNotFoundError"),
     (["weights", "show", "absent"], "NoStore"),
+    (["base", "compare", "absent", "--on", "."], "CheckpointError"),
     (["corpus", "build"], "BuildError"),
     (["corpus", "build", "--set", "corpus.sources.mine.kind=fodler"], "RecipeError"),
     (["corpus", "stats", "absent"], "FileNotFoundError"),

@@ -10,7 +10,7 @@ import pytest
 from etude.report.collect import collect
 from etude.report.pages.corpus import clusters
 from etude.report.pages.perplexity import lower
-from etude.report.pages.retrieval import pooled
+from etude.report.pages.retrieval import pooled, together
 from etude.report.settings import ReportSettings
 from etude.report.write import write_report
 
@@ -128,6 +128,38 @@ def test_cells_are_pooled_by_their_questions():
     middle, low, high = pooled(entries)
     assert middle == pytest.approx(60.0) and 40 < low < 60 < high < 80
     assert pooled([{"questions": 5, "accuracy": 1.0}])[2] == 100.0
+
+
+def test_an_entry_of_all_depths_together_is_taken_as_it_is(knowledge_run: Path):
+    path = knowledge_run / "probes" / "summary.json"
+    probes = json.loads(path.read_text())
+    whole = {"kind": "definition", "length": 64, "depth": None, "questions": 9, "accuracy": 0.5, "ci95": [0.25, 0.75],
+             "chance": 0.25, "nats": 1.5}  # fmt: skip
+    assert together([*probes["retrieval"]["base"][:3], whole]) == (50.0, 25.0, 75.0)
+    probes["retrieval"]["base"].append(whole)
+    path.write_text(json.dumps(probes))
+    html = html_of(knowledge_run)
+    assert (
+        "base: 64, 50<" in html
+        and "Looking up a definition: surprise at the answer" in html
+        and "base: 64, 1.5<" in html
+    )
+
+
+def test_a_running_phase_shows_its_regression_set_from_its_events(knowledge_run: Path):
+    (knowledge_run / "long" / "summary.json").unlink()
+    with open(knowledge_run / "events.jsonl", "a") as events:
+        for step, bits in ((20, 2.5), (40, 2.25)):
+            values = {"regression_bits_per_byte": bits}
+            events.write(json.dumps({"kind": "metric", "stage": "long", "step": step, "values": values}) + "\n")
+    assert "long: 40, 2.25<" in html_of(knowledge_run)
+
+
+def test_a_corpus_of_exercises_alone_has_a_page_without_a_library(knowledge_run: Path):
+    path = knowledge_run / "corpus" / "summary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"library": None}))
+    html = html_of(knowledge_run)
+    assert "What each phase reads" in html and "Licences" not in html
 
 
 def test_buckets_of_copies_hold_every_cluster():

@@ -31,7 +31,9 @@ def by_hand(model, stream: list[int], window: int, stride: int) -> np.ndarray:
 def test_it_equals_the_definition_window_by_window(model, window: int, stride: int) -> None:
     rng = np.random.default_rng(0)
     files = [rng.integers(0, 40, n).tolist() for n in (5, 1, 17, 9)]
-    found = codebase_perplexity(model, files, [11, 2, 40, 20], window=window, stride=stride)
+    read: list[int] = []
+    found = codebase_perplexity(model, files, [11, 2, 40, 20], window=window, stride=stride, done=read.append)
+    assert read == sorted(read) and read[-1] == 32
     wanted = by_hand(model, sum(files, []), window, stride)
     ends = np.cumsum([0, *map(len, files)])
     assert found.nats == pytest.approx([wanted[a:b].sum() for a, b in pairwise(ends)], abs=1e-4)

@@ -4,14 +4,42 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 
-app = typer.Typer(no_args_is_help=True, help="Compare checkpoints before one is trained on.")
+app = typer.Typer(no_args_is_help=True)
+
+_Checkpoints = Annotated[
+    list[Path],
+    typer.Argument(metavar="CHECKPOINT...", help="Hugging Face directories with tokenizer.json, either family."),
+]
+_On = Annotated[
+    list[Path],
+    typer.Option("--on", metavar="DIR", help="A folder of code, a git repository, or a library; repeatable."),
+]
+_Sessions = Annotated[
+    list[Path] | None,
+    typer.Option("--sessions", metavar="DIR", help="Recorded sessions, for fresh knowledge; repeatable."),
+]
+_Kept = Annotated[Path, typer.Option("--out", metavar="DIR", help="Keeps results, so that nothing is measured twice.")]
+_Measures = Annotated[
+    list[str] | None, typer.Option("--measure", help="perplexity, state, knowledge or cost; repeatable. Default: all.")
+]
+_Context = Annotated[
+    int | None, typer.Option("--context", min=64, help="Tokens read at once. Default: what all can read, at most 2048.")
+]
+_Bytes = Annotated[
+    int | None, typer.Option("--max-bytes", min=1, help="Read at most so much code. Default: 1,000,000.")
+]
+_Seed = Annotated[int, typer.Option("--seed", help="Which files and questions are drawn.")]
+_Quick = Annotated[bool, typer.Option("--quick", help="Few files and questions: minutes, wide intervals.")]
+_Plan = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be asked and what is there already; measure nothing.")
+]
 
 
 class UnknownMeasure(ValueError):
@@ -20,67 +48,51 @@ class UnknownMeasure(ValueError):
 
 @app.callback()
 def _verbs() -> None:
-    """Keeps `compare` a verb of its own while it is the only one."""
+    """Compare checkpoints before one is trained on."""  # a callback keeps `compare` a verb while it is the only one
 
 
 @app.command()
 def compare(
-    checkpoints: Annotated[
-        list[Path],
-        typer.Argument(metavar="CHECKPOINT...", help="Hugging Face directories with tokenizer.json, either family."),
-    ],
-    on: Annotated[
-        list[Path],
-        typer.Option("--on", metavar="DIR", help="A folder of code, a git repository, or a library; repeatable."),
-    ],
-    sessions: Annotated[
-        list[Path] | None,
-        typer.Option("--sessions", metavar="DIR", help="Recorded sessions, for fresh knowledge; repeatable."),
-    ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Keeps results, so that nothing is measured twice.")
-    ] = Path("runs/bases"),
-    measure: Annotated[
-        list[str] | None,
-        typer.Option("--measure", help="perplexity, state, knowledge or cost; repeatable. Default: all."),
-    ] = None,
-    context: Annotated[
-        int | None,
-        typer.Option("--context", min=64, help="Tokens read at once. Default: what all can read, at most 2048."),
-    ] = None,
-    max_bytes: Annotated[
-        int | None, typer.Option("--max-bytes", min=1, help="Read at most so much code. Default: 1,000,000.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Which files and questions are drawn.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="Few files and questions: minutes, wide intervals.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be asked and what is there already; measure nothing.")
-    ] = False,
+    checkpoints: _Checkpoints,
+    on: _On,
+    sessions: _Sessions = None,
+    out: _Kept = Path("runs/bases"),
+    measure: _Measures = None,
+    context: _Context = None,
+    max_bytes: _Bytes = None,
+    seed: _Seed = 0,
+    quick: _Quick = False,
+    dry_run: _Plan = False,
     json: Json = False,
 ) -> Answer:
     """One table: perplexity of your code, state tracking over its history, fresh knowledge from sessions, cost of decoding."""
     from dataclasses import replace
 
-    from etude.bench.bases.compare import MEASURES, plan
-    from etude.bench.bases.compare import compare as compared
+    from etude.bench.bases import compare as comparison
     from etude.bench.bases.contender import contenders
     from etude.bench.bases.kept import Kept
     from etude.bench.bases.material import QUICK, Extent, material
-    from etude.bench.bases.text import asked as described
     from etude.bench.bases.text import text
 
-    wanted = measure or list(MEASURES)
-    if unknown := sorted(set(wanted) - set(MEASURES)):
-        raise UnknownMeasure(f"there is no measure {unknown[0]!r}; there are {', '.join(MEASURES)}")
+    wanted = measure or list(comparison.MEASURES)
+    if unknown := sorted(set(wanted) - set(comparison.MEASURES)):
+        raise UnknownMeasure(f"there is no measure {unknown[0]!r}; there are {', '.join(comparison.MEASURES)}")
     extent = replace(QUICK if quick else Extent(), seed=seed)
     extent = extent if max_bytes is None else replace(extent, most_bytes=max_bytes)
     found, kept = contenders(checkpoints), Kept(out)
-    questions = material(found, on, sessions or [], extent, context)
+    asked = material(found, on, sessions or [], extent, context)
     if dry_run:
-        document = plan(found, questions, extent, wanted, kept)
-        there = [
-            f"  {name}: {', '.join(names) or 'nothing'} measured already" for name, names in document["kept"].items()
-        ]
-        return Answer(document, "\n".join([described(document), *there]))
-    document = compared(found, questions, extent, wanted, kept, lambda words: print(words, file=sys.stderr, flush=True))
+        return _planned(comparison.plan(found, asked, extent, wanted, kept))
+    document = comparison.compare(found, asked, extent, wanted, kept, _say)
     return Answer(document, text(document))
+
+
+def _planned(document: dict[str, Any]) -> Answer:
+    from etude.bench.bases.text import asked
+
+    there = [f"  {name}: {', '.join(names) or 'nothing'} measured already" for name, names in document["kept"].items()]
+    return Answer(document, "\n".join([asked(document), *there]))
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)

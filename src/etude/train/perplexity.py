@@ -9,7 +9,7 @@ report; a window reads over their ends, since what stands in one file helps with
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,9 +80,17 @@ def difference(before: CodebasePerplexity, after: CodebasePerplexity, seed: int 
 
 @torch.inference_mode()
 def codebase_perplexity(
-    model: CausalLM, files: Sequence[Sequence[int]], byte_counts: Sequence[int], *, window: int, stride: int
+    model: CausalLM,
+    files: Sequence[Sequence[int]],
+    byte_counts: Sequence[int],
+    *,
+    window: int,
+    stride: int,
+    done: Callable[[int], None] = lambda tokens: None,
 ) -> CodebasePerplexity:
-    """`files` are token ids, one list a file, in alphabetical order of their paths. Raises ValueError for a window that the model can't read."""
+    """`files` are token ids, one list a file, in alphabetical order of their paths; `done` hears how many tokens of them are read.
+
+    Raises ValueError for a window that the model can't read."""
     if not 1 <= stride < window:
         raise ValueError(
             f"a stride of {stride} with a window of {window}: the stride is at least 1 and below the window"
@@ -104,6 +112,7 @@ def codebase_perplexity(
         hidden, targets = predicting_states(out.hidden, batch.ids, batch.weights > 0)
         owners = np.concatenate([owner[s : s + len(c)][c > 0] for s, c in zip(starts, counted, strict=True)])
         np.add.at(nats, owners, -token_logprobs(hidden, targets, model.head).double().numpy())
+        done(min(starts[-1] + window, len(stream)))
     return CodebasePerplexity(nats, np.asarray(byte_counts, np.int64), len(stream) - 1)
 
 

@@ -17,8 +17,8 @@ from etude.model.config import ModelConfig
 PLAIN = "checkpoint"  # what a run calls the folder in each stage: no name to tell two apart by
 
 
-class MismatchedTokenizer(Exception):
-    """The tokenizer can write tokens that the model does not have."""
+class Incomparable(Exception):
+    """What was asked can't be compared; the message says what and what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,13 @@ class Contender:
 
 
 def contenders(folders: Sequence[Path]) -> list[Contender]:
-    """In the order asked. Raises CheckpointError or FileNotFoundError for a folder that lacks something, and MismatchedTokenizer."""
+    """In the order asked. Raises CheckpointError or FileNotFoundError for a folder that lacks something, or Incomparable for a
+    tokenizer that can write tokens which the model does not have."""
     found = []
     for folder, name in zip(folders, names(folders), strict=True):
         config, tokenizer = load_config(folder), load_tokenizer(folder)
         if tokenizer.get_vocab_size() > config.vocab_size:
-            raise MismatchedTokenizer(
+            raise Incomparable(
                 f"{folder}: the tokenizer has {tokenizer.get_vocab_size():,} entries, the model {config.vocab_size:,}: they are "
                 "not of one checkpoint; copy the tokenizer.json that came with the weights"
             )
@@ -67,12 +68,13 @@ def contenders(folders: Sequence[Path]) -> list[Contender]:
 
 
 def names(folders: Sequence[Path]) -> list[str]:
-    """The shortest ends of the paths that tell them apart; `run/sft/checkpoint` is called `sft`. Raises ValueError for one named twice."""
-    parts = [[part for part in folder.absolute().parts if part != PLAIN] for folder in folders]
-    if len({tuple(found) for found in parts}) < len(folders):
-        raise ValueError(f"one checkpoint is named twice: {', '.join(map(str, folders))}; name each once")
+    """The shortest ends of the paths that tell them apart; `run/sft/checkpoint` is called `sft`. Raises Incomparable for one named twice."""
+    places = [folder.absolute() for folder in folders]
+    if len(set(places)) < len(places):
+        raise Incomparable(f"one checkpoint is named twice: {', '.join(map(str, folders))}; name each once")
+    parts = [(place.parent if place.name == PLAIN else place).parts[1:] for place in places]  # without the root
     for length in range(1, max(map(len, parts)) + 1):
         short = ["/".join(found[-length:]) for found in parts]
         if len(set(short)) == len(short):
             return short
-    raise AssertionError("paths that differ have ends that differ")
+    return [str(place) for place in places]  # a folder, and the `checkpoint` inside it

@@ -29,7 +29,11 @@ def figures(found: Items, first: Items | None, asked: Material) -> dict[str, Any
 def baseline(asked: Material) -> dict[str, Any]:
     """How far off the trivial answer is: the first version, unchanged."""
     distances = [question.unchanged_distance for question in asked.state]
-    return entry(ratio(distances, _ones(distances), _paths(asked))) | {"by_changes": _by_changes(distances, asked)}
+    characters = sum(len(question.answer) for question in asked.state) / len(asked.state)
+    return entry(ratio(distances, _ones(distances), _paths(asked))) | {
+        "by_changes": _by_changes(distances, asked),
+        "answer_characters": characters,
+    }
 
 
 def _perplexity(found: Items, first: Items | None, asked: Material) -> dict[str, Any]:

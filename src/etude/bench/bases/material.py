@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from etude.bench.bases.contender import Contender
+from etude.bench.bases.contender import Contender, Incomparable
 from etude.corpus.codebase import codebase
 from etude.corpus.fresh_knowledge import KnowledgeQuestion, knowledge_questions
 from etude.corpus.state_tracking import StateQuestion, state_questions
@@ -49,10 +49,10 @@ class Material:
 def material(
     found: Sequence[Contender], folders: Sequence[Path], sessions: Sequence[Path], extent: Extent, context: int | None
 ) -> Material:
-    """Raises NoCode for folders without code, FileNotFoundError, PermissionError, SessionError, ValueError for a context none can read."""
+    """Raises NoCode for folders without code, FileNotFoundError, PermissionError, SessionError, Incomparable for a context that not all can read."""
     shortest = min(contender.config.max_positions for contender in found)
     if context is not None and context > shortest:
-        raise ValueError(
+        raise Incomparable(
             f"a context of {context:,} tokens, but one of the checkpoints ends at {shortest:,}: take a shorter one"
         )
     context = context or min(shortest, MOST_CONTEXT)

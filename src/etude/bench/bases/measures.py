@@ -18,6 +18,7 @@ from etude.train.likelihood import answer_nats
 from etude.train.perplexity import codebase_perplexity
 
 COST_PROMPT, COST_NEW = 64, 64  # tokens of a request whose decoding is timed: a turn of an agent of the laptop recipe
+TOLD = 10  # times a measure tells how far it is
 
 Say = Callable[[str], None]
 
@@ -25,9 +26,9 @@ Say = Callable[[str], None]
 def perplexity(contender: Contender, model: CausalLM, asked: Material, say: Say) -> dict[str, Any]:
     """`nats` of each file, in the order of the files."""
     ids = [contender.encode(text) for _, text in asked.files]
-    say(f"{contender.name}: perplexity of {len(ids):,} files, {sum(map(len, ids)):,} tokens")
     sizes = [len(text.encode()) for _, text in asked.files]
-    found = codebase_perplexity(model, ids, sizes, window=asked.context, stride=asked.context // 2)
+    told = _counted(say, f"{contender.name}: perplexity of {len(ids):,} files, tokens", sum(map(len, ids)))
+    found = codebase_perplexity(model, ids, sizes, window=asked.context, stride=asked.context // 2, done=told)
     return {"nats": found.nats.tolist(), "tokens": found.tokens}
 
 
@@ -91,4 +92,13 @@ def facts(contender: Contender) -> dict[str, Any]:
 
 
 def _counted(say: Say, what: str, of: int) -> Callable[[int], None]:
-    return lambda count: say(f"{what} {count:,} of {of:,}")
+    """Says every tenth of the way."""
+    told = 0
+
+    def tell(count: int) -> None:
+        nonlocal told
+        if count * TOLD // of > told:
+            told = count * TOLD // of
+            say(f"{what} {count:,} of {of:,}")
+
+    return tell

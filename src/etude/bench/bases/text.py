@@ -54,9 +54,14 @@ def _rows(document: dict[str, Any]) -> list[tuple[str, Cell]]:
 def _notes(document: dict[str, Any]) -> list[str]:
     """The baseline, and what was left out and why."""
     found = document.get("unchanged")
-    lines = [f"The first version unchanged would be {_value(found, 1)} characters off."] if found else []
+    lines = []
+    if found:
+        lines.append(
+            f"The first version unchanged would be {_value(found, 1)} characters off; a right answer has "
+            f"{found['answer_characters']:,.0f} on average."
+        )
     lines += [f"Left out, {what}: {why}." for what, why in document["left_out"].items()]
-    return [*lines, "Brackets: 95%, files drawn anew (sessions, for fresh knowledge)."]
+    return [*lines, "Brackets: 95%, files drawn anew (sessions, for fresh knowledge); no interval where all is of one."]
 
 
 def _after(n: int) -> Cell:
@@ -75,9 +80,7 @@ def _value(found: Row | None, digits: int, sign: str = "") -> str:
     if not found:
         return ""
     form = f"{sign}.{digits}f"
-    interval = (
-        f" [{', '.join(format(bound, form) for bound in found['ci95'])}]" if found["ci95"] else " [one file only]"
-    )
+    interval = f" [{', '.join(format(bound, form) for bound in found['ci95'])}]" if found["ci95"] else " [no interval]"
     return format(found["value"], form) + interval
 
 

@@ -49,7 +49,7 @@ def lead(found: dict[str, Any]) -> str:
 def charts(report: dict[str, Any]) -> list[str]:
     """In the order of the way a text goes: in, judged, licensed, redacted, compared, cut into documents."""
     found = report["corpus"]
-    library = found.get("library", {})
+    library = found.get("library") or {}  # none where the recipe names no source
     copies = library.get("copies") or {}
     return [
         chart("What each phase reads", stacked(mixes(report)), "Shares of tokens; available: what the shards hold."),

@@ -18,9 +18,7 @@ def drafts(report: dict[str, Any]) -> list[str]:
     if not {"acceptance", "speedup"} & found.keys():
         return []
     drawn = [
-        chart(
-            "Drafts accepted, by depth", _by_depth(found.get("acceptance", {})), "Given that all drafts before it were."
-        ),
+        chart("Drafts accepted, by depth", _by_depth(found.get("acceptance", {})), "Of the drafts made at each depth."),
         chart("Drafts accepted, by position", _by_position(found.get("by_position", []))),
     ]
     return [f'<div class="charts">{"".join(drawn)}</div>', _speedup(found)]

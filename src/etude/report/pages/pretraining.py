@@ -25,7 +25,7 @@ def pretraining(report: dict[str, Any], curves: Curves) -> list[str]:
         ),
         chart("Learning rate", _one_after_another(curves, ("lr_factor",), "share of the phase's rate")),
         chart("Gradient norm before clipping", _one_after_another(curves, ("grad_norm",), "(log scale)", log_y=True)),
-        chart("Regression set", regression(report), "Held-out short documents: a phase stops when they worsen past its bar."),
+        chart("Regression set", regression(report, curves), "Held-out short documents: a phase stops when they worsen past its bar."),
         chart("Draft layers", drafts(curves), "Divergence from the main head's distribution, nats a token."),
     ]  # fmt: skip
     return [phases(report, curves), _stopped(report), f'<div class="charts">{"".join(drawn)}</div>']
@@ -51,9 +51,12 @@ def phases(report: dict[str, Any], curves: Curves) -> str:
     return table(["phase", "steps", "tokens", "loss at its end", "held-out bits a byte", "steps skipped"], rows)
 
 
-def regression(report: dict[str, Any]) -> str:
-    """Bits a byte of the regression set, by the phases' own steps."""
-    points = {phase: report.get(phase, {}).get("regression") or [] for phase in PHASES}
+def regression(report: dict[str, Any], curves: Curves) -> str:
+    """Bits a byte of the regression set by the phases' own steps: as a finished phase tells, or as a running one has measured."""
+    points = {
+        phase: report.get(phase, {}).get("regression") or curves.get(phase, {}).get("regression_bits_per_byte", [])
+        for phase in PHASES
+    }
     lines = [
         Line(phase, [step for step, _ in found], [bits for _, bits in found], hue=place)
         for place, (phase, found) in enumerate(points.items())

@@ -18,14 +18,24 @@ Z95 = 1.959964  # of the normal distribution
 
 
 def retrieval(report: dict[str, Any]) -> list[str]:
-    """A chart a kind of question, then a table of depths for each."""
+    """A chart or two a kind of question, then a table of depths for each.
+
+    Entries are {"kind", "length", "depth": 0 to 1, "questions", "accuracy": 0 to 1, "ci95", "chance"}, perhaps with "nats" of
+    the right answer. An entry of depth None tells of all depths together; where there is none they are pooled.
+    """
     found = report.get("retrieval", {})
     entries = {phase: found[phase] for phase in PHASES if found.get(phase)}
     kinds = sorted({entry["kind"] for of in entries.values() for entry in of})
     if not kinds:
         return []
-    drawn = "".join(_by_length(report, kind, entries) for kind in kinds)
+    drawn = "".join(draw(report, kind, entries) for kind in kinds for draw in (_by_length, _nats_by_length))
     return [f'<div class="charts">{drawn}</div>', *(_by_depth(kind, entries) for kind in kinds)]
+
+
+def together(entries: list[dict[str, Any]]) -> tuple[float, float, float]:
+    """(accuracy, low, high) of one length in percent."""
+    whole = next((entry for entry in entries if entry["depth"] is None), None)
+    return pooled(entries) if whole is None else (100 * whole["accuracy"], *(100 * bound for bound in whole["ci95"]))
 
 
 def pooled(entries: list[dict[str, Any]]) -> tuple[float, float, float]:
@@ -41,7 +51,7 @@ def pooled(entries: list[dict[str, Any]]) -> tuple[float, float, float]:
 def _by_length(report: dict[str, Any], kind: str, entries: dict[str, list[dict[str, Any]]]) -> str:
     lines = []
     for place, phase in enumerate(PHASES):
-        points = [(length, pooled(of)) for length, of in _cells(entries.get(phase, []), kind, "length").items()]
+        points = [(length, together(of)) for length, of in _cells(entries.get(phase, []), kind, "length").items()]
         band = [(low, high) for _, (_, low, high) in points]
         lines.append(Line(phase, [x for x, _ in points], [y for _, (y, _, _) in points], band, hue=place))
     chances: dict[int, float] = {}
@@ -60,9 +70,28 @@ def _by_length(report: dict[str, Any], kind: str, entries: dict[str, list[dict[s
     return chart(KINDS.get(kind, kind), drawing, "All depths together. Bands: 95%, by question.")
 
 
+def _nats_by_length(report: dict[str, Any], kind: str, entries: dict[str, list[dict[str, Any]]]) -> str:
+    """How sure of the right answer: steadier than right or wrong where a model is small."""
+    lines = []
+    for place, phase in enumerate(PHASES):
+        cells = _cells([entry for entry in entries.get(phase, []) if "nats" in entry], kind, "length")
+        ys = [_mean_nats(of) for of in cells.values()]
+        lines.append(Line(phase, list(cells), ys, hue=place))
+    x_title, marks = "length of the context, tokens (log scale)", first_positions(report)
+    drawing = line_chart(
+        lines, x_title=x_title, y_title="nats of the right answer", log_x=True, y_zero=True, marks=marks
+    )
+    return chart(f"{KINDS.get(kind, kind)}: surprise at the answer", drawing, "Less is better.")
+
+
+def _mean_nats(entries: list[dict[str, Any]]) -> float:
+    whole = [entry for entry in entries if entry["depth"] is None] or entries
+    return sum(e["questions"] * e["nats"] for e in whole) / sum(e["questions"] for e in whole)
+
+
 def _by_depth(kind: str, entries: dict[str, list[dict[str, Any]]]) -> str:
     """Accuracy by phase and length down, depth across; coloured from chance to all right."""
-    depths = sorted({e["depth"] for of in entries.values() for e in of if e["kind"] == kind})
+    depths = sorted({e["depth"] for of in entries.values() for e in of if e["kind"] == kind and e["depth"] is not None})
     if len(depths) < 2:
         return ""
     rows: list[list[str]] = []
