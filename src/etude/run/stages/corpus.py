@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from etude.chat.special import SPECIAL_TOKENS
 from etude.corpus.collection import collect
 from etude.corpus.document import Document
+from etude.corpus.lookup import lookup_documents
 from etude.corpus.shards import write_shards
 from etude.corpus.tokenizer import encode_documents, load_tokenizer, train_tokenizer
 from etude.factory.exercises.documents import documents
@@ -27,7 +28,7 @@ def run(context: Context) -> None:
     tokenizer = _tokenizer(context, found.train)
     shards: dict[str, dict[str, int]] = {}
     for split, documents_of, prefix in ((TRAIN, found.train, ""), (HELDOUT, found.heldout, "heldout_")):
-        for name, texts in _by_folder(documents_of).items():
+        for name, texts in _by_folder(context, tokenizer, documents_of).items():
             written = write_shards(context.folder / split / name, encode_documents(tokenizer, texts))
             size = sum(len(text.encode()) for text in texts)
             figures = {"documents": len(texts), "tokens": written.total_tokens, "bytes": size}
@@ -42,11 +43,20 @@ def run(context: Context) -> None:
     )
 
 
-def _by_folder(found: list[Document]) -> dict[str, list[str]]:
-    folders: dict[str, list[str]] = {}
+def _by_folder(context: Context, tokenizer: Tokenizer, found: list[Document]) -> dict[str, list[str]]:
+    """Texts by `<source>.<form>`; a source of files is one project."""
+    sources: dict[str, list[Document]] = {}
     for document in found:
-        source = document.source.replace("exercise", EXERCISES).removeprefix("folder:")
-        folders.setdefault(f"{source}.files", []).append(document.text)
+        name = EXERCISES if document.source == "exercise" else document.source.removeprefix("folder:")
+        sources.setdefault(name, []).append(document)
+    folders = {f"{name}.files": [document.text for document in held] for name, held in sources.items()}
+    for name, held in sources.items():
+        if name != EXERCISES:
+            folders[f"{name}.projects"] = ["\n\n".join(document.text for document in held)]
+            files = ((document.name, document.text) for document in held)
+            length = context.recipe.pretrain.long.row_tokens
+            lookups = list(lookup_documents(files, lambda text: len(tokenizer.encode(text)), length, 0))
+            folders |= {f"{name}.lookups": lookups} if lookups else {}
     return folders
 
 
