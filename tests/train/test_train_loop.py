@@ -73,7 +73,7 @@ def guard(model, out, **settings):
     """Measures what only the weights decide: a resumed run has to find the same figures."""
     held = RegressionSettings(every=3, **settings)
     return Regression(
-        held, model, lambda: float(model.head.weight.abs().mean()), out / "regression", "long", EventLog.null()
+        held, model, lambda: float(model.head.weight.detach().abs().mean()), out / "regression", "long", EventLog.null()
     )
 
 

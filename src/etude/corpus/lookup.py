@@ -26,6 +26,10 @@ POOL = 2000
 CODE_SHARE: dict[Kind, float] = {"definition": 0.48, "test": 0.75}
 # Documents are whole, half, … lengths, each with the same share of tokens: the short ones teach what the long ones need.
 HALVINGS = 4
+# Tokens kept for wrong answers that are longer than the right one, and for the name of what a test calls.
+ENDS = 16
+# A context that the files fill less than this is none of its length.
+FILLED = 0.6
 # Targets tried for each that is wanted, before the files count as too few.
 TRIED = 8
 MISSES = 4  # functions in a row that do not fit: then a context counts as full
@@ -131,8 +135,8 @@ def _at_depths(
     own = _cut(pool[target], length // PARTS, count)
     rng = random.Random(f"{seed}:{kind}:{target}:{length}")
     order = (pool[n] for n in rng.sample(range(len(pool)), len(pool)) if n != target)
-    # The last part holds heading, prompt and answer of most; what is longer is not asked.
-    chosen = _context([own], order, length - length // PARTS, length // PARTS, count)
+    asked = count(HEADINGS[kind] + own.source.split("\n")[0]) + ENDS
+    chosen = _context([own], order, length - asked, length // PARTS, count)
     line = ask(kind, own, chosen, held.names, rng)
     if line is None:
         return []
@@ -141,7 +145,8 @@ def _at_depths(
         placed = chosen[1:]
         placed.insert(round(depth * len(placed)), own)
         text = _code(placed) + HEADINGS[kind] + line.prompt
-        if count(text) + max(map(count, (line.answer, *line.others))) > length:
+        used = count(text) + max(map(count, (line.answer, *line.others)))
+        if not FILLED * length <= used <= length:
             return []
         found.append(Question(kind, target, length, depth, text, line))
     return found

@@ -12,7 +12,7 @@ GRAPH: tuple[Stage, ...] = (
     Stage(
         "corpus",
         after=(),
-        reads=("corpus", "exercises", "model.init"),
+        reads=("corpus", "exercises", "model.init", "pretrain.long.row_tokens"),
         body="etude.run.stages.corpus:run",
         processes="one process",
     ),
