@@ -195,5 +195,7 @@ def _group(pieces: list[tuple[int, list[int]]], arg: int) -> list[tuple[int, lis
 def _id_of(tokenizer: Tokenizer, token: str) -> int:
     number = tokenizer.token_to_id(token)
     if number is None:
-        raise ValueError(f"the tokenizer lacks the special token {token}; add the chat tokens with `etude tokenizer extend --chat`")
+        raise ValueError(
+            f"the tokenizer lacks the special token {token}; add the chat tokens with `etude tokenizer extend --chat`"
+        )
     return number

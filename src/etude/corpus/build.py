@@ -83,7 +83,9 @@ class Builder:
         source, full = gathered.ref.source, quota.full(gathered.ref.source)
         if not gathered.reason and not quota.admits(source, gathered.tally.bytes.total()):
             if not full:  # those read ahead are left out in silence
-                self.log.note(STAGE, f"source {source} is full: {gathered.ref.id} and what follows is left out ({OVER})")
+                self.log.note(
+                    STAGE, f"source {source} is full: {gathered.ref.id} and what follows is left out ({OVER})"
+                )
             Library(self.folder).path(gathered.ref.id).unlink()
             gathered = Gathered(gathered.ref, reason=OVER)
         elif gathered.reason and gathered.reason != OVER:

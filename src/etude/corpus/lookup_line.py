@@ -35,9 +35,7 @@ class Line:
         return f"{self.prompt}{self.answer}\n"
 
 
-def ask(
-    kind: Kind, target: Function, context: Sequence[Function], known: Set[str], rng: random.Random
-) -> Line | None:
+def ask(kind: Kind, target: Function, context: Sequence[Function], known: Set[str], rng: random.Random) -> Line | None:
     """The lookup whose answer lies in `target`, one of `context`; None if the context answers it twice, or offers too few others.
 
     `known` are names of functions: of what a test calls, only these are asked for.

@@ -62,9 +62,7 @@ class TokenShards:
 class ShardWriter:
     """Takes documents one by one; `finish` makes them readable. What an earlier, unfinished writer left in the folder is overwritten."""
 
-    def __init__(
-        self, directory: Path, vocabulary: int = SMALL_VOCABULARY, shard_tokens: int = SHARD_TOKENS
-    ) -> None:
+    def __init__(self, directory: Path, vocabulary: int = SMALL_VOCABULARY, shard_tokens: int = SHARD_TOKENS) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / DONE_FILE).unlink(missing_ok=True)
         self.directory, self.vocabulary, self.shard_tokens = directory, vocabulary, shard_tokens

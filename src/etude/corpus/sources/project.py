@@ -40,7 +40,7 @@ class Ref:
         name = self.name.lower().rpartition("/")[2].replace("_", "-").replace(".", "-")
         for prefix in ("python3-", "python-", "node-"):
             name = name.removeprefix(prefix)
-        return name
+        return name.lstrip("-") or name  # the standard library's `_strptime` goes with `strptime`
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,9 @@ class StdlibSource:
 
     def refs(self) -> Iterator[Ref]:
         """In the order of names. Raises ValueError for a name that is no module in Python here."""
-        found = {path.stem if path.suffix == ".py" else path.name: path for path in self.root.iterdir() if _module(path)}
+        found = {
+            path.stem if path.suffix == ".py" else path.name: path for path in self.root.iterdir() if _module(path)
+        }
         if missing := sorted(self.packages - found.keys()):
             raise ValueError(
                 f"source {self.name!r} names {', '.join(missing)}: no module of the standard library in {self.root}; "

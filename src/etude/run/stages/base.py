@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from etude.chat import special
+from etude.corpus.settings import EXERCISES
 from etude.corpus.shards import TokenShards
 from etude.corpus.tokenizer import load_tokenizer
 from etude.model.checkpoint import save_checkpoint, token_ids
@@ -25,16 +26,20 @@ def run(context: Context) -> None:
     corpus = context.of("corpus")
     facts = json.loads((corpus / "summary.json").read_text())
     model = new_model(context.recipe.model, facts["vocabulary"])
-    result = run_pretrain(context.recipe.pretrain, model, TokenShards(corpus / TRAIN), context.folder, context.log)
+    shards = f"{EXERCISES}.files"
+    result = run_pretrain(
+        context.recipe.pretrain, model, TokenShards(corpus / TRAIN / shards), context.folder, context.log
+    )
     save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=corpus, extra_config=_token_ids(context, corpus))
-    held = evaluate(model, _documents(corpus / HELDOUT), facts["heldout_bytes"]) if facts["heldout_documents"] else None
+    size = facts["shards"][shards]["heldout_bytes"]
+    held = evaluate(model, _documents(corpus / HELDOUT / shards), size) if size else None
     count = count_parameters(model.config)
     context.summarize(
         {
             "family": model.config.family,
             "parameters": count.total,
             "active_parameters": count.active,
-            **{key: facts[key] for key in ("vocabulary", "documents", "bytes", "refused")},
+            "vocabulary": facts["vocabulary"],
             "steps": result.steps,
             "tokens": result.tokens,
             "loss": result.loss,

@@ -12,6 +12,7 @@ Killed anywhere it goes on: the library after the last project in its manifest, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from etude.chat.special import SPECIAL_TOKENS
 from etude.corpus.build import Builder
 from etude.corpus.export import FORMS, SPLITS, Shape, Split, export
 from etude.corpus.fim_tokens import fim_tokens
+from etude.corpus.lookup import lookup_documents
 from etude.corpus.overview import overview
 from etude.corpus.sample import sample
 from etude.corpus.settings import EXERCISES
@@ -34,6 +36,8 @@ TRAIN, HELDOUT = SPLITS  # inside the stage's folder
 LIBRARY = "library"
 SHOWN = 24  # documents in samples.json
 CALIBRATION_CHARS = 200_000  # of text from which characters a token are measured
+# A function is counted alone, cut and in its place; its neighbours come back while a window of them is used up.
+COUNTS_KEPT = 20_000
 
 
 def run(context: Context) -> None:
@@ -42,7 +46,7 @@ def run(context: Context) -> None:
     exercises, repeated = exercise_documents(context.recipe)
     learnt = [] if library is None else list(_texts(library, context))
     tokenizer = _tokenizer(context, learnt, [document["text"] for document in exercises[TRAIN]])
-    encoder = Encoder(tokenizer, tokenizer.get_vocab_size())
+    encoder = Encoder(tokenizer)
     made: dict[str, dict[Split, TokenShards]] = {}
     for name, form, split, documents in _all(context, library, exercises, encoder, learnt):
         found = shard(context.folder / split / name, form, documents, encoder)
@@ -50,7 +54,9 @@ def run(context: Context) -> None:
             made.setdefault(name, {})[split] = found
             context.log.note(context.stage, f"{name}, {split}: {len(found):,} documents, {found.total_tokens:,} tokens")
     if not any(TRAIN in splits for splits in made.values()):
-        raise StageError("the corpus has no text to train on: add a table [corpus.sources.<name>], or exercise_documents")
+        raise StageError(
+            "the corpus has no text to train on: add a table [corpus.sources.<name>], or exercise_documents"
+        )
     folders = [context.folder / TRAIN / name for name in made if TRAIN in made[name]]
     write_json(context.folder / "samples.json", samples(folders, SHOWN))
     about = None if library is None else overview(library)
@@ -60,7 +66,9 @@ def run(context: Context) -> None:
 def _library(context: Context) -> Path | None:
     """Built, or gone on with; None if the recipe names no source. Downloads outlive the stage's folder."""
     if not context.recipe.corpus.sources:
-        context.log.note(context.stage, "the recipe names no source (corpus.sources): the exercises alone are learnt from")
+        context.log.note(
+            context.stage, "the recipe names no source (corpus.sources): the exercises alone are learnt from"
+        )
         return None
     folder = context.folder / LIBRARY
     Builder(context.recipe.corpus, folder, context.run / "downloads", context.log).run()
@@ -105,8 +113,20 @@ def _all(
         for form in FORMS:
             for split in SPLITS:
                 # Held-out files are judged whole, by every checkpoint alike.
-                cut = shape if split == TRAIN else Shape(buckets=shape.buckets, count=shape.count, seed=shape.seed)
+                cut = shape if split == TRAIN else Shape(buckets=shape.buckets, counts=shape.counts, seed=shape.seed)
                 yield f"{source}.{form}", form, split, export(library, form, split, cut, source)
+        for split in SPLITS if context.recipe.corpus.lookup_tokens else ():
+            yield f"{source}.lookups", "lookups", split, _lookups(context, library, source, split, encoder)
+
+
+def _lookups(context: Context, library: Path, source: str, split: Split, encoder: Encoder) -> Iterator[Document]:
+    """Documents whose lines repeat what stands far above in them, made of the source's functions."""
+    files = (
+        (d["path"], d["text"]) for d in export(library, "files", split, Shape(), source) if d["language"] == "python"
+    )
+    length, seed = context.recipe.corpus.lookup_tokens, context.recipe.corpus.seed
+    for text in lookup_documents(files, lru_cache(COUNTS_KEPT)(encoder.count), length, seed):
+        yield {"text": text, "source": source}
 
 
 def _shape(context: Context, encoder: Encoder, learnt: list[str]) -> Shape:
@@ -120,7 +140,7 @@ def _shape(context: Context, encoder: Encoder, learnt: list[str]) -> Shape:
         fim_longest_chars=int(corpus.fim_longest_tokens * per_token),
         chars_per_token=per_token,
         buckets=(corpus.project_tokens,),
-        count=encoder.count,
+        counts=encoder.counts,
         seed=corpus.seed,
     )
 
@@ -138,7 +158,9 @@ def _summary(
     refused = dict(about["refused"]) if about else {}
     return {
         "vocabulary": vocabulary,
-        "shards": {name: _figures(splits, "", TRAIN) | _figures(splits, "heldout_", HELDOUT) for name, splits in made.items()},
+        "shards": {
+            name: _figures(splits, "", TRAIN) | _figures(splits, "heldout_", HELDOUT) for name, splits in made.items()
+        },
         "weights": context.recipe.corpus.weights,
         "lengths": {form: length_buckets(shards) for form, shards in forms.items()},
         "refused": refused | ({"exercise drawn twice": repeated} if repeated else {}),
