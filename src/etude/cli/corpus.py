@@ -135,7 +135,7 @@ def fingerprint(
     json: Json = False,
 ) -> Answer:
     """Write a suite's fingerprints: hashes from which no text can be read back, and by which `build` refuses texts that hold one."""
-    from etude.corpus.fingerprints import write_fingerprints
+    from etude.fingerprint.publish import write_fingerprints
 
     found = write_fingerprints(out, suite, (path.read_text(encoding="utf-8") for path in texts), projects or [])
     short = f"; {found.too_short} too short to be searched for" if found.too_short else ""

@@ -1,6 +1,7 @@
 """Stage corpus: sources → a library → one tokenizer for the whole run, and token shards by source and form, to train and to judge by.
 
     library/                     what `etude corpus build` makes: every text with its provenance, every refusal with its reason
+    suites/                      fingerprints of what the bench asks: documents that hold it are refused
     tokenizer.json
     train/<source>.<form>/       token shards of each of the sources and of the run's own exercises
     heldout/<source>.<form>/     the same of held-out projects (exercises: of held-out documents)
@@ -18,6 +19,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from etude.bench.real import published as real
 from etude.chat.special import SPECIAL_TOKENS
 from etude.corpus.build import Builder
 from etude.corpus.export import FORMS, SPLITS, Shape, Split, export
@@ -29,11 +31,13 @@ from etude.corpus.settings import EXERCISES
 from etude.corpus.sharding import Document, Encoder, length_buckets, samples, shard
 from etude.corpus.shards import TokenShards
 from etude.corpus.tokenizer import load_tokenizer, train_tokenizer
+from etude.factory.exercises import published as exercises
 from etude.run.stage import Context, StageError, write_json
 from etude.run.stages.exercises import exercise_documents
 
 TRAIN, HELDOUT = SPLITS  # inside the stage's folder
 LIBRARY = "library"
+SUITES = "suites"
 SHOWN = 24  # documents in samples.json
 CALIBRATION_CHARS = 200_000  # of text from which characters a token are measured
 # A function is counted alone, cut and in its place; its neighbours come back while a window of them is used up.
@@ -43,12 +47,12 @@ COUNTS_KEPT = 20_000
 def run(context: Context) -> None:
     """Leaves what the module's docstring lists, and `summary.json`."""
     library = _library(context)
-    exercises, repeated = exercise_documents(context.recipe)
+    own, repeated = exercise_documents(context.recipe)
     learnt = [] if library is None else list(_texts(library, context))
-    tokenizer = _tokenizer(context, learnt, [document["text"] for document in exercises[TRAIN]])
+    tokenizer = _tokenizer(context, learnt, [document["text"] for document in own[TRAIN]])
     encoder = Encoder(tokenizer)
     made: dict[str, dict[Split, TokenShards]] = {}
-    for name, form, split, documents in _all(context, library, exercises, encoder, learnt):
+    for name, form, split, documents in _all(context, library, own, encoder, learnt):
         found = shard(context.folder / split / name, form, documents, encoder)
         if found is not None:
             made.setdefault(name, {})[split] = found
@@ -71,7 +75,11 @@ def _library(context: Context) -> Path | None:
         )
         return None
     folder = context.folder / LIBRARY
-    Builder(context.recipe.corpus, folder, context.run / "downloads", context.log).run()
+    corpus = context.recipe.corpus.model_copy(deep=True)
+    corpus.library.fingerprints += [
+        publish(context.folder / SUITES)[0] for publish in (exercises.publish, real.publish)
+    ]
+    Builder(corpus, folder, context.run / "downloads", context.log).run()
     return folder
 
 
@@ -81,7 +89,7 @@ def _texts(library: Path, context: Context) -> Iterable[str]:
     return sample((d["text"] for d in export(library, "files", TRAIN, Shape())), corpus.tokenizer_bytes, corpus.seed)
 
 
-def _tokenizer(context: Context, learnt: list[str], exercises: list[str]) -> Tokenizer:
+def _tokenizer(context: Context, learnt: list[str], own: list[str]) -> Tokenizer:
     """The initial checkpoint's tokenizer if the run continues one, else trained here."""
     target = context.folder / "tokenizer.json"
     if not target.is_file():
@@ -89,7 +97,7 @@ def _tokenizer(context: Context, learnt: list[str], exercises: list[str]) -> Tok
             tokenizer = load_tokenizer(Path(context.recipe.model.init))
         else:
             corpus = context.recipe.corpus
-            texts = [*learnt, *exercises * corpus.exercise_repeats]
+            texts = [*learnt, *own * corpus.exercise_repeats]
             tokenizer = train_tokenizer(texts, SPECIAL_TOKENS, corpus.vocabulary_size)
         tokenizer.save(str(part := target.with_suffix(".part")))
         part.rename(target)
@@ -99,13 +107,13 @@ def _tokenizer(context: Context, learnt: list[str], exercises: list[str]) -> Tok
 def _all(
     context: Context,
     library: Path | None,
-    exercises: Mapping[Split, list[Document]],
+    own: Mapping[Split, list[Document]],
     encoder: Encoder,
     learnt: list[str],
 ) -> Iterator[tuple[str, str, Split, Iterable[Document]]]:
     """Name, form, split and documents of every folder of shards."""
     for split in SPLITS:
-        yield f"{EXERCISES}.files", "files", split, exercises[split]
+        yield f"{EXERCISES}.files", "files", split, own[split]
     if library is None:
         return
     shape = _shape(context, encoder, learnt)
