@@ -89,7 +89,7 @@ def test_parse_never_raises_and_what_it_accepts_renders_to_the_same_structure(
         (["<|edit|>", "<|arg|>", "<|end|>"], "edit takes 3 arguments, got 2"),
         (["<|grep|>", "<|arg|>", "<|end|>"], "grep takes 1 arguments, got 2"),
         (["<|test|>", "<|arg|>", "<|end|>"], "test takes 0 arguments, got 2"),
-        (["<|reserved_3|>", "<|end|>"], "stray <|reserved_3|>"),
+        (["<|reserved_18|>", "<|end|>"], "stray <|reserved_18|>"),
         (["<|user|>", "<|end|>"], "stray <|user|>"),
         (["<|end|>", "<|end|>"], "stray <|end|>"),
         (["<|arg|>", "<|end|>"], "stray <|arg|>"),

@@ -103,7 +103,7 @@ def test_perplexity_refuses_what_does_not_fit(here: Here, tmp_path: Path) -> Non
     tokenizer = Tokenizer.from_file(str(NANO / "tokenizer.json"))
     tokenizer.add_tokens(["one-too-many"])
     tokenizer.save(str(tmp_path / "other" / "tokenizer.json"))
-    assert "not of one checkpoint" in here("corpus", "perplexity", "other", "--of", "code").stderr
+    assert "they are not of one checkpoint" in here("corpus", "perplexity", "other", "--of", "code").stderr
 
 
 def test_errors_say_what_to_do(here: Here, tmp_path: Path) -> None:

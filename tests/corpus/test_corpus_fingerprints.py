@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.corpus.fingerprints import Fingerprints, FingerprintsBroken, Written, grams, write_fingerprints
+from etude.corpus.fingerprints import Fingerprints, FingerprintsBroken
+from etude.fingerprint.publish import Written, grams, write_fingerprints
 
 GOLD = """\
 def tally(items, *, start=0):

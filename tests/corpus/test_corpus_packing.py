@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from etude.corpus.mixture import Mixture
 from etude.corpus.packing import Cursor, PackedRows, bucket_by_length
-from etude.corpus.shards import TokenShards, write_shards
+from etude.corpus.shards import ShardWriter, TokenShards, write_shards
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 65_535), min_size=1, max_size=30), min_size=1, max_size=20)
 
@@ -70,9 +70,24 @@ def test_an_unfinished_shard_folder_is_refused(tmp_path):
         TokenShards(tmp_path)
 
 
-def test_ids_beyond_uint16_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="70000"):
+def test_ids_beyond_the_vocabulary_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="token id 70000 is outside the vocabulary of 65536"):
         write_shards(tmp_path, [[70_000]])
+    with pytest.raises(ValueError, match="token id -1 is outside"):
+        write_shards(tmp_path, [[-1]])
+
+
+@pytest.mark.parametrize(("vocabulary", "width"), [(768, 2), (65_536, 2), (65_537, 4), (151_936, 4)])
+def test_a_large_vocabulary_takes_four_bytes_an_id_and_a_small_one_two(tmp_path, vocabulary, width):
+    writer = ShardWriter(tmp_path, vocabulary)
+    writer.add([0, vocabulary - 1], text_bytes=7)
+    writer.add([])
+    writer.add([5], text_bytes=2)
+    shards = writer.finish()
+    assert [shards.document(i).tolist() for i in range(len(shards))] == [[0, vocabulary - 1], [5]]
+    assert (tmp_path / "tokens-00000.bin").stat().st_size == 3 * width
+    assert shards.meta["vocabulary"] == vocabulary and shards.meta["bytes"] == 9 and shards.meta["tokens"] == 3
+    assert shards.text_bytes.tolist() == [7, 2]
 
 
 def test_no_text_is_refused(tmp_path):

@@ -6,8 +6,6 @@ from hypothesis import strategies as st
 
 from etude.chat.nano import NanoRenderer
 from etude.chat.special import SPECIAL_TOKENS
-from etude.corpus.document import Document
-from etude.corpus.settings import CorpusSettings
 from etude.corpus.tokenizer import encode_documents, load_tokenizer, train_tokenizer
 
 CODE = "def count_items(values):\n    total = 0\n    for value in values:\n        total += 12\n    return total\n"
@@ -15,9 +13,9 @@ CODE = "def count_items(values):\n    total = 0\n    for value in values:\n     
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    documents = [Document(CODE.replace("items", f"items{i}"), "stdlib", str(i)) for i in range(20)]
-    documents += [Document("frobnicate\ndef frobnicate(rows):\n    return rows\n" * 3, "exercise", "e")]
-    return train_tokenizer(documents, SPECIAL_TOKENS, CorpusSettings(vocabulary_size=480))
+    texts = [CODE.replace("items", f"items{i}") for i in range(20)]
+    exercise = "frobnicate\ndef frobnicate(rows):\n    return rows\n" * 3
+    return train_tokenizer([*texts, *[exercise] * 4], SPECIAL_TOKENS, 480)
 
 
 # Text without lone surrogates: those are not text, and UTF-8 can't hold them.
@@ -83,8 +81,7 @@ def test_a_missing_tokenizer_is_named(tmp_path):
 
 
 def test_training_twice_gives_the_same_bytes():
-    documents = [Document(CODE, "stdlib", "a"), Document(CODE.upper(), "exercise", "b")]
-    first, second = (train_tokenizer(documents, SPECIAL_TOKENS, CorpusSettings()).to_str() for _ in range(2))
+    first, second = (train_tokenizer([CODE, CODE.upper()], SPECIAL_TOKENS, 768).to_str() for _ in range(2))
     assert first == second
 
 

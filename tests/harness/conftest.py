@@ -11,8 +11,6 @@ import pytest
 from etude.chat.byte_tokenizer import byte_tokenizer
 from etude.chat.nano import NanoRenderer
 from etude.chat.special import SPECIAL_TOKENS
-from etude.corpus.document import Document
-from etude.corpus.settings import CorpusSettings
 from etude.corpus.tokenizer import train_tokenizer
 from etude.harness.agent import Agent, TaskFacts, build_agent
 from etude.harness.settings import HarnessSettings
@@ -90,8 +88,7 @@ def renderer() -> NanoRenderer:
 @pytest.fixture(scope="session")
 def trained() -> NanoRenderer:
     """Over a tokenizer with merges: the same text can be spelled in several ways."""
-    documents = [Document(text=text, source="exercise", name=path) for path, text in FILES.items()]
-    return NanoRenderer(train_tokenizer(documents, SPECIAL_TOKENS, CorpusSettings(vocabulary_size=400)))
+    return NanoRenderer(train_tokenizer([*FILES.values()] * 4, SPECIAL_TOKENS, 400))
 
 
 FACTS = TaskFacts("task-1", "fix total", ("python", "check.py"))

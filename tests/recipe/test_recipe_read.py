@@ -115,7 +115,7 @@ def test_override_values_are_toml_and_names_need_no_quotes(text: str, value: obj
 
 def test_the_resolved_dump_reads_back_as_the_same_recipe(tmp_path: Path) -> None:
     recipe = read_recipe(
-        [], ["rl.steps=3", "corpus.folders=['/a b', 'c\"d']", "rl.levels={one-bug = 2.0}", "run.name=é"]
+        [], ["rl.steps=3", "corpus.library.fingerprints=['/a b', 'c\"d']", "rl.levels={one-bug = 2.0}", "run.name=é"]
     )
     again = read_recipe([write(tmp_path, resolved_toml(recipe))])
     assert again == recipe

@@ -44,8 +44,12 @@ dense_intermediate = 48
 moe_intermediate = 16
 experts = 4
 [corpus]
-max_code_bytes = 20_000
+fim_rate = 0.5
+lookup_tokens = 512
 exercise_documents = 60
+[corpus.sources.stdlib]
+kind = "stdlib"
+packages = ["bisect", "cmd", "colorsys", "fnmatch", "getopt", "glob", "sched", "shlex"]
 [pretrain.base.loop]
 steps = 30
 checkpoint_every = 3

@@ -22,10 +22,6 @@ WINDOW_TOKENS = 2048  # long enough to see past a file, short enough for a proce
 KINDS_SHOWN = 12  # of a count: a line or two
 
 
-class MismatchedTokenizer(Exception):
-    """The tokenizer beside a checkpoint is not the one it was trained with."""
-
-
 @app.command()
 def build(
     recipes: Recipes = None,
@@ -139,7 +135,7 @@ def fingerprint(
     json: Json = False,
 ) -> Answer:
     """Write a suite's fingerprints: hashes from which no text can be read back, and by which `build` refuses texts that hold one."""
-    from etude.corpus.fingerprints import write_fingerprints
+    from etude.fingerprint.publish import write_fingerprints
 
     found = write_fingerprints(out, suite, (path.read_text(encoding="utf-8") for path in texts), projects or [])
     short = f"; {found.too_short} too short to be searched for" if found.too_short else ""
@@ -168,6 +164,7 @@ def perplexity(
     """Codebase perplexity: all files in alphabetical order, negative log-likelihood summed over a rolling window; lower is better."""
     from etude.corpus.codebase import codebase
     from etude.corpus.tokenizer import encode_documents, load_tokenizer
+    from etude.corpus.tokenizer_check import check_belongs
     from etude.model.checkpoint import load_checkpoint
     from etude.train.perplexity import codebase_perplexity
 
@@ -176,10 +173,7 @@ def perplexity(
     rows = []
     for folder in checkpoints:
         model, tokenizer = load_checkpoint(folder), load_tokenizer(folder)
-        if tokenizer.get_vocab_size() > model.config.vocab_size:
-            raise MismatchedTokenizer(
-                f"{folder}: the tokenizer has {tokenizer.get_vocab_size()} entries, the model {model.config.vocab_size}: not of one checkpoint"
-            )
+        check_belongs(folder, tokenizer)
         length = window or min(model.config.max_positions, WINDOW_TOKENS)
         found = codebase_perplexity(
             model, list(encode_documents(tokenizer, texts)), sizes, window=length, stride=stride or length // 2

@@ -12,7 +12,9 @@ from typing import Annotated
 
 import typer
 
-from etude.cli import ablate, base, bench, clean, corpus, doctor, report, run, sandbox, session, stages, tasks, weights
+from etude.cli import (
+    ablate, base, bench, clean, corpus, doctor, report, run, sandbox, session, stages, tasks, tokenizer, weights,
+)
 from etude.cli.answer import Terminated, give
 
 HELP = "Train a coding agent end to end: base model, SFT, asynchronous RL in sandboxes, bench and report."
@@ -27,6 +29,7 @@ app.command("ablate")(ablate.ablate)
 app.command("report")(report.report)
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(base.app, name="base")
+app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(session.app, name="session")

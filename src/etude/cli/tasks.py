@@ -12,7 +12,9 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
 
-app = typer.Typer(no_args_is_help=True, help="List, show and export the exercises of a recipe.")
+app = typer.Typer(
+    no_args_is_help=True, help="List, show and export the exercises of a recipe; publish their fingerprints."
+)
 
 _Recipe = Annotated[str, typer.Option("--recipe", help="The recipe whose [exercises] make the tasks.")]
 _Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id, as `etude tasks list` prints it.")]
@@ -79,6 +81,22 @@ def export(
     source = _source(recipe, overrides)
     folders = [write_task(_task(source, task_id), out / task_id.replace("/", "-")) for task_id in task_ids]
     return Answer({"exported": [str(f) for f in folders]}, "\n".join(str(f) for f in folders))
+
+
+@app.command()
+def fingerprint(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the files go, one a suite.")],
+    json: Json = False,
+) -> Answer:
+    """Publish what the bench's tasks are known by, so that corpora can refuse documents that hold them; no text can be read back."""
+    from dataclasses import asdict
+
+    from etude.bench.real import published as real
+    from etude.factory.exercises import published as exercises
+
+    found = [publish(out) for publish in (exercises.publish, real.publish)]
+    lines = [f"{path}: {written.texts} texts, {written.grams:,} fingerprints" for path, written in found]
+    return Answer({"files": [{"file": str(path), **asdict(w)} for path, w in found]}, "\n".join(lines))
 
 
 def _task(source: Any, task_id: str) -> Any:

@@ -10,7 +10,7 @@ Changes are made of all texts, copies too: most of a release is a copy of the on
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -59,8 +59,8 @@ class Shape:
     )
     chars_per_token: float = 3.5  # of code under a vocabulary of 100,000 and more; a small one has fewer
     buckets: tuple[int, ...] = BUCKETS  # tokens; a project is cut at the longest
-    count: Callable[[str], int] | None = (
-        None  # tokens of a text: with it no project string is longer than the longest bucket
+    counts: Callable[[Sequence[str]], list[int]] | None = (
+        None  # tokens of texts; with it no project string exceeds the last bucket
     )
     seed: int = 0
 
@@ -151,7 +151,7 @@ def _fitting(records: list[Record], shape: Shape) -> list[ProjectString]:
         )
         # A token is a byte at least: what has no more bytes need not be counted.
         long = [string.text for string in found if len(string.text.encode("utf-8", "surrogatepass")) > longest]
-        if shape.count is None or all(shape.count(text) <= longest for text in long):
+        if shape.counts is None or max(shape.counts(long), default=0) <= longest:
             return found
         ratio *= FINER
 

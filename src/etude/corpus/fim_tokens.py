@@ -23,8 +23,8 @@ class NoFimTokens(Exception):
 def fim_tokens(tokenizer: Tokenizer) -> FimTokens:
     """By id. Raises NoFimTokens."""
     for names in NAMES:
-        ids = [tokenizer.token_to_id(name) for name in names]
-        if None not in ids:
+        ids = [number for name in names if (number := tokenizer.token_to_id(name)) is not None]
+        if len(ids) == len(names):
             return FimTokens(*map(Special, ids))
     raise NoFimTokens(
         f"the tokenizer has no tokens for fill-in-the-middle (such as {FIM_PREFIX}): set corpus.fim_rate to 0, "

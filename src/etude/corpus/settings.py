@@ -97,6 +97,10 @@ class CorpusSettings(BaseModel):
     fim_longest_tokens: int = Field(8_192, ge=1, description="A longer file stays whole.")
     project_tokens: int = Field(262_144, ge=256, description="Longest document that a project's files are joined to.")
 
+    lookup_tokens: int = Field(
+        8_192, ge=0, description="Length of documents that ask for what stands far above; 0: none."
+    )
+
     @field_validator("sources")
     @classmethod
     def _names(cls, sources: dict[str, SourceSettings]) -> dict[str, SourceSettings]:

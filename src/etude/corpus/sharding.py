@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,31 +25,37 @@ Document = dict[str, Any]  # as `export` gives it: `text` or `pieces`, and where
 PROVENANCE = ("source", "project", "version", "path", "language", "licence")
 
 
-@dataclass(frozen=True)
 class Encoder:
-    """A tokenizer with the number of entries that its ids stay below."""
+    """A tokenizer with the number of entries that its ids stay below. What has been counted is not encoded again soon after."""
 
-    tokenizer: Tokenizer
-    vocabulary: int
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        self.vocabulary = tokenizer.get_vocab_size()
+        self._counted: dict[str, list[int]] = {}  # since the batch before
 
     def count(self, text: str) -> int:
         """Tokens of a text."""
-        return len(self.tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids)
+        return len(self._encode([text])[0])
+
+    def counts(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, kept for when they are asked for by `ids`."""
+        found = self._encode(texts)
+        self._counted.update(zip(texts, found, strict=True))
+        return list(map(len, found))
 
     def ids(self, documents: Iterable[Document]) -> Iterator[tuple[Document, list[int]]]:
         """Special tokens come from `pieces` alone, never out of text, whatever it spells."""
         for batch in _batches(documents):
-            parts = [[p for p in _pieces(document) if isinstance(p, str)] for document in batch]
-            found = self.tokenizer.encode_batch_fast(
-                [text for part in parts for text in part], add_special_tokens=False
-            )
-            encoded = iter(found)
+            texts = {piece for document in batch for piece in _pieces(document) if isinstance(piece, str)}
+            new = [text for text in texts if text not in self._counted]
+            known = self._counted | dict(zip(new, self._encode(new), strict=True))
+            self._counted = {}
             for document in batch:
                 pieces = _pieces(document)
-                yield (
-                    document,
-                    [i for p in pieces for i in (next(encoded).ids if isinstance(p, str) else [p["special"]])],
-                )
+                yield document, [i for p in pieces for i in (known[p] if isinstance(p, str) else [p["special"]])]
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [found.ids for found in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
 
 def shard(folder: Path, form: str, documents: Iterable[Document], encoder: Encoder) -> TokenShards | None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.corpus.dedup.minhash import PLACES, SHORTEST_SHINGLES, body, jaccard, shingles_of, signature, similarity
-from etude.corpus.dedup.shingles import Hashes, mix
+from etude.fingerprint.shingles import Hashes, mix
 
 APACHE = "# Copyright 2024 Some Body\n# Licensed under the Apache License, Version 2.0\n"
 CODE = "def tally(items):\n    return sum(item.count for item in items)\n"

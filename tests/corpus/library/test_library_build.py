@@ -104,7 +104,7 @@ def test_a_build_killed_at_any_project_goes_on_to_the_same_library(
     def dying(self: Builder, *arguments: object) -> None:
         nonlocal count
         if count == after:
-            index = arguments[2]
+            index = arguments[3]
             index.append("0" * 64, 0, None)  # type: ignore[attr-defined]  # a signature without its line, as a kill between the two leaves it
             index.flush()  # type: ignore[attr-defined]
             raise Killed

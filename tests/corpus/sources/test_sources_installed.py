@@ -30,9 +30,12 @@ def test_all_distributions_come_in_the_order_of_their_names_but_not_this_checkou
     assert "etude" not in names, "an editable install is somebody's working tree: name it as a folder or a repository"
 
 
-def test_a_name_that_is_not_installed_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="source 'here' names not-there-at-all, not installed here"):
-        list(InstalledSource("here", ["Not_There.at-all", "pytest"], tmp_path).refs())
+def test_a_name_that_is_not_installed_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    source = InstalledSource("here", ["Not_There.at-all", "pytest"], tmp_path)
+    missing, there = source.refs()
+    assert there.name == "pytest" and missing.name == "not-there-at-all"
+    with pytest.raises(ProjectRefused, match="not installed here"), source.open(missing):
+        pass
     gone = Ref("here", "installed", "pytest", "0.0.1", "", str(tmp_path))
     with (
         pytest.raises(ProjectRefused, match="pytest 0.0.1 is not installed"),

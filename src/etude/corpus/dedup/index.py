@@ -38,8 +38,8 @@ from etude.corpus.dedup.leaders import in_blocks, leaders
 from etude.corpus.dedup.minhash import PLACES, Signature, similarity
 from etude.corpus.dedup.partitions import Partitions
 from etude.corpus.dedup.records import Records
-from etude.corpus.dedup.shingles import STEP, mix
 from etude.corpus.dedup.union import Numbers, Union
+from etude.fingerprint.shingles import STEP, mix
 
 EXACT = np.dtype([("hash", "<u8"), ("rest", "<u8"), ("number", "<u4")])
 BAND = np.dtype([("hash", "<u8"), ("number", "<u4")])

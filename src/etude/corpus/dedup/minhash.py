@@ -15,7 +15,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from etude.corpus.dedup.shingles import Hashes, shingle, token_hashes
+from etude.fingerprint.shingles import Hashes, shingle, token_hashes
 
 Signature = NDArray[np.uint16]
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from etude.fingerprint.project import project_name
+
 
 class SourceOffline(Exception):
     """The source can't be reached: it is skipped with a notice, and what else there is goes on. The message says what was tried."""
@@ -35,12 +37,8 @@ class Ref:
 
     @property
     def project(self) -> str:
-        """One name for the same project in every source, for the hold-out: lower case, and `python3-foo_bar`, `node-foo-bar`,
-        `@scope/foo-bar` reduced to what they have in common."""
-        name = self.name.lower().rpartition("/")[2].replace("_", "-").replace(".", "-")
-        for prefix in ("python3-", "python-", "node-"):
-            name = name.removeprefix(prefix)
-        return name
+        """One name for the same project in every source, for the hold-out."""
+        return project_name(self.name)
 
 
 @dataclass(frozen=True)

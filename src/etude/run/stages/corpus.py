@@ -1,6 +1,7 @@
 """Stage corpus: sources → a library → one tokenizer for the whole run, and token shards by source and form, to train and to judge by.
 
     library/                     what `etude corpus build` makes: every text with its provenance, every refusal with its reason
+    suites/                      fingerprints of what the bench asks: documents that hold it are refused
     tokenizer.json
     train/<source>.<form>/       token shards of each of the sources and of the run's own exercises
     heldout/<source>.<form>/     the same of held-out projects (exercises: of held-out documents)
@@ -12,39 +13,46 @@ Killed anywhere it goes on: the library after the last project in its manifest, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
 
+from etude.bench.real import published as real
 from etude.chat.special import SPECIAL_TOKENS
 from etude.corpus.build import Builder
 from etude.corpus.export import FORMS, SPLITS, Shape, Split, export
 from etude.corpus.fim_tokens import fim_tokens
+from etude.corpus.lookup import lookup_documents
 from etude.corpus.overview import overview
 from etude.corpus.sample import sample
 from etude.corpus.settings import EXERCISES
 from etude.corpus.sharding import Document, Encoder, length_buckets, samples, shard
 from etude.corpus.shards import TokenShards
 from etude.corpus.tokenizer import load_tokenizer, train_tokenizer
+from etude.factory.exercises import published as exercises
 from etude.run.stage import Context, StageError, write_json
 from etude.run.stages.exercises import exercise_documents
 
 TRAIN, HELDOUT = SPLITS  # inside the stage's folder
 LIBRARY = "library"
+SUITES = "suites"
 SHOWN = 24  # documents in samples.json
 CALIBRATION_CHARS = 200_000  # of text from which characters a token are measured
+# A function is counted alone, cut and in its place; its neighbours come back while a window of them is used up.
+COUNTS_KEPT = 20_000
 
 
 def run(context: Context) -> None:
     """Leaves what the module's docstring lists, and `summary.json`."""
     library = _library(context)
-    exercises, repeated = exercise_documents(context.recipe)
+    own, repeated = exercise_documents(context.recipe)
     learnt = [] if library is None else list(_texts(library, context))
-    tokenizer = _tokenizer(context, learnt, [document["text"] for document in exercises[TRAIN]])
-    encoder = Encoder(tokenizer, tokenizer.get_vocab_size())
+    tokenizer = _tokenizer(context, learnt, [document["text"] for document in own[TRAIN]])
+    encoder = Encoder(tokenizer)
     made: dict[str, dict[Split, TokenShards]] = {}
-    for name, form, split, documents in _all(context, library, exercises, encoder, learnt):
+    for name, form, split, documents in _all(context, library, own, encoder, learnt):
         found = shard(context.folder / split / name, form, documents, encoder)
         if found is not None:
             made.setdefault(name, {})[split] = found
@@ -67,7 +75,11 @@ def _library(context: Context) -> Path | None:
         )
         return None
     folder = context.folder / LIBRARY
-    Builder(context.recipe.corpus, folder, context.run / "downloads", context.log).run()
+    corpus = context.recipe.corpus.model_copy(deep=True)
+    corpus.library.fingerprints += [
+        publish(context.folder / SUITES)[0] for publish in (exercises.publish, real.publish)
+    ]
+    Builder(corpus, folder, context.run / "downloads", context.log).run()
     return folder
 
 
@@ -77,7 +89,7 @@ def _texts(library: Path, context: Context) -> Iterable[str]:
     return sample((d["text"] for d in export(library, "files", TRAIN, Shape())), corpus.tokenizer_bytes, corpus.seed)
 
 
-def _tokenizer(context: Context, learnt: list[str], exercises: list[str]) -> Tokenizer:
+def _tokenizer(context: Context, learnt: list[str], own: list[str]) -> Tokenizer:
     """The initial checkpoint's tokenizer if the run continues one, else trained here."""
     target = context.folder / "tokenizer.json"
     if not target.is_file():
@@ -85,7 +97,7 @@ def _tokenizer(context: Context, learnt: list[str], exercises: list[str]) -> Tok
             tokenizer = load_tokenizer(Path(context.recipe.model.init))
         else:
             corpus = context.recipe.corpus
-            texts = [*learnt, *exercises * corpus.exercise_repeats]
+            texts = [*learnt, *own * corpus.exercise_repeats]
             tokenizer = train_tokenizer(texts, SPECIAL_TOKENS, corpus.vocabulary_size)
         tokenizer.save(str(part := target.with_suffix(".part")))
         part.rename(target)
@@ -95,13 +107,13 @@ def _tokenizer(context: Context, learnt: list[str], exercises: list[str]) -> Tok
 def _all(
     context: Context,
     library: Path | None,
-    exercises: Mapping[Split, list[Document]],
+    own: Mapping[Split, list[Document]],
     encoder: Encoder,
     learnt: list[str],
 ) -> Iterator[tuple[str, str, Split, Iterable[Document]]]:
     """Name, form, split and documents of every folder of shards."""
     for split in SPLITS:
-        yield f"{EXERCISES}.files", "files", split, exercises[split]
+        yield f"{EXERCISES}.files", "files", split, own[split]
     if library is None:
         return
     shape = _shape(context, encoder, learnt)
@@ -109,8 +121,20 @@ def _all(
         for form in FORMS:
             for split in SPLITS:
                 # Held-out files are judged whole, by every checkpoint alike.
-                cut = shape if split == TRAIN else Shape(buckets=shape.buckets, count=shape.count, seed=shape.seed)
+                cut = shape if split == TRAIN else Shape(buckets=shape.buckets, counts=shape.counts, seed=shape.seed)
                 yield f"{source}.{form}", form, split, export(library, form, split, cut, source)
+        for split in SPLITS if context.recipe.corpus.lookup_tokens else ():
+            yield f"{source}.lookups", "lookups", split, _lookups(context, library, source, split, encoder)
+
+
+def _lookups(context: Context, library: Path, source: str, split: Split, encoder: Encoder) -> Iterator[Document]:
+    """Documents whose lines repeat what stands far above in them, made of the source's functions."""
+    files = (
+        (d["path"], d["text"]) for d in export(library, "files", split, Shape(), source) if d["language"] == "python"
+    )
+    length, seed = context.recipe.corpus.lookup_tokens, context.recipe.corpus.seed
+    for text in lookup_documents(files, lru_cache(COUNTS_KEPT)(encoder.count), length, seed):
+        yield {"text": text, "source": source}
 
 
 def _shape(context: Context, encoder: Encoder, learnt: list[str]) -> Shape:
@@ -124,7 +148,7 @@ def _shape(context: Context, encoder: Encoder, learnt: list[str]) -> Shape:
         fim_longest_chars=int(corpus.fim_longest_tokens * per_token),
         chars_per_token=per_token,
         buckets=(corpus.project_tokens,),
-        count=encoder.count,
+        counts=encoder.counts,
         seed=corpus.seed,
     )
 

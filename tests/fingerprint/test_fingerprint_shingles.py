@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from etude.corpus.dedup.shingles import BLOCK_BYTES, shingle, token_hashes
+from etude.fingerprint.shingles import BLOCK_BYTES, shingle, token_hashes
 
 TOKEN = re.compile(rb"[A-Za-z0-9_\x80-\xff]+|[!-/:-@\[-^`{-~]")
 CODE = st.text(alphabet="ab1_ \n\t.(=é漢\x00", max_size=60)

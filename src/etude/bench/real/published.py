@@ -1,0 +1,24 @@
+"""The bugs in real packages as text that nobody may learn from: their mended lines, what is said about them, and the packages by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from etude.bench.real.catalogue import bugs
+from etude.fingerprint.publish import Written, write_fingerprints
+
+SUITE = "real-bugs"
+
+
+def published_texts() -> Iterator[str]:
+    """Of every bug the lines that are right, and its statement."""
+    for bug in bugs().values():
+        yield from (edit.old for edit in bug.edits)
+        yield bug.instruction
+
+
+def publish(folder: Path) -> tuple[Path, Written]:
+    """Writes the suite's fingerprint file into `folder`. The packages are denied as a whole: most mended lines are too few to be found."""
+    path = folder / f"{SUITE}.fp"
+    return path, write_fingerprints(path, SUITE, published_texts(), {bug.package.pin.name for bug in bugs().values()})
