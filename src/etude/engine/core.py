@@ -251,8 +251,7 @@ class EngineCore:
         """Completions of the rows that are done."""
         if not bool(done.any()):
             return []
-        over = batch.last.unsqueeze(1).eq(batch.stops).any(1)
-        stopped = over[done].tolist()
+        stopped = batch.over(batch.last)[done].tolist()
         slots = batch.slots[done].tolist()
         return [self._finish(slot, "stop" if stop else "length") for slot, stop in zip(slots, stopped, strict=True)]
 

@@ -17,19 +17,23 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from etude.engine.grouping import grouped
+from etude.engine.grouping import NARROW, grouped
 from etude.engine.rows import Batch, Rows
 from etude.engine.sampling import sample
 from etude.model.cache import KVCache, Span
 from etude.model.causal_lm import CausalLM
 from etude.model.mtp import MtpLayer
 
+# A further guess costs about a quarter of a forward of the trunk and brings a token with this chance; a token costs about 0.7 of
+# one. Below their ratio the guess is not worth its time.
+WORTHWHILE = 0.8
+
 
 class Drafter(Protocol):
     """Whoever guesses. A wrong guess costs time, never correctness."""
 
     def propose(self, batch: Batch, count: int) -> Tensor:
-        """Guesses (B, count) of the tokens at `batch.places` and after; also written to the rows' ids there."""
+        """Guesses (B, k) of the tokens at `batch.places` and after, with k from 1 to `count`. May write to the rows' ids there."""
         ...
 
     def keep(self, slot: int, length: int) -> None:
@@ -59,54 +63,84 @@ class LayerDrafter:
         self._model, self._cache, self._rows = model, cache, rows
         self._layers: list[MtpLayer] = list(model.mtp)[:draft_tokens]  # type: ignore[arg-type]
         self._device = model.embed.weight.device
-        self._reach = torch.zeros(cache.slots, dtype=torch.long)
+        self._reach = [0] * cache.slots
 
     def propose(self, batch: Batch, count: int) -> Tensor:
-        slots, depths, ids = batch.slots, len(self._layers), self._rows.ids
-        held = self._cache.lengths[slots]  # (B,)
-        # All windows end at the last position, so rows that lag less compute a few entries again, to the same values.
-        width = min(int((held - self._reach[slots]).max()), int(held.min()), count + depths)
-        self._catch_up(slots, held - width)
-        span = self._span(slots, held - width, torch.full_like(slots, width))
-        hidden = self._hidden(span)
+        depths, places = len(self._layers), batch.places
+        slots, held = batch.slots.tolist(), self._cache.lengths[batch.slots].tolist()
+        width = self._width(slots, held, count)
+        self._catch_up(slots, [length - width for length in held])
+        span = self._span(batch.slots, [length - width for length in held], width)
+        hidden, guesses = self._hidden(span), []
+        hopes = [1.0] * len(slots)  # chance that all guesses of a row so far are right, as the drafts see it
         for depth in range(count):
             if depth >= depths:
-                span = self._span(slots, held + (depth - depths), torch.ones_like(slots))
+                span = self._span(batch.slots, [length + depth - depths for length in held], 1)
             hidden = self._deeper(min(depth, depths - 1), hidden, span)
-            last = hidden if span.width == 1 else hidden[span.last]  # (B, H)
+            last = hidden if span.width == 1 else hidden[width - 1 :: width]  # (B, H)
+            guess, logprob = self._draw(last, batch, places + depth)
+            guesses.append(guess)
+            hopes = self._hope(hopes, guess, logprob, batch)
+            if max(hopes) < WORTHWHILE:
+                break
+            self._rows.ids[places + depth] = guess  # what the next layer reads
             hidden = last if depth >= depths - 1 else hidden
-            ids[batch.places + depth] = self._draw(last, batch, depth)
-        if count >= depths:  # else the deeper layers have not run
-            self._reach[slots] = (held - depths + 1).clamp_(min=0)
-        return ids[batch.places.unsqueeze(1) + torch.arange(count)]
+        self._settle(slots, held, len(guesses), hidden, span)
+        return torch.stack(guesses, dim=1)
 
     def keep(self, slot: int, length: int) -> None:
         # The deepest layer's entry i has read token i + depths.
-        self._reach[slot] = min(int(self._reach[slot]), max(0, length - len(self._layers)))
+        self._reach[slot] = min(self._reach[slot], max(0, length - len(self._layers)))
 
     def copy(self, source: int, target: int, length: int) -> None:
         self._reach[target] = self._reach[source]
         self.keep(target, length)
 
     def clear(self) -> None:
-        self._reach.zero_()
+        self._reach = [0] * len(self._reach)
 
-    def _catch_up(self, slots: Tensor, goal: Tensor) -> None:
-        """Entries from `_reach` up to `goal` (B,), where there are any: prompts, and what plain decoding has sampled."""
-        behind = {
-            slot: (reach, end)
-            for slot, reach, end in zip(slots.tolist(), self._reach[slots].tolist(), goal.tolist(), strict=True)
-            if reach < end
-        }
-        for group in grouped(behind, lambda slot: behind[slot][1] - behind[slot][0]):
-            reach, end = torch.tensor([behind[slot] for slot in group]).unbind(1)
-            span = self._span(torch.tensor(group), reach, end - reach)
+    def _width(self, slots: list[int], held: list[int], count: int) -> int:
+        """Positions (at least 1 each) that the layers go through for all rows at once, up to the last one forwarded.
+
+        All windows end there, so rows that lag less compute a few entries again, to the same values; rows that lag
+        much more than others catch up before.
+        """
+        lags = [length - self._reach[slot] for slot, length in zip(slots, held, strict=True)]
+        widest = max(lags)
+        if widest * len(lags) > max(NARROW, 2 * sum(lags)):
+            widest = min(widest, count + len(self._layers))
+        return min(widest, *held)
+
+    def _catch_up(self, slots: list[int], goal: list[int]) -> None:
+        """Entries from `_reach` up to `goal`, where there are any: prompts, and what plain decoding has sampled."""
+        behind = {slot: end for slot, end in zip(slots, goal, strict=True) if self._reach[slot] < end}
+        for group in grouped(behind, lambda slot: behind[slot] - self._reach[slot]):
+            reach = torch.tensor([self._reach[slot] for slot in group])
+            counts = torch.tensor([behind[slot] for slot in group]) - reach
+            span = Span(self._cache, torch.tensor(group), counts, int(counts.max()), reach)
             hidden = self._hidden(span)
             for depth in range(len(self._layers)):
                 hidden = self._deeper(depth, hidden, span)
 
-    def _span(self, slots: Tensor, before: Tensor, counts: Tensor) -> Span:
-        return Span(self._cache, slots, counts, int(counts.max()), before)
+    def _settle(self, slots: list[int], held: list[int], guesses: int, hidden: Tensor, span: Span) -> None:
+        """Moves `_reach` on if all layers have run; if fewer guesses were asked for, the others follow once enough has piled up."""
+        depths = len(self._layers)
+        if guesses < depths:
+            if span.width < NARROW:
+                return
+            for depth in range(guesses, depths):
+                hidden = self._deeper(depth, hidden, span)
+        for slot, length in zip(slots, held, strict=True):
+            self._reach[slot] = max(0, length - depths + 1)
+
+    def _hope(self, hopes: list[float], guess: Tensor, logprob: Tensor, batch: Batch) -> list[float]:
+        """`hopes` with one more guess (B,); behind a stop token there is nothing to guess."""
+        certain = logprob.exp().tolist()
+        ends = batch.over(guess).tolist()
+        return [0.0 if end else hope * p for hope, p, end in zip(hopes, certain, ends, strict=True)]
+
+    def _span(self, slots: Tensor, before: list[int], width: int) -> Span:
+        return Span(self._cache, slots, torch.full_like(slots, width), width, torch.tensor(before))
 
     def _hidden(self, span: Span) -> Tensor:
         """The trunk's output (N, H) at the span's positions."""
@@ -120,7 +154,6 @@ class LayerDrafter:
         embedded = self._model.embed(self._rows.ids[places].to(self._device))
         return self._layers[depth].extend(hidden, embedded, self._model.rope.at(span.positions), span)
 
-    def _draw(self, hidden: Tensor, batch: Batch, depth: int) -> Tensor:
-        """The guess (B,) at `batch.places + depth` from hidden (B, H)."""
-        logits = self._model.head(hidden).cpu()
-        return sample(logits, self._rows.noise[batch.places + depth], batch.temperature, batch.top_p)[0]
+    def _draw(self, hidden: Tensor, batch: Batch, places: Tensor) -> tuple[Tensor, Tensor]:
+        """The guess (B,) at `places` from hidden (B, H), and its logprob (B,)."""
+        return sample(self._model.head(hidden).cpu(), self._rows.noise[places], batch.temperature, batch.top_p)

@@ -55,7 +55,7 @@ class Forward:
         rows.ids.index_copy_(0, places, ids)
         rows.logprobs.index_copy_(0, places, logprobs)
         rows.versions.index_fill_(0, places, version)
-        done = (places >= batch.end) | (ids.unsqueeze(1) == batch.stops).any(1)
+        done = (places >= batch.end) | batch.over(ids)
         batch.last = ids
         batch.places = places + 1
         return done

@@ -94,5 +94,9 @@ class Batch:
             top_p=None if bool((top_p >= 1).all()) else top_p,
         )
 
+    def over(self, ids: Tensor) -> Tensor:
+        """Which of the tokens ids (B,) are stops of their row, (B,) bool."""
+        return (ids.unsqueeze(1) == self.stops).any(1)
+
     def __len__(self) -> int:
         return len(self.slots)

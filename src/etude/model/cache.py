@@ -67,39 +67,51 @@ class Span:
 
     def __init__(self, cache: KVCache, slots: Tensor, counts: Tensor, width: int, before: Tensor | None = None) -> None:
         before = cache.lengths[slots] if before is None else before  # (B,)
-        self.after = before + counts
-        self._check(cache, slots, counts, width)
         self.cache, self.slots, self.width, self.batch = cache, slots, width, len(slots)
+        self.ragged = self._check(counts, before)
         self.keys = int(self.after.max())  # S, the longest context of the batch
         device = cache.buffer.device
-        steps = torch.arange(width)  # (Tn,)
-        positions = before.unsqueeze(1) + steps  # (B, Tn)
-        valid = steps < counts.unsqueeze(1)  # (B, Tn)
-        self.ragged = not bool(valid.all())
-        write = slots.unsqueeze(1) * cache.max_len + positions
-        # A padded query looks at what the row's last token sees; its result is dropped.
-        hidden = torch.arange(self.keys) > positions.unsqueeze(2)  # (B, Tn, S)
-        self.bias = None
-        if hidden.any():  # of the queries' type: a kernel may read another type's bits as its own
-            zeros = torch.zeros(hidden.shape, dtype=cache.buffer.dtype)
-            self.bias = zeros.masked_fill_(hidden, float("-inf")).to(device)
-        self.valid = valid.flatten().nonzero().squeeze(1).to(device)  # (N,) into B * Tn
-        self.positions = positions.flatten().to(device)
-        self.write = write.flatten().to(device)
+        positions, starts = before.unsqueeze(1), (slots * cache.max_len).unsqueeze(1)
+        if width > 1:
+            positions = positions + torch.arange(width)  # (B, Tn)
+        self.bias = self._bias(positions, int(before.min()))
+        self._folded: dict[int, Tensor] = {}  # `bias_for`, once for all layers
+        self.positions, self.write = positions.flatten().to(device), (starts + positions).flatten().to(device)
         if self.ragged:
+            self.valid = (torch.arange(width) < counts.unsqueeze(1)).flatten().nonzero().squeeze(1).to(device)  # (N,) into B * Tn
             self.positions, self.write = self.positions[self.valid], self.write[self.valid]
-        self.last = (counts.cumsum(0) - 1).to(device)  # (B,) flat index of each row's last token
-        self._slots = slots.to(device)
+        self._counts, self._slots = counts, slots.to(device)
 
-    def _check(self, cache: KVCache, slots: Tensor, counts: Tensor, width: int) -> None:
-        if counts.shape != slots.shape or not bool(((counts >= 1) & (counts <= width)).all()):
-            raise ValueError(f"lengths {counts.tolist()} for {len(slots)} slots must each be between 1 and {width}")
-        if int(self.after.max()) > cache.max_len:
-            row = int(self.after.argmax())
-            raise CacheFull(
-                f"slot {int(slots[row])} would hold {int(self.after[row])} tokens, the cache holds {cache.max_len}; "
-                "stop the session or build a longer cache"
+    def _check(self, counts: Tensor, before: Tensor) -> bool:
+        """Whether some row is shorter than others. Raises ValueError or CacheFull for rows that don't fit."""
+        least, most = (int(x) for x in counts.aminmax())
+        if counts.shape != self.slots.shape or least < 1 or most > self.width:
+            raise ValueError(
+                f"lengths {counts.tolist()} for {len(self.slots)} slots must each be between 1 and {self.width}"
             )
+        self.after = before + counts
+        full = int(self.after.max())
+        if full > self.cache.max_len:
+            raise CacheFull(
+                f"slot {int(self.slots[int(self.after.argmax())])} would hold {full} tokens, the cache holds "
+                f"{self.cache.max_len}; stop the session or build a longer cache"
+            )
+        return least < self.width
+
+    def _bias(self, positions: Tensor, first: int) -> Tensor | None:
+        """(B, Tn, S) to add to scores of queries at `positions` (B, Tn), `first` the lowest; None if all see all."""
+        if first == self.keys - 1:
+            return None
+        # A padded query looks at what the row's last token sees; its result is dropped.
+        hidden = torch.arange(self.keys) > positions.unsqueeze(2)
+        # Of the queries' type: a kernel may read another type's bits as its own.
+        zeros = torch.zeros(hidden.shape, dtype=self.cache.buffer.dtype)
+        return zeros.masked_fill_(hidden, float("-inf")).to(self.cache.buffer.device)
+
+    @property
+    def last(self) -> Tensor:
+        """(B,) flat index of each row's last token."""
+        return (self._counts.cumsum(0) - 1).to(self.cache.buffer.device)
 
     def commit(self) -> None:
         """The new tokens are in: later spans start after them."""
@@ -129,6 +141,9 @@ class Span:
 
     def bias_for(self, folded: int) -> Tensor | None:
         """(B, 1, Tn * folded, S) to add to scores whose rows are `folded` heads per query; None if all is visible."""
-        if self.bias is None or self.width == 1:
-            return None if self.bias is None else self.bias.unsqueeze(1)
-        return self.bias.repeat_interleave(folded, dim=1).unsqueeze(1)
+        if self.bias is None:
+            return None
+        if folded not in self._folded:
+            wide = self.bias if self.width == 1 else self.bias.repeat_interleave(folded, dim=1)
+            self._folded[folded] = wide.unsqueeze(1)
+        return self._folded[folded]
