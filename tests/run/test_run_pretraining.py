@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from etude.corpus.document import Document
 
 from etude.chat.special import SPECIAL_TOKENS
-from etude.corpus.document import Document
 from etude.corpus.settings import CorpusSettings
 from etude.corpus.shards import write_shards
 from etude.corpus.tokenizer import train_tokenizer

@@ -13,7 +13,20 @@ from typing import Annotated
 import typer
 
 from etude.cli import (
-    ablate, base, bench, clean, corpus, doctor, report, run, sandbox, session, stages, tasks, tokenizer, weights,
+    ablate,
+    base,
+    bench,
+    clean,
+    corpus,
+    doctor,
+    report,
+    run,
+    sandbox,
+    session,
+    stages,
+    tasks,
+    tokenizer,
+    weights,
 )
 from etude.cli.answer import Terminated, give
 

@@ -69,7 +69,9 @@ def measure(
     Each request should have a session id of its own and a seed. Raises ValueError if there are none, or no draft layers.
     """
     if not requests or not settings.draft_tokens:
-        raise ValueError(f"{len(requests)} requests and draft_tokens={settings.draft_tokens}: nothing to compare, give some of both")
+        raise ValueError(
+            f"{len(requests)} requests and draft_tokens={settings.draft_tokens}: nothing to compare, give some of both"
+        )
     common = {"max_slots": max(batch, settings.max_slots), "max_batch": batch, "draft_max_batch": batch}
     drafting = settings.model_copy(update=common)
     plainly = settings.model_copy(update=common | {"draft_tokens": 0})

@@ -78,7 +78,9 @@ class Span:
         self._folded: dict[int, Tensor] = {}  # `bias_for`, once for all layers
         self.positions, self.write = positions.flatten().to(device), (starts + positions).flatten().to(device)
         if self.ragged:
-            self.valid = (torch.arange(width) < counts.unsqueeze(1)).flatten().nonzero().squeeze(1).to(device)  # (N,) into B * Tn
+            self.valid = (
+                (torch.arange(width) < counts.unsqueeze(1)).flatten().nonzero().squeeze(1).to(device)
+            )  # (N,) into B * Tn
             self.positions, self.write = self.positions[self.valid], self.write[self.valid]
         self._counts, self._slots = counts, slots.to(device)
 

@@ -12,26 +12,32 @@ from etude.model.causal_lm import CausalLM
 from etude.train.evaluate import evaluate
 
 Decode = Callable[[list[int]], str]
+BEGINNING = (
+    1024  # tokens of a document: its first page tells as much as the rest, and a huge file is not the whole figure
+)
 
 
 @dataclass(frozen=True)
 class Held:
     """Token ids of each document, and the bytes of all together."""
 
-    documents: tuple[np.ndarray, ...]
-    total_bytes: int
+    documents: tuple[np.ndarray, ...] = ()
+    total_bytes: int = 0
 
     @classmethod
     def of(cls, shards: TokenShards, decode: Decode, most: int) -> Held:
-        """At most so many documents, spread evenly over the folder: the same ones whenever it is asked."""
+        """The beginnings of at most so many documents of two tokens and more, evenly from the folder: the same ones whenever it is asked."""
         chosen = np.unique(np.linspace(0, len(shards) - 1, min(most, len(shards))).round().astype(int))
-        documents = tuple(shards.document(int(number)).astype(np.int64) for number in chosen)
+        found = (shards.document(int(number))[:BEGINNING].astype(np.int64) for number in chosen)
+        documents = tuple(ids for ids in found if len(ids) > 1)
         return cls(documents, sum(len(decode(ids.tolist()).encode()) for ids in documents))
 
     def __add__(self, other: Held) -> Held:
         return Held(self.documents + other.documents, self.total_bytes + other.total_bytes)
 
-    def bits_per_byte(self, model: CausalLM, window: int) -> float | None:
-        """None if there is nothing to predict."""
+    def bits_per_byte(self, model: CausalLM, window: int) -> float:
+        """In windows of so many tokens. Raises ValueError without a document."""
         found = evaluate(model, self.documents, self.total_bytes, window)  # type: ignore[arg-type]
-        return None if found is None else found.bits_per_byte
+        if found is None:
+            raise ValueError("no document is held out: there is nothing to judge by")
+        return found.bits_per_byte

@@ -44,7 +44,7 @@ def lookups(
     if not asked:
         return {}
     found = {phase: retrieve(model, encode, asked) for phase, model in models.items()}
-    cells = {phase: [_cell(cell) for cell in of.cells() if cell["depth"] is not None] for phase, of in found.items()}
+    cells = {phase: [_cell(cell) for cell in of.cells()] for phase, of in found.items()}
     first, *_, last = found if len(found) > 1 else [*found, *found]
     paired = {f"{last}_minus_{first}": differences(found[first], found[last])} if first != last else {}
     return {**cells, "paired": paired, "old_length": old}

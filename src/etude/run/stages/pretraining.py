@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from etude.run.stages.corpus import HELDOUT, TRAIN
 from etude.train.held import Held
 from etude.train.loop import TrainingResult
 from etude.train.midway import Midway
-from etude.train.mix import NoDocuments, mix_of
+from etude.train.mix import Mix, NoDocuments, mix_of
 from etude.train.pretrain import run_pretrain
 from etude.train.regression import Regression
 from etude.train.settings import PhaseSettings
@@ -28,7 +28,7 @@ CHECKPOINT = "checkpoint"  # inside a stage's folder: what the next stages load
 MIDWAY = "midway"
 PHASES = ("base", "short", "long")
 # Documents of a source that the figures at a phase's end are read from: seconds on a laptop, and steady to a percent.
-JUDGED = 300
+JUDGED = 60
 
 
 def train_phase(context: Context, model: CausalLM, tokenizer_from: Path) -> TrainingResult:
@@ -59,17 +59,22 @@ def phase(context: Context, stage: str) -> PhaseSettings:
 
 def mixture_of(context: Context, stage: str, row_tokens: int, seed: int) -> Mixture:
     """The documents of a phase. Raises StageError if the corpus holds none; what only a part misses is a notice."""
-    upto = [phase(context, name) for name in PHASES[: PHASES.index(stage) + 1]]
     sources = shards_in(context.of("corpus") / TRAIN, row_tokens)
-    try:
-        mix = mix_of(upto, sources.keys(), context.recipe.corpus.weights)
-    except NoDocuments as error:
-        raise StageError(f"pretrain.{stage}: {error}") from error
+    mix = mix_in(context, stage, sources)
     for missing in mix.missing:
         context.log.note(context.stage, f"{missing}: its share goes to the others")
     shown = ", ".join(f"{name} {share:.0%}" for name, share in mix.shares.items())
     context.log.note(context.stage, f"tokens from {shown}")
     return Mixture({name: sources[name] for name in mix.shares}, mix.shares, seed)
+
+
+def mix_in(context: Context, stage: str, sources: Collection[str]) -> Mix:
+    """The shares that a phase gives to what the corpus has. Raises StageError."""
+    upto = [phase(context, name) for name in PHASES[: PHASES.index(stage) + 1]]
+    try:
+        return mix_of(upto, sources, context.recipe.corpus.weights)
+    except NoDocuments as error:
+        raise StageError(f"pretrain.{stage}: {error}") from error
 
 
 def shards_in(folder: Path, row_tokens: int) -> dict[str, TokenShards]:
@@ -90,9 +95,17 @@ def leave(context: Context, model: CausalLM, tokenizer_from: Path, facts: dict[s
             "active_parameters": count.active,
             "max_positions": model.config.max_positions,
             **facts,
+            **_mix_read(context, facts["steps"]),
             **heldout_figures(context, model, tokenizer_from),
         }
     )
+
+
+def _mix_read(context: Context, steps: int) -> dict[str, Any]:
+    """What the phase drew its tokens from, as shares; nothing for a checkpoint that was taken as it is."""
+    settings = phase(context, context.stage)
+    sources = shards_in(context.of("corpus") / TRAIN, settings.row_tokens)
+    return {"mix": mix_in(context, context.stage, sources).shares} if steps else {}
 
 
 def heldout_figures(context: Context, model: CausalLM, tokenizer_from: Path) -> dict[str, Any]:
@@ -100,7 +113,8 @@ def heldout_figures(context: Context, model: CausalLM, tokenizer_from: Path) -> 
     window = min(context.recipe.pretrain.short.row_tokens, model.config.max_positions)
     held = _held_files(context, tokenizer_from, JUDGED)
     each = {name: found.bits_per_byte(model, window) for name, found in held.items()}
-    together = sum(held.values(), Held((), 0)).bits_per_byte(model, window)
+    size = sum(found.total_bytes for found in held.values())
+    together = sum(bits * held[name].total_bytes for name, bits in each.items()) / size if size else None
     return {"heldout_bits_per_byte": together, "heldout": each}
 
 
@@ -119,23 +133,17 @@ def _watches(context: Context, model: CausalLM, tokenizer_from: Path) -> list[Wa
 def _measure(context: Context, model: CausalLM, tokenizer_from: Path) -> Callable[[], float] | None:
     """Bits a byte of the regression set; None, with a notice, if nothing is held out."""
     settings = phase(context, context.stage).regression
-    assert settings is not None
-    held = sum(_held_files(context, tokenizer_from, settings.documents).values(), Held((), 0))
-    window = context.recipe.pretrain.short.row_tokens
-
-    def measure() -> float:
-        found = held.bits_per_byte(model, window)
-        assert found is not None  # measured once below
-        return found
-
-    if held.bits_per_byte(model, window) is None:
+    assert settings is not None  # _watches
+    held = sum(_held_files(context, tokenizer_from, settings.documents).values(), Held())
+    if not held.documents:
         context.log.note(context.stage, "no file is held out, so nothing watches for forgetting (regression)")
         return None
-    return measure
+    return partial(held.bits_per_byte, model, context.recipe.pretrain.short.row_tokens)
 
 
 def _held_files(context: Context, tokenizer_from: Path, most: int) -> dict[str, Held]:
     """At most so many held-out documents of each source."""
     decode = load_tokenizer(tokenizer_from).decode
     shards = shards_in(context.of("corpus") / HELDOUT, context.recipe.pretrain.short.row_tokens)
-    return {name: Held.of(found, decode, most) for name, found in shards.items() if name.endswith(".files")}
+    held = {name: Held.of(found, decode, most) for name, found in shards.items() if name.endswith(".files")}
+    return {name: found for name, found in held.items() if found.documents}
