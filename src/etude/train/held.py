@@ -12,9 +12,6 @@ from etude.model.causal_lm import CausalLM
 from etude.train.evaluate import evaluate
 
 Decode = Callable[[list[int]], str]
-BEGINNING = (
-    1024  # tokens of a document: its first page tells as much as the rest, and a huge file is not the whole figure
-)
 
 
 @dataclass(frozen=True)
@@ -25,10 +22,10 @@ class Held:
     total_bytes: int = 0
 
     @classmethod
-    def of(cls, shards: TokenShards, decode: Decode, most: int) -> Held:
-        """The beginnings of at most so many documents of two tokens and more, evenly from the folder: the same ones whenever it is asked."""
+    def of(cls, shards: TokenShards, decode: Decode, most: int, longest: int) -> Held:
+        """At most `most` documents, spread evenly over the folder, the first `longest` tokens of each: the same whenever it is asked."""
         chosen = np.unique(np.linspace(0, len(shards) - 1, min(most, len(shards))).round().astype(int))
-        found = (shards.document(int(number))[:BEGINNING].astype(np.int64) for number in chosen)
+        found = (shards.document(int(number))[:longest].astype(np.int64) for number in chosen)
         documents = tuple(ids for ids in found if len(ids) > 1)
         return cls(documents, sum(len(decode(ids.tolist()).encode()) for ids in documents))
 

@@ -27,8 +27,8 @@ from etude.train.watch import Watch
 CHECKPOINT = "checkpoint"  # inside a stage's folder: what the next stages load
 MIDWAY = "midway"
 PHASES = ("base", "short", "long")
-# Documents of a source that the figures at a phase's end are read from: seconds on a laptop, and steady to a percent.
-JUDGED = 60
+# Documents that the figures at a phase's end are read from: seconds on a laptop.
+JUDGED = 400
 
 
 def train_phase(context: Context, model: CausalLM, tokenizer_from: Path) -> TrainingResult:
@@ -109,7 +109,7 @@ def _mix_read(context: Context, steps: int) -> dict[str, Any]:
 
 
 def heldout_figures(context: Context, model: CausalLM, tokenizer_from: Path) -> dict[str, Any]:
-    """Bits a byte of held-out files, of all sources together and each alone, in windows of the short phase's rows."""
+    """Bits a byte of the beginnings of held-out files, of all sources together and each alone, as long as the short phase's rows."""
     window = min(context.recipe.pretrain.short.row_tokens, model.config.max_positions)
     held = _held_files(context, tokenizer_from, JUDGED)
     each = {name: found.bits_per_byte(model, window) for name, found in held.items()}
@@ -142,8 +142,9 @@ def _measure(context: Context, model: CausalLM, tokenizer_from: Path) -> Callabl
 
 
 def _held_files(context: Context, tokenizer_from: Path, most: int) -> dict[str, Held]:
-    """At most so many held-out documents of each source."""
+    """The beginnings of at most so many held-out documents, as many of each source, at least one."""
     decode = load_tokenizer(tokenizer_from).decode
-    shards = shards_in(context.of("corpus") / HELDOUT, context.recipe.pretrain.short.row_tokens)
-    held = {name: Held.of(found, decode, most) for name, found in shards.items() if name.endswith(".files")}
+    window = context.recipe.pretrain.short.row_tokens
+    shards = {n: s for n, s in shards_in(context.of("corpus") / HELDOUT, window).items() if n.endswith(".files")}
+    held = {n: Held.of(found, decode, max(1, most // len(shards)), window) for n, found in shards.items()}
     return {name: found for name, found in held.items() if found.documents}
