@@ -46,8 +46,14 @@ experts = 4
 [corpus]
 max_code_bytes = 20_000
 exercise_documents = 60
-[pretrain.loop]
+[pretrain.base.loop]
 steps = 30
+checkpoint_every = 3
+[pretrain.short.loop]
+steps = 20
+checkpoint_every = 3
+[pretrain.long.loop]
+steps = 6
 checkpoint_every = 3
 [sessions]
 count = 60

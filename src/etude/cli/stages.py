@@ -11,8 +11,8 @@ from etude.cli.run import go
 def pretrain(
     recipes: Recipes = None, overrides: Overrides = None, out: Out = None, dry_run: DryRun = False, json: Json = False
 ) -> Answer:
-    """Train the base model and its draft layers: the run's stages corpus, base and mtp."""
-    return go(prepare(recipes, overrides, out), ["corpus", "base", "mtp"], dry_run=dry_run)
+    """Train the base model and its draft layers: the run's stages corpus, base, short, mtp and long."""
+    return go(prepare(recipes, overrides, out), ["corpus", "base", "short", "mtp", "long"], dry_run=dry_run)
 
 
 def sft(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from copy import copy
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,12 @@ class TokenShards:
     @property
     def total_tokens(self) -> int:
         return int(self.lengths.sum())
+
+    def within(self, longest: int) -> TokenShards:
+        """The same folder without documents of more than `longest` tokens."""
+        chosen = copy(self)
+        chosen._index = self._index[self.lengths <= longest]
+        return chosen
 
     def document(self, number: int) -> np.ndarray:
         """(T,) uint16 view of the memory map."""

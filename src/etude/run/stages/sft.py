@@ -12,7 +12,7 @@ from pathlib import Path
 from etude.factory.sessions import read_sessions
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.run.stage import Context
-from etude.run.stages.base import CHECKPOINT
+from etude.run.stages.pretraining import CHECKPOINT
 from etude.trace.segment import Segment
 from etude.train.sft import run_sft
 
@@ -35,7 +35,7 @@ def segments(folder: Path, *, competent_only: bool = False) -> list[Segment]:
 
 def _fine_tune(context: Context, taught: list[Segment], facts: dict, *, drafts: bool) -> None:
     recipe = context.recipe
-    start = context.of("mtp" if drafts else "base") / CHECKPOINT
+    start = context.of("long") / CHECKPOINT
     model = load_checkpoint(start, drafts=drafts)
     result = run_sft(
         recipe.sft, model, taught, context.folder, context.log, stage=context.stage, draft_every=recipe.mtp.every
