@@ -26,14 +26,17 @@ def test_a_directory_goes_on_with_its_own_recipe_unless_one_is_named(tmp_path: P
     assert prepare(["ci"], None, tmp_path).recipe.run.name == "ci"
 
 
+TRAINED = ["corpus", "base", "short", "mtp", "long", "sessions", "sft", "rl"]
+
+
 def test_a_dry_run_shows_recipe_and_plan_and_writes_nothing(tmp_path: Path) -> None:
     answer = go(
         prepare(["ci"], ["rl.steps=3"], tmp_path / "r"),
-        ["corpus", "base", "mtp", "sessions", "sft", "rl"],
+        TRAINED,
         dry_run=True,
     )
     assert answer.document["recipe"]["rl"]["steps"] == 3
-    assert [step["stage"] for step in answer.document["plan"]] == ["corpus", "base", "mtp", "sessions", "sft", "rl"]
+    assert [step["stage"] for step in answer.document["plan"]] == TRAINED
     assert "steps = 3" in answer.text and "# rl" in answer.text
     assert not (tmp_path / "r").exists()
 
@@ -56,7 +59,7 @@ def test_the_committed_checkpoint_is_found_from_any_folder(tmp_path: Path, monke
 def test_a_checkpoint_that_is_not_there_is_told_before_any_stage_runs(tmp_path: Path, key: str) -> None:
     run = prepare(["ci"], [f"{key}={tmp_path}/absent"], tmp_path / "r")
     with pytest.raises(RecipeError, match=f"{key} = .*absent: there is no checkpoint .*--set {key}="):
-        go(run, ["corpus", "base", "mtp", "sessions", "sft", "rl"])
+        go(run, TRAINED)
     assert not (tmp_path / "r").exists()
 
 

@@ -19,10 +19,10 @@ from etude.model.checkpoint import load_checkpoint, load_config, read_tensors, s
 from etude.model.config import ModelConfig
 from etude.model.count import count_parameters
 from etude.model.hf_keys import CheckpointError, MissingTensors
-from etude.model.init import draw, with_drafts
+from etude.model.init import adopt_drafts, draw, with_drafts
 from etude.model.mask import DocumentMask
 from etude.model.mtp import ahead
-from etude.model.settings import ModelSettings
+from etude.model.settings import ModelSettings, YarnSettings
 
 TOLERANCE = 1e-5
 DEPTHS = 2
@@ -147,6 +147,23 @@ def test_another_trunk_carries_the_draft_layers_on(drafted: CausalLM, tmp_path: 
     save_checkpoint(load_checkpoint(tmp_path / "plain"), tmp_path / "none")
     save_checkpoint(moved, tmp_path / "still-none", drafts_from=tmp_path / "none")
     assert load_config(tmp_path / "still-none").mtp_layers == 0
+
+
+def test_a_trunk_that_learnt_on_and_was_stretched_adopts_draft_layers(any_model, ids: Tensor, tmp_path: Path) -> None:
+    drafted = lively(with_drafts(any_model, DEPTHS, seed=3))
+    save_checkpoint(drafted, tmp_path / "mtp")
+    longer = any_model.config.model_copy(update={"max_positions": 1024, "yarn": YarnSettings(original_positions=256)})
+    trunk = CausalLM(longer)
+    trunk.load_state_dict(any_model.state_dict())
+    with torch.no_grad():
+        trunk.head.weight.mul_(2)
+    adopted = adopt_drafts(trunk, tmp_path / "mtp")
+    assert adopted.config == longer.model_copy(update={"mtp_layers": DEPTHS})
+    assert all(torch.equal(tensor, adopted.state_dict()[name]) for name, tensor in trunk.state_dict().items())
+    assert all(torch.equal(t, adopted.mtp.state_dict()[name]) for name, t in drafted.mtp.state_dict().items())
+    save_checkpoint(trunk, tmp_path / "bare")
+    with pytest.raises(CheckpointError, match="bare has no draft layers"):
+        adopt_drafts(trunk, tmp_path / "bare")
 
 
 def test_draft_layers_that_do_not_fit_are_refused(mla: CausalLM, make_model, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from etude.factory.settings import ExerciseSettings
 from etude.harness.replay import Difference, replay
 from etude.harness.settings import HarnessSettings
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
-from etude.model.init import new_model
+from etude.model.init import new_model, with_drafts
 from etude.model.settings import ModelSettings
 from etude.rl.controller import Step
 from etude.rl.follow import Follower
@@ -67,7 +67,8 @@ def checkpoint(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     tokenizer = byte_tokenizer()
     tokenizer.save(str(folder / "tokenizer.json"))
-    save_checkpoint(new_model(TINY, tokenizer.get_vocab_size()), folder / "model", folder)
+    model = with_drafts(new_model(TINY, tokenizer.get_vocab_size()), 1, seed=0)  # which RL leaves aside
+    save_checkpoint(model, folder / "model", folder)
     return folder / "model"
 
 
@@ -159,6 +160,10 @@ def check_whole(run: RlRun) -> None:
     assert published.version == run.settings.steps
     exported = load_checkpoint(run.folder / "checkpoint").state_dict()
     assert all(torch.equal(exported[name], tensor) for name, tensor in published.state.items())
+    given, left = (
+        load_checkpoint(f, drafts=True).mtp.state_dict() for f in (run.checkpoint, run.folder / "checkpoint")
+    )
+    assert given and all(torch.equal(left[name], tensor) for name, tensor in given.items())
     check_sessions(run, store)
 
 

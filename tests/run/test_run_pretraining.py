@@ -19,11 +19,11 @@ from etude.events.log import EventLog
 from etude.model.checkpoint import load_checkpoint, load_config
 from etude.recipe.recipe import Recipe
 from etude.run.stage import Context, StageError
-from etude.run.stages import base, long, short
+from etude.run.stages import base, long, mtp, short
 from etude.run.stages.pretraining import mixture_of
 
 VOCABULARY = 400
-STAGES = {"base": base.run, "short": short.run, "long": long.run}
+STAGES = {"base": base.run, "short": short.run, "long": long.run}  # before long, mtp
 SMALL = {"row_tokens": 32, "batch_rows": 2, "loop": {"steps": 4, "checkpoint_every": 2}}
 
 
@@ -60,7 +60,7 @@ def recipe(**changes: dict[str, Any]) -> Recipe:
         },
     }
     pretrain = {name: {**SMALL, **phase, **changes.get(name, {})} for name, phase in phases.items()}
-    return Recipe.model_validate({"model": model, "pretrain": pretrain})
+    return Recipe.model_validate({"model": model, "pretrain": pretrain, "mtp": SMALL})
 
 
 def context(run: Path, stage: str, **changes: dict[str, Any]) -> Context:
@@ -69,6 +69,8 @@ def context(run: Path, stage: str, **changes: dict[str, Any]) -> Context:
 
 def go(run: Path, *stages: str, **changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
     for stage in stages:
+        if stage == "long" and not (run / "mtp").is_dir():
+            mtp.run(context(run, "mtp", **changes))
         STAGES[stage](context(run, stage, **changes))
     return {stage: json.loads((run / stage / "summary.json").read_text()) for stage in stages}
 
@@ -129,11 +131,11 @@ def test_a_phase_that_forgets_ends_early_and_says_so(run: Path) -> None:
 
 
 def test_a_lookup_longer_than_a_row_is_left_out(run: Path) -> None:
-    assert "ours.lookups" in mixture_of(context(run, "long")).names
-    assert "ours.lookups" not in mixture_of(context(run, "short", short={"lookups": 0.3})).names
+    assert "ours.lookups" in mixture_of(context(run, "long"), "long").names
+    assert "ours.lookups" not in mixture_of(context(run, "short", short={"lookups": 0.3}), "short").names
     assert "no source has lookups: its share goes to the others" in (run / "events.jsonl").read_text()
 
 
 def test_a_form_that_the_corpus_lacks_is_refused(run: Path) -> None:
     with pytest.raises(StageError, match="pretrain.base: the corpus has no documents of form files of theirs"):
-        mixture_of(context(run, "base", base={"mix": {"theirs": 1}}))
+        mixture_of(context(run, "base", base={"mix": {"theirs": 1}}), "base")

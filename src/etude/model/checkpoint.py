@@ -102,12 +102,14 @@ def load_checkpoint(folder: Path | str, dtype: torch.dtype = torch.float32, draf
 def draft_tensors(folder: Path | str, trunk: ModelConfig) -> dict[str, Tensor]:
     """The draft layers of a checkpoint directory by their key on disk, empty if it has none, for another trunk of one shape.
 
-    Raises CheckpointError if that trunk already has draft layers, or another shape.
+    That trunk may have been stretched since: draft layers hold nothing of the rope. Raises CheckpointError if it already has draft
+    layers, or another shape.
     """
     config = load_config(folder)
     if trunk.mtp_layers:
         raise CheckpointError(f"the model already has {trunk.mtp_layers} draft layers, those of {folder} have no place")
-    if config.model_copy(update={"mtp_layers": 0}) != trunk:
+    stretch = {"mtp_layers": 0, "yarn": trunk.yarn, "max_positions": trunk.max_positions}
+    if config.model_copy(update=stretch) != trunk:
         raise CheckpointError(f"the draft layers of {folder} belong to a model of another shape than the one saved")
     layers, drafts = config.layers, config.mtp_layers
     return read_tensors(folder, lambda key: (layer_of(key) or 0) >= layers and not ignorable(key, layers, drafts))

@@ -6,12 +6,15 @@ are shrunk by sqrt(2 L), so that depth does not grow it (GPT-2). The head starts
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import nn
 
 from etude.model.causal_lm import CausalLM
-from etude.model.checkpoint import load_checkpoint
+from etude.model.checkpoint import draft_tensors, load_checkpoint, load_config
 from etude.model.config import ModelConfig
+from etude.model.hf_keys import CheckpointError, from_hf
 from etude.model.settings import ModelSettings
 
 WRITES_INTO_STREAM = ("attention.out.weight", "down.weight", "experts.down")
@@ -64,6 +67,20 @@ def with_drafts(model: CausalLM, layers: int, seed: int) -> CausalLM:
     drafted = CausalLM(model.config.model_copy(update={"mtp_layers": layers})).to(model.embed.weight.dtype)
     _draw(drafted.mtp, drafted.config, ModelSettings.model_validate({"seed": seed}))
     drafted.load_state_dict(drafted.state_dict() | model.state_dict())
+    return drafted
+
+
+def adopt_drafts(model: CausalLM, folder: Path | str) -> CausalLM:
+    """A copy of `model` with the draft layers of the checkpoint `folder` behind its trunk, which may have learnt on or been
+    stretched since they were made. Raises CheckpointError if there are none, or if they don't fit.
+    """
+    found, layers = draft_tensors(folder, model.config), load_config(folder).mtp_layers
+    if not layers:
+        raise CheckpointError(f"the checkpoint {folder} has no draft layers")
+    drafted = CausalLM(model.config.model_copy(update={"mtp_layers": layers})).to(model.embed.weight.dtype)
+    drafted.load_state_dict(drafted.state_dict() | model.state_dict())
+    drafts = {name: tensor for name, tensor in drafted.state_dict().items() if name.startswith("mtp.")}
+    from_hf(drafts, found, model.config.layers)
     return drafted
 
 

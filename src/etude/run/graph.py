@@ -37,7 +37,7 @@ GRAPH: tuple[Stage, ...] = (
         "mtp",
         spared_by=("long", "sft"),
         after=("short",),
-        reads=("mtp", "harness.temperature"),
+        reads=("mtp", "pretrain.base", "pretrain.short", "harness.temperature"),
         body="etude.run.stages.mtp:run",
         processes="one process, torch threads",
         share=_HALF,

@@ -13,7 +13,7 @@ class MtpSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     layers: int = Field(default=1, ge=1, description="Draft layers; each predicts one token further ahead.")
-    seed: int = Field(default=0, ge=0, description="Weights of new draft layers, and the order of the documents.")
+    seed: int = Field(default=0, ge=0, description="Weights of new draft layers.")
     every: int = Field(
         default=2,
         ge=1,

@@ -12,6 +12,7 @@ from etude.model.causal_lm import CausalLM
 from etude.train.batch import BatchSource
 from etude.train.joint import learner_of
 from etude.train.loop import Loop, TrainingResult
+from etude.train.mtp_settings import MtpSettings
 from etude.train.optimizer import build_optimizers
 from etude.train.settings import PhaseSettings
 from etude.train.sources import PackedSource, PieceSource
@@ -26,7 +27,6 @@ def run_pretrain(
     out: Path,
     log: EventLog,
     watches: Sequence[Watch] = (),
-    *,
     draft_every: int = 1,
 ) -> TrainingResult:
     """Trains `model` in place; resumes from `out`. Raises ValueError for rows longer than the model's positions.
@@ -56,8 +56,8 @@ def run_pretrain(
     return loop.run()
 
 
-def batches_of(settings: PhaseSettings, mixture: Mixture) -> BatchSource:
-    """The phase's batches, endless, from the first on."""
+def batches_of(settings: PhaseSettings | MtpSettings, mixture: Mixture) -> BatchSource:
+    """The batches of a phase or of the MTP stage, endless, from the first on."""
     if settings.packing:
         return PackedSource(PackedRows(mixture, settings.row_tokens), settings.batch_rows)
     return PieceSource(mixture, settings.row_tokens, settings.row_tokens * settings.batch_rows)

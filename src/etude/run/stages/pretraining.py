@@ -34,11 +34,15 @@ JUDGED = 400
 def train_phase(context: Context, model: CausalLM, tokenizer_from: Path) -> TrainingResult:
     """The phase that this stage is, on `model` in place; leaves `midway/` if the recipe asks for it."""
     settings = phase(context, context.stage)
-    mixture = mixture_of(context, context.stage, settings.row_tokens, settings.seed)
-    watches = _watches(context, model, tokenizer_from)
-    every = context.recipe.mtp.every
     return run_pretrain(
-        context.stage, settings, model, mixture, context.folder, context.log, watches, draft_every=every
+        context.stage,
+        settings,
+        model,
+        mixture_of(context, context.stage),
+        context.folder,
+        context.log,
+        watches=_watches(context, model, tokenizer_from),
+        draft_every=context.recipe.mtp.every,
     )
 
 
@@ -57,15 +61,16 @@ def phase(context: Context, stage: str) -> PhaseSettings:
     return getattr(context.recipe.pretrain, stage)
 
 
-def mixture_of(context: Context, stage: str, row_tokens: int, seed: int) -> Mixture:
-    """The documents of a phase. Raises StageError if the corpus holds none; what only a part misses is a notice."""
-    sources = shards_in(context.of("corpus") / TRAIN, row_tokens)
-    mix = mix_in(context, stage, sources)
+def mixture_of(context: Context, of: str) -> Mixture:
+    """The documents of the phase `of`. Raises StageError if the corpus holds none; what only a part misses is a notice."""
+    settings = phase(context, of)
+    sources = shards_in(context.of("corpus") / TRAIN, settings.row_tokens)
+    mix = mix_in(context, of, sources)
     for missing in mix.missing:
         context.log.note(context.stage, f"{missing}: its share goes to the others")
     shown = ", ".join(f"{name} {share:.0%}" for name, share in mix.shares.items())
     context.log.note(context.stage, f"tokens from {shown}")
-    return Mixture({name: sources[name] for name in mix.shares}, mix.shares, seed)
+    return Mixture({name: sources[name] for name in mix.shares}, mix.shares, settings.seed)
 
 
 def mix_in(context: Context, stage: str, sources: Collection[str]) -> Mix:
