@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from etude.chat.special import FIM_MIDDLE, SPECIAL_TOKENS
+from etude.corpus.fim_tokens import NoFimTokens
 from etude.corpus.shards import TokenShards
 from etude.corpus.split import held_out
 from etude.corpus.tokenizer import load_tokenizer, train_tokenizer
@@ -157,6 +158,9 @@ def test_a_run_that_goes_on_from_a_checkpoint_uses_its_tokenizer(tmp_path: Path,
     corpus.run(context(tmp_path / "run", sources, fim_rate=0.0, init=str(init)))
     assert (tmp_path / "run" / "corpus" / "tokenizer.json").read_text() == (init / "tokenizer.json").read_text()
     assert summary(tmp_path / "run")["vocabulary"] <= 350
+    with pytest.raises(NoFimTokens, match="set corpus.fim_rate to 0"):
+        corpus.run(context(tmp_path / "cut", sources, init=str(init)))
+    assert not (tmp_path / "cut" / "corpus" / "library").exists(), "nothing is built for what can't be used"
 
 
 def test_without_a_source_the_exercises_are_learnt_from_and_without_both_it_says_so(tmp_path: Path) -> None:
