@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,30 @@ def test_no_project_string_is_longer_than_asked_and_lengths_are_counted_by_form(
         for name, figures in summary(tmp_path / "run")["shards"].items()
         if name.endswith(".projects")
     )
+
+
+def test_releases_give_changes_of_their_own_form(tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    repository.mkdir()
+
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *who, *words], cwd=repository, check=True, capture_output=True)
+
+    git("init", "-q")
+    for version in ("1.0.0", "1.1.0"):
+        (repository / "m.py").write_text(module("first") + (module("second") if version == "1.1.0" else ""))
+        git("add", ".")
+        git("commit", "-qm", version)
+        git("tag", f"v{version}")
+    source = {"ours": {"kind": "git", "path": repository, "releases": 2}}
+    corpus.run(context(tmp_path / "run", source, library={"workers": 1, "heldout_share": 0.0}))
+    figures = summary(tmp_path / "run")["shards"]["ours.changes"]
+    assert figures["documents"] >= 1 and figures["heldout_documents"] == 0
+    text = load_tokenizer(tmp_path / "run" / "corpus").decode(
+        TokenShards(tmp_path / "run" / "corpus" / "train" / "ours.changes").document(0).tolist()
+    )
+    assert "+def second_0(" in text and "-def first_0(" not in text
 
 
 def test_some_documents_are_kept_with_their_provenance(tmp_path: Path, sources: dict[str, Any]) -> None:

@@ -44,8 +44,8 @@ class Tally:
     refusals: list[tuple[str, str]] = field(default_factory=list)
 
     def refuse(self, path: str, reason: str) -> None:
-        """Counts and lists a file that is not taken."""
-        self.refused[reason] += 1
+        """Counts and lists a file that is not taken; what a reason has in parentheses is of this file alone and only listed."""
+        self.refused[reason.partition(" (")[0]] += 1
         self.refusals.append((path, reason))
 
 
