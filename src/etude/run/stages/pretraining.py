@@ -33,11 +33,12 @@ JUDGED = 400
 
 def train_phase(context: Context, model: CausalLM, tokenizer_from: Path) -> TrainingResult:
     """The phase that this stage is, on `model` in place; leaves `midway/` if the recipe asks for it."""
-    settings = phase(context, context.stage)
-    mixture = mixture_of(context)
-    return run_pretrain(
-        context.stage, settings, model, mixture, context.folder, context.log, _watches(context, model, tokenizer_from)
-    )
+    settings, mixture = phase(context, context.stage), mixture_of(context)
+    watches = _watches(context, model, tokenizer_from)
+    result = run_pretrain(context.stage, settings, model, mixture, context.folder, context.log, watches)
+    if settings.midway is not None and not (context.folder / MIDWAY).is_dir():  # stopped before its middle
+        save_checkpoint(model, context.folder / MIDWAY, tokenizer_from=tokenizer_from)
+    return result
 
 
 def phase(context: Context, stage: str) -> PhaseSettings:
