@@ -26,7 +26,7 @@ def etude(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 GOOD: list[tuple[list[str], str]] = [
     (["run", "--dry-run"], "plan"),
     (["pretrain", "--dry-run"], "plan"),
-    (["run", "--until", "base", "--dry-run", "--set", "pretrain.seed=3"], "plan"),
+    (["run", "--until", "base", "--dry-run", "--set", "pretrain.base.seed=3"], "plan"),
     (["tasks", "list"], "ids"),
     (["tasks", "show", "one-bug/train/000001"], "instruction"),
     (["tasks", "fingerprint", "--out", "suites"], "files"),

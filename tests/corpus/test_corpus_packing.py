@@ -5,10 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from etude.corpus.mixture import Mixture
 from etude.corpus.packing import Cursor, PackedRows, bucket_by_length
 from etude.corpus.shards import ShardWriter, TokenShards, write_shards
 
 DOCUMENTS = st.lists(st.lists(st.integers(0, 65_535), min_size=1, max_size=30), min_size=1, max_size=20)
+
+
+def rows_of(shards, length, seed, cursor=None):
+    return PackedRows(Mixture({"all": shards}, {"all": 1.0}, seed), length, cursor)
 
 
 @given(DOCUMENTS, st.integers(5, 64))
@@ -29,12 +34,12 @@ def test_an_epoch_is_every_document_once_in_a_seeded_order(tmp_path_factory, doc
     shards = write_shards(tmp_path_factory.mktemp("shards"), [d.tolist() for d in numbered])
     if shards.total_tokens < length:
         with pytest.raises(ValueError, match="fewer than one row"):
-            PackedRows(shards, length, seed=1)
+            rows_of(shards, length, seed=1)
         return
-    rows = PackedRows(shards, length, seed=1)
-    packed = [rows.row(epoch, r) for r in range(rows.rows_per_epoch)]
+    rows = rows_of(shards, length, seed=1)
+    packed = [rows.row(epoch, r) for r in range(rows.rows_of(epoch))]
     ids = np.concatenate([row.ids for row in packed])
-    assert len(set(ids.tolist())) == len(ids) == rows.rows_per_epoch * length
+    assert len(set(ids.tolist())) == len(ids) == rows.rows_of(epoch) * length
     owner = np.concatenate([np.full(len(d), i) for i, d in enumerate(numbered)])
     for row in packed:
         same = np.diff(row.documents) == 0
@@ -45,16 +50,17 @@ def test_an_epoch_is_every_document_once_in_a_seeded_order(tmp_path_factory, doc
 def test_reading_goes_on_exactly_at_a_cursor(tmp_path):
     rng = np.random.default_rng(0)
     shards = write_shards(tmp_path, [rng.integers(0, 500, rng.integers(1, 50)).tolist() for _ in range(40)])
-    straight = PackedRows(shards, 16, seed=3)
-    expected = [straight.next() for _ in range(3 * straight.rows_per_epoch)]
-    for cut in (0, 1, straight.rows_per_epoch, 2 * straight.rows_per_epoch - 1):
-        first = PackedRows(shards, 16, seed=3)
+    straight = rows_of(shards, 16, seed=3)
+    an_epoch = straight.rows_of(0)
+    expected = [straight.next() for _ in range(3 * an_epoch)]
+    for cut in (0, 1, an_epoch, 2 * an_epoch - 1):
+        first = rows_of(shards, 16, seed=3)
         for _ in range(cut):
             first.next()
-        second = PackedRows(TokenShards(tmp_path), 16, seed=3, cursor=Cursor(first.cursor.epoch, first.cursor.row))
+        second = rows_of(TokenShards(tmp_path), 16, seed=3, cursor=Cursor(first.cursor.epoch, first.cursor.row))
         for row in expected[cut:]:
             assert (second.next().ids == row.ids).all()
-    assert not (expected[0].ids == expected[straight.rows_per_epoch].ids).all(), "epochs differ in order"
+    assert not (expected[0].ids == expected[an_epoch].ids).all(), "epochs differ in order"
 
 
 def test_an_unfinished_shard_folder_is_refused(tmp_path):

@@ -40,10 +40,10 @@ def test_later_files_win_key_by_key_and_overrides_win_over_all(tmp_path: Path) -
 
 
 def test_one_key_of_a_nested_block_leaves_its_neighbours(tmp_path: Path) -> None:
-    default = Recipe().pretrain.loop.steps
-    recipe = read_recipe([write(tmp_path, "[pretrain.loop]\nlog_every = 3\n")])
-    assert default is not None and recipe.pretrain.loop.steps == default
-    assert recipe.pretrain.loop.log_every == 3
+    default = Recipe().pretrain.long.loop.steps
+    recipe = read_recipe([write(tmp_path, "[pretrain.long.loop]\nlog_every = 3\n")])
+    assert default is not None and recipe.pretrain.long.loop.steps == default
+    assert recipe.pretrain.long.loop.log_every == 3
 
 
 def test_an_unknown_key_names_file_key_value_and_the_closest_key(tmp_path: Path) -> None:

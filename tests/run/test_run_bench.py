@@ -14,7 +14,7 @@ from etude.events.log import EventLog
 from etude.recipe.read import read_recipe
 from etude.run.stage import Context
 from etude.run.stages import base, bench
-from etude.run.stages.base import CHECKPOINT
+from etude.run.stages.pretraining import CHECKPOINT
 
 ROOT = Path(__file__).parents[2]
 SFT_NANO = ROOT / "checkpoints" / "sft-nano"

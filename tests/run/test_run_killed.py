@@ -50,8 +50,14 @@ exercise_documents = 60
 [corpus.sources.stdlib]
 kind = "stdlib"
 packages = ["bisect", "cmd", "colorsys", "fnmatch", "getopt", "glob", "sched", "shlex"]
-[pretrain.loop]
+[pretrain.base.loop]
 steps = 30
+checkpoint_every = 3
+[pretrain.short.loop]
+steps = 20
+checkpoint_every = 3
+[pretrain.long.loop]
+steps = 6
 checkpoint_every = 3
 [sessions]
 count = 60

@@ -10,20 +10,30 @@ import numpy as np
 import pytest
 import torch
 
+from etude.corpus.mixture import Mixture
 from etude.corpus.shards import write_shards
 from etude.events.log import EventLog
+from etude.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.model.stretch import stretch
 from etude.trace.segment import Segment
 from etude.train.checkpoint import CheckpointError, load_state, newest_state, save_state
 from etude.train.loop import TrainingDiverged
+from etude.train.midway import Midway
 from etude.train.pretrain import run_pretrain
-from etude.train.settings import LoopSettings, PretrainSettings, SftSettings
+from etude.train.regression import Regression
+from etude.train.settings import LoopSettings, PhaseSettings, RegressionSettings, SftSettings
 from etude.train.sft import run_sft
 from etude.train.sources import token_weights
 
 
 def documents(out, count=30, seed=0):
     rng = np.random.default_rng(seed)
-    return write_shards(out / "shards", [rng.integers(0, 40, rng.integers(5, 60)).tolist() for _ in range(count)])
+    lengths = {"short": (5, 60), "long": (100, 300)}
+    shards = {
+        name: write_shards(out / name, [rng.integers(0, 40, rng.integers(*bounds)).tolist() for _ in range(count)])
+        for name, bounds in lengths.items()
+    }
+    return Mixture(shards, {"short": 0.8, "long": 0.2}, seed)
 
 
 def segments(count=60, seed=0):
@@ -39,7 +49,7 @@ def segments(count=60, seed=0):
 
 
 def pretrain_settings(steps=8, **loop):
-    return PretrainSettings(row_tokens=16, batch_rows=4, loop=LoopSettings(steps=steps, checkpoint_every=4, **loop))
+    return PhaseSettings(row_tokens=16, batch_rows=4, loop=LoopSettings(steps=steps, checkpoint_every=4, **loop))
 
 
 def sft_settings(steps=8, **loop):
@@ -48,9 +58,23 @@ def sft_settings(steps=8, **loop):
 
 def train(stage, model, out, steps):
     """One thread in every process: sums over another number of threads differ in their last bits."""
-    if stage == "base":
-        return run_pretrain(pretrain_settings(steps, threads=1), model, documents(out), out, EventLog.null())
-    return run_sft(sft_settings(steps, threads=1), model, segments(), out, EventLog.null())
+    if stage != "sft":
+        settings = pretrain_settings(steps, threads=1).model_copy(update={"packing": stage != "unpacked"})
+        watches = []
+        if stage == "long":
+            model = stretch(model, 16, 4)
+            settings = settings.model_copy(update={"row_tokens": 64})
+            watches = [guard(model, out), Midway(0.5, lambda: save_checkpoint(model, out / "midway"))]
+        return run_pretrain(stage, settings, model, documents(out), out, EventLog.null(), watches), model
+    return run_sft(sft_settings(steps, threads=1), model, segments(), out, EventLog.null()), model
+
+
+def guard(model, out, **settings):
+    """Measures what only the weights decide: a resumed run has to find the same figures."""
+    held = RegressionSettings(every=3, **settings)
+    return Regression(
+        held, model, lambda: float(model.head.weight.detach().abs().mean()), out / "regression", "long", EventLog.null()
+    )
 
 
 KILLED = """
@@ -69,7 +93,7 @@ def saved_step(out):
     return -1 if state is None else int(state.stem.split("-")[1])
 
 
-@pytest.mark.parametrize("stage", ["base", "sft"])
+@pytest.mark.parametrize("stage", ["base", "unpacked", "long", "sft"])
 def test_a_run_killed_anywhere_goes_on_bit_identical(make, tmp_path, stage):
     steps, out = 80, tmp_path / "killed"
     conftest = os.path.join(os.path.dirname(__file__), "conftest.py")
@@ -82,17 +106,19 @@ def test_a_run_killed_anywhere_goes_on_bit_identical(make, tmp_path, stage):
     child.wait()
     assert saved_step(out) < steps
 
-    resumed, straight = make.model(seed=7), make.model()
-    train(stage, resumed, out, steps)
-    train(stage, straight, tmp_path / "straight", steps)
+    _, resumed = train(stage, make.model(seed=7), out, steps)
+    _, straight = train(stage, make.model(), tmp_path / "straight", steps)
     for name, value in straight.state_dict().items():
         assert torch.equal(value, resumed.state_dict()[name]), name
+    if stage == "long":
+        left = [load_checkpoint(folder / "midway").state_dict() for folder in (out, tmp_path / "straight")]
+        assert all(torch.equal(left[0][name], left[1][name]) for name in left[0])
 
 
 def test_a_finished_stage_trains_no_more(make, tmp_path):
-    first = train("base", make.model(), tmp_path, 4)
-    model = make.model(seed=7)
-    assert train("base", model, tmp_path, 4) == first
+    first, _ = train("base", make.model(), tmp_path, 4)
+    again, model = train("base", make.model(seed=7), tmp_path, 4)
+    assert again == first
     assert torch.equal(model.embed.weight, torch_state(tmp_path)["model"]["embed.weight"])
 
 
@@ -120,12 +146,13 @@ def test_bad_steps_never_touch_the_weights_and_end_the_run(make, tmp_path):
     save_state(tmp_path / "state", 4, state, keep=1)
     log = EventLog(tmp_path / "events.jsonl")
     with pytest.raises(TrainingDiverged, match="3 bad steps in a row.*not finite"):
-        run_pretrain(pretrain_settings(50, bad_steps_limit=3), model, documents(tmp_path), tmp_path, log)
+        run_pretrain("base", pretrain_settings(50, bad_steps_limit=3), model, documents(tmp_path), tmp_path, log)
     assert torch.equal(model.embed.weight, state["model"]["embed.weight"])
     assert (tmp_path / "events.jsonl").read_text().count("skipped: loss is not finite") == 3
 
 
-def test_one_bad_batch_is_skipped_and_recorded(make, tmp_path, monkeypatch):
+@pytest.mark.parametrize("stage", ["base", "long"])
+def test_one_bad_batch_is_skipped_and_recorded(make, tmp_path, monkeypatch, stage):
     from etude.train import next_token
 
     calls = []
@@ -136,11 +163,12 @@ def test_one_bad_batch_is_skipped_and_recorded(make, tmp_path, monkeypatch):
         return real(*args) * (float("inf") if len(calls) == 3 else 1.0)
 
     monkeypatch.setattr(next_token, "weighted_cross_entropy", sometimes_infinite)
-    result = train("base", make.model(), tmp_path, 8)
+    result, _ = train(stage, make.model(), tmp_path, 8)
     assert (result.steps, result.skipped) == (8, 1) and np.isfinite(result.loss)
 
 
-def test_a_loss_spike_is_skipped(make, tmp_path, monkeypatch):
+@pytest.mark.parametrize("stage", ["base", "long"])
+def test_a_loss_spike_is_skipped(make, tmp_path, monkeypatch, stage):
     from etude.train import next_token
 
     calls = []
@@ -151,12 +179,13 @@ def test_a_loss_spike_is_skipped(make, tmp_path, monkeypatch):
         return real(*args) * (50.0 if len(calls) == 25 else 1.0)
 
     monkeypatch.setattr(next_token, "weighted_cross_entropy", spiking)
-    assert train("base", make.model(), tmp_path, 30).skipped == 1
+    result, _ = train(stage, make.model(), tmp_path, 30)
+    assert result.skipped == 1
 
 
 def test_a_core_time_budget_ends_the_run_in_time(make, tmp_path):
-    settings = PretrainSettings(row_tokens=16, batch_rows=4, loop=LoopSettings(budget_core_s=0.5))
-    result = run_pretrain(settings, make.model(), documents(tmp_path), tmp_path, EventLog.null())
+    settings = PhaseSettings(row_tokens=16, batch_rows=4, loop=LoopSettings(budget_core_s=0.5))
+    result = run_pretrain("base", settings, make.model(), documents(tmp_path), tmp_path, EventLog.null())
     assert 0.5 <= result.core_s < 0.8 and result.steps > 3
 
 
@@ -168,8 +197,8 @@ def test_sft_ends_with_its_epochs(make, tmp_path):
 
 def test_the_router_bias_moves_towards_balance(make, tmp_path):
     model = make.model()
-    settings = PretrainSettings(row_tokens=16, batch_rows=4, router_bias_rate=0.01, loop=LoopSettings(steps=5))
-    run_pretrain(settings, model, documents(tmp_path), tmp_path, EventLog.null())
+    settings = PhaseSettings(row_tokens=16, batch_rows=4, router_bias_rate=0.01, loop=LoopSettings(steps=5))
+    run_pretrain("base", settings, model, documents(tmp_path), tmp_path, EventLog.null())
     biases = [b for name, b in model.named_buffers() if name.endswith("router.bias")]
     assert biases and all(0.01 <= b.abs().max() <= 0.05 + 1e-6 for b in biases)
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.train.perplexity import _batches, _counted, codebase_perplexity
+from etude.train.perplexity import CodebasePerplexity, _batches, _counted, codebase_perplexity, difference
 
 
 def by_hand(model, stream: list[int], window: int, stride: int) -> np.ndarray:
@@ -62,3 +62,23 @@ def test_what_cannot_be_read_is_named(model) -> None:
         codebase_perplexity(model, [[1, 2, 3]], [3], window=model.config.max_positions + 1, stride=1)
     with pytest.raises(ValueError, match="1 files hold 1 tokens: there is nothing to predict"):
         codebase_perplexity(model, [[1]], [3], window=8, stride=4)
+
+
+def figures(nats: list[float], counts: list[int]) -> CodebasePerplexity:
+    return CodebasePerplexity(np.array(nats), np.array(counts), 100)
+
+
+def test_a_difference_is_paired_by_file() -> None:
+    """Files differ far more than the checkpoints do: unpaired intervals would hide what every file shows."""
+    rng = np.random.default_rng(0)
+    before = rng.uniform(10, 1000, 40)
+    found = difference(figures(list(before), [100] * 40), figures(list(before - 5), [100] * 40))
+    assert found.bits_per_byte == pytest.approx(-5 / math.log(2) / 100)
+    assert found.ci95 == pytest.approx((found.bits_per_byte, found.bits_per_byte))
+    low, high = figures(list(before), [100] * 40).ci95()
+    assert high - low > 1
+
+
+def test_a_difference_of_other_files_is_refused() -> None:
+    with pytest.raises(ValueError, match="same files and one tokenizer"):
+        difference(figures([1.0, 2.0], [3, 4]), figures([1.0, 2.0], [3, 5]))

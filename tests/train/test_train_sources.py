@@ -11,8 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.corpus.shards import write_shards
-from etude.train.sources import PieceSource
+from etude.corpus.mixture import Mixture
+from etude.corpus.packing import PackedRows
+from etude.corpus.shards import TokenShards, write_shards
+from etude.train.sources import PackedSource, PieceSource
+
+
+def alone(shards: TokenShards, seed: int) -> Mixture:
+    return Mixture({"all": shards}, {"all": 1.0}, seed)
 
 
 def epoch(source: PieceSource, tokens: int) -> list[tuple[int, ...]]:
@@ -38,7 +44,7 @@ def test_an_epoch_holds_every_piece_of_every_document_once(
     shards = write_shards(tmp_path_factory.mktemp("shards"), documents)
     wanted = [tuple(d[i : i + piece]) for d in documents for i in range(0, len(d), piece)]
     wanted = [row for row in wanted if len(row) > 1]
-    source = PieceSource(shards, piece, 64, seed=3)
+    source = PieceSource(alone(shards, 3), piece, 64)
     tokens = sum(map(len, wanted))
     for _ in range(2):
         assert Counter(epoch(source, tokens)) == Counter(wanted)
@@ -46,10 +52,34 @@ def test_an_epoch_holds_every_piece_of_every_document_once(
 
 def test_a_restored_source_gives_the_very_batches_that_were_left(tmp_path: Path) -> None:
     shards = write_shards(tmp_path, [list(range(n, n + 9)) for n in range(50)])
-    whole = PieceSource(shards, 8, 64, seed=1)
+    whole = PieceSource(alone(shards, 1), 8, 64)
     for _ in range(5):
         whole.next()
-    again = PieceSource(shards, 8, 64, seed=1)
+    again = PieceSource(alone(shards, 1), 8, 64)
     again.restore(whole.state())
     for _ in range(20):  # into the next epoch
         assert torch.equal(whole.next().ids, again.next().ids)
+
+
+@pytest.mark.parametrize("packing", [True, False])
+def test_a_restored_mixture_gives_the_very_batches_that_were_left(tmp_path: Path, packing: bool) -> None:
+    shards = {
+        name: write_shards(tmp_path / name, [list(range(n, n + length)) for n in range(40)])
+        for name, length in (("short", 5), ("long", 90))
+    }
+
+    def source() -> PackedSource | PieceSource:
+        mixture = Mixture(shards, {"short": 0.7, "long": 0.3}, seed=2)
+        return PackedSource(PackedRows(mixture, 16), 4) if packing else PieceSource(mixture, 16, 64)
+
+    whole, again = source(), source()
+    for _ in range(70):
+        whole.next()
+    again.restore(whole.state())
+    for _ in range(70):  # into the next epoch
+        assert torch.equal(whole.next().ids, again.next().ids)
+
+
+def test_documents_of_one_token_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="none of 3 documents is longer than a token"):
+        PieceSource(alone(write_shards(tmp_path, [[1], [2], [3]]), 0), 8, 64)

@@ -11,8 +11,8 @@ from etude.cli.run import go
 def pretrain(
     recipes: Recipes = None, overrides: Overrides = None, out: Out = None, dry_run: DryRun = False, json: Json = False
 ) -> Answer:
-    """Train the base model: the run's stages corpus and base."""
-    return go(prepare(recipes, overrides, out), ["corpus", "base"], dry_run=dry_run)
+    """Train the base model: the run's stages corpus, base, short and long."""
+    return go(prepare(recipes, overrides, out), ["corpus", "base", "short", "long"], dry_run=dry_run)
 
 
 def sft(

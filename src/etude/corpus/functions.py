@@ -1,7 +1,7 @@
-"""Python functions as they stand in files: name, parameters as written, source. What lookup questions are made of.
+"""Python functions as they stand in files: name, parameters as written, source. What lookups are made of.
 
-Only those whose whole signature stands on one line and names at least one parameter of its own (not `self`, not `*args`
-first): a caller has to know these, and they can be copied word by word.
+Only those whose whole signature stands on one line and names at least one parameter beside `self` (and not `*args` first): such
+parameters have to be looked up, and can be copied word by word.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import Literal
 
 # Longer parameter lists are few, and one of them would fill a short context.
 LONGEST_PARAMETERS = 80
-SIGNATURE = re.compile(r"(?:async )?def (?P<name>\w+)\((?P<parameters>.*)\)(?: *->[^()]*)?:")
-OWN = ("self", "cls", "mcs", "_", "__")
+SIGNATURE = re.compile(r"def (?P<name>\w+)\((?P<receiver>(?:self|cls)(?:, *)?)?(?P<parameters>.*)\)(?: *->[^()]*)?:")
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,8 @@ class Function:
     """`source` starts at `def`, decorators left out, dedented, without a last newline."""
 
     name: str
-    parameters: str
+    receiver: str  # "self, ", "cls, " or ""
+    parameters: str  # the others
     source: str
 
     @property
@@ -51,7 +51,7 @@ def functions(path: str, text: str) -> Iterator[Function]:
         return
     lines = text.split("\n")  # as ast counts lines: splitlines() also cuts at form feeds
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.FunctionDef):
             # Not dedented by the first line's indent: strings that go on at the margin would lose theirs.
             source = textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno])).rstrip()
             if (found := _function(source)) is not None:
@@ -62,9 +62,6 @@ def _function(source: str) -> Function | None:
     signature = SIGNATURE.match(source)
     if signature is None:
         return None
-    function = Function(signature["name"], signature["parameters"], source)
-    if function.kind == "test":
-        return function
-    if not function.first_parameter or function.first_parameter in OWN:
-        return None
-    return function if len(function.parameters) <= LONGEST_PARAMETERS else None
+    function = Function(signature["name"], signature["receiver"] or "", signature["parameters"], source)
+    asked = function.first_parameter and len(function.parameters) <= LONGEST_PARAMETERS
+    return function if asked or function.kind == "test" else None

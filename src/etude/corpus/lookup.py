@@ -1,8 +1,9 @@
 """Lookups far back in real code: questions that measure a long context, and the documents it is learnt from.
 
 A context is a pile of real functions; behind it a line begins whose end is one of several that the context itself holds, so
-that knowing code does not help, and finding the place does (the lines: `corpus/lookup_line.py`). The same with their answers
-written out are the documents of form `lookups`. Both are functions of the files, the length and the seed alone.
+that knowing code does not help, and finding the place does (the lines: `corpus/lookup_line.py`). The documents of form `lookups` are the same
+with the answers written out: tests with all the lines, functions said again word for word in another order, as an agent quotes what
+it edits; that is where a small model learns to copy. Both are functions of the files, the length and the seed alone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import accumulate, islice
 
 from etude.corpus.functions import Function, functions
 from etude.corpus.lookup_line import KINDS, Kind, Line, ask
@@ -21,12 +22,19 @@ Count = Callable[[str], int]  # text -> tokens
 PARTS = 6
 # Functions of a kind held at a time, and drawn from for questions: memory stays flat however much code there is.
 POOL = 2000
-# Of a document's tokens, those of code; the rest are lines.
-CODE_SHARE = 0.75
+# Of a document's tokens, those of the code that is asked about.
+CODE_SHARE: dict[Kind, float] = {"definition": 0.48, "test": 0.75}
+# Documents are whole, half, … lengths, each with the same share of tokens: the short ones teach what the long ones need.
+HALVINGS = 4
+# Tokens kept for wrong answers that are longer than the right one, and for the name of what a test calls.
+ENDS = 16
+# A context that the files fill less than this is none of its length.
+FILLED = 0.6
+# Targets tried for each that is wanted, before the files count as too few.
 TRIED = 8
-MISSES = 20  # functions in a row that do not fit: then a context counts as full
+MISSES = 4  # functions in a row that do not fit: then a context counts as full
 BETWEEN = "\n\n"
-HEADINGS: dict[Kind, str] = {"definition": "\n\n# calls\n", "test": "\n\n# tests\n"}
+HEADINGS: dict[Kind, str] = {"definition": "\n\n# again\n", "test": "\n\n# tests\n"}
 
 
 @dataclass(frozen=True)
@@ -73,9 +81,9 @@ def questions(
 
 
 def lookup_documents(files: Iterable[tuple[str, str]], count: Count, length: int, seed: int) -> Iterator[str]:
-    """Documents of at most `length` tokens from (path, text) in the order given; no function stands in two of them.
+    """Documents of at most `length` tokens, many of them shorter, from (path, text) in the order given; no function stands in two.
 
-    Streams: some POOL functions are held at a time.
+    Streams: POOL functions are held at a time.
     """
     found = (function for path, text in files for function in functions(path, text))
     number = 0
@@ -90,23 +98,33 @@ def lookup_documents(files: Iterable[tuple[str, str]], count: Count, length: int
 
 
 def _documents(
-    kind: Kind, left: list[Function], names: set[str], count: Count, length: int, rng: random.Random
+    kind: Kind, left: list[Function], names: set[str], count: Count, longest: int, rng: random.Random
 ) -> Iterator[str]:
-    while chosen := _context([], left, int(length * CODE_SHARE), length // PARTS, count):
+    lengths = [longest >> n for n in range(HALVINGS)]
+    while left:
+        length = rng.choices(lengths, [1 / length for length in lengths])[0]
+        chosen = _context([], left, int(length * CODE_SHARE[kind]), length // PARTS, count)
+        if not chosen and length == longest:
+            return  # nothing that is left fits
         taken = {function.name for function in chosen}
         left = [function for function in left if function.name not in taken]
-        lines = [str(line) for function in chosen if (line := ask(kind, function, chosen, names, rng)) is not None]
-        rng.shuffle(lines)
-        text = _code(chosen) + HEADINGS[kind]
-        room = length - count(text)
-        fitting: list[str] = []
-        for line in lines:
-            room -= count(line)
-            if room < 0:
-                break
-            fitting.append(line)
-        if fitting:
-            yield text + "".join(fitting)
+        if text := _answered(kind, chosen, names, count, length, rng):
+            yield text
+
+
+def _answered(
+    kind: Kind, chosen: list[Function], names: set[str], count: Count, length: int, rng: random.Random
+) -> str:
+    """The code and what is asked of it with the answers, as much as fits in a drawn order; "" if nothing is asked."""
+    if kind == "definition":
+        ends = [function.source + BETWEEN for function in chosen]
+    else:
+        ends = [f"{line}\n" for function in chosen if (line := ask(kind, function, chosen, names, rng)) is not None]
+    rng.shuffle(ends)
+    text = _code(chosen) + HEADINGS[kind]
+    room = length - count(text)
+    fitting = [end for end, used in zip(ends, accumulate(map(count, ends)), strict=True) if used <= room]
+    return text + "".join(fitting).rstrip() + "\n" if fitting else ""
 
 
 def _at_depths(
@@ -117,8 +135,8 @@ def _at_depths(
     own = _cut(pool[target], length // PARTS, count)
     rng = random.Random(f"{seed}:{kind}:{target}:{length}")
     order = (pool[n] for n in rng.sample(range(len(pool)), len(pool)) if n != target)
-    # The last part holds heading, prompt and answer of most; what is longer is not asked.
-    chosen = _context([own], order, length - length // PARTS, length // PARTS, count)
+    asked = count(HEADINGS[kind] + own.source.split("\n")[0]) + ENDS
+    chosen = _context([own], order, length - asked, length // PARTS, count)
     line = ask(kind, own, chosen, held.names, rng)
     if line is None:
         return []
@@ -127,7 +145,8 @@ def _at_depths(
         placed = chosen[1:]
         placed.insert(round(depth * len(placed)), own)
         text = _code(placed) + HEADINGS[kind] + line.prompt
-        if count(text) + max(map(count, (line.answer, *line.others))) > length:
+        used = count(text) + max(map(count, (line.answer, *line.others)))
+        if not FILLED * length <= used <= length:
             return []
         found.append(Question(kind, target, length, depth, text, line))
     return found

@@ -1,6 +1,6 @@
 """One lookup: the beginning of a line whose rest only the context tells, with the right end of it and wrong ones from the same context.
 
-    definition   `name(` → the parameters of that function
+    definition   `def name(` → the parameters of that function, as where it is quoted or edited
     test         `covered_by(name, test` → the rest of the name of the one test that calls it
 
 The right end occurs beside the name in one place only, and a name that says the answer by itself is not asked.
@@ -32,7 +32,7 @@ class Line:
     others: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.prompt}{self.answer}\n"
+        return f"{self.prompt}{self.answer}"
 
 
 def ask(kind: Kind, target: Function, context: Sequence[Function], known: Set[str], rng: random.Random) -> Line | None:
@@ -46,7 +46,7 @@ def ask(kind: Kind, target: Function, context: Sequence[Function], known: Set[st
 
 
 def _definition(target: Function, others: Sequence[Function]) -> Line | None:
-    word = re.compile(rf"\b{target.name}\b")
+    word = re.compile(rf"\b{re.escape(target.name)}\b")
     if len(word.findall(target.source)) > 1 or any(word.search(function.source) for function in others):
         return None
     wrong: dict[str, Function] = {}
@@ -54,7 +54,9 @@ def _definition(target: Function, others: Sequence[Function]) -> Line | None:
         # Ends that begin alike could be told apart late only, or by how common they are.
         if function.first_parameter != target.first_parameter:
             wrong.setdefault(function.first_parameter, function)
-    return _line(f"{target.name}(", f"{target.parameters})", [f"{f.parameters})" for f in wrong.values()])
+    return _line(
+        f"def {target.name}({target.receiver}", f"{target.parameters})", [f"{f.parameters})" for f in wrong.values()]
+    )
 
 
 def _test(target: Function, others: Sequence[Function], known: Set[str]) -> Line | None:

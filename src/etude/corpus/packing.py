@@ -1,6 +1,6 @@
 """Documents into rows of a fixed length, and dialogues into batches of like length.
 
-A packed epoch is the seeded permutation of all documents laid end to end, cut every `length` tokens; the cuts are then read
+A packed epoch is the mixture's documents laid end to end, cut every `length` tokens; the cuts are then read
 in a seeded order too, so that a batch is not made of one long file. A row is a pure function of (epoch, row number): the
 cursor is two integers, and a resumed run reads exactly the rows that were left (promise 6). Document numbers let attention
 stay inside a document; a document cut by a row end goes on in another row.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from etude.corpus.shards import TokenShards
+from etude.corpus.mixture import Mixture
 
 
 @dataclass
@@ -32,32 +32,32 @@ class PackedRow:
 
 
 class PackedRows:
-    """Endless rows over a shard folder. The tail of an epoch that does not fill a row is left out."""
+    """Endless rows of a mixture. The tail of an epoch that does not fill a row is left out."""
 
-    def __init__(self, shards: TokenShards, length: int, seed: int, cursor: Cursor | None = None) -> None:
-        if shards.total_tokens < length:
+    def __init__(self, mixture: Mixture, length: int, cursor: Cursor | None = None) -> None:
+        if mixture.total_tokens < length:
             raise ValueError(
-                f"the corpus has {shards.total_tokens} tokens, fewer than one row of {length}; add text or shorten rows"
+                f"the corpus has {mixture.total_tokens} tokens, fewer than one row of {length}; add text or shorten rows"
             )
-        self.shards = shards
+        self.mixture = mixture
         self.length = length
-        self.seed = seed
         self.cursor = cursor or Cursor()
         self._epoch_laid_out = -1
         self._order = np.empty(0, np.int64)
         self._ends = np.empty(0, np.int64)
         self._cuts = np.empty(0, np.int64)
 
-    @property
-    def rows_per_epoch(self) -> int:
-        return self.shards.total_tokens // self.length
+    def rows_of(self, epoch: int) -> int:
+        """Rows of an epoch; a few tokens more or less make it differ between epochs."""
+        self._lay_out(epoch)
+        return len(self._cuts)
 
     def next(self) -> PackedRow:
         """The row at the cursor; moves the cursor."""
+        while self.cursor.row == self.rows_of(self.cursor.epoch):
+            self.cursor = Cursor(self.cursor.epoch + 1, 0)
         row = self.row(self.cursor.epoch, self.cursor.row)
         self.cursor.row += 1
-        if self.cursor.row == self.rows_per_epoch:
-            self.cursor = Cursor(self.cursor.epoch + 1, 0)
         return row
 
     def row(self, epoch: int, row: int) -> PackedRow:
@@ -70,7 +70,7 @@ class PackedRows:
         place = int(np.searchsorted(self._ends, start, side="right"))  # first document that ends behind `start`
         filled = number = 0
         while filled < self.length:
-            tokens = self.shards.document(int(self._order[place]))
+            tokens = self.mixture.document(int(self._order[place]))
             begin = int(self._ends[place]) - len(tokens)
             piece = tokens[max(0, start - begin) : stop - begin]
             ids[filled : filled + len(piece)] = piece
@@ -81,10 +81,10 @@ class PackedRows:
     def _lay_out(self, epoch: int) -> None:
         if epoch == self._epoch_laid_out:
             return
-        rng = np.random.default_rng([self.seed, epoch])
-        self._order = rng.permutation(len(self.shards))
-        self._cuts = rng.permutation(self.rows_per_epoch)
-        self._ends = np.cumsum(self.shards.lengths[self._order])
+        self._order = self.mixture.epoch(epoch)
+        self._ends = np.cumsum(self.mixture.lengths[self._order])
+        rng = np.random.default_rng([self.mixture.seed, epoch, self.length])
+        self._cuts = rng.permutation(int(self.mixture.lengths[self._order].sum()) // self.length)
         self._epoch_laid_out = epoch
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterable, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,6 +54,12 @@ class TokenShards:
     @property
     def total_tokens(self) -> int:
         return int(self.lengths.sum())
+
+    def within(self, longest: int) -> TokenShards:
+        """The same folder without documents of more than `longest` tokens."""
+        chosen = copy(self)
+        chosen._index = self._index[self.lengths <= longest]
+        return chosen
 
     def document(self, number: int) -> np.ndarray:
         """(T,) uint16 or uint32 view of the memory map."""

@@ -60,12 +60,14 @@ class CausalLM(nn.Module):
 
         `mask` defaults to one document per row; `positions` (B, T) to places within documents. `forced_experts`
         (B, T, L_moe, K) replays a choice, NO_ROUTE where there is none. `logits_at` (B, T) bool computes the head only
-        there, in row-major order.
+        there, in row-major order. Raises ValueError for a document longer than the model's positions.
         """
         batch, length = ids.shape
         mask = mask or DocumentMask.rows(batch, length)
         forced = self._forced(forced_experts, batch, length)
-        places = (mask.positions if positions is None else positions).to(ids.device)
+        places = mask.positions if positions is None else positions
+        self.rope.reaches(int(places.max()) + 1)
+        places = places.to(ids.device)
         x = self.embed(ids.flatten())  # (N, H)
         turns = self.rope.at(places.flatten())
         routes: list[Tensor] = []

@@ -70,6 +70,14 @@ class Rope(nn.Module):
         turns = torch.stack((angles.cos() * scale, angles.sin() * scale), dim=-1)  # (P, dim/2, 2)
         self.register_buffer("table", turns, persistent=False)
 
+    def reaches(self, length: int) -> None:
+        """Raises ValueError for a sequence longer than the table."""
+        if length > len(self.table):
+            raise ValueError(
+                f"a sequence of {length} tokens, but the model's positions end at {len(self.table)} (max_position_embeddings, "
+                "model.max_positions): take shorter rows, or stretch the checkpoint (pretrain.long.yarn_factor)"
+            )
+
     def at(self, positions: Tensor) -> Tensor:
         """Rotations at `positions` (N,): complex (N, 1, dim/2), to broadcast over heads."""
         return torch.view_as_complex(self.table.index_select(0, positions)).unsqueeze(1)

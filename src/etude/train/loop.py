@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from etude.train.checkpoint import load_state, newest_state, save_state
 from etude.train.optimizer import Optimizers
 from etude.train.schedule import lr_factor
 from etude.train.settings import LoopSettings, ScheduleSettings
+from etude.train.watch import Watch
 
 # A spike is judged against the mean of about the last 1 / (1 - 0.95) = 20 losses, and not before as many were seen.
 MEAN_DECAY = 0.95
@@ -44,17 +45,19 @@ class Progress:
     bad_in_a_row: int = 0
     mean_loss: float = 0.0
     good_steps: int = 0
+    stopped: str = ""  # why a watch ended the stage
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """What a stage did. `loss` is the moving mean at the end."""
+    """What a stage did. `loss` is the moving mean at the end; `stopped` says why it ended before its time, if it did."""
 
     steps: int
     core_s: float
     tokens: int
     skipped: int
     loss: float
+    stopped: str = ""
 
 
 @dataclass
@@ -71,6 +74,7 @@ class Loop:
     schedule: ScheduleSettings
     out: Path
     log: EventLog
+    watches: Sequence[Watch] = ()
     progress: Progress = field(default_factory=Progress)
 
     def run(self) -> TrainingResult:
@@ -80,7 +84,7 @@ class Loop:
         self._resume()
         self.model.train()
         saved_at = self.progress.step
-        while self._done() < 1.0:
+        while self._done() < 1.0 and not self.progress.stopped:
             started = time.process_time()
             batch = self.source.next()
             if batch is None:
@@ -88,7 +92,8 @@ class Loop:
             figures = self._step(batch)
             self.progress.core_s += time.process_time() - started
             self._report(figures)
-            if self.progress.step % self.settings.checkpoint_every == 0:
+            self._watch()
+            if self.progress.stopped or self.progress.step % self.settings.checkpoint_every == 0:
                 self._save()
                 saved_at = self.progress.step
         if saved_at != self.progress.step:
@@ -96,7 +101,14 @@ class Loop:
         self.model.eval()
         p = self.progress
         self.log.progress(self.stage, p.step, p.step, loss=p.mean_loss)
-        return TrainingResult(p.step, p.core_s, p.tokens, p.skipped, p.mean_loss)
+        return TrainingResult(p.step, p.core_s, p.tokens, p.skipped, p.mean_loss, p.stopped)
+
+    def _watch(self) -> None:
+        """Every watch looks at every step; the first that wants to stop gives the reason."""
+        reasons = [watch.after(self.progress.step, self._done()) for watch in self.watches]
+        self.progress.stopped = next(filter(None, reasons), "")
+        if self.progress.stopped:
+            self.log.note(self.stage, f"stopped: {self.progress.stopped}")
 
     def _step(self, batch: Batch) -> dict[str, float]:
         p = self.progress
@@ -169,6 +181,7 @@ class Loop:
             "model": self.model.state_dict(),
             "optimizers": self.optimizers.state_dict(),
             "source": self.source.state(),
+            "watches": [watch.state() for watch in self.watches],
             "torch_rng": torch.get_rng_state(),
         }
         save_state(self.out / "state", self.progress.step, state, self.settings.keep_checkpoints)
@@ -176,11 +189,15 @@ class Loop:
     def _resume(self) -> None:
         path = newest_state(self.out / "state")
         if path is None:
+            for watch in self.watches:
+                watch.begin()
             return
         state = load_state(path)
         self.model.load_state_dict(state["model"])
         self.optimizers.load_state_dict(state["optimizers"])
         self.source.restore(state["source"])
+        for watch, seen in zip(self.watches, state["watches"], strict=True):
+            watch.restore(seen)
         self.progress = Progress(**state["progress"])
         torch.set_rng_state(state["torch_rng"])
         self.log.note(self.stage, f"going on after step {self.progress.step}")

@@ -1,45 +1,58 @@
-"""The base stage: next-token prediction on documents, real code and exercises alike."""
+"""One phase of pretraining: next-token prediction on a mixture of documents, real code and exercises alike."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from etude.corpus.mixture import Mixture
 from etude.corpus.packing import PackedRows
-from etude.corpus.shards import TokenShards
 from etude.events.log import EventLog
 from etude.model.causal_lm import CausalLM
 from etude.train.batch import BatchSource
 from etude.train.loop import Loop, TrainingResult
 from etude.train.next_token import NextToken
 from etude.train.optimizer import build_optimizers
-from etude.train.settings import PretrainSettings
+from etude.train.settings import PhaseSettings
 from etude.train.sources import PackedSource, PieceSource
-
-STAGE = "base"
+from etude.train.watch import Watch
 
 
 def run_pretrain(
-    settings: PretrainSettings, model: CausalLM, shards: TokenShards, out: Path, log: EventLog
+    stage: str,
+    settings: PhaseSettings,
+    model: CausalLM,
+    mixture: Mixture,
+    out: Path,
+    log: EventLog,
+    watches: Sequence[Watch] = (),
 ) -> TrainingResult:
-    """Trains `model` in place; resumes from `out`."""
-    log.note(STAGE, f"{len(shards):,} documents, {shards.total_tokens:,} tokens")
+    """Trains `model` in place; resumes from `out`. Raises ValueError for rows longer than the model's positions."""
+    if settings.row_tokens > model.config.max_positions:
+        raise ValueError(
+            f"pretrain.{stage}.row_tokens = {settings.row_tokens}, but the checkpoint's positions end at "
+            f"{model.config.max_positions}: shorten the rows, or stretch it (pretrain.{stage}.yarn_factor)"
+        )
+    log.note(stage, f"{len(mixture):,} documents, {mixture.total_tokens:,} tokens")
     learner = NextToken(model, settings.router_bias_rate)
     loop = Loop(
-        stage=STAGE,
+        stage=stage,
         model=model,
         optimizers=build_optimizers(model, settings.optimizer),
-        source=_source(settings, shards),
+        source=batches_of(settings, mixture),
         loss=learner.loss,
         accepted=learner.accepted,
         settings=settings.loop,
         schedule=settings.schedule,
         out=out,
         log=log,
+        watches=watches,
     )
     return loop.run()
 
 
-def _source(settings: PretrainSettings, shards: TokenShards) -> BatchSource:
+def batches_of(settings: PhaseSettings, mixture: Mixture) -> BatchSource:
+    """The phase's batches, endless, from the first on."""
     if settings.packing:
-        return PackedSource(PackedRows(shards, settings.row_tokens, settings.seed), settings.batch_rows)
-    return PieceSource(shards, settings.row_tokens, settings.row_tokens * settings.batch_rows, settings.seed)
+        return PackedSource(PackedRows(mixture, settings.row_tokens), settings.batch_rows)
+    return PieceSource(mixture, settings.row_tokens, settings.row_tokens * settings.batch_rows)

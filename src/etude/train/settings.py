@@ -66,24 +66,103 @@ class LoopSettings(BaseModel):
         return self
 
 
-class PretrainSettings(BaseModel):
-    """The base stage: next-token prediction on packed documents."""
+class RegressionSettings(BaseModel):
+    """The guard against forgetting: bits a byte of held-out short documents, measured while a phase trains."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    every: int = Field(default=20, ge=1, description="Steps between checks.")
+    bar: float = Field(default=0.05, gt=0, description="Bits a byte above the best check by this share count as worse.")
+    checks: int = Field(default=2, ge=1, description="Worse checks in a row that stop the phase.")
+    documents: int = Field(default=64, ge=1, description="Held-out documents a check reads.")
+
+
+class PhaseSettings(BaseModel):
+    """One phase of pretraining: next-token prediction on documents of the corpus."""
 
     model_config = ConfigDict(extra="forbid")
 
     seed: int = Field(default=0, description="Order of the documents.")
+    form: Literal["files", "projects"] = Field(
+        default="files", description="What a document is: a file, or a project's files in dependency order."
+    )
+    mix: dict[str, float] = Field(
+        default_factory=dict,
+        description="Source = weight in tokens; empty takes all sources of the form by the corpus' weights.",
+    )
+    changes: float = Field(default=0.0, ge=0, lt=1, description="Share of tokens from changes between releases.")
+    lookups: float = Field(default=0.0, ge=0, lt=1, description="Share of tokens from lookups far back in real code.")
+    replay: float = Field(
+        default=0.0, ge=0, lt=1, description="Share of tokens drawn as the phase before draws its own."
+    )
     row_tokens: int = Field(default=256, ge=16, description="Length of a packed row; longer documents are cut.")
     batch_rows: int = Field(default=8, ge=1, description="Rows of one optimizer step.")
     packing: bool = Field(
         default=True,
         description="Lay documents end to end in rows; false batches them by like length (faster on CPU if most are short).",
     )
+    yarn_factor: float = Field(
+        default=1.0, ge=1, description="Positions are stretched by this factor before the phase (YaRN); 1 leaves them."
+    )
+    regression: RegressionSettings | None = Field(
+        default=None, description="Stop the phase when held-out short documents get worse; unset: no check."
+    )
+    midway: float | None = Field(
+        default=None, gt=0, lt=1, description="Share of the phase after which a checkpoint midway/ is left."
+    )
     router_bias_rate: float = Field(
         default=0.01, ge=0, description="Step of the router's selection bias; 0 freezes it."
     )
-    optimizer: OptimizerSettings = Field(default=OptimizerSettings(), description="Optimizer of the base stage.")
-    schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="Learning rate of the base stage.")
-    loop: LoopSettings = Field(default=LoopSettings(steps=350), description="Length and safety of the base stage.")
+    optimizer: OptimizerSettings = Field(default=OptimizerSettings(), description="Optimizer of the phase.")
+    schedule: ScheduleSettings = Field(default=ScheduleSettings(), description="Learning rate of the phase.")
+    loop: LoopSettings = Field(default=LoopSettings(steps=350), description="Length and safety of the phase.")
+
+    @model_validator(mode="after")
+    def _leaves_room(self) -> PhaseSettings:
+        if self.changes + self.lookups + self.replay >= 1:
+            raise ValueError(
+                f"changes={self.changes}, lookups={self.lookups} and replay={self.replay} leave no share to "
+                f"{self.form}: their sum has to be below 1"
+            )
+        if negative := sorted(name for name, weight in self.mix.items() if weight <= 0):
+            raise ValueError(f"mix gives {', '.join(negative)} no weight above 0; leave it out instead")
+        return self
+
+
+class PretrainSettings(BaseModel):
+    """Pretraining in phases: base (a new model), short (continued, short documents), long (continued, stretched positions)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    base: PhaseSettings = Field(
+        default=PhaseSettings(), description="A new model; with model.init there is no such phase."
+    )
+    short: PhaseSettings = Field(
+        default=PhaseSettings(seed=1, midway=0.5, regression=RegressionSettings(every=50)),
+        description="Continued pretraining on short documents.",
+    )
+    long: PhaseSettings = Field(
+        default=PhaseSettings(
+            seed=2,
+            form="projects",
+            lookups=0.3,
+            replay=0.2,
+            row_tokens=1024,
+            yarn_factor=4.0,
+            regression=RegressionSettings(),
+            loop=LoopSettings(steps=60),
+        ),
+        description="Continued pretraining on long documents.",
+    )
+
+    @model_validator(mode="after")
+    def _base_is_first(self) -> PretrainSettings:
+        if self.base.replay or self.base.yarn_factor != 1:
+            raise ValueError(
+                f"base has replay={self.base.replay} and yarn_factor={self.base.yarn_factor}, but no phase stands before "
+                "it: set them in pretrain.short or pretrain.long"
+            )
+        return self
 
 
 class SftSettings(BaseModel):

@@ -1,4 +1,4 @@
-"""Where batches come from: a shard folder, as packed rows or as pieces of like length; dialogues, in buckets of like length."""
+"""Where batches come from: a mixture of shard folders, as packed rows or as pieces of like length; dialogues, in buckets of like length."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from etude.corpus.mixture import Mixture
 from etude.corpus.packing import Cursor, PackedRows, bucket_by_length
-from etude.corpus.shards import TokenShards
 from etude.trace.segment import Segment
 from etude.train.batch import Batch, padded_batch
 
@@ -47,32 +47,30 @@ def packed_batch(ids: Sequence[np.ndarray], documents: Sequence[np.ndarray]) -> 
 class PieceSource:
     """Endless batches of documents, cut into pieces of at most `piece_tokens`, in buckets of like length; every token counts alike.
 
-    Each piece occurs once an epoch. Where documents are short, attention over rows of one document wastes less than over
+    Each piece of an epoch's documents occurs once. Where documents are short, attention over rows of one document wastes less than over
     packed rows, which are padded to the longest document of the batch.
     """
 
     total_batches: int | None = None
 
-    def __init__(self, shards: TokenShards, piece_tokens: int, batch_tokens: int, seed: int) -> None:
-        self._shards = shards
+    def __init__(self, mixture: Mixture, piece_tokens: int, batch_tokens: int) -> None:
+        if mixture.lengths.max() < 2:
+            raise ValueError(
+                f"none of {len(mixture)} documents is longer than a token: there is nothing to predict; add text"
+            )
+        self._mixture = mixture
+        self._piece_tokens = piece_tokens
         self._batch_tokens = batch_tokens
-        self._seed = seed
-        counts = -(-shards.lengths // piece_tokens)
-        documents = np.repeat(np.arange(len(shards)), counts)
-        firsts = np.repeat(np.cumsum(counts) - counts, counts)
-        starts = (np.arange(len(documents)) - firsts) * piece_tokens
-        stops = np.minimum(starts + piece_tokens, shards.lengths[documents])
-        self._pieces = np.stack([documents, starts, stops], 1)[stops - starts > 1]  # a lone token predicts nothing
         self._epoch = self._batch = 0
-        self._batches = self._epoch_batches()
+        self._lay_out()
 
     def next(self) -> Batch:
-        if self._batch == len(self._batches):
+        while self._batch == len(self._batches):
             self._epoch, self._batch = self._epoch + 1, 0
-            self._batches = self._epoch_batches()
+            self._lay_out()
         chosen = self._pieces[self._batches[self._batch]]
         self._batch += 1
-        ids = [self._shards.document(int(number))[start:stop] for number, start, stop in chosen]
+        ids = [self._mixture.document(int(number))[start:stop] for number, start, stop in chosen]
         return padded_batch(ids, [_all_but_first(len(row)) for row in ids])
 
     def state(self) -> dict[str, Any]:
@@ -80,11 +78,21 @@ class PieceSource:
 
     def restore(self, state: dict[str, Any]) -> None:
         self._epoch, self._batch = state["epoch"], state["batch"]
-        self._batches = self._epoch_batches()
+        self._lay_out()
 
-    def _epoch_batches(self) -> list[np.ndarray]:
-        lengths = self._pieces[:, 2] - self._pieces[:, 1]
-        return bucket_by_length(lengths, self._batch_tokens, self._seed, self._epoch)
+    def _lay_out(self) -> None:
+        """The epoch's pieces (P, 3) document, start, stop, and its batches of them."""
+        order = self._mixture.epoch(self._epoch)
+        lengths = self._mixture.lengths[order]
+        counts = -(-lengths // self._piece_tokens)
+        firsts = np.repeat(np.cumsum(counts) - counts, counts)
+        starts = (np.arange(len(firsts)) - firsts) * self._piece_tokens
+        stops = np.minimum(starts + self._piece_tokens, np.repeat(lengths, counts))
+        pieces = np.stack([np.repeat(order, counts), starts, stops], 1)
+        self._pieces = pieces[stops - starts > 1]  # a lone token predicts nothing
+        self._batches = bucket_by_length(
+            self._pieces[:, 2] - self._pieces[:, 1], self._batch_tokens, self._mixture.seed, self._epoch
+        )
 
 
 def _all_but_first(length: int) -> np.ndarray:

@@ -27,7 +27,7 @@ from etude.factory.opponents import OPPONENTS
 from etude.model.checkpoint import load_checkpoint
 from etude.rollout.attempt import Script, Setup
 from etude.run.stage import Context
-from etude.run.stages.base import CHECKPOINT
+from etude.run.stages.pretraining import CHECKPOINT
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.registry import GRADERS

@@ -14,7 +14,7 @@ from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.rl.store import GroupStore
 from etude.run.stage import Context
 from etude.run.stages.attempts import GROUPS
-from etude.run.stages.base import CHECKPOINT
+from etude.run.stages.pretraining import CHECKPOINT
 from etude.run.stages.rl import sft_checkpoint
 from etude.trace.segment import Rollout, Segment
 from etude.train.settings import LoopSettings, OptimizerSettings, ScheduleSettings, SftSettings

@@ -8,7 +8,7 @@ from etude.factory.exercises.source import ExerciseSource
 from etude.recipe.recipe import Recipe
 from etude.rl.run import run_rl
 from etude.run.stage import Context
-from etude.run.stages.base import CHECKPOINT
+from etude.run.stages.pretraining import CHECKPOINT
 
 
 def run(context: Context) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from etude.factory.sessions import read_sessions
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.run.stage import Context
-from etude.run.stages.base import CHECKPOINT
+from etude.run.stages.pretraining import CHECKPOINT
 from etude.trace.segment import Segment
 from etude.train.sft import run_sft
 
@@ -31,7 +31,7 @@ def segments(folder: Path, *, competent_only: bool = False) -> list[Segment]:
 
 
 def _fine_tune(context: Context, taught: list[Segment], facts: dict) -> None:
-    base = context.of("base") / CHECKPOINT
+    base = context.of("long") / CHECKPOINT
     model = load_checkpoint(base)
     result = run_sft(context.recipe.sft, model, taught, context.folder, context.log, stage=context.stage)
     save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=base)
