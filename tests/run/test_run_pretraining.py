@@ -11,8 +11,6 @@ import pytest
 import torch
 
 from etude.chat.special import SPECIAL_TOKENS
-from etude.corpus.document import Document
-from etude.corpus.settings import CorpusSettings
 from etude.corpus.shards import write_shards
 from etude.corpus.tokenizer import train_tokenizer
 from etude.events.log import EventLog
@@ -38,8 +36,7 @@ def run(tmp_path: Path) -> Path:
             documents = [rng.integers(30, VOCABULARY, length).tolist() for _ in range(count)]
             write_shards(corpus / split / name, documents)
     text = " ".join(f"def word{n}(a, b): return {n}" for n in range(300))
-    settings = CorpusSettings.model_validate({"vocabulary_size": VOCABULARY})
-    train_tokenizer([Document(text, "ours", "a")], SPECIAL_TOKENS, settings).save(str(corpus / "tokenizer.json"))
+    train_tokenizer([text], SPECIAL_TOKENS, VOCABULARY).save(str(corpus / "tokenizer.json"))
     (corpus / "summary.json").write_text(json.dumps({"vocabulary": VOCABULARY}))
     return tmp_path / "run"
 
