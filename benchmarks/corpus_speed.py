@@ -26,7 +26,8 @@ from etude.events.log import EventLog
 
 def measure(folder: Path, packages: list[str]) -> dict[str, Any]:
     """One build from nothing."""
-    settings = CorpusSettings.model_validate({"sources": {"installed": {"kind": "installed", "packages": packages}}})
+    source = {"kind": "installed", "packages": packages}
+    settings = CorpusSettings.model_validate({"sources": {"installed": source}, "library": {"workers": 1}})
     before, began = os.times(), time.monotonic()
     Builder(settings, folder, folder / "downloads", EventLog.null()).run()
     after, wall_s = os.times(), time.monotonic() - began

@@ -89,7 +89,7 @@ def test_every_module_with_a_planted_patch_of_five_lines_is_refused_and_hardly_a
     for _, patch in gold:
         place = rng.randrange(len(lines))
         planted = "\n".join([*lines[:place], laid_out_anew(patch, rng), *lines[place:]])
-        assert re.fullmatch(r"in suite bench: (\d+) of \1 13-grams", suite.refusal("other", planted) or "")
+        assert re.fullmatch(r"in suite bench \((\d+) of \1 13-grams\)", suite.refusal("other", planted) or "")
 
 
 def test_a_patch_with_one_changed_line_of_five_is_still_refused_and_half_of_it_is_not(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_several_suites_are_told_apart_also_where_they_share_grams(tmp_path: Pat
     write_fingerprints(tmp_path / "b", "second", [OTHER + GOLD], ["two"])
     both = Fingerprints.load([tmp_path / "a", tmp_path / "b"])
     assert both.refusal("two", "") == "project in suite second"
-    assert (both.refusal("p", OTHER) or "").startswith("in suite first: ")
-    assert (both.refusal("p", OTHER + GOLD) or "").startswith("in suite second: ")
+    assert (both.refusal("p", OTHER) or "").startswith("in suite first (")
+    assert (both.refusal("p", OTHER + GOLD) or "").startswith("in suite second (")
 
 
 def test_texts_too_short_to_tell_are_counted_and_refuse_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -56,6 +57,18 @@ def test_special_tokens_come_from_pieces_and_never_from_text(tokenizer: Tokenize
     assert shards.text_bytes.tolist() == [len("a" + FIM_MIDDLE)]
     (shown,) = samples([tmp_path / "s.files"], 5)
     assert shown["text"] == f"{FIM_PREFIX}a{FIM_SUFFIX}{FIM_MIDDLE}" and shown["form"] == "files"
+
+
+def test_a_tokenizer_that_leaves_ids_out_fits_its_own_shards(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    described = json.loads(tokenizer.to_str())
+    last = max(described["model"]["vocab"], key=described["model"]["vocab"].__getitem__)
+    described["model"]["vocab"][last] += 70_000
+    sparse = Tokenizer.from_str(json.dumps(described))
+    sparse.encode_special_tokens = True
+    text = sparse.decode([sparse.token_to_id(last)])
+    shards = shard(tmp_path / "s.files", "files", [document(CODE + text)], Encoder(sparse))
+    assert shards is not None and shards.meta["dtype"] == "<u4" and shards.meta["vocabulary"] > 70_000
+    assert sparse.decode(shards.document(0).tolist()) == CODE + text
 
 
 def test_a_tokenizer_without_marks_for_fill_in_the_middle_is_told_what_to_do() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from etude.chat.special import FIM_MIDDLE, SPECIAL_TOKENS
+from etude.corpus.fim_tokens import NoFimTokens
 from etude.corpus.shards import TokenShards
 from etude.corpus.split import held_out
 from etude.corpus.tokenizer import load_tokenizer, train_tokenizer
@@ -113,6 +115,30 @@ def test_no_project_string_is_longer_than_asked_and_lengths_are_counted_by_form(
     )
 
 
+def test_releases_give_changes_of_their_own_form(tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    repository.mkdir()
+
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *who, *words], cwd=repository, check=True, capture_output=True)
+
+    git("init", "-q")
+    for version in ("1.0.0", "1.1.0"):
+        (repository / "m.py").write_text(module("first") + (module("second") if version == "1.1.0" else ""))
+        git("add", ".")
+        git("commit", "-qm", version)
+        git("tag", f"v{version}")
+    source = {"ours": {"kind": "git", "path": repository, "releases": 2}}
+    corpus.run(context(tmp_path / "run", source, library={"workers": 1, "heldout_share": 0.0}))
+    figures = summary(tmp_path / "run")["shards"]["ours.changes"]
+    assert figures["documents"] >= 1 and figures["heldout_documents"] == 0
+    text = load_tokenizer(tmp_path / "run" / "corpus").decode(
+        TokenShards(tmp_path / "run" / "corpus" / "train" / "ours.changes").document(0).tolist()
+    )
+    assert "+def second_0(" in text and "-def first_0(" not in text
+
+
 def test_some_documents_are_kept_with_their_provenance(tmp_path: Path, sources: dict[str, Any]) -> None:
     corpus.run(context(tmp_path / "run", sources))
     kept = json.loads((tmp_path / "run" / "corpus" / "samples.json").read_text())
@@ -157,6 +183,9 @@ def test_a_run_that_goes_on_from_a_checkpoint_uses_its_tokenizer(tmp_path: Path,
     corpus.run(context(tmp_path / "run", sources, fim_rate=0.0, init=str(init)))
     assert (tmp_path / "run" / "corpus" / "tokenizer.json").read_text() == (init / "tokenizer.json").read_text()
     assert summary(tmp_path / "run")["vocabulary"] <= 350
+    with pytest.raises(NoFimTokens, match="set corpus.fim_rate to 0"):
+        corpus.run(context(tmp_path / "cut", sources, init=str(init)))
+    assert not (tmp_path / "cut" / "corpus" / "library").exists(), "nothing is built for what can't be used"
 
 
 def test_without_a_source_the_exercises_are_learnt_from_and_without_both_it_says_so(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ class Fingerprints:
         if not len(guilty):
             return None
         worst = guilty[np.argmax(shared[guilty])]
-        return f"in suite {self._suite_of[worst]}: {shared[worst]} of {self._sizes[worst]} {GRAM_TOKENS}-grams"
+        return f"in suite {self._suite_of[worst]} ({shared[worst]} of {self._sizes[worst]} {GRAM_TOKENS}-grams)"
 
 
 def _read(path: Path) -> _Suite:

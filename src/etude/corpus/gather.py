@@ -9,6 +9,7 @@ from pathlib import Path
 
 from etude.corpus.fingerprints import Fingerprints
 from etude.corpus.judge import Refusal, judge, judge_name
+from etude.corpus.judge.python import PythonCheck
 from etude.corpus.licence import LicenceBook, family
 from etude.corpus.quota import OVER
 from etude.corpus.record import Licence, Record
@@ -43,8 +44,8 @@ class Tally:
     refusals: list[tuple[str, str]] = field(default_factory=list)
 
     def refuse(self, path: str, reason: str) -> None:
-        """Counts and lists a file that is not taken."""
-        self.refused[reason] += 1
+        """Counts and lists a file that is not taken; what a reason has in parentheses is of this file alone and only listed."""
+        self.refused[reason.partition(" (")[0]] += 1
         self.refusals.append((path, reason))
 
 
@@ -53,9 +54,10 @@ def gather(project: Project, rules: Rules, tally: Tally) -> Iterator[Record]:
     tally.refused.update(project.skipped)
     skipped: Counter[str] = Counter()
     book = LicenceBook.of_project(project.root, project.ref.kind)
+    python = PythonCheck()
     for file in walk(project.root, skipped):
         path = file.relative_to(project.root).as_posix()
-        found = _take(file, path, rules, book, project, tally)
+        found = _take(file, path, rules, book, python, project, tally)
         if isinstance(found, str):
             tally.refuse(path, found)
         else:
@@ -63,7 +65,9 @@ def gather(project: Project, rules: Rules, tally: Tally) -> Iterator[Record]:
     tally.refused.update(skipped)
 
 
-def _take(file: Path, path: str, rules: Rules, book: LicenceBook, project: Project, tally: Tally) -> Record | str:
+def _take(
+    file: Path, path: str, rules: Rules, book: LicenceBook, python: PythonCheck, project: Project, tally: Tally
+) -> Record | str:
     """The record, or why there is none."""
     if OVER in tally.refused:  # one file did not fit: it was the last
         return OVER
@@ -75,7 +79,7 @@ def _take(file: Path, path: str, rules: Rules, book: LicenceBook, project: Proje
         data = file.read_bytes()
     except OSError:
         return "unreadable"
-    kept = judge(path, data)
+    kept = judge(path, data, is_python=python.accepts)
     if isinstance(kept, Refusal):
         return kept.value
     licence = book.of(path, kept.text[:HEAD_CHARS])

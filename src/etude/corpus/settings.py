@@ -93,7 +93,7 @@ class CorpusSettings(BaseModel):
     exercise_weight: float = Field(1.0, ge=0, description="Share of training tokens drawn from them, as a source's.")
     exercise_repeats: int = Field(4, ge=1, description="How often exercise text counts when merges are learnt.")
     exercise_heldout_share: float = Field(0.02, ge=0, lt=1, description="Share of exercise documents held out by hash.")
-    fim_rate: float = Field(0.1, ge=0, le=1, description="Share of short files that are cut for fill-in-the-middle.")
+    fim_rate: float = Field(0.0, ge=0, le=1, description="Share of short files that are cut for fill-in-the-middle.")
     fim_longest_tokens: int = Field(8_192, ge=1, description="A longer file stays whole.")
     project_tokens: int = Field(262_144, ge=256, description="Longest document that a project's files are joined to.")
 

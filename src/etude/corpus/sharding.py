@@ -30,7 +30,7 @@ class Encoder:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self.vocabulary = tokenizer.get_vocab_size()
+        self.vocabulary = max(tokenizer.get_vocab().values()) + 1  # some tokenizers leave ids out
         self._counted: dict[str, list[int]] = {}  # since the batch before
 
     def count(self, text: str) -> int:

@@ -9,6 +9,7 @@ with one row (shard, offset, tokens, bytes of text) a document, and `shards.json
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterable, Sequence
 from copy import copy
 from pathlib import Path
@@ -74,7 +75,7 @@ class ShardWriter:
         (directory / DONE_FILE).unlink(missing_ok=True)
         self.directory, self.vocabulary, self.shard_tokens = directory, vocabulary, shard_tokens
         self.dtype = "<u2" if vocabulary <= SMALL_VOCABULARY else "<u4"
-        self._index: list[tuple[int, int, int, int]] = []
+        self._index = array("q")  # rows of four: 32 bytes a document
         self._shard = self._offset = 0
         self._file = self._open()
 
@@ -93,7 +94,7 @@ class ShardWriter:
             self._shard, self._offset = self._shard + 1, 0
             self._file = self._open()
         self._file.write(array.astype(self.dtype).tobytes())
-        self._index.append((self._shard, self._offset, len(ids), text_bytes))
+        self._index.extend((self._shard, self._offset, len(ids), text_bytes))
         self._offset += len(ids)
 
     def finish(self) -> TokenShards:
@@ -101,7 +102,7 @@ class ShardWriter:
         self.close()
         if not self._index:
             raise ValueError(f"no text to write to {self.directory}: every source is empty or was refused")
-        index = np.array(self._index, np.int64)
+        index = np.frombuffer(self._index, np.int64).reshape(-1, 4)
         np.save(self.directory / "index.npy", index)
         meta = {
             "shards": self._shard + 1,

@@ -139,6 +139,7 @@ _worker: Worker | None = None
 
 def _start(settings: CorpusSettings, folder: Path, cache: Path, parent: int) -> None:
     global _worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the build, which lets its workers end
     # The pool's own end is an orderly one: workers of a killed build would wait for projects for ever.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the call

@@ -46,9 +46,8 @@ class InstalledSource:
         """Raises ProjectRefused if it isn't installed, or not any more."""
         check(ref)
         root = Path(ref.location)
-        own = [
-            d for d in distributions(path=[ref.location]) if canonical(d.name) == ref.name and d.version == ref.version
-        ]
+        # Asked by name: reading the metadata of everything installed, for each project, took a fifth of a build's time.
+        own = [d for d in distributions(name=ref.name, path=[ref.location]) if d.version == ref.version]
         if not own:
             raise ProjectRefused(f"{ref.name} {ref.version} is not installed in {root} any more")
         self.scratch.mkdir(parents=True, exist_ok=True)

@@ -46,6 +46,9 @@ COUNTS_KEPT = 20_000
 
 def run(context: Context) -> None:
     """Leaves what the module's docstring lists, and `summary.json`."""
+    init = context.recipe.model.init
+    if init and context.recipe.corpus.fim_rate:
+        fim_tokens(load_tokenizer(Path(init)))  # refused before a library is built for it
     library = _library(context)
     own, repeated = exercise_documents(context.recipe)
     learnt = [] if library is None else list(_texts(library, context))

@@ -34,7 +34,7 @@ JUDGED = 400
 def train_phase(context: Context, model: CausalLM, tokenizer_from: Path) -> TrainingResult:
     """The phase that this stage is, on `model` in place; leaves `midway/` if the recipe asks for it."""
     settings = phase(context, context.stage)
-    return run_pretrain(
+    result = run_pretrain(
         context.stage,
         settings,
         model,
@@ -44,6 +44,9 @@ def train_phase(context: Context, model: CausalLM, tokenizer_from: Path) -> Trai
         watches=_watches(context, model, tokenizer_from),
         draft_every=context.recipe.mtp.every,
     )
+    if settings.midway is not None and not (context.folder / MIDWAY).is_dir():  # stopped before its middle
+        save_checkpoint(model, context.folder / MIDWAY, tokenizer_from=tokenizer_from)
+    return result
 
 
 def pretrained(context: Context) -> Path:
