@@ -173,6 +173,8 @@ def test_the_speedup_is_measured_on_identical_answers() -> None:
         measure(model, [], SETTINGS)
     with pytest.raises(ValueError, match="draft_tokens=0"):
         measure(model, requests, changed(draft_tokens=0))
+    with pytest.raises(ValueError, match="each request a seed"):
+        measure(model, [ask("s", prompt(0, 9), seed=None)], SETTINGS)
 
 
 def test_the_speedup_of_perfect_guesses_counts_tokens_by_step() -> None:
