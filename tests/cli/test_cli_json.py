@@ -34,6 +34,7 @@ GOOD: list[tuple[list[str], str]] = [
     (["sandbox", "run", "true"], "rc"),
     (["weights", "show", "."], "entries"),
     (["weights", "verify", "."], "whole"),
+    (["ablate", "cpt", "--dry-run"], "cells"),
     (["doctor"], "findings"),
     (["clean", "--dry-run"], "removed"),
     (["clean"], "removed"),

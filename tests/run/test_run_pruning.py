@@ -38,5 +38,6 @@ def test_an_unknown_stage_is_refused() -> None:
 
 
 def test_controls_and_bench_can_be_left_out_of_the_real_graph() -> None:
-    left = pruned(GRAPH, ["competent_sft", "attempts", "rewarded_sft", "trials", "bench"])
-    assert [stage.name for stage in left][-3:] == ["sft", "rl", "report"]
+    left = pruned(GRAPH, ["mtp", "long", "probes", "competent_sft", "attempts", "rewarded_sft", "trials", "bench"])
+    assert [stage.name for stage in left] == ["corpus", "base", "short", "sessions", "sft", "rl", "report"]
+    assert [stage.after for stage in left if stage.name == "sft"] == [("short", "sessions")]

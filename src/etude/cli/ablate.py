@@ -16,20 +16,35 @@ if TYPE_CHECKING:
 
 
 def ablate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An ablation such as recipes/ablations/cpt.toml.")],
+    name: Annotated[
+        str, typer.Argument(metavar="FILE", help="An ablation: a path, or one that comes with Etude, such as cpt.")
+    ],
     overrides: Overrides = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Default: runs/ablations/<name>/.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and what they share, run none.")] = False,
     json: Json = False,
 ) -> Answer:
     """Vary one setting of a recipe over several seeds and fit a line. Stopped at any point, the same command goes on."""
-    ablation = _open(file, overrides or [], out)
+    ablation = _open(_find(name), overrides or [], out)
     if dry_run:
         return _plan(ablation)
     for cell in ablation.run():
         typer.echo(f"{cell.name} done", err=True)
     result = ablation.save()
     return Answer({"ablation": str(ablation.folder), **result}, _table(result))
+
+
+def _find(name: str) -> Path:
+    from etude.recipe.errors import RecipeError
+    from etude.recipe.read import shipped_folders
+
+    path = Path(name)
+    folders = [folder / "ablations" for folder in shipped_folders()]
+    for candidate in (path, *(folder / f"{name}.toml" for folder in folders)):
+        if candidate.is_file():
+            return candidate
+    shipped = sorted({file.stem for folder in folders for file in folder.glob("*.toml")})
+    raise RecipeError([f"{name}: there is no such ablation file; those that come with Etude: {', '.join(shipped)}"])
 
 
 def _open(file: Path, overrides: list[str], out: Path | None) -> Ablation:

@@ -71,12 +71,14 @@ class LayerDrafter:
         width = self._width(slots, held, count)
         self._catch_up(slots, [length - width for length in held])
         span = self._span(batch.slots, [length - width for length in held], width)
-        hidden, guesses = self._hidden(span), []
+        hidden, guesses = self._hidden(span), list[Tensor]()
         hopes = [1.0] * len(slots)  # chance that all guesses of a row so far are right, as the drafts see it
         for depth in range(count):
             if depth >= depths:
                 span = self._span(batch.slots, [length + depth - depths for length in held], 1)
-            hidden = self._deeper(min(depth, depths - 1), hidden, span)
+                hidden = self._layer(depths - 1, hidden, guesses[-1], span)
+            else:
+                hidden = self._deeper(depth, hidden, span)
             last = hidden if span.width == 1 else hidden[width - 1 :: width]  # (B, H)
             guess, logprob = self._draw(last, batch, places + depth)
             guesses.append(guess)
@@ -148,10 +150,14 @@ class LayerDrafter:
         return self._rows.hidden.index_select(0, span.write)
 
     def _deeper(self, depth: int, hidden: Tensor, span: Span) -> Tensor:
-        """Layer `depth` over the span: (N, H) to (N, H)."""
+        """Layer `depth` over the span, with the tokens that the rows hold: (N, H) to (N, H)."""
         # Only entries that are computed again later can look past the slots' end; which token they see does not matter.
-        places = (span.write.cpu() + 1 + depth).clamp_(max=len(self._rows.ids) - 1)
-        embedded = self._model.embed(self._rows.ids[places].to(self._device))
+        places = (span.write.cpu() + (1 + depth)).clamp_(max=len(self._rows.ids) - 1)
+        return self._layer(depth, hidden, self._rows.ids[places], span)
+
+    def _layer(self, depth: int, hidden: Tensor, tokens: Tensor, span: Span) -> Tensor:
+        """Layer `depth` over hidden (N, H) and tokens (N,)."""
+        embedded = self._model.embed(tokens.to(self._device))
         return self._layers[depth].extend(hidden, embedded, self._model.rope.at(span.positions), span)
 
     def _draw(self, hidden: Tensor, batch: Batch, places: Tensor) -> tuple[Tensor, Tensor]:

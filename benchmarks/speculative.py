@@ -1,0 +1,73 @@
+"""Speculative decoding against plain decoding of the same requests, one thread.
+
+    OMP_NUM_THREADS=1 python benchmarks/speculative.py CHECKPOINT SESSIONS [--json FILE]
+
+CHECKPOINT has draft layers (a run's `sft/checkpoint`), SESSIONS is a folder of recorded sessions (a run's `sessions`). Prompts are
+what an agent asks: every turn of some sessions, each turn's recorded beginning, in the session's own slot; answers are sampled
+at temperature 1. Prints, by batch and by the number of tokens guessed ahead: medians of CPU time taken in turns, the share of
+guesses kept by depth, tokens a forward, and whether all answers were identical.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+
+from etude.engine.settings import EngineSettings
+from etude.engine.speedup import measure
+from etude.model.checkpoint import load_checkpoint
+from etude.policy.protocol import Request
+from etude.trace.reader import read_session
+
+BATCHES, GUESSES, REPEATS = (1, 2, 4, 8), (1, 2, 3, 4), 3
+MAX_TOKENS, MAX_LEN = 96, 640
+# Some 20 turns for each place of the largest batch.
+SESSIONS = 32
+
+
+def turns(folder: Path, count: int, stop: int) -> list[Request]:
+    """Requests for every turn of the last `count` sessions of a folder, whose ids are their session's."""
+    requests: list[Request] = []
+    for path in sorted(folder.glob("*.jsonl"))[-count:]:
+        for number, segment in enumerate(read_session(path).segments()):
+            begins = [n for n in range(1, len(segment)) if segment.sampled[n] and not segment.sampled[n - 1]]
+            for place in begins:
+                name, ids = f"{path.stem}.{number}", tuple(segment.ids[:place].tolist())
+                options = {"prompt_ids": ids, "max_tokens": MAX_TOKENS, "stop_ids": (stop,), "seed": len(requests)}
+                requests.append(Request(name, (), **options))
+    return requests
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("sessions", type=Path)
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    model = load_checkpoint(options.checkpoint, drafts=True).eval()
+    stop = json.loads((options.checkpoint / "config.json").read_text())["eos_token_id"]
+    requests = turns(options.sessions, SESSIONS, stop)
+    figures = []
+    for batch in BATCHES:
+        for guesses in GUESSES:
+            settings = EngineSettings(max_len=MAX_LEN, draft_tokens=guesses)
+            found = measure(model, requests, settings, batch=batch, repeats=REPEATS)
+            figures.append(found.reading())
+            depths = " ".join(f"{share:.2f}" for share in found.acceptance)
+            print(
+                f"batch {batch} guesses {guesses}: {found.ratio:.2f}x ({found.whole_ratio:.2f}x with prompts), "
+                f"{found.tokens_per_step:.2f} tokens a forward, kept by depth {depths}, "
+                f"{found.same} of {found.requests} answers the same",
+                flush=True,
+            )
+    if options.json:
+        report = {"parameters": sum(p.numel() for p in model.parameters()), "draft_layers": len(model.mtp)}
+        options.json.write_text(json.dumps(report | {"requests": len(requests), "measured": figures}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
