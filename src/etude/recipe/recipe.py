@@ -14,8 +14,7 @@ from etude.harness.settings import HarnessSettings
 from etude.model.settings import ModelSettings
 from etude.report.settings import ReportSettings
 from etude.rl.settings import RlSettings
-from etude.run.probes.settings import ProbeSettings
-from etude.run.settings import RunSettings
+from etude.run.settings import ProbeSettings, RunSettings
 from etude.sandbox.settings import SandboxSettings
 from etude.train.mtp_settings import MtpSettings
 from etude.train.settings import PretrainSettings, SftSettings

@@ -12,7 +12,7 @@ from etude.engine.speedup import measure
 from etude.model.causal_lm import CausalLM
 from etude.model.count import count_parameters
 from etude.policy.protocol import Request
-from etude.run.probes.settings import ProbeSettings
+from etude.run.settings import ProbeSettings
 from etude.trace.segment import Segment
 from etude.train.acceptance import POSITIONS, measure_acceptance
 

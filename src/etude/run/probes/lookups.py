@@ -8,7 +8,7 @@ from typing import Any
 from etude.corpus.lookup import questions
 from etude.corpus.tokenizer import Tokenizer
 from etude.model.causal_lm import CausalLM
-from etude.run.probes.settings import ProbeSettings
+from etude.run.settings import ProbeSettings
 from etude.train.retrieval import differences, retrieve
 
 # Of the length that the model was trained to before it was stretched.
