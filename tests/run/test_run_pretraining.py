@@ -20,7 +20,7 @@ from etude.model.checkpoint import load_checkpoint, load_config
 from etude.recipe.recipe import Recipe
 from etude.run.stage import Context, StageError
 from etude.run.stages import base, long, short
-from etude.run.stages.pretraining import mixture_of
+from etude.run.stages.pretraining import _measure, heldout_figures, mixture_of
 
 VOCABULARY = 400
 STAGES = {"base": base.run, "short": short.run, "long": long.run}
@@ -130,6 +130,15 @@ def test_a_phase_that_forgets_ends_early_and_says_so(run: Path) -> None:
         run / "short" / "midway" / "config.json"
     ).is_file()  # whoever starts from the middle has something to start from
     assert '"regression_bits_per_byte"' in (run / "events.jsonl").read_text()
+
+
+def test_a_source_that_is_forgotten_shows_beside_others_that_hold_more_bits(run: Path) -> None:
+    """The guard's figure is the geometric mean over sources: a fifth more bits of one count alike for each."""
+    go(run, "base")
+    model = load_checkpoint(run / "base" / "checkpoint")
+    measure = _measure(context(run, "short"), model, run / "base" / "checkpoint")
+    each = heldout_figures(context(run, "short"), model, run / "base" / "checkpoint")["heldout"]
+    assert measure is not None and measure() == pytest.approx(float(np.sqrt(np.prod(list(each.values())))), rel=1e-4)
 
 
 def test_a_lookup_longer_than_a_row_is_left_out(run: Path) -> None:

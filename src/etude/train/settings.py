@@ -67,7 +67,7 @@ class LoopSettings(BaseModel):
 
 
 class RegressionSettings(BaseModel):
-    """The guard against forgetting: bits a byte of held-out short documents, measured while a phase trains."""
+    """The guard against forgetting: bits a byte of held-out short documents (geometric mean over sources), measured while a phase trains."""
 
     model_config = ConfigDict(extra="forbid")
 
