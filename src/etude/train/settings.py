@@ -148,6 +148,7 @@ class PretrainSettings(BaseModel):
             lookups=0.3,
             replay=0.2,
             row_tokens=1024,
+            packing=False,  # lookups stay whole, and short documents of a row are not padded to its longest
             yarn_factor=4.0,
             regression=RegressionSettings(),
             loop=LoopSettings(steps=60),
