@@ -67,7 +67,7 @@ class LoopSettings(BaseModel):
 
 
 class RegressionSettings(BaseModel):
-    """The guard against forgetting: bits a byte of held-out short documents, measured while a phase trains."""
+    """The guard against forgetting: bits a byte of held-out short documents (geometric mean over sources), measured while a phase trains."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -148,6 +148,7 @@ class PretrainSettings(BaseModel):
             lookups=0.3,
             replay=0.2,
             row_tokens=1024,
+            packing=False,  # lookups stay whole, and short documents of a row are not padded to its longest
             yarn_factor=4.0,
             regression=RegressionSettings(),
             loop=LoopSettings(steps=60),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from etude.corpus.mixture import Mixture
@@ -139,14 +140,18 @@ def _watches(context: Context, model: CausalLM, tokenizer_from: Path) -> list[Wa
 
 
 def _measure(context: Context, model: CausalLM, tokenizer_from: Path) -> Callable[[], float] | None:
-    """Bits a byte of the regression set; None, with a notice, if nothing is held out."""
+    """Bits a byte of the regression set, as the geometric mean over its sources: one that is forgotten shows, however few bits it has.
+
+    None, with a notice, if nothing is held out.
+    """
     settings = phase(context, context.stage).regression
     assert settings is not None  # _watches
-    held = sum(_held_files(context, tokenizer_from, settings.documents).values(), Held())
-    if not held.documents:
+    held = _held_files(context, tokenizer_from, settings.documents)
+    if not held:
         context.log.note(context.stage, "no file is held out, so nothing watches for forgetting (regression)")
         return None
-    return partial(held.bits_per_byte, model, context.recipe.pretrain.short.row_tokens)
+    window = context.recipe.pretrain.short.row_tokens
+    return lambda: geometric_mean(found.bits_per_byte(model, window) for found in held.values())
 
 
 def _held_files(context: Context, tokenizer_from: Path, most: int) -> dict[str, Held]:
