@@ -150,7 +150,9 @@ def test_tokens_that_are_cut_off_leave_no_trace(model: CausalLM, ids: torch.Tens
         cache.cut(slots, torch.tensor([20, 21, 20]))
 
 
-def test_in_float64_spans_of_any_width_equal_the_forward_to_the_last_digits(any_model: CausalLM, ids: torch.Tensor) -> None:
+def test_in_float64_spans_of_any_width_equal_the_forward_to_the_last_digits(
+    any_model: CausalLM, ids: torch.Tensor
+) -> None:
     """The bias of attention must have the queries' type: kernels read its bits as such, from 16 keys on."""
     model = any_model.double()
     cache, slots = KVCache(model.config, slots=3, max_len=48, dtype=torch.float64), torch.tensor([2, 0, 1])

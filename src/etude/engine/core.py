@@ -279,4 +279,3 @@ class EngineCore:
         for group in grouped(list(self._running.values()), lambda running: lengths[running.slot]):
             slots = sorted(running.slot for running in group)
             self._forward.prefill(slots, [lengths[slot] for slot in slots], keep_routes=False)
-

@@ -21,7 +21,6 @@ from torch import Tensor
 from etude.engine.drafting import Drafter
 from etude.engine.forward import Forward
 from etude.engine.rows import Batch
-from etude.engine.sampling import sample
 from etude.engine.settings import EngineSettings
 from etude.engine.stats import EngineStats
 

@@ -45,7 +45,9 @@ class KVCache:
     def cut(self, slots: Tensor, lengths: Tensor) -> None:
         """Forget all but the first `lengths` (B,) tokens of `slots` (B,); what was held longer is written over later."""
         if bool((lengths > self.lengths[slots]).any()):
-            raise ValueError(f"slots {slots.tolist()} hold {self.lengths[slots].tolist()} tokens, fewer than {lengths.tolist()}")
+            raise ValueError(
+                f"slots {slots.tolist()} hold {self.lengths[slots].tolist()} tokens, fewer than {lengths.tolist()}"
+            )
         self.lengths[slots] = lengths
 
     def copy(self, source: int, target: int, length: int) -> None:
@@ -63,9 +65,7 @@ class Span:
     or to `before` (B,): draft layers keep entries of their own in the slots, fewer or more than the trunk has tokens.
     """
 
-    def __init__(
-        self, cache: KVCache, slots: Tensor, counts: Tensor, width: int, before: Tensor | None = None
-    ) -> None:
+    def __init__(self, cache: KVCache, slots: Tensor, counts: Tensor, width: int, before: Tensor | None = None) -> None:
         before = cache.lengths[slots] if before is None else before  # (B,)
         self.cache, self.slots, self.width, self.batch = cache, slots, width, len(slots)
         self.ragged = self._check(counts, before)
@@ -78,7 +78,9 @@ class Span:
         self._folded: dict[int, Tensor] = {}  # `bias_for`, once for all layers
         self.positions, self.write = positions.flatten().to(device), (starts + positions).flatten().to(device)
         if self.ragged:
-            self.valid = (torch.arange(width) < counts.unsqueeze(1)).flatten().nonzero().squeeze(1).to(device)  # (N,) into B * Tn
+            self.valid = (
+                (torch.arange(width) < counts.unsqueeze(1)).flatten().nonzero().squeeze(1).to(device)
+            )  # (N,) into B * Tn
             self.positions, self.write = self.positions[self.valid], self.write[self.valid]
         self._counts, self._slots = counts, slots.to(device)
 
