@@ -22,10 +22,10 @@ from etude.model.checkpoint import load_checkpoint
 from etude.policy.protocol import Request
 from etude.trace.reader import read_session
 
-BATCHES, GUESSES, REPEATS = (1, 2, 4, 8), (1, 2, 3, 4), 3
+BATCHES, GUESSES, REPEATS = (1, 2, 4, 8), (1, 2, 4), 3
 MAX_TOKENS, MAX_LEN = 96, 640
-# Some 20 turns for each place of the largest batch.
-SESSIONS = 32
+# A little over 100 turns, with three sessions for each place of the largest batch.
+SESSIONS = 24
 
 
 def turns(folder: Path, count: int, stop: int) -> list[Request]:

@@ -75,7 +75,7 @@ def draw(logits: Tensor, batch: Batch, row: int, noise: Tensor) -> int:
 def foretold(model: CausalLM, ids: list[int], guesses: list[int], layers: int) -> Tensor:
     """Draft logits (1, V) for the token after `ids` and `guesses`: a layer a guess, the last one going on from its own output."""
     trunk = model(torch.tensor([ids[:-1]])).hidden[0]  # (L, H): the last token is not forwarded yet
-    tokens, hidden = ids + guesses, trunk
+    tokens, hidden, inputs = ids + guesses, trunk, trunk
     for depth in range(len(guesses) + 1):
         layer = min(depth, layers - 1)
         if depth > layer:  # one position further: its stream is what the layer gave at the position before

@@ -111,3 +111,53 @@ def test_impossible_lengths_are_refused(model: CausalLM, ids: torch.Tensor, leng
 def test_a_cache_longer_than_the_model_is_refused(model: CausalLM) -> None:
     with pytest.raises(ValueError, match="max_positions=256"):
         KVCache(model.config, slots=1, max_len=257)
+
+
+def test_extend_all_gives_every_tokens_logits_and_hidden_state(any_model: CausalLM, ids: torch.Tensor) -> None:
+    with torch.no_grad():
+        out = any_model(ids, return_routes=True)
+    cache = KVCache(any_model.config, slots=4, max_len=48)
+    slots, lengths = torch.tensor([2, 0, 3]), torch.tensor([9, 4, 11])
+    any_model.extend(ids[:, :10], torch.full((3,), 10), slots, cache)
+    got = any_model.extend_all(ids[:, 10:21], lengths, slots, cache)
+    assert got.routes is not None and out.routes is not None
+    for row, length in enumerate(lengths.tolist()):
+        span = slice(10, 10 + length)
+        assert (got.logits[row, :length] - out.logits[row, span]).abs().max() <= TOLERANCE
+        assert (got.hidden[row, :length] - out.hidden[row, span]).abs().max() <= TOLERANCE
+        assert torch.equal(got.routes[row, :length], out.routes[row, span])
+
+
+def test_without_every_logit_there_are_those_after_each_rows_last_token(model: CausalLM, ids: torch.Tensor) -> None:
+    slots, lengths = torch.tensor([2, 0, 1]), torch.tensor([9, 4, 11])
+    plain, routes = model.extend(ids[:, :11], lengths, slots, KVCache(model.config, slots=3, max_len=48))
+    cache = KVCache(model.config, slots=3, max_len=48)
+    out = model.extend_all(ids[:, :11], lengths, slots, cache, every_logit=False)
+    assert out.routes is not None and torch.equal(out.routes, routes)
+    assert (out.logits - plain).abs().max() <= TOLERANCE and torch.equal(cache.lengths[slots], lengths)
+
+
+def test_tokens_that_are_cut_off_leave_no_trace(model: CausalLM, ids: torch.Tensor) -> None:
+    cache, slots = KVCache(model.config, slots=3, max_len=48), torch.tensor([2, 0, 1])
+    model.extend(ids[:, :20], torch.full((3,), 20), slots, cache)
+    model.extend_all(ids.flip(1)[:, :5], torch.full((3,), 5), slots, cache)
+    cache.cut(slots, torch.tensor([20, 17, 20]))
+    assert cache.lengths[slots].tolist() == [20, 17, 20]
+    cache.cut(slots, torch.full((3,), 17))
+    logits, _ = model.extend(ids[:, 17:20], torch.full((3,), 3), slots, cache)
+    assert (logits - whole(model, ids)[0][:, 19]).abs().max() <= TOLERANCE
+    with pytest.raises(ValueError, match=r"hold \[20, 20, 20\] tokens, fewer than \[20, 21, 20\]"):
+        cache.cut(slots, torch.tensor([20, 21, 20]))
+
+
+def test_in_float64_spans_of_any_width_equal_the_forward_to_the_last_digits(
+    any_model: CausalLM, ids: torch.Tensor
+) -> None:
+    """The bias of attention must have the queries' type: kernels read its bits as such, from 16 keys on."""
+    model = any_model.double()
+    cache, slots = KVCache(model.config, slots=3, max_len=48, dtype=torch.float64), torch.tensor([2, 0, 1])
+    held = 0
+    for width in (15, 1, 4, 3, 1, 6):
+        logits, _ = model.extend(ids[:, held : held + width], torch.full((3,), width), slots, cache)
+        held += width
+        assert (logits - whole(model, ids)[0][:, held - 1]).abs().max() <= 1e-6  # rope turns in fp32

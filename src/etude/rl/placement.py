@@ -41,7 +41,8 @@ class EngineProcess(EngineService):
         keep_freed_memory()
         os.nice(niceness)  # of this thread, and of the sampling thread that it starts
         torch.set_num_threads(settings.threads)
-        super().__init__(EngineCore(load_checkpoint(checkpoint), settings, version=-1), WeightStore(weights))
+        model = load_checkpoint(checkpoint, drafts=settings.draft_tokens > 0)
+        super().__init__(EngineCore(model, settings, version=-1), WeightStore(weights))
 
 
 class TrainerProcess(Learner):

@@ -44,9 +44,10 @@ async def _sample(context: Context, tasks: Sequence[str], store: GroupStore) -> 
     pool = await open_pool(recipe.sandbox)
     engine = recipe.engine.model_copy(
         update={
-            "threads": 1,
+            "threads": 1,  # sandboxes need the other core
             "max_slots": max(recipe.engine.max_slots, recipe.rl.slots),
-        }  # sandboxes need the other core
+            "draft_tokens": 0,  # so many at once decode quicker without
+        }
     )
     policy = EnginePolicy.start(load_checkpoint(start), engine, name=context.stage)
     try:
