@@ -125,8 +125,12 @@ def test_rows_beyond_the_positions_are_refused_naming_the_key(run: Path) -> None
 def test_a_phase_that_forgets_ends_early_and_says_so(run: Path) -> None:
     go(run, "base")
     guard = {"every": 1, "bar": 1e-9, "checks": 1}
-    summary = go(run, "short", short={"regression": guard, "optimizer": {"adam_lr": 0.3, "muon_lr": 0.3}})["short"]
+    changes = {"regression": guard, "optimizer": {"adam_lr": 0.3, "muon_lr": 0.3}, "midway": 0.9}
+    summary = go(run, "short", short=changes)["short"]
     assert summary["steps"] < 4 and "regression.bar" in summary["stopped"]
+    assert (
+        run / "short" / "midway" / "config.json"
+    ).is_file()  # whoever starts from the middle has something to start from
     assert '"regression_bits_per_byte"' in (run / "events.jsonl").read_text()
 
 

@@ -48,7 +48,7 @@ def test_a_model_that_copies_finds_every_answer() -> None:
         question(right="cab)", others=("cat)", "can)", "car)")),
     ]  # told apart at once, or by the third letter
     found = retrieve(Copier(), encode, questions)  # type: ignore[arg-type]
-    assert found.right.all() and (found.nats < 0.5).all()
+    assert found.right.all() and (found.nats < 0.5).all() and (found.margin > 3).all()
 
 
 def test_a_model_that_guesses_finds_a_quarter() -> None:
@@ -58,6 +58,7 @@ def test_a_model_that_guesses_finds_a_quarter() -> None:
     generator = torch.Generator().manual_seed(0)
     found = retrieve(guess, encode, [question(target) for target in range(400)])  # type: ignore[arg-type]
     (cell, _) = found.cells()
+    assert cell["margin_ci95"][0] < 0 < cell["margin_ci95"][1]
     assert abs(cell["accuracy"] - CHANCE) < 0.08 and cell["accuracy_ci95"][0] < CHANCE < cell["accuracy_ci95"][1]
 
 
@@ -73,12 +74,14 @@ def test_likelihoods_are_those_of_whole_sequences(model, others: tuple[str, str,
 
     assert found.nats[0] == pytest.approx(nats("cat)", 4), abs=1e-4)
     compared = 1 if others[0] == "dog)" else 3
-    assert found.right[0] == all(nats("cat)", compared) < nats(other, compared) for other in others)
+    wrong = [nats(other, compared) for other in others]
+    assert found.right[0] == all(nats("cat)", compared) < other for other in wrong)
+    assert found.margin[0] == pytest.approx(sum(wrong) / 3 - nats("cat)", compared), abs=1e-4)
 
 
 def scored(right: list[bool], nats: list[float], lengths: list[int]) -> Retrieval:
     questions = tuple(question(target=n // 3, length=length, depth=n % 3 / 2) for n, length in enumerate(lengths))
-    return Retrieval(questions, np.array(right), np.array(nats, float))
+    return Retrieval(questions, np.array(right, float), np.zeros(len(right)), np.array(nats, float))
 
 
 def test_cells_are_means_by_length_and_depth() -> None:

@@ -18,20 +18,23 @@ Decode = Callable[[list[int]], str]
 class Held:
     """Token ids of each document, and the bytes of all together."""
 
-    documents: tuple[np.ndarray, ...]
-    total_bytes: int
+    documents: tuple[np.ndarray, ...] = ()
+    total_bytes: int = 0
 
     @classmethod
-    def of(cls, shards: TokenShards, decode: Decode, most: int) -> Held:
-        """At most so many documents, spread evenly over the folder: the same ones whenever it is asked."""
+    def of(cls, shards: TokenShards, decode: Decode, most: int, longest: int) -> Held:
+        """At most `most` documents, spread evenly over the folder, the first `longest` tokens of each: the same whenever it is asked."""
         chosen = np.unique(np.linspace(0, len(shards) - 1, min(most, len(shards))).round().astype(int))
-        documents = tuple(shards.document(int(number)).astype(np.int64) for number in chosen)
+        found = (shards.document(int(number))[:longest].astype(np.int64) for number in chosen)
+        documents = tuple(ids for ids in found if len(ids) > 1)
         return cls(documents, sum(len(decode(ids.tolist()).encode()) for ids in documents))
 
     def __add__(self, other: Held) -> Held:
         return Held(self.documents + other.documents, self.total_bytes + other.total_bytes)
 
-    def bits_per_byte(self, model: CausalLM, window: int) -> float | None:
-        """None if there is nothing to predict."""
+    def bits_per_byte(self, model: CausalLM, window: int) -> float:
+        """In windows of so many tokens. Raises ValueError without a document."""
         found = evaluate(model, self.documents, self.total_bytes, window)  # type: ignore[arg-type]
-        return None if found is None else found.bits_per_byte
+        if found is None:
+            raise ValueError("no document is held out: there is nothing to judge by")
+        return found.bits_per_byte

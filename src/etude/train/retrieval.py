@@ -6,7 +6,7 @@ Chance is one in CHOICES. Two checkpoints of one tokenizer answer the same quest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +27,18 @@ Encode = Callable[[str], list[int]]
 
 @dataclass(frozen=True)
 class Retrieval:
-    """`right` (Q,) bool and `nats` (Q,) of the whole right answer, a question each."""
+    """A question each: `right` (Q,) 1 or 0; `margin` (Q,) nats by which the right choice is likelier than the wrong ones on average,
+    0 for a model that can't find it; `nats` (Q,) of the whole right answer, in which knowing code counts as well."""
 
     questions: tuple[Question, ...]
     right: np.ndarray
+    margin: np.ndarray
     nats: np.ndarray
+
+    @property
+    def figures(self) -> dict[str, np.ndarray]:
+        """What is averaged, by name."""
+        return {"accuracy": self.right, "margin": self.margin, "nats": self.nats}
 
     def cells(self) -> list[dict[str, Any]]:
         """A row for each kind, length and depth, and for each kind and length with depth None: all its depths together."""
@@ -40,18 +47,8 @@ class Retrieval:
 
     def _cell(self, kind: str, length: int, depth: float | None) -> dict[str, Any]:
         at = _at(self.questions, kind, length, depth)
-        groups = _groups(self.questions, at)
-        return {
-            "kind": kind,
-            "length": length,
-            "depth": depth,
-            "questions": len(at),
-            "accuracy": float(self.right[at].mean()),
-            "accuracy_ci95": _interval(self.right.astype(float), groups),
-            "nats": float(self.nats[at].mean()),
-            "nats_ci95": _interval(self.nats, groups),
-            "chance": CHANCE,
-        }
+        place = {"kind": kind, "length": length, "depth": depth, "questions": len(at), "chance": CHANCE}
+        return place | _averaged(self.figures, self.questions, at)
 
 
 @torch.inference_mode()
@@ -59,34 +56,24 @@ def retrieve(model: CausalLM, encode: Encode, questions: Sequence[Question]) -> 
     """Raises ValueError for no question at all, and where one is longer than the model's positions."""
     if not questions:
         raise ValueError("there is no lookup to answer: the held-out files hold too few functions; hold out more code")
-    right, nats = np.zeros(len(questions), bool), np.zeros(len(questions))
+    found = np.zeros((len(questions), 3))
     asked = [_Asked.of(question, encode) for question in questions]
     for batch in _batches(asked):
         for number, answered in zip(batch, _answer(model, [asked[n] for n in batch]), strict=True):
-            right[number], nats[number] = answered
-    return Retrieval(tuple(questions), right, nats)
+            found[number] = answered
+    return Retrieval(tuple(questions), *found.T)
 
 
 def differences(before: Retrieval, after: Retrieval) -> list[dict[str, Any]]:
-    """After minus before for each kind and length: points of accuracy and nats of the right answer, each with its 95% interval."""
+    """After minus before for each kind and length: each figure with its 95% interval."""
     if before.questions != after.questions:
         raise ValueError("the two checkpoints answered different questions: ask both the same, with one tokenizer")
-    accuracy, nats = after.right.astype(float) - before.right, after.nats - before.nats
+    changes = {name: values - before.figures[name] for name, values in after.figures.items()}
     rows: list[dict[str, Any]] = []
     for kind, length in sorted({(q.kind, q.length) for q in before.questions}):
         at = _at(before.questions, kind, length, None)
-        groups = _groups(before.questions, at)
-        rows.append(
-            {
-                "kind": kind,
-                "length": length,
-                "questions": len(at),
-                "accuracy": float(accuracy[at].mean()),
-                "accuracy_ci95": _interval(accuracy, groups),
-                "nats": float(nats[at].mean()),
-                "nats_ci95": _interval(nats, groups),
-            }
-        )
+        place = {"kind": kind, "length": length, "questions": len(at)}
+        rows.append(place | _averaged(changes, before.questions, at))
     return rows
 
 
@@ -127,8 +114,8 @@ def _batches(asked: Sequence[_Asked]) -> Iterator[list[int]]:
     yield batch
 
 
-def _answer(model: CausalLM, asked: Sequence[_Asked]) -> list[tuple[bool, float]]:
-    """(whether the right choice is likelier than all others, nats of the whole right answer)."""
+def _answer(model: CausalLM, asked: Sequence[_Asked]) -> list[tuple[float, float, float]]:
+    """Whether the right choice is likelier than all others, by how much than their mean, and nats of the whole right answer."""
     rows = [np.asarray(row) for one in asked for row in one.rows]
     batch = padded_batch(rows, [np.ones(len(row), np.float32) for row in rows])
     wanted = torch.zeros_like(batch.real)
@@ -140,14 +127,22 @@ def _answer(model: CausalLM, asked: Sequence[_Asked]) -> list[tuple[bool, float]
     return [_compare(one, [next(of_rows) for _ in one.rows]) for one in asked]
 
 
-def _compare(one: _Asked, logprobs: Sequence[torch.Tensor]) -> tuple[bool, float]:
+def _compare(one: _Asked, logprobs: Sequence[torch.Tensor]) -> tuple[float, float, float]:
     """`logprobs` (n, V) of each row, from the first token of its end on."""
 
     def score(row: int, ids: Sequence[int]) -> float:
         return float(logprobs[row][torch.arange(len(ids)), torch.as_tensor(ids)].sum())
 
     scores = [score(n if one.compared > 1 else 0, choice[: one.compared]) for n, choice in enumerate(one.choices)]
-    return scores[0] > max(scores[1:]), -score(0, one.choices[0])
+    margin = scores[0] - sum(scores[1:]) / len(scores[1:])
+    return float(scores[0] > max(scores[1:])), margin, -score(0, one.choices[0])
+
+
+def _averaged(figures: Mapping[str, np.ndarray], questions: Sequence[Question], at: Sequence[int]) -> dict[str, Any]:
+    """Mean and 95% interval of each figure over the questions in `at`."""
+    groups = _groups(questions, at)
+    means = {name: float(values[at].mean()) for name, values in figures.items()}
+    return means | {f"{name}_ci95": _interval(values, groups) for name, values in figures.items()}
 
 
 def _at(questions: Sequence[Question], kind: str, length: int, depth: float | None) -> list[int]:

@@ -27,14 +27,14 @@ from etude.train.watch import Watch
 CHECKPOINT = "checkpoint"  # inside a stage's folder: what the next stages load
 MIDWAY = "midway"
 PHASES = ("base", "short", "long")
-# Documents of a source that the figures at a phase's end are read from: seconds on a laptop, and steady to a percent.
-JUDGED = 300
+# Documents that the figures at a phase's end are read from: seconds on a laptop.
+JUDGED = 400
 
 
 def train_phase(context: Context, model: CausalLM, tokenizer_from: Path) -> TrainingResult:
     """The phase that this stage is, on `model` in place; leaves `midway/` if the recipe asks for it."""
     settings = phase(context, context.stage)
-    return run_pretrain(
+    result = run_pretrain(
         context.stage,
         settings,
         model,
@@ -44,6 +44,9 @@ def train_phase(context: Context, model: CausalLM, tokenizer_from: Path) -> Trai
         watches=_watches(context, model, tokenizer_from),
         draft_every=context.recipe.mtp.every,
     )
+    if settings.midway is not None and not (context.folder / MIDWAY).is_dir():  # stopped before its middle
+        save_checkpoint(model, context.folder / MIDWAY, tokenizer_from=tokenizer_from)
+    return result
 
 
 def phase(context: Context, stage: str) -> PhaseSettings:
@@ -92,11 +95,12 @@ def leave(context: Context, model: CausalLM, tokenizer_from: Path, facts: dict[s
 
 
 def heldout_figures(context: Context, model: CausalLM, tokenizer_from: Path) -> dict[str, Any]:
-    """Bits a byte of held-out files, of all sources together and each alone, in windows of the short phase's rows."""
+    """Bits a byte of the beginnings of held-out files, of all sources together and each alone, as long as the short phase's rows."""
     window = min(context.recipe.pretrain.short.row_tokens, model.config.max_positions)
     held = _held_files(context, tokenizer_from, JUDGED)
     each = {name: found.bits_per_byte(model, window) for name, found in held.items()}
-    together = sum(held.values(), Held((), 0)).bits_per_byte(model, window)
+    whole = sum(held.values(), Held())
+    together = whole.bits_per_byte(model, window) if whole.documents else None
     return {"heldout_bits_per_byte": together, "heldout": each}
 
 
@@ -115,23 +119,18 @@ def _watches(context: Context, model: CausalLM, tokenizer_from: Path) -> list[Wa
 def _measure(context: Context, model: CausalLM, tokenizer_from: Path) -> Callable[[], float] | None:
     """Bits a byte of the regression set; None, with a notice, if nothing is held out."""
     settings = phase(context, context.stage).regression
-    assert settings is not None
-    held = sum(_held_files(context, tokenizer_from, settings.documents).values(), Held((), 0))
-    window = context.recipe.pretrain.short.row_tokens
-
-    def measure() -> float:
-        found = held.bits_per_byte(model, window)
-        assert found is not None  # measured once below
-        return found
-
-    if held.bits_per_byte(model, window) is None:
+    assert settings is not None  # _watches
+    held = sum(_held_files(context, tokenizer_from, settings.documents).values(), Held())
+    if not held.documents:
         context.log.note(context.stage, "no file is held out, so nothing watches for forgetting (regression)")
         return None
-    return measure
+    return partial(held.bits_per_byte, model, context.recipe.pretrain.short.row_tokens)
 
 
 def _held_files(context: Context, tokenizer_from: Path, most: int) -> dict[str, Held]:
-    """At most so many held-out documents of each source."""
+    """The beginnings of at most so many held-out documents, as many of each source, at least one."""
     decode = load_tokenizer(tokenizer_from).decode
-    shards = shards_in(context.of("corpus") / HELDOUT, context.recipe.pretrain.short.row_tokens)
-    return {name: Held.of(found, decode, most) for name, found in shards.items() if name.endswith(".files")}
+    window = context.recipe.pretrain.short.row_tokens
+    shards = {n: s for n, s in shards_in(context.of("corpus") / HELDOUT, window).items() if n.endswith(".files")}
+    held = {n: Held.of(found, decode, max(1, most // len(shards)), window) for n, found in shards.items()}
+    return {name: found for name, found in held.items() if found.documents}
