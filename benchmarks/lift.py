@@ -22,7 +22,7 @@ from etude.bench.outcome import Outcome, OutcomeFile
 from etude.recipe.read import read_recipe
 
 MARGIN = ("avg_points", "ci95", "avg_points_equal", "ci95_equal")
-SEEDED = ("model.seed", "pretrain.base.seed", "sft.seed", "rl.seed")
+SEEDED = ("model.seed", "pretrain.base.seed", "mtp.seed", "sft.seed", "rl.seed")
 
 
 def run(recipe: Path, seed: int, folder: Path, extra: list[str]) -> dict[str, Any]:

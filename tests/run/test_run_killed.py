@@ -59,6 +59,9 @@ checkpoint_every = 3
 [pretrain.long.loop]
 steps = 6
 checkpoint_every = 3
+[mtp.loop]
+steps = 6
+checkpoint_every = 3
 [sessions]
 count = 60
 [sft]

@@ -15,6 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from etude.corpus.mixture import Mixture
 from etude.corpus.packing import PackedRows
 from etude.corpus.shards import write_shards
 from etude.events.log import EventLog
@@ -65,7 +66,13 @@ def train_mtp(model, out: Path, steps: int, **loop):
     rng = np.random.default_rng(0)
     shards = write_shards(out / "shards", [rng.integers(0, 40, rng.integers(5, 60)).tolist() for _ in range(30)])
     chosen = MtpSettings(loop=LoopSettings(steps=steps, checkpoint_every=4, threads=1, **loop))
-    return run_mtp(chosen, model, PackedSource(PackedRows(shards, 16, 0), 4), out, EventLog.null())
+    return run_mtp(
+        chosen,
+        model,
+        PackedSource(PackedRows(Mixture({"all": shards}, {"all": 1.0}, seed=0), 16), 4),
+        out,
+        EventLog.null(),
+    )
 
 
 def state_of(module):

@@ -54,8 +54,7 @@ class Acceptance:
         """The same by the first position of a bucket, with the number of drafts in it; empty buckets are left out."""
         counts, sums = self.counts.sum(0), self.sums.sum(0)  # (P,), (R, P)
         return {
-            POSITIONS[p]: {"drafts": float(counts[p])}
-            | dict(zip(RULES, (sums[:, p] / counts[p]).tolist(), strict=True))
+            POSITIONS[p]: {"drafts": int(counts[p]), **dict(zip(RULES, (sums[:, p] / counts[p]).tolist(), strict=True))}
             for p in range(len(POSITIONS))
             if counts[p]
         }

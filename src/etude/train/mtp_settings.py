@@ -15,7 +15,7 @@ class MtpSettings(BaseModel):
     layers: int = Field(default=1, ge=1, description="Draft layers; each predicts one token further ahead.")
     seed: int = Field(default=0, ge=0, description="Weights of new draft layers.")
     every: int = Field(
-        default=2,
+        default=4,
         ge=1,
         description="In the long and SFT stages one batch in so many teaches the draft layers too; 1 is every batch.",
     )

@@ -56,7 +56,7 @@ def acceptance(model: CausalLM, texts: Iterable[np.ndarray], temperature: float)
 
 
 def _start(context: Context) -> Path:
-    """The middle of phase short; its end, with a notice, if the recipe or an early stop left no middle."""
+    """The middle of phase short; its end, with a notice, if the recipe asks for no middle."""
     midway = context.of("short") / MIDWAY
     if midway.is_dir():
         return midway
