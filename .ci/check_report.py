@@ -30,6 +30,10 @@ CHECKS: list[tuple[str, float, bool, str]] = [
     ("bench.rl.avg_equal", 0.0, False, "and by equal levels"),
     ("bench.expert.avg", 0.0, False, "the scripted expert was measured"),
     ("overlap.training_bodies", 0, False, "the overlap of held-out with training bodies was computed"),
+    ("corpus.library.copies.texts", 0, False, "the corpus is a library"),
+    ("perplexity.base.tokens", 0, False, "perplexity was measured on held-out projects"),
+    ("retrieval.old_length", 0, False, "lookups were asked"),
+    ("mtp.acceptance.overlap.0", 0, False, "drafts were measured"),
 ]
 # An agent that does nothing, and one that cheats, must get nothing: else the grader is what learned.
 # And what is held out must be that: no function body of it in training, none where settings are chosen.
@@ -46,6 +50,8 @@ ZEROES = [
 LIMITS: list[tuple[str, float, str]] = [
     ("rl.mismatch.k3", 1e-9, "trainer and sampler agree on the fixed probe (mean k3)"),
     ("rl.mismatch.p99", 1e-5, "and so does p99 of |dlogp|"),
+    ("perplexity.paired.short_minus_base.bits_per_byte", 0.0, "perplexity falls in the short phase"),
+    ("perplexity.paired.long_minus_short.bits_per_byte", 0.0, "and in the long one"),
 ]
 # What the report must say in words: (key path, what is accepted or None for any text, why).
 WORDS: list[tuple[str, set[str] | None, str]] = [
@@ -87,6 +93,7 @@ def failures(report: Any) -> list[str]:
         check(path, lambda v, b=bound, i=inclusive: v > b or (i and v == b), why)
     for path, most, why in LIMITS:
         check(path, lambda v, m=most: v <= m, why)
+    check("mtp.speedup.identical", lambda v: v is True, "decoding with drafts gives the tokens of decoding without")
     check("rl.mismatch.routes_equal", lambda v: v is True, "the trainer's experts are the engine's on the fixed probe")
     check(
         "rl.staleness.max",

@@ -26,6 +26,13 @@ GOOD: dict[str, Any] = {
         "seen_share": 0.0,
         "validation_share": 0.0,
     },
+    "corpus": {"library": {"copies": {"texts": 20}}},
+    "perplexity": {
+        "base": {"tokens": 900},
+        "paired": {name: {"bits_per_byte": -0.1} for name in ("short_minus_base", "long_minus_short")},
+    },
+    "retrieval": {"old_length": 256},
+    "mtp": {"acceptance": {"overlap": [0.5]}, "speedup": {"identical": True}},
     "rl": {
         "steps": 5,
         "counts": {
@@ -79,6 +86,12 @@ SPOILT = [
     ("bench.nop.avg", 1.0),
     ("bench.cheat.avg", 0.5),
     ("bench.expert", {}),
+    ("corpus", {}),
+    ("perplexity.base", {}),
+    ("perplexity.paired.long_minus_short.bits_per_byte", 0.01),
+    ("retrieval", {}),
+    ("mtp.acceptance.overlap", []),
+    ("mtp.speedup.identical", False),
 ]
 
 
