@@ -127,7 +127,7 @@ def _write(folder: Path, out: Path, new: Any, grown: dict[int, list[int]], chat:
     from etude.model.checkpoint import TOKENIZER_FILES, load_checkpoint, save_checkpoint, token_ids
     from etude.model.vocabulary import with_rows
 
-    model = with_rows(load_checkpoint(folder), grown)
+    model = with_rows(load_checkpoint(folder, drafts=True), grown)
     marks = {"bos_token_id": BOS, "eos_token_id": END, "pad_token_id": PAD} if chat else {}
     ids = token_ids(folder) | {key: new.token_to_id(token) for key, token in marks.items()}
     with tempfile.TemporaryDirectory() as beside:
