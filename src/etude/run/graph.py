@@ -61,6 +61,7 @@ GRAPH: tuple[Stage, ...] = (
     ),
     Stage(
         "sft",
+        spared_by=("probes",),
         after=("long", "sessions"),
         reads=("sft", "mtp.every"),
         body="etude.run.stages.sft:run",

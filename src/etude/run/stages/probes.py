@@ -20,7 +20,8 @@ from etude.run.stages.sft import held_segments
 
 def run(context: Context) -> None:
     """Leaves `summary.json`: perplexity by phase, loss by position, retrieval by length, acceptance and speed-up of the drafts."""
-    context.summarize(_phases(context) | _drafts(context))
+    drafts = {} if "sft" in context.recipe.run.without else _drafts(context)
+    context.summarize(_phases(context) | drafts)
 
 
 def _phases(context: Context) -> dict[str, Any]:
