@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python benchmarks/speculative.py CHECKPOINT SESSIONS [--temperature T] [--json FILE]
 
 CHECKPOINT has draft layers (a run's `sft/checkpoint`), SESSIONS is a folder of recorded sessions (a run's `sessions`). Prompts are
-what an agent asks: every turn of some sessions, each turn's recorded beginning, in the session's own slot; answers are
-sampled at temperature T (1; 0 is greedy). Prints, by batch and by the number of tokens guessed ahead: medians of CPU time taken in turns, the share of
-guesses kept by depth, tokens a forward, and whether all answers were identical.
+what an agent asks: every turn of some sessions, each turn's recorded beginning, in the session's own slot; answers are sampled
+at temperature T (1; 0 is greedy). Prints, by batch and by the number of tokens guessed ahead: medians of CPU time taken in
+turns, the share of guesses kept by depth, tokens a forward, and whether all answers were identical.
 """
 
 from __future__ import annotations
