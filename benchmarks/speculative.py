@@ -1,11 +1,11 @@
 """Speculative decoding against plain decoding of the same requests, one thread.
 
-    OMP_NUM_THREADS=1 python benchmarks/speculative.py CHECKPOINT SESSIONS [--json FILE]
+    OMP_NUM_THREADS=1 python benchmarks/speculative.py CHECKPOINT SESSIONS [--temperature T] [--json FILE]
 
 CHECKPOINT has draft layers (a run's `sft/checkpoint`), SESSIONS is a folder of recorded sessions (a run's `sessions`). Prompts are
 what an agent asks: every turn of some sessions, each turn's recorded beginning, in the session's own slot; answers are sampled
-at temperature 1. Prints, by batch and by the number of tokens guessed ahead: medians of CPU time taken in turns, the share of
-guesses kept by depth, tokens a forward, and whether all answers were identical.
+at temperature T (1; 0 is greedy). Prints, by batch and by the number of tokens guessed ahead: medians of CPU time taken in
+turns, the share of guesses kept by depth, tokens a forward, and whether all answers were identical.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from etude.model.checkpoint import load_checkpoint
 from etude.policy.protocol import Request
 from etude.trace.reader import read_session
 
-BATCHES, GUESSES, REPEATS = (1, 2, 4, 8), (1, 2, 4), 3
+BATCHES, GUESSES, REPEATS = (1, 2, 4, 8), (1, 2, 3, 4), 3
 MAX_TOKENS, MAX_LEN = 96, 640
 # A little over 100 turns, with three sessions for each place of the largest batch.
 SESSIONS = 24
 
 
-def turns(folder: Path, count: int, stop: int) -> list[Request]:
+def turns(folder: Path, count: int, stop: int, temperature: float) -> list[Request]:
     """Requests for every turn of the last `count` sessions of a folder, whose ids are their session's."""
     requests: list[Request] = []
     for path in sorted(folder.glob("*.jsonl"))[-count:]:
@@ -37,7 +37,7 @@ def turns(folder: Path, count: int, stop: int) -> list[Request]:
             for place in begins:
                 name, ids = f"{path.stem}.{number}", tuple(segment.ids[:place].tolist())
                 options = {"prompt_ids": ids, "max_tokens": MAX_TOKENS, "stop_ids": (stop,), "seed": len(requests)}
-                requests.append(Request(name, (), **options))
+                requests.append(Request(name, (), temperature=temperature, **options))
     return requests
 
 
@@ -45,12 +45,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("checkpoint", type=Path)
     parser.add_argument("sessions", type=Path)
+    parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--json", type=Path, help="write the figures here too")
     options = parser.parse_args()
     torch.set_num_threads(1)
     model = load_checkpoint(options.checkpoint, drafts=True).eval()
     stop = json.loads((options.checkpoint / "config.json").read_text())["eos_token_id"]
-    requests = turns(options.sessions, SESSIONS, stop)
+    requests = turns(options.sessions, SESSIONS, stop, options.temperature)
     figures = []
     for batch in BATCHES:
         for guesses in GUESSES:
@@ -66,7 +67,9 @@ def main() -> None:
             )
     if options.json:
         report = {"parameters": sum(p.numel() for p in model.parameters()), "draft_layers": len(model.mtp)}
-        options.json.write_text(json.dumps(report | {"requests": len(requests), "measured": figures}, indent=1) + "\n")
+        options.json.write_text(
+            json.dumps(report | {"temperature": options.temperature, "measured": figures}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 Requests join and leave the batch between any two decode steps. A session keeps its slot, so a later turn computes only its
 new tokens (promise 2 makes them a continuation); idle slots go to others, least recently used first, and are computed again
 if their session returns. `swap` puts new weights in between steps with requests in flight: every token carries the version
-that sampled it (promise 3). Differs from vLLM: whole slots instead of pages, whole prompts instead of chunks; sessions here
+that sampled it (promise 3). With `draft_tokens` a step may give a request several tokens, the same that as many steps
+would have given (`speculative`). Differs from vLLM: whole slots instead of pages, whole prompts instead of chunks; sessions here
 are short and alike.
 """
 

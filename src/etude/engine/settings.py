@@ -32,6 +32,6 @@ class EngineSettings(BaseModel):
         default=0, ge=0, le=16, description="tokens guessed ahead by the model's draft layers; 0 decodes plainly"
     )
     draft_max_batch: int = Field(
-        default=8, ge=1, description="with more requests running than this, plain decoding is quicker and takes over"
+        default=4, ge=1, description="with more requests running than this, plain decoding is quicker and takes over"
     )
     threads: int = Field(default=1, ge=1, description="threads of one matrix product")

@@ -166,7 +166,6 @@ def _summary(
     forms: dict[str, list[TokenShards]] = {}
     for name, splits in made.items():
         forms.setdefault(name.rpartition(".")[2], []).extend(splits.values())
-    refused = dict(about["refused"]) if about else {}
     return {
         "vocabulary": vocabulary,
         "shards": {
@@ -174,7 +173,7 @@ def _summary(
         },
         "weights": context.recipe.corpus.weights,
         "lengths": {form: length_buckets(shards) for form, shards in forms.items()},
-        "refused": refused | ({"exercise drawn twice": repeated} if repeated else {}),
+        "refused": {"exercise drawn twice": repeated} if repeated else {},
         "library": about,
     }
 
