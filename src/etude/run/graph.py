@@ -7,6 +7,8 @@ from etude.run.stage import Stage
 _AGENT = ("harness", "sandbox", "exercises")  # whatever lets an agent attempt a task
 # Small models train little faster on two threads than on one (1.2 to 1.3 times), so two stages side by side use the cores better.
 _HALF = 0.5
+# Beside training, which has one thread: it goes at full speed, and the sandboxes take what is left.
+_YIELDING = 5
 
 GRAPH: tuple[Stage, ...] = (
     Stage(
@@ -58,6 +60,7 @@ GRAPH: tuple[Stage, ...] = (
         body="etude.run.stages.sessions:run",
         processes="harness loops in one process; sandboxes",
         share=_HALF,
+        nice=_YIELDING,
     ),
     Stage(
         "sft",
@@ -107,6 +110,7 @@ GRAPH: tuple[Stage, ...] = (
         body="etude.run.stages.bench:run_trials",
         processes="engine thread and harness loops in one process; sandboxes",
         share=_HALF,
+        nice=_YIELDING,
     ),
     Stage(
         "probes",

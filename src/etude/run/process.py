@@ -92,6 +92,7 @@ def _main(connection: Connection, stage: Stage, context: Context, run_pid: int) 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits it ignored
     threads = min(threads_for(stage.share), int(os.environ.get("OMP_NUM_THREADS") or 2**16))
     os.environ["OMP_NUM_THREADS"] = str(threads)  # torch is not imported yet
+    os.nice(stage.nice)
     told = threading.Lock()  # the meter tells from a thread of its own
 
     def tell(*message: Any) -> None:
