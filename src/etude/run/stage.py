@@ -36,7 +36,7 @@ class Stage:
     share: float = (
         1.0  # of the machine's cores; stages that don't need each other run together as long as the sum is at most 1
     )
-    nice: int = 0  # how far its processes yield to the stages beside it: sandboxes take more cores than their stage's share
+    nice: int = 0  # how far it yields to stages beside it: sandboxes take more cores than their stage's share
     spared_by: tuple[str, ...] = ()  # of the stages after it, those that can do without it (`run.without`)
 
     def __post_init__(self) -> None:
