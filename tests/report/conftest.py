@@ -1,7 +1,6 @@
 """A run whose knowledge phase is done, in the shapes that its stages leave."""
 
 import json
-import random
 from pathlib import Path
 
 import pytest
@@ -93,18 +92,6 @@ def _probes() -> dict:
     }  # fmt: skip
 
 
-def ablation(budgets: int = 4, seeds: int = 2) -> dict:
-    """Synthetic runs on a falling line."""
-    draw = random.Random(0)
-    points = [
-        {"budget": 50_000 * 4**b, "seed": seed, "loss": loss, "bits_per_byte": 0.9 * loss,
-         "reward": 60 - 14 * loss + draw.gauss(0, 1.5)}
-        for b in range(budgets) for seed in range(seeds) for loss in [2.6 - 0.35 * b + draw.gauss(0, 0.04)]
-    ]  # fmt: skip
-    fit = {"slope": -14.0, "ci95": [-18.0, -10.0], "intercept": 60.0, "verdict": "lower loss, higher reward <shown>"}
-    return {"x": "loss", "y": "reward", "points": points, "fit": fit}
-
-
 def _events() -> list[dict]:
     found = []
     for stage, start, end, steps in (("base", 6.6, 2.4, 350), ("short", 2.5, 2.1, 350), ("long", 2.3, 2.0, 60)):
@@ -139,7 +126,6 @@ def write_knowledge_run(folder: Path) -> Path:
         "long/summary.json": _phase(60, 2.0, {"stdlib.projects": 0.5, "stdlib.lookups": 0.25, "exercises.files": 0.25}),
         "mtp/summary.json": {"steps": 150, "tokens": 300_000, "loss": 0.5},
         "probes/summary.json": _probes(),
-        "ablation.json": ablation(),
     }
     for name, data in contents.items():
         path = folder / name

@@ -1,4 +1,4 @@
-"""The ablation's figure shows every run, the line and its band, on a page and as a file of its own."""
+"""The ablation's figure shows every run, the line and its band, as a file of its own."""
 
 import math
 import re
@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from etude.bench.regression import fit, student_quantile
 from etude.report.ablation import figure, fitted, standalone, verdict
 
 POINTS = [
@@ -15,7 +16,7 @@ POINTS = [
     for seed in (0, 1)
 ]  # fmt: skip
 FIT = {"slope": -20.0, "ci95": [-24.0, -16.0], "intercept": 70.0, "verdict": "lower loss, <higher> reward"}
-ABLATION = {"x": "loss", "y": "reward", "points": POINTS, "fit": FIT}
+ABLATION = {"points": POINTS, "fit": FIT}
 
 
 def test_every_run_is_a_point_and_every_budget_has_a_key():
@@ -25,28 +26,32 @@ def test_every_run_is_a_point_and_every_budget_has_a_key():
 
 
 def test_without_a_fit_there_is_no_line_and_without_points_no_figure():
-    assert "<polygon" not in figure({key: ABLATION[key] for key in ("x", "y", "points")})
-    assert figure(ABLATION | {"points": []}) == ""
+    assert "<polygon" not in figure(ABLATION | {"fit": None})
+    assert figure({"points": [], "fit": None}) == ""
+    assert "too few points for a line" in standalone(ABLATION | {"fit": None})
     with pytest.raises(ValueError, match="no points yet"):
-        standalone(ABLATION | {"points": []})
+        standalone({"points": [], "fit": None})
 
 
-def test_the_band_is_least_squares_own():
-    """Against the textbook's: line(x) ± t·s·√(1/n + (x - x̄)²/Sxx), with s and t that the slope's interval was made of."""
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_the_band_is_least_squares_own(seeds: int):
+    """Against the covariance of all coefficients, (X'X)^-1 s^2, of the line with the mean of the seeds' intercepts."""
     draw = np.random.default_rng(0)
-    xs = draw.uniform(1, 3, 9)
-    ys = 5 - 2 * xs + draw.normal(0, 0.3, 9)
-    slope, intercept = np.polyfit(xs, ys, 1)
-    spread = float(((xs - xs.mean()) ** 2).sum())
-    s = math.sqrt(float(((ys - intercept - slope * xs) ** 2).sum()) / 7)
-    t = 2.365  # Student's, 7 degrees of freedom, 95%
-    arm = t * s / math.sqrt(spread)
-    line = fitted(list(xs), {"slope": slope, "ci95": [slope - arm, slope + arm], "intercept": intercept})
+    seed = np.repeat(np.arange(seeds), 6)
+    xs = draw.uniform(1, 3, len(seed)) + 0.5 * seed
+    ys = 5 - 2 * xs + 3 * seed + draw.normal(0, 0.3, len(seed))
+    found = fit(list(xs), list(ys), list(seed))
+    design = np.column_stack([xs, *(seed == s for s in range(seeds))]).astype(float)
+    coefficients, residual = np.linalg.lstsq(design, ys, rcond=None)[:2]
+    freedom = len(xs) - seeds - 1
+    covariance = np.linalg.inv(design.T @ design) * residual[0] / freedom
+    points = [{"seed": s, "loss": x, "reward": y} for s, x, y in zip(seed, xs, ys, strict=True)]
+    told = {"slope": found.slope, "ci95": [found.low, found.high], "intercept": found.intercept}
+    line = fitted(points, told)
     for x, (low, high) in zip(line.xs, line.band, strict=True):
-        half = t * s * math.sqrt(1 / 9 + (x - xs.mean()) ** 2 / spread)
-        assert low == pytest.approx(intercept + slope * x - half) and high == pytest.approx(
-            intercept + slope * x + half
-        )
+        at = np.array([x, *[1 / seeds] * seeds])
+        half = student_quantile(freedom) * math.sqrt(at @ covariance @ at)
+        assert low == pytest.approx(at @ coefficients - half) and high == pytest.approx(at @ coefficients + half)
 
 
 def test_one_budget_or_one_point_is_drawn_without_fail():

@@ -14,7 +14,7 @@ from etude.report.pages.retrieval import pooled, together
 from etude.report.settings import ReportSettings
 from etude.report.write import write_report
 
-SECTIONS = ("Corpus", "Pretraining", "Perplexity", "Long context", "Draft layers", "Pretraining loss and reward")
+SECTIONS = ("Corpus", "Pretraining", "Perplexity", "Long context", "Draft layers")
 
 
 def html_of(run: Path) -> str:
@@ -35,7 +35,7 @@ def test_report_json_has_what_was_measured_and_no_list_that_grows_with_the_corpu
     library = report["corpus"]["library"]
     assert library["heldout_projects"] == 12
     assert library["left_out"] == {"projects": 7, "reasons": {"not reachable": 4, "fingerprint of a suite": 3}}
-    assert report["short"]["mix"]["installed.changes"] == 0.1 and report["ablation"]["fit"]["slope"] == -14.0
+    assert report["short"]["mix"]["installed.changes"] == 0.1
 
 
 def test_pages_stand_in_the_order_of_the_stages_and_before_the_learning_curves(knowledge_run: Path):
@@ -48,7 +48,6 @@ def test_pages_stand_in_the_order_of_the_stages_and_before_the_learning_curves(k
     [
         (("corpus",), ["Corpus"]),
         (("probes",), ["Perplexity", "Long context", "Draft layers"]),
-        (("ablation.json",), ["Pretraining loss and reward"]),
         (("short", "long", "events.jsonl"), ["Pretraining", "Learning curves"]),
     ],
 )

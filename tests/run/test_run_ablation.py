@@ -87,6 +87,8 @@ def test_the_line_is_fitted_within_seeds(tmp_path: Path) -> None:
     assert [(p["seed"], p["budget"]) for p in found["points"]] == [(s, v) for s in (0, 1) for v in (1, 10, 100)]
     assert found["fit"]["slope"] == pytest.approx(-1.0) and found["fit"]["verdict"] == "lower loss, higher reward"
     assert found["points"][0]["bits_per_byte"] == 1.5
+    figure = (tmp_path / "out" / "ablation.svg").read_text()
+    assert figure.count("<circle") == 6 and "lower loss, higher reward" in figure
 
 
 def test_a_key_reaches_the_stages_that_read_it_and_all_that_follow() -> None:

@@ -28,7 +28,7 @@ class Patient:
             self.model.weight.fill_(bits)
 
     def measured(self) -> float:
-        return float(self.model.weight)
+        return float(self.model.weight.detach())
 
     def steps(self, *bits: float, first: int = 1) -> str:
         """The reason to stop, after the steps that leave these figures."""

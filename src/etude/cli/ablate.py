@@ -87,7 +87,7 @@ def _table(result: dict[str, Any]) -> str:
         f"  seed {p['seed']}  {result['key'].rpartition('.')[2]} {p['budget']:>8}  loss {p['loss']:.4f}  reward {p['reward']:.3f}"
         for p in result["points"]
     ]
-    return "\n".join([f"{result['name']}: {result['y']} against {result['x']}", *rows, _verdict(result["fit"])])
+    return "\n".join([f"{result['name']}: reward after RL against loss after SFT", *rows, _verdict(result["fit"])])
 
 
 def _verdict(fit: dict[str, Any] | None) -> str:

@@ -1,8 +1,9 @@
 """The ablation's figure: does a lower loss after continued pretraining mean a higher reward after RL?
 
-One point a (budget, seed), coloured by budget, with the fitted line. The band is the line's own 95% interval, had from the
-slope's: least squares gives slope ± t·s/√Sxx and line(x) ± t·s·√(1/n + (x - x̄)²/Sxx), so the band's half width is the
-slope's times √(Sxx/n + (x - x̄)²) (Draper & Smith, Applied Regression Analysis, the chapter on fitting a straight line).
+One point a (budget, seed), coloured by budget, with the fitted line: one slope, and the mean of the seeds' intercepts (`bench/regression.py`).
+The band is the line's own 95% interval, had from the slope's: least squares gives slope ± t·s/√Sxx and, with as many points of each seed,
+line(x) ± t·s·√(1/n + (x - x̄)²/Sxx), Sxx summed within seeds; so the band's half width is the slope's times √(Sxx/n + (x - x̄)²) (Draper &
+Smith, Applied Regression Analysis, the chapter on fitting a straight line). `etude ablate` writes the figure beside `ablation.json`.
 """
 
 from __future__ import annotations
@@ -12,15 +13,13 @@ import textwrap
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
+from statistics import fmean
 from typing import Any
 
 from etude.report.plot import HEIGHT, WIDTH, Line, line_chart
 
-TITLES = {
-    "loss": "loss after continued pretraining, nats a token",
-    "bits_per_byte": "held-out bits a byte after continued pretraining",
-    "reward": "held-out tasks solved after RL",
-}
+X_TITLE = "loss after SFT on held-out sessions, nats a token"
+Y_TITLE = "share of rollouts solved, RL's last steps"
 STEPS = 40  # places at which the band is drawn: it is a curve
 MARGIN = 0.05  # of the points' spread, to either side of them
 FIT_HUE = 5  # the page's grey
@@ -30,26 +29,25 @@ LINE_HEIGHT, KEYS_A_LINE, WORDS_A_LINE = 16.0, 4, 88  # of the text under a figu
 def figure(ablation: dict[str, Any]) -> str:
     """The scatter with its line, band and colour keys, in the page's colours; without points an empty string.
 
-    `ablation` is {"x", "y": which keys of a point are its axes, "points": [{"budget", "seed", "loss", "reward", …}],
-    "fit": {"slope", "ci95": of the slope, "intercept", "verdict"}}. Raises KeyError where a point lacks an axis.
+    `ablation` is {"points": [{"budget", "seed", "loss", "reward", …}], "fit": {"slope", "ci95": of the slope, "intercept",
+    "verdict"}, or None while there are too few points}.
     """
     points: list[dict[str, Any]] = ablation["points"]
-    x: str = ablation["x"]
-    y: str = ablation["y"]
-    xs = [float(point[x]) for point in points]
     lines = []
     for budget in sorted({point["budget"] for point in points}):
         of = [point for point in points if point["budget"] == budget]
-        lines.append(Line(f"budget {budget:,}", [p[x] for p in of], [p[y] for p in of], joined=False))
-    if points and "fit" in ablation:
-        lines.append(fitted(xs, ablation["fit"]))
-    return line_chart(lines, x_title=TITLES.get(x, x), y_title=TITLES.get(y, y))
+        lines.append(Line(f"budget {budget:,}", [p["loss"] for p in of], [p["reward"] for p in of], joined=False))
+    if ablation["fit"] is not None:
+        lines.append(fitted(points, ablation["fit"]))
+    return line_chart(lines, x_title=X_TITLE, y_title=Y_TITLE)
 
 
-def fitted(xs: Sequence[float], fit: dict[str, Any]) -> Line:
+def fitted(points: Sequence[dict[str, Any]], fit: dict[str, Any]) -> Line:
     """The fitted line over the points' range and a little beyond, with its 95% band."""
-    mean = sum(xs) / len(xs)
-    spread = sum((x - mean) ** 2 for x in xs)
+    xs = [float(point["loss"]) for point in points]
+    seeds = {point["seed"] for point in points}
+    means = {seed: fmean(p["loss"] for p in points if p["seed"] == seed) for seed in seeds}
+    mean, spread = fmean(means.values()), sum((p["loss"] - means[p["seed"]]) ** 2 for p in points)
     margin = MARGIN * (max(xs) - min(xs))
     start, stop = min(xs) - margin, max(xs) + margin
     places = [start + (stop - start) * n / STEPS for n in range(STEPS + 1)]
@@ -62,8 +60,8 @@ def fitted(xs: Sequence[float], fit: dict[str, Any]) -> Line:
 
 def verdict(ablation: dict[str, Any]) -> str:
     """What the fit says, in words."""
-    if "fit" not in ablation:
-        return ""
+    if ablation["fit"] is None:
+        return "too few points for a line"
     low, high = ablation["fit"]["ci95"]
     return (
         f"{ablation['fit']['verdict']}: slope {ablation['fit']['slope']:.3g}, 95% [{low:.3g}, {high:.3g}], over "
@@ -78,7 +76,7 @@ def standalone(ablation: dict[str, Any]) -> str:
     """
     drawn = figure(ablation)
     if not drawn:
-        raise ValueError("the ablation has no points yet: a figure needs at least one run that reached its bench")
+        raise ValueError("the ablation has no points yet: a figure needs at least one finished cell")
     inner = drawn.partition("</svg>")[0].partition(">")[2]
     names = [f"budget {budget:,}" for budget in sorted({p["budget"] for p in ablation["points"]})]
     lines = [_keys(names[n : n + KEYS_A_LINE], n) for n in range(0, len(names), KEYS_A_LINE)]

@@ -18,7 +18,7 @@ Read = Callable[[str], Any]  # "stage/file" of the run, None where it is missing
 
 
 def knowledge(read: Read) -> dict[str, Any]:
-    """The report's `corpus`, `mtp`, `perplexity`, `retrieval` and `ablation`, each only if its stage has left it."""
+    """The report's `corpus`, `mtp`, `perplexity` and `retrieval`, each only if its stage has left it."""
     found: dict[str, Any] = {}
     if (corpus := read("corpus/summary.json")) is not None:
         found["corpus"] = slim(corpus)
@@ -35,8 +35,6 @@ def knowledge(read: Read) -> dict[str, Any]:
         }
     if "retrieval" in probes:
         found["retrieval"] = probes["retrieval"]
-    if (ablation := read("ablation.json")) is not None:
-        found["ablation"] = ablation
     return found
 
 

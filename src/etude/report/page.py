@@ -13,7 +13,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from etude.report import ablation, charts, outcome
+from etude.report import charts, outcome
 from etude.report.beside import Beside
 from etude.report.charts import Curves
 from etude.report.endpoint import real_packages, usage
@@ -46,7 +46,6 @@ def page(
         "Perplexity": perplexity(report),
         "Long context": retrieval(report),
         "Draft layers": drafts(report),
-        "Pretraining loss and reward": _ablation(report),
         "Learning curves": _learning(report, curves, beside),
         "Asynchrony": _asynchrony(report),
         "Rollouts to read": [_rollouts(samples)],
@@ -112,14 +111,6 @@ def _bench(report: dict[str, Any]) -> list[str]:
         usage(report),
         outcome.discovery(report),
     ]
-
-
-def _ablation(report: dict[str, Any]) -> list[str]:
-    if "ablation" not in report:
-        return []
-    title = "Reward after RL, against loss after continued pretraining"
-    found = report["ablation"]
-    return [_charts(charts.chart(title, ablation.figure(found), ablation.verdict(found)))]
 
 
 def _learning(report: dict[str, Any], curves: Curves, beside: Sequence[Beside]) -> list[str]:

@@ -3,6 +3,7 @@
     <out>/seed-0/shared/        a run as far as no stage depends on the varied key
     <out>/seed-0/<value>/       a cell: begins with what the shared run made, goes on alone
     <out>/ablation.json         points and fitted line, written anew after every cell
+    <out>/ablation.svg          the same as a figure
 
 Promise: killed anywhere, the same command goes on; a finished cell is not run again. A cell is an ordinary run: `etude report` shows it.
 """
@@ -18,6 +19,7 @@ from typing import Any
 
 from etude.bench.regression import Line, TooFewPoints, fit
 from etude.recipe.recipe import Recipe
+from etude.report.ablation import standalone
 from etude.run.ablation_settings import AblationSettings
 from etude.run.execute import Run
 from etude.run.fork import fork
@@ -26,7 +28,7 @@ from etude.run.plan import PlanError, flat_settings
 from etude.run.pruning import pruned
 from etude.run.stage import Stage, StageError, write_json
 
-RESULT = "ablation.json"
+RESULT, FIGURE = "ablation.json", "ablation.svg"
 Resolve = Callable[[list[str]], Recipe]  # overrides (`a.b=value`) -> the ablation's recipe with them
 
 
@@ -89,13 +91,13 @@ class Ablation:
         result = {
             "name": settings.name,
             "key": settings.key,
-            "x": settings.x_label,
-            "y": settings.y_label,
             "cells": len(self.cells),
             "points": points,
             "fit": None if line is None else _told(line),
         }
         write_json(self.folder / RESULT, result)
+        if points:
+            (self.folder / FIGURE).write_text(standalone(result))
         return result
 
     def _run(self, cell: Cell) -> Run:

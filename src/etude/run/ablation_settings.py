@@ -26,8 +26,6 @@ class AblationSettings(BaseModel):
     reward_steps: int = Field(
         default=10, ge=1, description="a cell's reward is the mean over its last so many RL steps"
     )
-    x_label: str = Field(default="loss after SFT, nats a token", description="names the horizontal axis")
-    y_label: str = Field(default="RL reward", description="names the vertical axis")
     recipe_keys: dict[str, Any] = Field(
         default_factory=dict, alias="set", description="further keys of the recipe, as tables"
     )
