@@ -147,7 +147,7 @@ def _stop_ids(subject: Subject) -> str:
     file = subject.folder / "generation_config.json"
     settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else read_config(subject.folder)
     named = settings.get("eos_token_id")
-    declared = set(named if isinstance(named, list) else [named]) - {None}
+    declared = {number for number in (named if isinstance(named, list) else [named]) if number is not None}
     words = ", ".join(f"{subject.tokenizer.decode([i])} {i}" for i in sorted(ends))
     if declared and not declared & ends:
         raise Failed(

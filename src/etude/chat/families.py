@@ -165,14 +165,15 @@ def by_name(name: str) -> Family:
 def detect(model_type: str, template: str | None, vocabulary: Collection[str]) -> Family:
     """The family of a checkpoint; raises UnknownFamily with what was seen and what to do."""
     known = [family for family in FAMILIES if model_type in family.model_types]
-    candidates = known or [family for family in FAMILIES if not family.missing(vocabulary)]
+    marked = [family for family in FAMILIES if not family.missing(vocabulary)]
+    candidates = known if model_type else marked
     fitting = [family for family in candidates if template is None or family.fits(template)]
-    if not known and template is None and len(fitting) > 1:
+    if not model_type and len(fitting) > 1:
         fitting = []  # several formats share these markers
     if not fitting:
         raise UnknownFamily(
             f"the chat format of model type {model_type!r} is unknown: "
-            + (f"its template is that of none of {_names(candidates)}" if candidates else "no family has its markers")
+            + (f"its template is that of none of {_names(candidates)}" if candidates else "no family is known by it")
             + f"; known are {_names(FAMILIES)}; name one with --family, and let `etude model check` prove it"
         )
     if missing := fitting[0].missing(vocabulary):

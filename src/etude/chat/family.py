@@ -213,14 +213,16 @@ def _package_renderer(
 ) -> Any:
     """The package's renderer. Imported here: the package costs half a second of start-up."""
     import renderers
-    from renderers.configs import _config_class_for
+    from pydantic import TypeAdapter
+    from renderers.configs import GptOssRendererConfig
 
     options: dict[str, Any] = {**family.options, "thinking_retention": retention}
     if family.effort and effort:
         field, words = family.effort
         options[field] = words[effort]
-    config = _config_class_for(family.package or family.name)(**options)
-    if family.name == "gpt-oss":
+    named = {"name": family.package or family.name, **options}
+    config = TypeAdapter(renderers.RendererConfig).validate_python(named)
+    if isinstance(config, GptOssRendererConfig):
         from etude.chat.harmony import Harmony
 
         return Harmony(tokenizer, config)
