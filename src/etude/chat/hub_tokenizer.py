@@ -39,7 +39,7 @@ class HubTokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> HubTokenizer:
-        """From a folder's tokenizer.json."""
+        """From a folder's tokenizer.json. Raises FileNotFoundError without one, ValueError if it does not read."""
         file = folder / "tokenizer.json"
         if not file.is_file():
             held = " (it holds tiktoken.model)" if (folder / "tiktoken.model").is_file() else ""
@@ -47,7 +47,10 @@ class HubTokenizer:
                 f"no tokenizer.json in {folder}{held}; save one with transformers: "
                 "AutoTokenizer.from_pretrained(...).save_pretrained(...)"
             )
-        return cls(Tokenizer.from_file(str(file)))
+        try:
+            return cls(Tokenizer.from_file(str(file)))
+        except Exception as error:  # the library raises nothing narrower
+            raise ValueError(f"{file} is no tokenizer ({error}); save it again or download it anew") from error
 
     def words(self) -> set[str]:
         """Every token as the vocabulary writes it."""
