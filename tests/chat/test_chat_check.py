@@ -129,7 +129,9 @@ def test_a_tokenizer_of_another_model_is_named_by_what_it_lacks(checkpoint: Call
         ("qwen3-coder", "qwen3_moe", "<function="),
         ("qwen3.6", "qwen3_5_moe", "preserve_thinking"),
         ("kimi-k2.5", "kimi_k25", None),
+        ("deepseek-v3", "deepseek_v3", "```json"),
         ("deepseek-r1", "deepseek_v3", "```json <think>"),
+        ("deepseek-v3.1", "deepseek_v3", "{{ thinking }} <think> </think>"),
         ("glm-5", "glm4_moe", "clear_thinking"),
         ("gpt-oss", "gpt_oss", None),
         ("minimax-m2", "minimax_m2", None),
@@ -142,9 +144,9 @@ def test_the_family_is_told_by_the_checkpoints_own_files(
 
 
 def test_a_family_nobody_renders_is_refused_not_guessed(checkpoint: Callable[..., Path]) -> None:
-    """DeepSeek V3.1 shares V3's model type and markers; its template writes calls in another way."""
-    with pytest.raises(UnknownFamily, match="none of deepseek-v3, deepseek-r1"):
-        load_renderer(checkpoint("deepseek-v3", "deepseek_v3", "{{ thinking }}</think>"))
+    """Kimi K2 Thinking shares K2's model type and markers; its template writes thinking."""
+    with pytest.raises(UnknownFamily, match="its template is that of none of kimi-k2;"):
+        load_renderer(checkpoint("kimi-k2", "kimi_k2", "{{ thinking }}<think>"))
 
 
 def test_loading_the_laptop_model_does_not_load_the_renderers_package(tmp_path: Path) -> None:

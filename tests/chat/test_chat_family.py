@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from etude.chat import trajectories
 from etude.chat.check import damaged, grown, said
+from etude.chat.families import FAMILIES
 from etude.chat.family import FamilyRenderer
 from etude.chat.problem import Problem, kind_of
 from etude.chat.renderer import RenderError
@@ -60,7 +61,9 @@ def test_within_a_tool_cycle_the_prompt_only_grows_and_ends_as_the_family_render
         assert any(whole[-len(part) :] == part for part in (suffix, suffix[1:], suffix[2:]))
 
 
-@pytest.mark.parametrize("name", ["qwen3-coder", "qwen3.5", "qwen3.6", "kimi-k2", "kimi-k2.5", "deepseek-v3"])
+@pytest.mark.parametrize(
+    "name", ["qwen3-coder", "qwen3.5", "qwen3.6", "kimi-k2", "kimi-k2.5", "deepseek-v3", "deepseek-v3.1"]
+)
 def test_a_grown_prompt_is_the_whole_rendered_at_once(make_renderer: Callable[..., FamilyRenderer], name: str) -> None:
     """Where the prompt opens the thinking, a turn that thinks nothing spells its line breaks apart: those are left out."""
     renderer = make_renderer(name)
@@ -278,3 +281,20 @@ def test_vocabulary_names_every_id(real: FamilyRenderer) -> None:
     words: list[Any] = real.vocabulary()
     assert len(words) == real._tokenizer.size and all(words)
     assert all(words[number] == marker for marker, number in real._tokenizer.added.items())
+
+
+def test_tools_are_told_to_families_whose_template_leaves_it_to_the_caller(
+    make_renderer: Callable[..., FamilyRenderer],
+) -> None:
+    for name in ("deepseek-v3", "deepseek-r1", "deepseek-v3.1"):
+        renderer = make_renderer(name)
+        text = renderer._tokenizer.decode(renderer.render([Message("system", "Be brief."), *ASKED], TOOLS))
+        assert text.startswith("<｜begin▁of▁sentence｜>Be brief.\n\n## Tools\n")
+        assert "### read_file\nDescription: Mock read_file.\n\nParameters: {" in text
+
+
+@pytest.mark.parametrize("name", [family.name for family in FAMILIES])
+def test_every_family_declares_its_tools(make_renderer: Callable[..., FamilyRenderer], name: str) -> None:
+    renderer = make_renderer(name)
+    text = renderer._tokenizer.decode(renderer.render(ASKED, TOOLS))
+    assert all(tool["function"]["name"] in text and "Mock" in text for tool in TOOLS)

@@ -33,6 +33,9 @@ class Family:
     hides: tuple[str, ...] = ()  # what its template does not contain
     package: str = ""  # the name of its renderer in the `renderers` package, if it is another
     thinks: bool = True  # whether turns have a place for thinking
+    declares: str = (
+        ""  # how a call is written, for the families whose template leaves it to the caller to describe tools
+    )
     options: Mapping[str, Any] = field(default_factory=dict)  # of the package's renderer
     effort: tuple[str, Mapping[Effort, str]] | None = None  # the field that says how hard to think, and its words
     call_ids: bool = False  # the format writes ids of calls: functions.NAME:NUMBER
@@ -100,6 +103,10 @@ _DEEPSEEK: dict[str, Any] = {
     "text_end": _deepseek("end of sentence"),
     "call_end": _deepseek("end of sentence"),
 }
+_CALLS = (_deepseek("tool calls begin") + _deepseek("tool call begin"), _deepseek("tool sep"),
+          _deepseek("tool call end") + "{additional_tool_calls}" + _deepseek("tool calls end"))  # fmt: skip
+_FENCED = f"{_CALLS[0]}function{_CALLS[1]}tool_call_name\n```json\ntool_call_arguments\n```{_CALLS[2]}"
+_RAW = f"{_CALLS[0]}tool_call_name{_CALLS[1]}tool_call_arguments{_CALLS[2]}"
 _GLM: dict[str, Any] = {
     "markers": (
         *("[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>", "<|endoftext|>"),
@@ -132,8 +139,12 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         "kimi-k2.5", frozenset({"kimi_k25", "kimi_k2_5"}), **{**_KIMI, "markers": (*_KIMI["markers"], *_MEDIA)},
     ),
-    Family("deepseek-v3", shows=("```json",), hides=("<think>",), thinks=False, **_DEEPSEEK),
-    Family("deepseek-r1", shows=("```json", "<think>"), **_DEEPSEEK),
+    Family("deepseek-v3", shows=("```json",), hides=("<think>",), thinks=False, declares=_FENCED, **_DEEPSEEK),
+    Family("deepseek-r1", shows=("```json", "<think>"), declares=_FENCED, **_DEEPSEEK),
+    Family(
+        "deepseek-v3.1", shows=("</think>",), hides=("```json",), package="deepseek-v3", thinks=False, declares=_RAW,
+        **{**_DEEPSEEK, "markers": (*_DEEPSEEK["markers"], *_THINK)},
+    ),
     Family("glm-4.5", _GLM_TYPES, hides=("clear_thinking",), **{**_GLM, "markers": (*_GLM["markers"], "/nothink")}),
     Family("glm-5", _GLM_TYPES, shows=("clear_thinking",), hides=("reasoning_effort",), **_GLM),
     Family(

@@ -64,9 +64,13 @@ class FamilyRenderer:
     def render(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], *, generation: bool = True
     ) -> list[int]:
-        rows = self._rows(messages)
+        rows, declared = self._rows(messages), self._tools(tools)
+        if self.family.declares:
+            from etude.chat.deepseek import with_tools
+
+            rows, declared = with_tools(rows, declared or (), self.family.declares), None
         try:
-            return self._package.render_ids(rows, tools=self._tools(tools), add_generation_prompt=generation)
+            return self._package.render_ids(rows, tools=declared, add_generation_prompt=generation)
         except _REFUSED as error:
             raise RenderError(f"the {self.name} chat format can't hold this conversation: {error!r}") from error
 
@@ -226,4 +230,8 @@ def _package_renderer(
         from etude.chat.harmony import Harmony
 
         return Harmony(tokenizer, config)
+    if family.name == "deepseek-v3.1":
+        from etude.chat.deepseek import DeepSeek31
+
+        return DeepSeek31(tokenizer, config)
     return renderers.create_renderer(tokenizer, config)

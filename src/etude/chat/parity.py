@@ -28,6 +28,8 @@ def template_differences(
         return None
     found = []
     for messages, tools in _conversations(answers):
+        if renderer.family.declares:
+            tools = ()  # the template knows of none: the caller describes them
         theirs = tokenizer.encode(_text(template, renderer, messages, tools))
         ours = renderer.render(messages, tools)
         if ours != theirs:
