@@ -16,6 +16,8 @@ from typing import Any, Iterable, Sequence
 
 from tokenizers import Tokenizer
 
+from etude.chat import tiktoken_model
+
 # Stands around the number of a guarded word. The last private-use character; where content holds it, it is guarded as well.
 MARK = "\U0010fffd"
 _GUARDED = re.compile(f"{MARK}(\\d+){MARK}")
@@ -39,12 +41,14 @@ class HubTokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> HubTokenizer:
-        """From a folder's tokenizer.json. Raises FileNotFoundError without one, ValueError if it does not read."""
+        """From a folder's tokenizer.json, or Kimi's tiktoken.model. Raises FileNotFoundError without either, ValueError if it
+        does not read."""
         file = folder / "tokenizer.json"
+        if not file.is_file() and (folder / tiktoken_model.FILE).is_file():
+            return cls(tiktoken_model.read_tiktoken(folder))
         if not file.is_file():
-            held = " (it holds tiktoken.model)" if (folder / "tiktoken.model").is_file() else ""
             raise FileNotFoundError(
-                f"no tokenizer.json in {folder}{held}; save one with transformers: "
+                f"no tokenizer.json in {folder}; save one with transformers: "
                 "AutoTokenizer.from_pretrained(...).save_pretrained(...)"
             )
         try:
