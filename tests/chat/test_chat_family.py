@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from typing import Any, Callable
 
 import pytest
@@ -232,7 +233,19 @@ def test_malformed_turns_always_get_a_typed_answer(real: FamilyRenderer) -> None
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_ten_thousand_malformed_turns_always_get_a_typed_answer(real: FamilyRenderer) -> None:
-    check_damaged(real, 10_000 // 16 + 1, seed=11)
+    check_damaged(real, 10_000 // len(FAMILIES) + 1, seed=11)
+
+
+@pytest.mark.parametrize("loop", ["<parameter=a>\n", '<parameter name="a">', "[", "</parameter>", "\\"])
+def test_a_turn_that_repeats_itself_is_read_in_no_time(real: FamilyRenderer, loop: str) -> None:
+    call = Message("assistant", "", calls=(ToolCall("c0", "write_file", {"path": "p", "text": loop * 2000}),))
+    whole = real.answer(call)
+    cut = [*whole[: len(whole) // 2], *real.answer(CALL)[-2:]]
+    start = time.process_time()
+    for ids in (whole, cut):
+        real.parse(ids, tools=TOOLS)
+        real.count(ids)
+    assert time.process_time() - start < 1.0
 
 
 def test_token_kinds_add_up_and_thinking_is_told_apart(real: FamilyRenderer) -> None:

@@ -13,12 +13,12 @@ from typing import Any, Sequence
 from etude.chat.families import Arguments
 from etude.chat.hub_tokenizer import HubTokenizer
 
-# A value ends where the next tag of the format follows, so that it may contain the closing tag itself.
-_PARAMETER = re.compile(r"<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>(?=\s*(?:<parameter=|</function>|\Z))", re.DOTALL)
-_INVOKED = re.compile(
-    r'<parameter name="([^"\n]+)">(.*?)</parameter>(?=\s*(?:<parameter name=|</invoke>|\Z))', re.DOTALL
-)
-_INVOKE = re.compile(r'<invoke name="([^"\n]+)">(.*?)</invoke>(?=\s*(?:<invoke name=|\Z))', re.DOTALL)
+# How a format's parameters and calls are written: what opens a name, what ends it, what closes the value, and what may follow.
+# A value ends where one of these follows, so that it may contain the closing tag itself.
+_PARAMETER = ("<parameter=", ">", "</parameter>", re.compile(r"\s*(?:<parameter=|</function>|\Z)"))
+_INVOKED = ('<parameter name="', '">', "</parameter>", re.compile(r'\s*(?:<parameter name="|</invoke>|\Z)'))
+_INVOKE = ('<invoke name="', '">', "</invoke>", re.compile(r'\s*(?:<invoke name="|\Z)'))
+_Tags = tuple[str, str, str, re.Pattern[str]]
 _CONSTANTS = {"true": True, "false": False, "none": None, "null": None}  # templates spell them as Python or as JSON
 
 
@@ -31,8 +31,8 @@ def texts(kind: Arguments, raw: str, ids: Sequence[int], tokenizer: HubTokenizer
     if kind == "arg_value":
         return [_tagged(ids, tokenizer)]
     if kind == "invoke":
-        return [_pairs(_INVOKED, body, "<parameter name=") for _, body in _INVOKE.findall(raw)]
-    return [_pairs(_PARAMETER, raw, "<parameter=")]
+        return [dict(_pairs(_INVOKED, body)) for _, body in _pairs(_INVOKE, raw)]
+    return [{key: _unwrapped(value) for key, value in _pairs(_PARAMETER, raw)}]
 
 
 def typed(values: dict[str, str], name: str, tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -42,30 +42,35 @@ def typed(values: dict[str, str], name: str, tools: Sequence[dict[str, Any]]) ->
     return {key: _value(key, text, _types(properties.get(key))) for key, text in values.items()}
 
 
-def _pairs(pattern: re.Pattern[str], text: str, opening: str) -> dict[str, str]:
-    found = pattern.findall(text)
-    if not found and opening in text:
-        raise Unreadable("a parameter is not closed")
-    return dict(found)
+def _pairs(tags: _Tags, text: str) -> list[tuple[str, str]]:
+    """(name, body) of each element, read once from front to back: a turn that repeats itself costs no more than its length."""
+    opening, named, closing, follows = tags
+    found: list[tuple[str, str]] = []
+    at = text.find(opening)
+    while at >= 0:
+        border = text.find(named, at)
+        stop = text.find(closing, border) if border >= 0 else -1
+        while stop >= 0 and not follows.match(text, stop + len(closing)):
+            stop = text.find(closing, stop + 1)
+        if stop < 0:
+            raise Unreadable(f"{opening}... has no end")
+        found.append((text[at + len(opening) : border], text[border + len(named) : stop]))
+        at = text.find(opening, stop + len(closing))
+    return found
+
+
+def _unwrapped(value: str) -> str:
+    """Without the line break at either end, which the format writes around a value."""
+    return value.removeprefix("\n").removesuffix("\n")
 
 
 def _tagged(ids: Sequence[int], tokenizer: HubTokenizer) -> dict[str, str]:
-    key, key_end, value, value_end = tokenizer.convert_tokens_to_ids(
-        ["<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"]
-    )
-    pairs: dict[str, str] = {}
-    at = 0
-    while key in ids[at:]:
-        try:
-            start = ids.index(key, at) + 1
-            stop = ids.index(key_end, start)
-            first = ids.index(value, stop) + 1
-            last = ids.index(value_end, first)
-        except ValueError as error:
-            raise Unreadable("an argument is not closed") from error
-        pairs[tokenizer.decode(ids[start:stop]).strip()] = tokenizer.decode(ids[first:last])
-        at = last + 1
-    return pairs
+    markers = tokenizer.convert_tokens_to_ids(["<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"])
+    places = [i for i, token in enumerate(ids) if token in markers]
+    if [ids[i] for i in places] != markers * (len(places) // 4):
+        raise Unreadable("an argument is not closed")
+    quads = zip(*[iter(places)] * 4, strict=True)
+    return {tokenizer.decode(ids[a + 1 : b]).strip(): tokenizer.decode(ids[c + 1 : d]) for a, b, c, d in quads}
 
 
 def _types(schema: Any) -> set[str]:

@@ -82,31 +82,29 @@ class DeepSeek31(DeepSeekV3Renderer):
     def parse_response(self, token_ids: Any, *, tools: Any = None, prompt_ids: Any = None) -> ParsedResponse:
         ids = token_ids[: token_ids.index(self._eos)] if self._eos in token_ids else list(token_ids)
         start = ids.index(self._tool_calls_begin) if self._tool_calls_begin in ids else len(ids)
-        calls: list[ParsedToolCall] = []
-        at = start
-        while self._tool_call_begin in ids[at:]:
-            at = ids.index(self._tool_call_begin, at)
-            closed = self._tool_call_end in ids[at:]
-            stop = ids.index(self._tool_call_end, at) if closed else len(ids)
-            calls.append(self._parsed(ids[at + 1 : stop], (at, stop + closed), closed))
-            at = stop + closed
+        begins = [i for i in range(start, len(ids)) if ids[i] == self._tool_call_begin]
+        calls = [self._parsed(ids, at, after) for at, after in zip(begins, [*begins[1:], len(ids)], strict=False)]
         if start < len(ids) and not calls:
             status = ToolCallParseStatus.MALFORMED_STRUCTURE
             raw = self._tokenizer.decode(ids[start:])
             calls.append(ParsedToolCall(raw=raw, token_span=(start, len(ids)), status=status))
         return ParsedResponse(content=self._tokenizer.decode(ids[:start]).strip(), tool_calls=calls)
 
-    def _parsed(self, ids: list[int], span: tuple[int, int], closed: bool) -> ParsedToolCall:
-        call = ParsedToolCall(raw=self._tokenizer.decode(ids), token_span=span)
-        if self._tool_sep not in ids:
-            call.status = ToolCallParseStatus.MALFORMED_STRUCTURE if closed else ToolCallParseStatus.UNCLOSED_BLOCK
-            return call
-        border = ids.index(self._tool_sep)
-        call.name = self._tokenizer.decode(ids[:border]).strip() or None
-        try:
-            call.arguments = json.loads(self._tokenizer.decode(ids[border + 1 :]))
-        except ValueError:
-            call.status = ToolCallParseStatus.INVALID_JSON
+    def _parsed(self, ids: list[int], at: int, after: int) -> ParsedToolCall:
+        """The call that begins at `at`; the next one, or the end of the turn, comes at `after`."""
+        closed = self._tool_call_end in ids[at:after]
+        stop = ids.index(self._tool_call_end, at) if closed else after
+        body = ids[at + 1 : stop]
+        call = ParsedToolCall(raw=self._tokenizer.decode(body), token_span=(at, stop + closed))
+        if self._tool_sep in body:
+            border = body.index(self._tool_sep)
+            call.name = self._tokenizer.decode(body[:border]).strip() or None
+            try:
+                call.arguments = json.loads(self._tokenizer.decode(body[border + 1 :]))
+            except ValueError:
+                call.status = ToolCallParseStatus.INVALID_JSON
+        else:
+            call.status = ToolCallParseStatus.MALFORMED_STRUCTURE
         if not closed:
             call.status = ToolCallParseStatus.UNCLOSED_BLOCK
         return call

@@ -26,6 +26,9 @@ ThinkingRetention = Literal["tool_cycle", "all"]
 
 # What the package raises on messages it can't render and, reading what a model wrote, on what it did not foresee.
 _REFUSED = (AssertionError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError)
+# Opening tags without their closing ones that a turn may have before it is taken for one that repeats itself: reading so many
+# takes milliseconds.
+RUNAWAY = 100
 _ASKED = [{"role": "user", "content": "x"}]
 
 
@@ -108,7 +111,7 @@ class FamilyRenderer:
                 if not (self.name == "gpt-oss" and token in self.stop_ids):  # a demonstration may hold several calls
                     return self._strayed(body, token)
         try:
-            parsed = self._package.parse_response(list(ids), tools=list(tools) or None, prompt_ids=self._generation)
+            parsed = self._parsed(list(ids), tools)
             return reading.message_of(
                 parsed, body, family=self.family, tokenizer=self._tokenizer, closed=closed, tools=tools,
                 first_call=first_call,
@@ -120,7 +123,7 @@ class FamilyRenderer:
     def count(self, ids: Sequence[int]) -> TokenKinds:
         body = [token for token in ids if 0 <= token < self._tokenizer.size]
         try:
-            parsed = self._package.parse_response(body, prompt_ids=self._generation)
+            parsed = self._parsed(body, ())
         except _REFUSED:
             return TokenKinds(message=len(ids))  # unreadable as a whole: `parse` says so
         spans = [call.token_span for call in parsed.tool_calls if call.token_span is not None]
@@ -149,6 +152,15 @@ class FamilyRenderer:
 
     def _tools(self, tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]] | None:
         return self._tokenizer.guard(list(tools)) or None
+
+    def _parsed(self, ids: list[int], tools: Sequence[dict[str, Any]]) -> Any:
+        """What the package reads. Its search for a parameter's end costs the square of how many have none: a turn that repeats
+        an opening tag without end is refused before it (ValueError)."""
+        if self.family.arguments in ("parameter", "invoke") and len(ids) > RUNAWAY:
+            text = self._tokenizer.decode(ids)
+            if text.count("<parameter") + text.count("<invoke") > text.count("</parameter>") * 2 + RUNAWAY:
+                raise ValueError("parameters without end")
+        return self._package.parse_response(ids, tools=list(tools) or None, prompt_ids=self._generation)
 
     def _answered(self, row: dict[str, Any]) -> list[int]:
         """The rendered turn behind the generation prompt."""
