@@ -220,8 +220,8 @@ class FamilyRenderer:
     def _hash(self) -> str:
         import renderers
 
-        facts = [self.name, renderers.__version__, self._retention, self._effort]
-        return hashlib.sha256(f"{json.dumps(facts)}\n{self._tokenizer.serialized}".encode()).hexdigest()[:16]
+        facts = [self.name, renderers.__version__, self._retention, self._effort, self._tokenizer.digest]
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
 def _package_renderer(

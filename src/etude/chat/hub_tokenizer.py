@@ -8,6 +8,7 @@ becomes exactly the ids that it would become anywhere.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from functools import cached_property
@@ -60,10 +61,15 @@ class HubTokenizer:
         """Every token as the vocabulary writes it."""
         return set(self._tokenizer.get_vocab(with_added_tokens=True))
 
-    @cached_property
+    @property
     def serialized(self) -> str:
-        """The whole tokenizer as JSON."""
+        """The whole tokenizer as JSON: some ten megabytes."""
         return self._tokenizer.to_str()
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the whole tokenizer."""
+        return hashlib.sha256(self.serialized.encode()).hexdigest()
 
     @cached_property
     def _plain(self) -> Tokenizer:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Sequence
 
 from etude.chat import trajectories
 from etude.chat.conversation import package_messages
+from etude.chat.families import Family
 from etude.chat.family import FamilyRenderer
 from etude.chat.hub_tokenizer import HubTokenizer
 from etude.chat.renderer import Renderer
@@ -27,7 +29,7 @@ def template_differences(
     if template is None or not isinstance(renderer, FamilyRenderer):
         return None
     found = []
-    for messages, tools in _conversations(answers):
+    for messages, tools in _conversations(answers, renderer.family):
         if renderer.family.declares:
             tools = ()  # the template knows of none: the caller describes them
         theirs = tokenizer.encode(_text(template, renderer, messages, tools))
@@ -37,8 +39,11 @@ def template_differences(
     return found
 
 
-def _conversations(answers: Sequence[Message]) -> list[tuple[list[Message], Sequence[dict[str, Any]]]]:
-    """Without markers spelt in content, which templates take for markers and we don't."""
+def _conversations(answers: Sequence[Message], family: Family) -> list[tuple[list[Message], Sequence[dict[str, Any]]]]:
+    """Without markers spelt in content, which templates take for markers and we don't. gpt-oss is rendered as its reference
+    encoder does, from which its template departs in calls, results, instructions and inner schemas: requests remain."""
+    if family.name == "gpt-oss":
+        return [([Message("user", "Hello.")], ()), ([Message("user", "Hello.")], trajectories.TOOLS[2:3])]
     plain = [answer for answer in answers if answer.calls and "markers" not in answer.text]
     asked = [Message("user", "Hello.")]
     cycle = [message for step in _steps(plain) for message in step]
@@ -65,11 +70,11 @@ def _text(
 ) -> str:
     family = renderer.family
     rows = package_messages(messages, call_ids=family.call_ids, thinks=family.thinks, named=family.named)
-    for row in rows:  # templates test for thinking by its presence
-        if not row.get("reasoning_content", "x"):
+    for row in rows:
+        if not row.get("reasoning_content", "x"):  # templates test for thinking by its presence
             del row["reasoning_content"]
-        if family.named and row.get("reasoning_content"):
-            row["thinking"] = row["reasoning_content"]
+        for call in row.get("tool_calls", ()) if family.declares else ():  # the V3 line joins arguments as text
+            call["function"]["arguments"] = json.dumps(call["function"]["arguments"], ensure_ascii=False)
     return template.text(rows, tools, generation=True, **family.options)
 
 

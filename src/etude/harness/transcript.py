@@ -106,10 +106,13 @@ class Transcript:
 
     def open(self, prefix: Sequence[Message]) -> None:
         """Start the first segment with the system prompt and the request."""
-        for message, ids in zip(prefix, self._opening(prefix), strict=True):
+        whole = self._renderer.render(prefix, self._tools) if self._renderer and self._joined else []
+        for message, ids in zip(prefix, self._opening(prefix, whole), strict=True):
             self._prefix.append((message, ids))
             self._add(message, ids, "message", message.to_json())
         self._root = self._node
+        if self._joined:
+            self._prompt = _Prompt(tuple(whole), whole[len(self.builder.held) :])
 
     def query(self, message: Message) -> None:
         """Append a user message (the self-summary's query)."""
@@ -206,14 +209,13 @@ class Transcript:
             return _Prompt(tuple(whole), whole[len(held) :])
         return _Prompt(tuple(whole), whole, forks=True)
 
-    def _opening(self, prefix: Sequence[Message]) -> Sequence[list[int] | None]:
-        """The tokens of each message of the prefix, which all segments share."""
+    def _opening(self, prefix: Sequence[Message], whole: list[int]) -> Sequence[list[int] | None]:
+        """The tokens of each message of the prefix, which all segments share; `whole` is it as a prompt."""
         if self._renderer is None:
             return [None] * len(prefix)
         if self._pieces is not None:  # a format declares its tools once, in front
             return [self._pieces.render_prefix([m], () if i else self._tools) for i, m in enumerate(prefix)]
         shared = self._renderer.render(prefix, self._tools, generation=False)
-        whole = self._renderer.render(prefix, self._tools)
         none: list[list[int] | None] = [[] for _ in prefix[1:]]
         return [*none, shared if whole[: len(shared)] == shared else []]
 
