@@ -1,8 +1,10 @@
-"""What every test shares: the nightly set stays out unless --all is given."""
+"""What every test shares: the nightly set stays out unless --all is given; renderers of real families over small tokenizers."""
 
 from __future__ import annotations
 
 import os
+from functools import cache
+from typing import Any, Callable
 
 import pytest
 from hypothesis import settings
@@ -27,3 +29,51 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if nightly:
         config.hook.pytest_deselected(items=nightly)
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+
+
+@pytest.fixture(scope="session")
+def make_renderer() -> Callable[..., Any]:
+    """The renderer of a model family by name (and thinking retention), over a small tokenizer with the family's markers."""
+    return _family_renderer
+
+
+@cache
+def _family_renderer(name: str, retention: Any = "tool_cycle") -> Any:
+    from etude.chat.families import by_name
+    from etude.chat.family import FamilyRenderer
+    from etude.chat.hub_tokenizer import HubTokenizer
+
+    return FamilyRenderer(by_name(name), HubTokenizer(_family_tokenizer(name)), thinking_retention=retention)
+
+
+# Markers beyond those that a format can't do without, as the published tokenizers have them.
+_EXTRA = {
+    "glm": ("<tool_response>", "</tool_response>"),
+    "deepseek": ("<think>", "</think>"),
+    "kimi": ("<think>", "</think>"),
+}
+
+
+@cache
+def _family_tokenizer(name: str) -> Any:
+    """A byte-level BPE, trained on the joins at which formats break. Markers with bars are special, plain tags merely added,
+    as the published tokenizers have them."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    from etude.chat import trajectories
+    from etude.chat.families import by_name
+
+    words = [
+        trajectories.CODE, "\n\n", ">\n", "\n\n</", '{"name": "read_file", "arguments": {"path": "a.py"}}',
+        "<function=read_file>\n<parameter=path>\na.py\n</parameter>\n</function>\n", "system\nuser\nassistant\n",
+    ]  # fmt: skip
+    tokenizer: Any = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    options: dict[str, Any] = {"vocab_size": 600, "show_progress": False, "initial_alphabet": alphabet}
+    tokenizer.train_from_iterator(words * 20, trainers.BpeTrainer(**options))
+    for marker in dict.fromkeys((*by_name(name).markers, *_EXTRA.get(name.split("-")[0], ()), "<|reserved_1|>")):
+        tagged = marker.startswith("<") and "|" not in marker and "｜" not in marker
+        tokenizer.add_tokens([AddedToken(marker, special=not tagged, normalized=False)])
+    return tokenizer

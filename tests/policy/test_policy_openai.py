@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from etude.policy import openai
 from etude.policy.openai import OpenAIPolicy
 from etude.policy.protocol import PolicyError, Request
-from etude.policy.wire import from_wire
+from etude.policy.wire.chat import from_wire
 from etude.trace.message import Message, ToolCall
 
 

@@ -15,8 +15,8 @@ from typing import Any, Sequence
 from tokenizers import Tokenizer
 
 from etude.chat import special
-from etude.chat.renderer import RenderError, TokenKinds
-from etude.trace.message import Message, ToolCall
+from etude.chat.renderer import Bridge, Effort, RenderError, TokenKinds
+from etude.trace.message import CUT_OFF, Message, ToolCall
 
 _ROLE_TOKEN = {"user": special.USER, "assistant": special.ASSISTANT, "tool": special.TOOL, "system": special.SYSTEM}
 
@@ -55,6 +55,28 @@ class NanoRenderer:
             raise FileNotFoundError(f"no tokenizer at {file}; a checkpoint folder must hold tokenizer.json")
         return cls(Tokenizer.from_file(str(file)))
 
+    @property
+    def pieces(self) -> NanoRenderer:
+        return self
+
+    def at_effort(self, effort: Effort | None) -> NanoRenderer:
+        return self
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], *, generation: bool = True
+    ) -> list[int]:
+        return self.render_prefix(messages, tools) + (self.generation_prompt() if generation else [])
+
+    def bridge(
+        self, turn: Message, sampled: Sequence[int], new: Sequence[Message], tools: Sequence[dict[str, Any]]
+    ) -> Bridge:
+        parts = [self.render_message(message) for message in new]
+        ids = [*self.close_turn(sampled), *(token for part in parts for token in part), *self.generation_prompt()]
+        return Bridge(ids, [len(part) for part in parts])
+
+    def answer(self, message: Message, *, first_call: int = 0) -> list[int]:
+        return self.render_message(message)[len(self.generation_prompt()) :]
+
     def render_message(self, message: Message) -> list[int]:
         if message.thinking:
             raise RenderError("the nano chat format has no place for thinking; put it into the text or leave it out")
@@ -82,18 +104,19 @@ class NanoRenderer:
     def close_turn(self, ids: Sequence[int]) -> list[int]:
         return [] if ids and ids[-1] == self._end else [self._end]
 
-    def parse(self, ids: Sequence[int], *, first_call: int = 0) -> Message:
+    def parse(self, ids: Sequence[int], *, tools: Sequence[dict[str, Any]] = (), first_call: int = 0) -> Message:
         body = list(ids)
         closed = bool(body) and body[-1] == self._end
         body = body[:-1] if closed else body
         text, calls, problem = self._read(body, first_call)
         if problem is None and not closed:
-            problem = "the turn was cut off before its end"
+            problem = CUT_OFF
         if problem is not None:
             return Message("assistant", self._readable(body), problem=problem)
         return Message("assistant", text, calls=tuple(calls))
 
     def loss_mask(self, ids: Sequence[int]) -> list[bool]:
+        """True where a policy speaks in an already rendered sequence (its end markers included)."""
         mask, speaking, start = [], False, self._ids[special.ASSISTANT]
         for token in ids:
             mask.append(speaking)

@@ -1,15 +1,18 @@
 """Messages to tokens and back: the protocol of a model family's chat format.
 
-Promise 2 rests on it: pieces are rendered on their own and appended, so a longer conversation's tokens start with exactly
-those of the shorter one, and a sampled turn is kept as ids and only *read* by `parse`.
+Promise 2 rests on it: a sampled turn is kept as ids and only *read* by `parse`; what follows it is rendered by `bridge` alone
+and appended. A family that can't prove that the appended tokens continue those held answers None, and the trace forks and is
+counted. A format whose messages stand alone (`Pieces`) can also be rendered message by message.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, Sequence
+from typing import Any, Literal, Protocol, Sequence
 
 from etude.trace.message import Message
+
+Effort = Literal["low", "medium", "high"]
 
 
 class RenderError(ValueError):
@@ -20,17 +23,22 @@ class RenderError(ValueError):
 class TokenKinds:
     """How many tokens of a sampled turn went where; the end marker counts with the part it closes."""
 
-    thinking: int = 0  # text in front of calls
+    thinking: int = 0  # thinking, and text in front of calls
     calling: int = 0  # calls and their arguments
     message: int = 0  # text of a turn without calls, or the message of `done`
 
 
-class Renderer(Protocol):
-    """A chat format over one tokenizer. Stateless and safe to share between sessions."""
+@dataclass(frozen=True)
+class Bridge:
+    """What stands between a sampled turn and the next one: its end if it was cut off, the new messages, the generation
+    prompt. `taken[i]` of the tokens belong to the i-th new message; the rest are the format's own."""
 
-    name: str
-    fingerprint: str  # changes whenever the same messages could become other ids
-    stop_ids: tuple[int, ...]
+    ids: list[int]
+    taken: list[int]
+
+
+class Pieces(Protocol):
+    """A format whose messages stand alone: pieces are rendered on their own and appended."""
 
     def render_message(self, message: Message) -> list[int]:
         """The tokens of one whole message, markers included. Raises RenderError."""
@@ -48,12 +56,45 @@ class Renderer(Protocol):
         """What must follow a sampled turn before the next message: nothing, or the end marker of a cut-off turn."""
         ...
 
-    def parse(self, ids: Sequence[int], *, first_call: int = 0) -> Message:
-        """Read a sampled turn. Never raises: what is wrong stands in `problem`. Calls are named c<first_call>, ..."""
+
+class Renderer(Protocol):
+    """A chat format over one tokenizer. Stateless and safe to share between sessions and threads."""
+
+    name: str
+    fingerprint: str  # changes whenever the same messages could become other ids
+    stop_ids: tuple[int, ...]
+
+    @property
+    def pieces(self) -> Pieces | None:
+        """The same format message by message; None where neighbours matter (merged tool results, kept thinking)."""
         ...
 
-    def loss_mask(self, ids: Sequence[int]) -> list[bool]:
-        """True where a policy speaks in an already rendered sequence (its end markers included)."""
+    def at_effort(self, effort: Effort | None) -> Renderer:
+        """The renderer that tells the model how hard to think; itself where the family has no field for it."""
+        ...
+
+    def render(
+        self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], *, generation: bool = True
+    ) -> list[int]:
+        """A whole conversation, with the generation prompt unless told otherwise. Costs in proportion to its length: for
+        the start of a segment and for forks. Raises RenderError."""
+        ...
+
+    def bridge(
+        self, turn: Message, sampled: Sequence[int], new: Sequence[Message], tools: Sequence[dict[str, Any]]
+    ) -> Bridge | None:
+        """What to append after a turn (its message and its sampled ids), in proportion to what is new. None: it can't be
+        proven that this continues the held tokens as the family's template would (a new request, where the template drops
+        old thinking; an answer that ended inside its thinking). Messages the format can't hold: None too, `render` says why."""
+        ...
+
+    def answer(self, message: Message, *, first_call: int = 0) -> list[int]:
+        """An assistant message as the policy would have sampled it after the generation prompt, its end included."""
+        ...
+
+    def parse(self, ids: Sequence[int], *, tools: Sequence[dict[str, Any]] = (), first_call: int = 0) -> Message:
+        """Read a sampled turn. Never raises: what is wrong stands in `problem` (see `problem.py`). `tools` give the types of
+        untyped arguments. `first_call` calls were made before: ids stay unique in a session."""
         ...
 
     def count(self, ids: Sequence[int]) -> TokenKinds:

@@ -19,6 +19,7 @@ from etude.cli import (
     clean,
     corpus,
     doctor,
+    model,
     report,
     run,
     sandbox,
@@ -43,6 +44,7 @@ app.command("report")(report.report)
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(base.app, name="base")
 app.add_typer(tokenizer.app, name="tokenizer")
+app.add_typer(model.app, name="model")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(session.app, name="session")

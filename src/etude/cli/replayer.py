@@ -86,8 +86,8 @@ class Replayer:
         return found
 
     def _load(self, folder: Path) -> Any:
-        from etude.chat.nano import NanoRenderer
+        from etude.chat.load import load_renderer
 
         if folder not in self._renderers:
-            self._renderers[folder] = NanoRenderer.load(folder)
+            self._renderers[folder] = load_renderer(folder)
         return self._renderers[folder]

@@ -69,8 +69,8 @@ class Agent:
         self._seed = seed
         self._preset: Preset = preset(settings.preset)
         self._context = ToolContext(Workspace(sandbox), settings, facts.test_command)
-        self._transcript = Transcript(recorder, renderer, self._preset.schemas)
         self._counters = Counters(tuple(self._preset.tools))
+        self._transcript = Transcript(recorder, renderer, self._preset.schemas, self._counters.output)
         self._turns = 0
         self._turns_in_segment = 0
         self._summaries = 0
@@ -113,6 +113,7 @@ class Agent:
         """One turn: a self-summary if the segment is full, else act and observe."""
         if self._turns >= self._settings.max_turns:
             raise Ended("max_turns")
+        await self._transcript.prompt()  # what came since the last turn counts towards the trigger
         if self._summary_due():
             return await self._summarize()
         message = await self._ask(summary=False)
@@ -130,8 +131,8 @@ class Agent:
 
     async def _ask(self, *, summary: bool) -> Message:
         """The policy's next turn, appended to the transcript and counted."""
+        prompt = await self._transcript.prompt()
         left = self._settings.max_session_tokens - self._transcript.session_tokens - 1  # 1: the end of a cut-off turn
-        prompt = self._transcript.prompt_ids()
         request = Request(
             session_id=self._recorder.session.header.session_id,
             messages=tuple(self._transcript.messages),
@@ -157,7 +158,7 @@ class Agent:
             self._seconds["policy"] += time.perf_counter() - start
         if answer.finish == "abort":
             raise PolicyError("the policy aborted the completion; sample the session again")
-        message, kinds = self._transcript.completion(answer, prompt)
+        message, kinds = self._transcript.completion(answer)
         if summary:
             self._counters.summary(kinds.thinking + kinds.calling + kinds.message)
         else:
@@ -203,7 +204,7 @@ class Agent:
         return f"{wrong[0]} must be a string" if wrong else None
 
     def _answer(self, message: Message, name: str, failed: bool) -> None:
-        self._counters.output(self._transcript.result(message, name, failed))
+        self._transcript.result(message, name, failed)
 
     def _summary_due(self) -> bool:
         """A segment must have had a turn of its own, else a long request would be summarized for ever."""

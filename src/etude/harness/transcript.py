@@ -1,15 +1,21 @@
 """What an agent has said and heard: messages for text policies, exact tokens for token policies, entries for the session.
 
-Promise 2 lives here for our own agent: it appends rendered pieces and sampled ids to the held tokens and never renders a
-turn twice. A text policy with a renderer (a scripted expert) gets its turns rendered once, as sampled tokens with logprob
-0 and version -1: demonstrations for SFT, in the same format as rollouts. Without a renderer there are no tokens at all.
+Promise 2 lives here for our own agent: it appends rendered tokens and sampled ids to the held tokens and never renders a turn
+twice. A format whose messages stand alone is appended message by message; for the others the messages since the last turn are
+rendered together when the next prompt is asked for, and stand in front of the turn that reads them. Where the format can't
+prove that this continues the held tokens, the trace forks: the whole conversation is rendered anew, and counted.
+
+A text policy with a renderer (a scripted expert) gets its turns rendered once, as sampled tokens with logprob 0 and version
+-1: demonstrations for SFT, in the same format as rollouts. Without a renderer there are no tokens at all.
 """
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Callable, Sequence
 
-from etude.chat.renderer import Renderer, TokenKinds
+from etude.chat.renderer import Pieces, Renderer, TokenKinds
 from etude.trace.builder import SegmentBuilder
 from etude.trace.completion import Completion, SampledTokens
 from etude.trace.entry import EntryRoutes, EntryTokens
@@ -18,58 +24,108 @@ from etude.trace.session import Recorder
 
 # A text policy without a renderer reports usage or nothing; four characters a token is the usual rule of thumb.
 CHARS_PER_TOKEN = 4
+# Tokenizers encode some megabytes a second and release the interpreter: longer texts (5 ms) are encoded beside the event loop.
+INLINE_CHARS = 16_000
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    """The next request: the held tokens (or none of them, if it forks) and what follows them."""
+
+    ids: tuple[int, ...]
+    follows: list[int]
+    forks: bool = False
+    read: int = 0  # of those that follow, tokens of tool results
+
+
+@dataclass
+class _Unread:
+    """What came since the last turn of a format that renders it together."""
+
+    turn: Message | None = None  # None: nothing was sampled in this segment yet
+    sampled: list[int] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
 
 
 class Transcript:
-    """Grows the three views together. `messages` is the current segment's conversation."""
+    """Grows the three views together. `messages` is the current segment's conversation; `read` is told how many tokens of tool
+    results came before the policy."""
 
-    def __init__(self, recorder: Recorder, renderer: Renderer | None, tools: Sequence[dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        renderer: Renderer | None,
+        tools: Sequence[dict[str, Any]],
+        read: Callable[[int], None],
+    ) -> None:
         self.messages: list[Message] = []
         self.builder = SegmentBuilder()
         self.calls = 0  # names calls across segments: an id is unique in its session
         self._recorder = recorder
         self._renderer = renderer
+        self._pieces: Pieces | None = renderer.pieces if renderer else None
+        self._joined = renderer is not None and self._pieces is None  # rendered with its neighbours
         self._tools = tools
+        self._read = read
         self._node: int | None = None  # the entry whose tokens come last
         self._root: int | None = None  # the original request, where every segment hangs
         self._prefix: list[tuple[Message, list[int] | None]] = []
+        self._prompt: _Prompt | None = None
+        self._unread = _Unread()
         self._estimate = 0  # tokens of the open segment if nothing else tells
         self._sealed = 0  # tokens of the sealed segments, counted the same way
 
     @property
     def segment_tokens(self) -> int:
-        return len(self.builder.held) if self._renderer else self._estimate
+        if self._renderer is None:
+            return self._estimate
+        return len(self._ahead.ids) if self._ahead else len(self.builder.held)
 
     @property
     def session_tokens(self) -> int:
-        return self.builder.total_tokens if self._renderer else self._sealed + self._estimate
+        if self._renderer is None:
+            return self._sealed + self._estimate
+        return self.builder.total_tokens + (len(self._ahead.follows) if self._ahead else 0)
 
-    def prompt_ids(self) -> tuple[int, ...]:
-        """The next request's prompt: the tokens held so far and the generation prompt."""
-        return (*self.builder.held, *self._renderer.generation_prompt()) if self._renderer else ()
+    @property
+    def _ahead(self) -> _Prompt | None:
+        """What is rendered and not held yet; a format in pieces holds what it renders."""
+        return self._prompt if self._joined else None
+
+    async def prompt(self) -> tuple[int, ...]:
+        """The next request's prompt: the tokens held so far, what came since, and the generation prompt. What was rendered
+        stays until something is added."""
+        if self._renderer is None:
+            return ()
+        if self._prompt is None:
+            self._prompt = await self._next()
+        return self._prompt.ids
 
     def stop_ids(self) -> tuple[int, ...]:
         return self._renderer.stop_ids if self._renderer else ()
 
     def open(self, prefix: Sequence[Message]) -> None:
         """Start the first segment with the system prompt and the request."""
-        for i, message in enumerate(prefix):
-            tools = self._tools if i == 0 else ()  # a format declares its tools once, in front
-            ids = self._renderer.render_prefix([message], tools) if self._renderer else None
+        whole = self._renderer.render(prefix, self._tools) if self._renderer and self._joined else []
+        for message, ids in zip(prefix, self._opening(prefix, whole), strict=True):
             self._prefix.append((message, ids))
             self._add(message, ids, "message", message.to_json())
         self._root = self._node
+        if self._joined:
+            self._prompt = _Prompt(tuple(whole), whole[len(self.builder.held) :])
 
     def query(self, message: Message) -> None:
         """Append a user message (the self-summary's query)."""
         self._add(message, self._render(message), "message", message.to_json())
 
-    def result(self, message: Message, name: str, failed: bool) -> int:
-        """Append a tool result; how many tokens it took."""
+    def result(self, message: Message, name: str, failed: bool) -> None:
+        """Append a tool result."""
         before = self.segment_tokens
+        ids = self._render(message)
         data = {"call_id": message.call_id, "name": name, "text": message.text, "failed": failed}
-        self._add(message, self._render(message), "tool_result", data)
-        return self.segment_tokens - before
+        self._add(message, ids, "tool_result", data)
+        if not self._joined:
+            self._read(self.segment_tokens - before)
 
     def restart(self, carried: Message, data: dict[str, Any]) -> None:
         """Seal the segment; the next one is the prefix and the message that carries summary and state."""
@@ -81,58 +137,110 @@ class Transcript:
             self._estimate += _chars(message)
         self.messages = [message for message, _ in self._prefix]
         self._node = self._root
+        self._unread = _Unread()
         self._add(carried, self._render(carried), "summary", {**data, "message": carried.to_json()})
 
-    def completion(self, answer: Completion, prompt: tuple[int, ...]) -> tuple[Message, TokenKinds]:
-        """Append a policy's turn: its message, and how its tokens divide."""
+    def completion(self, answer: Completion) -> tuple[Message, TokenKinds]:
+        """Append a policy's turn, the answer to the last prompt: its message, and how its tokens divide."""
         if self._renderer is None:
             message = _require(answer)
             routes, tokens, kinds = None, None, _estimate_kinds(message)
             self._estimate = answer.usage.input_tokens + answer.usage.output_tokens or self._estimate + _chars(message)
         else:
-            message, sampled = self._read(answer)
-            tokens, routes = self._hold(sampled, prompt)
+            message, sampled = self._parse(answer)
+            tokens, routes = self._hold(sampled)
             kinds = self._renderer.count(sampled.ids)
+            self._unread = _Unread(message, sampled.ids)
         self.calls += len(message.calls)
         self.messages.append(message)
         data = {"message": message.to_json(), "finish": answer.finish, "usage": vars(answer.usage)}
         self._node = self._recorder.append("completion", data, parent=self._node, tokens=tokens, routes=routes)
         return message, kinds
 
-    def _read(self, answer: Completion) -> tuple[Message, SampledTokens]:
+    def _parse(self, answer: Completion) -> tuple[Message, SampledTokens]:
         assert self._renderer is not None
         if answer.tokens is not None:
-            return self._renderer.parse(answer.tokens.ids, first_call=self.calls), answer.tokens
-        ids = self._renderer.render_message(_require(answer))[len(self._renderer.generation_prompt()) :]
-        message = self._renderer.parse(ids, first_call=self.calls)  # what a token policy's session would hold
-        return message, SampledTokens(ids, [0.0] * len(ids), [-1] * len(ids))
+            sampled = answer.tokens
+        else:
+            ids = self._renderer.answer(_require(answer), first_call=self.calls)
+            sampled = SampledTokens(ids, [0.0] * len(ids), [-1] * len(ids))
+        # What a token policy's session would hold, also for a scripted expert.
+        return self._renderer.parse(sampled.ids, tools=self._tools, first_call=self.calls), sampled
 
-    def _hold(self, sampled: SampledTokens, prompt: tuple[int, ...]) -> tuple[EntryTokens, EntryRoutes | None]:
-        assert self._renderer is not None
-        lead = list(prompt[len(self.builder.held) :])
-        if not self.builder.prompt(prompt):
-            lead, self._node = [], self._fork(prompt)
+    def _hold(self, sampled: SampledTokens) -> tuple[EntryTokens, EntryRoutes | None]:
+        """Hold the prompt that was answered and the answer; the tokens they add."""
+        if self._prompt is None:
+            raise RuntimeError("an answer came without a prompt: ask for the prompt before every request")
+        prompt, self._prompt = self._prompt, None
+        lead = [] if prompt.forks else prompt.follows
+        if prompt.forks:
+            self._node = self._fork(prompt.follows)
+        else:
+            self.builder.extend(lead)
+        if self._joined:
+            self._read(prompt.read)
         self.builder.sample(sampled)
-        tail = self._renderer.close_turn(sampled.ids)
+        tail = self._pieces.close_turn(sampled.ids) if self._pieces else []
         self.builder.extend(tail)
         tokens = EntryTokens([*lead, *sampled.ids, *tail], len(lead), sampled.logprobs, sampled.versions)
         has_routes = sampled.routes is not None and len(sampled.routes) > 0
         return tokens, EntryRoutes(sampled.route_start, sampled.routes) if has_routes else None  # pyright: ignore
 
-    def _fork(self, prompt: tuple[int, ...]) -> int:
-        """The prompt did not continue the held tokens: a new tree root says so and holds all of it."""
-        tokens = EntryTokens(list(prompt), lead=len(prompt))
-        return self._recorder.append("fork", {"held_by": self._node}, tokens=tokens)
+    def _fork(self, ids: list[int]) -> int:
+        """The prompt does not continue the held tokens: a new tree root says so and holds all of it."""
+        self.builder.fork(ids)
+        return self._recorder.append("fork", {"held_by": self._node}, tokens=EntryTokens(ids, lead=len(ids)))
+
+    async def _next(self) -> _Prompt:
+        assert self._renderer is not None
+        held = self.builder.held
+        if self._pieces is not None:
+            follows = self._pieces.generation_prompt()
+            return _Prompt((*held, *follows), follows)
+        new = self._unread
+        if new.turn is not None:
+            arguments = (new.turn, new.sampled, tuple(new.messages), self._tools)
+            bridge = await _aside(new.messages, self._renderer.bridge, *arguments)
+            if bridge is not None:
+                read = sum(n for n, message in zip(bridge.taken, new.messages, strict=True) if message.role == "tool")
+                return _Prompt((*held, *bridge.ids), bridge.ids, read=read)
+        whole = await _aside(self.messages, self._renderer.render, tuple(self.messages), self._tools)
+        if new.turn is None and whole[: len(held)] == held:
+            return _Prompt(tuple(whole), whole[len(held) :])
+        return _Prompt(tuple(whole), whole, forks=True)
+
+    def _opening(self, prefix: Sequence[Message], whole: list[int]) -> Sequence[list[int] | None]:
+        """The tokens of each message of the prefix, which all segments share; `whole` is it as a prompt."""
+        if self._renderer is None:
+            return [None] * len(prefix)
+        if self._pieces is not None:  # a format declares its tools once, in front
+            return [self._pieces.render_prefix([m], () if i else self._tools) for i, m in enumerate(prefix)]
+        shared = self._renderer.render(prefix, self._tools, generation=False)
+        none: list[list[int] | None] = [[] for _ in prefix[1:]]
+        return [*none, shared if whole[: len(shared)] == shared else []]
 
     def _render(self, message: Message) -> list[int] | None:
-        return self._renderer.render_message(message) if self._renderer else None
+        """Its tokens if they are known already: none yet where it is rendered with its neighbours."""
+        if self._renderer is None:
+            return None
+        return self._pieces.render_message(message) if self._pieces else []
 
     def _add(self, message: Message, ids: list[int] | None, kind: Any, data: dict[str, Any]) -> None:
         self.messages.append(message)
+        self._prompt = None
+        if self._joined:
+            self._unread.messages.append(message)
         self._estimate += _chars(message)
         self.builder.extend(ids or ())
         tokens = EntryTokens(ids, lead=len(ids)) if ids is not None else None
         self._node = self._recorder.append(kind, data, parent=self._node, tokens=tokens)
+
+
+async def _aside(messages: Sequence[Message], work: Callable[..., Any], *arguments: Any) -> Any:
+    """Run `work` here if its messages are short, else on a thread."""
+    if sum(len(message.text) for message in messages) < INLINE_CHARS:
+        return work(*arguments)
+    return await asyncio.to_thread(work, *arguments)
 
 
 def _require(answer: Completion) -> Message:

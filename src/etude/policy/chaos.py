@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from etude.policy.protocol import Policy, PolicyError, Request
 from etude.trace.completion import Completion
+from etude.trace.message import CUT_OFF
 
 
 @dataclass(frozen=True)
@@ -76,5 +77,5 @@ def _cut(answer: Completion) -> Completion:
         )
     if message is not None:
         half = message.text[: len(message.text) // 2]
-        message = replace(message, text=half, calls=(), problem="the turn was cut off before its end")
+        message = replace(message, text=half, calls=(), problem=CUT_OFF)
     return replace(answer, message=message, tokens=tokens, finish="length")

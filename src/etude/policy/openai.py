@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from etude.policy.protocol import PolicyError, Request
-from etude.policy.wire import from_wire, to_wire
+from etude.policy.wire.chat import from_wire, to_wire
 from etude.trace.completion import Completion, Usage
 from etude.trace.message import Message
 

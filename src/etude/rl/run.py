@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from etude.chat.nano import NanoRenderer
+from etude.chat.load import load_renderer
 from etude.chat.renderer import Renderer
 from etude.engine.settings import EngineSettings
 from etude.events.log import EventLog
@@ -98,7 +98,7 @@ async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dic
     if progress.next_step:
         run.log.note(STAGE, f"goes on at step {progress.next_step} with {len(progress.complete)} finished groups")
     services = Services(places, settings.max_restarts, run.log, on_start)
-    renderer = NanoRenderer.load(run.checkpoint)
+    renderer = load_renderer(run.checkpoint)
     pool = await open_pool(run.sandbox)
     try:
         setup = _setup(run, services, pool, renderer)

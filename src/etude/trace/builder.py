@@ -40,10 +40,14 @@ class SegmentBuilder:
         if len(ids) >= n and list(ids[:n]) == held:
             self.extend(ids[n:])
             return True
+        self.fork(ids)
+        return False
+
+    def fork(self, ids: Sequence[int]) -> None:
+        """Start a segment with a prompt that does not continue the held tokens, and count it."""
         self.forks += 1
         self.begin()
         self.extend(ids)
-        return False
 
     def extend(self, ids: Sequence[int]) -> None:
         """Append rendered tokens: prompts, tool results, an end marker after a cut-off turn."""

@@ -7,6 +7,9 @@ from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant", "tool"]
 
+# The `problem` of a turn without an end, whatever format it came in.
+CUT_OFF = "the turn was cut off before its end"
+
 
 @dataclass(frozen=True)
 class ToolCall:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from etude.chat.nano import NanoRenderer
+from etude.chat.load import load_renderer
 from etude.engine.policy import EnginePolicy
 from etude.factory.exercises.source import ExerciseSource
 from etude.model.checkpoint import load_checkpoint
@@ -51,7 +51,7 @@ async def _sample(context: Context, tasks: Sequence[str], store: GroupStore) -> 
     )
     policy = EnginePolicy.start(load_checkpoint(start), engine, name=context.stage)
     try:
-        setup = Setup(policy, pool, GRADERS, recipe.harness, NanoRenderer.load(start), recipe.rl.attempt)
+        setup = Setup(policy, pool, GRADERS, recipe.harness, load_renderer(start), recipe.rl.attempt)
         await Sampling(context, tasks, store, setup).run()
     finally:
         policy.close()

@@ -18,7 +18,8 @@ from etude.bench.outcome import Outcome
 from etude.bench.settings import DISCOVERY_LEVEL
 from etude.bench.suite import choose
 from etude.bench.summary import summarise
-from etude.chat.nano import NanoRenderer
+from etude.chat.load import load_renderer
+from etude.chat.renderer import Renderer
 from etude.engine.policy import EnginePolicy
 from etude.factory.exercises.levels import LEVELS
 from etude.factory.exercises.overlap import overlap, seen_share, shared_with_validation
@@ -118,7 +119,7 @@ def _checkpoint(context: Context, folder: Path) -> Callable[[SandboxPool], Abstr
         engine = context.recipe.engine.model_copy(update={"threads": 1, "draft_tokens": 0})
         policy = EnginePolicy.start(load_checkpoint(folder), engine, name=folder.parent.name)
         try:
-            yield _setup(context, pool, policy, NanoRenderer.load(folder))
+            yield _setup(context, pool, policy, load_renderer(folder))
         finally:
             policy.close()
 
@@ -129,13 +130,13 @@ def _scripted(context: Context, script: Script) -> Callable[[SandboxPool], Abstr
     @asynccontextmanager
     async def opened(pool: SandboxPool) -> AsyncIterator[Setup]:
         own = context.recipe.run.sft_checkpoint
-        tokens = NanoRenderer.load(Path(own) if own else context.of("corpus"))  # tokens are counted, not sampled
+        tokens = load_renderer(Path(own) if own else context.of("corpus"))  # tokens are counted, not sampled
         yield _setup(context, pool, script, tokens)
 
     return opened
 
 
-def _setup(context: Context, pool: SandboxPool, policy: EnginePolicy | Script, renderer: NanoRenderer) -> Setup:
+def _setup(context: Context, pool: SandboxPool, policy: EnginePolicy | Script, renderer: Renderer) -> Setup:
     harness = context.recipe.harness.model_copy(update={"temperature": context.recipe.bench.temperature})
     return Setup(policy, pool, GRADERS, harness, renderer, context.recipe.rl.attempt)
 

@@ -1,0 +1,71 @@
+"""The renderer of a checkpoint directory: ours for the laptop model, the `renderers` package's for the families it knows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from etude.chat import families
+from etude.chat.family import FamilyRenderer, ThinkingRetention
+from etude.chat.hub_tokenizer import HubTokenizer
+from etude.chat.nano import NanoRenderer
+from etude.chat.renderer import Effort, Renderer
+from etude.chat.special import CHAT_TOKENS
+
+NANO = "nano"
+
+
+def load_renderer(
+    folder: Path,
+    *,
+    family: str | None = None,
+    thinking_retention: ThinkingRetention = "tool_cycle",
+    effort: Effort | None = None,
+) -> Renderer:
+    """Chosen by the directory's config.json, chat template and tokenizer, or by name. Raises FileNotFoundError without a
+    tokenizer.json, UnknownFamily if the format is none of ours, ValueError if the tokenizer does not fit it."""
+    tokenizer = HubTokenizer.load(folder)
+    if family is None:
+        family = family_of(folder, tokenizer)
+    if family == NANO:
+        return NanoRenderer.load(folder)
+    return FamilyRenderer(
+        families.by_name(family), tokenizer, thinking_retention=thinking_retention, effort=effort
+    ).at_effort(effort)
+
+
+def family_of(folder: Path, tokenizer: HubTokenizer) -> str:
+    """The name of a directory's chat format; raises UnknownFamily."""
+    vocabulary = tokenizer.words()
+    if all(token in vocabulary for token in CHAT_TOKENS):
+        return NANO
+    model_type = str(read_config(folder).get("model_type", ""))
+    return families.detect(model_type, read_template(folder), vocabulary).name
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """config.json, or nothing where there is none; raises ValueError if it is no JSON object."""
+    file = folder / "config.json"
+    if not file.is_file():
+        return {}
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file} is no JSON ({error}); save the checkpoint again") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{file} holds no JSON object; save the checkpoint again")
+    return config
+
+
+def read_template(folder: Path) -> str | None:
+    """The chat template: chat_template.jinja, or the one in tokenizer_config.json (of several, the one for tools)."""
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        return file.read_text(encoding="utf-8")
+    file = folder / "tokenizer_config.json"
+    template = json.loads(file.read_text(encoding="utf-8")).get("chat_template") if file.is_file() else None
+    if isinstance(template, list):
+        named = {row["name"]: row["template"] for row in template}
+        template = named.get("tool_use") or named.get("default")
+    return template

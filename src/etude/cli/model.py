@@ -1,0 +1,44 @@
+"""`etude model`: is this checkpoint directory one to train and serve?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json
+
+app = typer.Typer(no_args_is_help=True, help="Prove a checkpoint directory before it is trained or served.")
+
+_Folder = Annotated[Path, typer.Argument(metavar="DIR", help="A Hugging Face directory with tokenizer.json.")]
+_Family = Annotated[
+    str | None, typer.Option("--family", metavar="NAME", help="The chat format, if its files don't tell: qwen3, ...")
+]
+
+
+@app.callback()
+def _verbs() -> None:
+    """Prove a checkpoint directory before it is trained or served."""  # keeps `check` a verb while it is the only one
+
+
+@app.command()
+def check(folder: _Folder, family: _Family = None, json: Json = False) -> Answer:
+    """Prove its template, tool parsing and round trip: turns read back as said, prompts only grow, content stays content."""
+    from dataclasses import asdict
+
+    from etude.chat.check import check_model
+
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} is no directory; give a checkpoint's")
+    report = check_model(folder, family)
+    width = max(len(found.name) for found in report.checks)
+    marks = {"ok": "ok", "failed": "NO", "skipped": "--"}
+    lines = [
+        f"{marks[found.state]}  {found.name:{width}}  {found.detail}" + (f"; {found.remedy}" if found.remedy else "")
+        for found in report.checks
+    ]
+    failed = [found.name for found in report.checks if found.state == "failed"]
+    lines.append("sound" if report.sound else f"not sound: {', '.join(failed)}")
+    return Answer({**asdict(report), "sound": report.sound}, "\n".join(lines), int(not report.sound))

@@ -1,0 +1,176 @@
+"""Anthropic messages: our messages as their JSON and back, for the side that asks and the side that answers.
+
+Results of tools are blocks of a user message there, and messages of their own here. A malformed turn has no form there: it is
+sent as the text it was. Thinking is sent back within a turn only with the maker's signature, which we don't keep: a client
+leaves it out, a server sends it unsigned.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+from etude.policy.wire.anthropic_types import (
+    AnthropicMessage,
+    AnthropicTool,
+    AnthropicUsage,
+    Block,
+    MessagesRequest,
+    MessagesResponse,
+    StopReason,
+)
+from etude.policy.wire.errors import WireError
+from etude.trace.completion import Completion, Finish, Usage
+from etude.trace.message import CUT_OFF, Message, ToolCall
+from etude.trace.unicode import whole
+
+
+def request_messages(request: MessagesRequest) -> list[Message]:
+    """The conversation that a client sends. Raises WireError for what has no words of ours: images, documents."""
+    system = _text(request.system or "", "system")
+    messages = [Message("system", whole(system))] if system else []
+    for i, row in enumerate(request.messages):
+        place = f"messages[{i}]"
+        if row.role == "assistant":
+            messages.append(_assistant(row, place))
+        elif row.role == "system":
+            messages.append(Message("system", whole(_text(row.content, place))))
+        else:
+            messages += _user(row, place)
+    return messages
+
+
+def request_tools(request: MessagesRequest) -> tuple[dict[str, Any], ...]:
+    """The client's tools as JSON-schema functions. Raises WireError for tools that the server would have to run."""
+    return tuple(_function(tool) for tool in request.tools or ())
+
+
+def to_wire(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A conversation as the fields `system`, `messages` and `tools` of a request."""
+    system = "\n\n".join(message.text for message in messages if message.role == "system")
+    rows: list[dict[str, Any]] = []
+    for message in messages:
+        if message.role == "system":
+            continue
+        role = "assistant" if message.role == "assistant" else "user"
+        if rows and rows[-1]["role"] == role:
+            rows[-1]["content"] += _blocks(message)
+        else:
+            rows.append({"role": role, "content": _blocks(message)})
+    body: dict[str, Any] = {"messages": rows}
+    if system:
+        body["system"] = system
+    if tools:
+        body["tools"] = [_tool(tool["function"]) for tool in tools]
+    return body
+
+
+def messages_response(answer: Completion, *, id: str, model: str) -> MessagesResponse:
+    """The body that answers a client."""
+    if answer.message is None:
+        raise WireError("a completion of tokens alone has no wire form: parse it with the model's renderer first")
+    return MessagesResponse(
+        id=id,
+        model=model,
+        content=answer_blocks(answer.message),
+        stop_reason=stop_reason(answer),
+        usage=anthropic_usage(answer.usage),
+    )
+
+
+def answer_blocks(message: Message) -> list[Block]:
+    """An answer's blocks in the order they are streamed."""
+    blocks = [Block(type="thinking", thinking=message.thinking, signature="")] if message.thinking else []
+    blocks += [Block(type="text", text=message.text)] if message.text else []
+    return blocks + [Block(type="tool_use", id=call.id, name=call.name, input=call.arguments) for call in message.calls]
+
+
+def stop_reason(answer: Completion) -> StopReason:
+    """Why it ended, as this format says it."""
+    if answer.message is not None and answer.message.calls:
+        return "tool_use"
+    return "max_tokens" if answer.finish == "length" else "end_turn"
+
+
+def anthropic_usage(usage: Usage) -> AnthropicUsage:
+    """What it cost."""
+    return AnthropicUsage(
+        input_tokens=usage.input_tokens - usage.cached_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_input_tokens=usage.cached_tokens,
+    )
+
+
+def from_wire(body: dict[str, Any], seconds: float) -> Completion:
+    """An answer as a completion. Raises pydantic's ValidationError if `body` is none."""
+    answer = MessagesResponse.model_validate(body)
+    finish: Finish = "length" if answer.stop_reason == "max_tokens" else "stop"
+    message = _assistant(AnthropicMessage(role="assistant", content=answer.content), "content")
+    if finish == "length" and not message.calls:
+        message = Message("assistant", message.text, message.thinking, problem=CUT_OFF)
+    used = answer.usage
+    read = used.input_tokens + used.cache_read_input_tokens + used.cache_creation_input_tokens
+    usage = Usage(read, used.cache_read_input_tokens, used.output_tokens, seconds)
+    return Completion(message=message, finish=finish, usage=usage)
+
+
+def _assistant(row: AnthropicMessage, place: str) -> Message:
+    if isinstance(row.content, str):
+        return Message("assistant", whole(row.content))
+    said = [block for block in row.content if block.type not in ("thinking", "redacted_thinking", "tool_use")]
+    text = whole(_text(said, place))
+    thinking = whole("".join(block.thinking or "" for block in row.content if block.type == "thinking"))
+    for block in row.content:
+        if broken := (block.model_extra or {}).get("partial_json"):
+            problem = f"the arguments of {block.name} are no JSON object"
+            return Message("assistant", f"{text}\n{broken}".strip(), thinking, problem=problem)
+    calls = tuple(
+        ToolCall(block.id or f"call-{i}", block.name or "", whole(block.input or {}))
+        for i, block in enumerate(row.content)
+        if block.type == "tool_use"
+    )
+    return Message("assistant", text, thinking, calls)
+
+
+def _user(row: AnthropicMessage, place: str) -> list[Message]:
+    """Results first, as the format demands, then what the user says."""
+    if isinstance(row.content, str):
+        return [Message("user", whole(row.content))]
+    results = [
+        Message("tool", whole(_text(block.content or "", f"{place}, tool_result")), call_id=block.tool_use_id)
+        for block in row.content
+        if block.type == "tool_result"
+    ]
+    said = [block for block in row.content if block.type != "tool_result"]
+    return [*results, Message("user", whole(_text(said, place)))] if said or not results else results
+
+
+def _text(content: str | list[Block], place: str) -> str:
+    if isinstance(content, str):
+        return content
+    for block in content:
+        if block.type != "text" or block.text is None:
+            raise WireError(f"{place} holds a block of type {block.type!r}; only text can be sent there")
+    return "".join(block.text or "" for block in content)
+
+
+def _blocks(message: Message) -> list[dict[str, Any]]:
+    if message.role == "tool" and message.call_id is not None:
+        return [{"type": "tool_result", "tool_use_id": message.call_id, "content": message.text}]
+    # Empty text blocks are refused.
+    text = message.text if message.text.strip() or message.calls else "(nothing)"
+    blocks: list[dict[str, Any]] = [{"type": "text", "text": text}] if text.strip() else []
+    return blocks + [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments} for call in message.calls
+    ]
+
+
+def _function(tool: AnthropicTool) -> dict[str, Any]:
+    if tool.input_schema is None:
+        raise WireError(f"the tool {tool.name} ({tool.type}) would run on the server; declare it with an input_schema")
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+    return {"type": "function", "function": function}
+
+
+def _tool(function: dict[str, Any]) -> dict[str, Any]:
+    schema = function.get("parameters") or {"type": "object", "properties": {}}
+    return {"name": function["name"], "description": function.get("description", ""), "input_schema": schema}

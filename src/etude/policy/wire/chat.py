@@ -1,0 +1,175 @@
+"""OpenAI chat completions: our messages as their JSON and back, for the side that asks and the side that answers.
+
+A malformed answer (arguments that are no JSON object, a turn cut off) becomes a message with `problem`: evidence, not an
+error. Half a surrogate pair, which JSON can spell but UTF-8 can't, becomes U+FFFD here, before it can reach a file or a socket.
+Thinking is read but not sent back: most endpoints refuse or ignore it in the history.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Sequence
+
+from etude.policy.wire.chat_types import (
+    ChatCall,
+    ChatChoice,
+    ChatCompletion,
+    ChatFinish,
+    ChatFunction,
+    ChatMessage,
+    ChatRequest,
+    ChatUsage,
+    ChatUsageDetails,
+)
+from etude.policy.wire.errors import WireError
+from etude.trace.completion import Completion, Finish, Usage
+from etude.trace.message import CUT_OFF, Message, ToolCall
+from etude.trace.unicode import whole
+
+
+def to_wire(message: Message) -> dict[str, Any]:
+    """One message. A tool result that answers no call (after a malformed turn) is said by the user."""
+    if message.role == "tool":
+        if message.call_id is None:
+            return {"role": "user", "content": message.text}
+        return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+    # Some endpoints refuse an empty turn, which a model that was cut off while thinking leaves behind.
+    empty = message.role == "assistant" and not message.text.strip() and not message.calls
+    row: dict[str, Any] = {"role": message.role, "content": "(nothing)" if empty else message.text}
+    if message.calls:
+        row["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
+            }
+            for call in message.calls
+        ]
+    return row
+
+
+def from_wire(body: dict[str, Any], history: Sequence[Message], seconds: float) -> Completion:
+    """The first choice of a chat completion. Raises KeyError, IndexError, TypeError or AttributeError if `body` is none."""
+    choice = body["choices"][0]
+    row = whole(choice["message"])
+    finish: Finish = "length" if choice.get("finish_reason") == "length" else "stop"
+    text = _text(row.get("content"))
+    thinking = row.get("reasoning_content") or row.get("reasoning") or ""
+    seen = sum(len(message.calls) for message in history)
+    message = _assistant(text, thinking, row.get("tool_calls") or [], seen)
+    if finish == "length" and not message.calls and message.problem is None:
+        message = Message("assistant", text, thinking, problem=CUT_OFF)
+    return Completion(message=message, finish=finish, usage=_usage(body.get("usage") or {}, seconds))
+
+
+def request_messages(request: ChatRequest) -> list[Message]:
+    """The conversation that a client sends. Raises WireError for what has no words of ours: images, an unknown call."""
+    messages: list[Message] = []
+    made = 0
+    for i, row in enumerate(request.messages):
+        text = whole(_plain(row, i))
+        if row.role in ("system", "developer"):
+            messages.append(Message("system", text))
+        elif row.role == "user":
+            messages.append(Message("user", text))
+        elif row.role == "tool":
+            messages.append(Message("tool", text, call_id=row.tool_call_id))
+        else:
+            calls = [call.model_dump() for call in row.tool_calls or []]
+            messages.append(_assistant(text, whole(row.reasoning_content or row.reasoning or ""), calls, made))
+            made += len(messages[-1].calls)
+    return messages
+
+
+def chat_completion(answer: Completion, *, id: str, model: str, created: int) -> ChatCompletion:
+    """The body that answers a client. `created` is in Unix seconds. A malformed turn is told as the text it was."""
+    message = _message(answer)
+    said = ChatMessage(
+        role="assistant",
+        content=message.text or None,
+        reasoning_content=message.thinking or None,
+        tool_calls=[wire_call(call) for call in message.calls] or None,
+    )
+    choice = ChatChoice(message=said, finish_reason=finish_reason(answer))
+    return ChatCompletion(id=id, created=created, model=model, choices=[choice], usage=chat_usage(answer.usage))
+
+
+def wire_call(call: ToolCall, index: int | None = None) -> ChatCall:
+    """One call; `index` in streams."""
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return ChatCall(id=call.id, function=ChatFunction(name=call.name, arguments=arguments), index=index)
+
+
+def finish_reason(answer: Completion) -> ChatFinish:
+    """Why it ended, as this format says it."""
+    if _message(answer).calls:
+        return "tool_calls"
+    return "length" if answer.finish == "length" else "stop"
+
+
+def chat_usage(usage: Usage) -> ChatUsage:
+    """What it cost."""
+    return ChatUsage(
+        prompt_tokens=usage.input_tokens,
+        completion_tokens=usage.output_tokens,
+        total_tokens=usage.input_tokens + usage.output_tokens,
+        prompt_tokens_details=ChatUsageDetails(cached_tokens=usage.cached_tokens),
+    )
+
+
+def _message(answer: Completion) -> Message:
+    if answer.message is None:
+        raise WireError("a completion of tokens alone has no wire form: parse it with the model's renderer first")
+    return answer.message
+
+
+def _plain(row: ChatMessage, place: int) -> str:
+    if isinstance(row.content, list):
+        for part in row.content:
+            if part.text is None:
+                raise WireError(f"messages[{place}] holds a part of type {part.type!r}; only text can be sent")
+    return _text([part.model_dump() for part in row.content] if isinstance(row.content, list) else row.content)
+
+
+def _assistant(text: str, thinking: str, rows: list[dict[str, Any]], seen: int) -> Message:
+    """A turn; one with a broken call keeps all calls as text."""
+    calls, problems = _calls(rows, seen)
+    if not problems:
+        return Message("assistant", text, thinking, tuple(calls))
+    raw = "\n".join(json.dumps(call.get("function")) for call in rows)
+    return Message("assistant", f"{text}\n{raw}".strip(), thinking, problem=problems[0])
+
+
+def _calls(rows: list[dict[str, Any]], seen: int) -> tuple[list[ToolCall], list[str]]:
+    calls: list[ToolCall] = []
+    problems: list[str] = []
+    for i, row in enumerate(rows):
+        function = row.get("function") or {}
+        name = str(function.get("name") or "")
+        try:
+            given = function.get("arguments") or "{}"
+            arguments = whole(json.loads(given) if isinstance(given, str) else given)  # some servers parse them already
+        except (ValueError, RecursionError):  # brackets nested without end are a model's doing like any other slip
+            arguments = None
+        if isinstance(arguments, dict):
+            calls.append(ToolCall(row.get("id") or f"call-{seen + i}", name, arguments))
+        else:
+            problems.append(f"the arguments of {name or 'a call'} are no JSON object")
+    return calls, problems
+
+
+def _text(content: Any) -> str:
+    """Text, whether it came as a string, as parts, or not at all."""
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return content or ""
+
+
+def _usage(row: dict[str, Any], seconds: float) -> Usage:
+    details = row.get("prompt_tokens_details") or {}
+    return Usage(
+        input_tokens=row.get("prompt_tokens") or 0,
+        cached_tokens=details.get("cached_tokens") or 0,
+        output_tokens=row.get("completion_tokens") or 0,
+        seconds=seconds,
+    )
