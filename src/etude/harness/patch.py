@@ -59,6 +59,8 @@ _KINDS: dict[str, Literal["add", "delete", "update"]] = {
     "*** Delete File: ": "delete",
     "*** Update File: ": "update",
 }
+# An empty line in a hunk: context without its blank, or what many write before the next heading.
+_BLANK = (" ", "")
 _MOVE, _END_OF_FILE = "*** Move to: ", "*** End of File"
 
 
@@ -102,7 +104,7 @@ def _read(change: FileChange, row: str, number: int) -> None:
     elif row == "" or row[0] in " -+":
         if not change.hunks:
             change.hunks.append(Hunk())
-        change.hunks[-1].rows.append((row[0], row[1:]) if row else (" ", ""))
+        change.hunks[-1].rows.append((row[0], row[1:]) if row else _BLANK)
     else:
         raise BadPatch(f"line {number}: a hunk's lines begin with a blank, - or +, got {row[:60]!r}")
 
@@ -119,8 +121,8 @@ def _require(changes: list[FileChange]) -> None:
                 raise BadPatch(f"{path} stands twice in the patch; put all its hunks under one heading")
             seen.add(path)
         for hunk in change.hunks:
-            while len(hunk.rows) > 1 and hunk.rows[-1] == (" ", ""):
-                hunk.rows.pop()  # the blank line that many write before the next heading
+            while len(hunk.rows) > 1 and hunk.rows[-1] is _BLANK:
+                hunk.rows.pop()
         empty = [number for number, hunk in enumerate(change.hunks, 1) if not hunk.rows]
         if empty or change.kind == "update" and not change.hunks and not change.target:
             raise BadPatch(f"{change.path}: hunk {empty[0] if empty else 1} has no lines")
@@ -128,7 +130,7 @@ def _require(changes: list[FileChange]) -> None:
 
 def apply(path: str, file: TextFile, hunks: list[Hunk]) -> Edited:
     """The file after all hunks. Raises BadPatch."""
-    lines = list(file.lines)
+    lines = list(file.lines[:-1] if file.lines[-1] == "" else file.lines)
     plain = [normal(line) for line in lines]
     at, found = 0, []
     for number, hunk in enumerate(hunks, 1):
@@ -167,16 +169,15 @@ def _place(name: str, lines: list[str], plain: list[str], hunk: Hunk, at: int) -
             raise BadPatch(f"{name}: no line {header!r} at or below line {at + 1}")
         at = below[0] + 1
     if not hunk.old:
-        return _insertion(lines, hunk, at), "exact"
+        return at if hunk.headers and not hunk.last else len(lines), "exact"
     ways: tuple[tuple[How, list[str], list[str]], ...] = (
         ("exact", lines, hunk.old),
         ("blanks", plain, [normal(line) for line in hunk.old]),
     )
     for how, have, wanted in ways:
-        starts = windows(have, wanted, at) if any(wanted) else []
+        starts = windows(have, wanted, at) if how == "exact" or any(wanted) else []
         if hunk.last:
-            end = len(lines) - (lines[-1] == "")
-            starts = [start for start in starts if start + len(wanted) in (end, len(lines))][-1:]
+            starts = [start for start in starts if start + len(wanted) == len(lines)]
         if len(starts) == 1 or hunk.headers and starts:
             return starts[0], how
         if starts:
@@ -187,9 +188,3 @@ def _place(name: str, lines: list[str], plain: list[str], hunk: Hunk, at: int) -
     hint = closest(lines, [normal(line) for line in hunk.old], MAX_HINT_LINES)
     below = f" at or below line {at + 1}" if at else ""
     raise BadPatch(f"{name}: its old lines stand nowhere{below}" + (f"; closest:\n{hint}" if hint else ""))
-
-
-def _insertion(lines: list[str], hunk: Hunk, at: int) -> int:
-    """Where added lines without context go: below the header, else at the end of the file."""
-    end = len(lines) - (lines[-1] == "")
-    return at if hunk.headers and not hunk.last else end

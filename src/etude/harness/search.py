@@ -16,7 +16,7 @@ Order = Literal["path", "mtime"]
 _MAX_OUTPUT_BYTES = 1 << 20
 # Ignore files of the machine and of the person would make answers differ between a laptop and a sandbox.
 _RIPGREP = ("rg", "--no-config", "--color", "never", "--hidden", "--no-require-git", "--no-ignore-global", "--no-ignore-exclude",
-            "--no-ignore-dot", "--no-messages", "--glob", "!.git")  # fmt: skip
+            "--no-ignore-dot", "--no-messages")  # fmt: skip
 
 
 class SearchFailed(Exception):
@@ -25,15 +25,30 @@ class SearchFailed(Exception):
 
 @dataclass(frozen=True)
 class Query:
-    """What to look for. `path` is a file or folder, `globs` in the way of .gitignore (`!` excludes)."""
+    """What to look for. `path` is a file or folder.
+
+    `names` are globs of which a file's name must fit one. `globs` are those of whole paths in the way of .gitignore (`!` excludes);
+    a file that one names is found though it be ignored itself. A query has one or the other.
+    """
 
     mode: Mode
     pattern: str = ""
     ignore_case: bool = False
     context: int = 0
+    names: tuple[str, ...] = ()
     globs: tuple[str, ...] = ()
     path: str = "."
     order: Order = "path"
+
+    @staticmethod
+    def files(glob: str) -> dict[str, tuple[str, ...]]:
+        """A person's glob as `names` or `globs`: without a folder in it, it fits names at any depth and finds nothing ignored."""
+        name = glob.strip().removeprefix("./")
+        while name.startswith("**/"):
+            name = name[3:]
+        if name in ("", "*", "**"):
+            return {}
+        return {"globs": (glob,)} if "/" in name or name.startswith("!") else {"names": (name,)}
 
 
 @dataclass(frozen=True)
@@ -73,9 +88,12 @@ class Searcher:
 def _ripgrep(query: Query) -> list[str]:
     words = [*_RIPGREP, "--sortr" if query.order == "mtime" else "--sort"]
     words.append("modified" if query.order == "mtime" else "path")
-    for glob in query.globs:
+    for glob in (*query.globs, "!.git"):
         words += ["--glob", glob]
-    path = query.path if query.path.startswith("/") else f"./{query.path}"
+    for glob in query.names:
+        words += ["--type-add", f"wanted:{glob}", "--type", "wanted"]
+    # "././x" is a path that ripgrep 13 can't relate to nested ignore files
+    path = query.path if query.path.startswith("/") else "./" if query.path == "." else f"./{query.path}"
     if query.mode == "glob":
         return [*words, "--files", "--", path]
     modes = {
@@ -88,7 +106,4 @@ def _ripgrep(query: Query) -> list[str]:
 
 
 def _clean(row: str) -> str:
-    row = row.removesuffix("\r")
-    while row.startswith("./"):
-        row = row[2:]
-    return row
+    return row.removesuffix("\r").removeprefix("./")

@@ -16,8 +16,8 @@ _POLL_S = 0.02
 _DYING_S = 5.0
 
 
-def family(mark: bytes) -> set[int]:
-    """Living processes of the run, this one left out."""
+def family(mark: bytes) -> list[int]:
+    """Living processes of the run, this one left out; parents first, so that no shell lives to report its child's death."""
     parents: dict[int, int] = {}
     marked: set[int] = set()
     for name in os.listdir("/proc"):
@@ -40,10 +40,17 @@ def family(mark: bytes) -> set[int]:
         fresh = {pid for pid, parent in parents.items() if parent in marked and pid not in marked}
         marked |= fresh
         grew = bool(fresh)
-    return marked
+    return sorted(marked, key=lambda pid: (_depth(pid, parents), pid))
 
 
-def send(pids: set[int], number: int) -> None:
+def _depth(pid: int, parents: dict[int, int]) -> int:
+    depth = 0
+    while pid in parents and depth < len(parents):
+        pid, depth = parents[pid], depth + 1
+    return depth
+
+
+def send(pids: list[int], number: int) -> None:
     for pid in pids:
         try:
             os.kill(pid, number)

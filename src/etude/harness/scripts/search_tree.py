@@ -1,9 +1,9 @@
 """Where ripgrep is missing: searches and lists a tree as `rg --hidden --sort path` does, with the same rows.
 
-`search_tree.py JSON`: {mode: content | files | count | glob, pattern, ignore_case, context, globs, path, order: path | mtime}. Exit
+`search_tree.py JSON`: {mode: content | files | count | glob, pattern, ignore_case, context, names, globs, path, order: path | mtime}. Exit
 status 0, 1 (nothing found) or 2 (a bad pattern, told on stderr). What is shared: patterns that Rust's and Python's expressions read
-alike, `.gitignore` files from the workspace down, UTF-8 files; a file with a zero byte is skipped. Not shared: UTF-16, `.ignore`
-files and ignore files above the workspace.
+alike, `.gitignore` files from the workspace down, UTF-8 files; a file with a zero byte is skipped. Not shared: UTF-16, ignore
+files above the workspace, and rules with a slash in those above `path` (ripgrep 13 misses them).
 """
 
 from __future__ import annotations
@@ -91,15 +91,15 @@ def is_ignored(path: str, is_folder: bool, rules: Rules) -> bool:
     return False
 
 
-def wanted(path: str, globs: list[tuple[re.Pattern[str], bool]], is_folder: bool) -> bool | None:
+def wanted(path: str, globs: list[tuple[re.Pattern[str], bool, bool]], is_folder: bool) -> bool | None:
     """What globs of the call say, which outrank .gitignore: the last that fits; without a fit files are unwanted if any includes."""
-    for pattern, excludes in reversed(globs):
-        if pattern.fullmatch(path):
+    for pattern, excludes, folders_only in reversed(globs):
+        if (is_folder or not folders_only) and pattern.fullmatch(path):
             return not excludes
-    return False if not is_folder and any(not excludes for _, excludes in globs) else None
+    return False if not is_folder and any(not excludes for _, excludes, _ in globs) else None
 
 
-def walk(folder: str, globs: list[tuple[re.Pattern[str], bool]], rules: Rules) -> Iterator[str]:
+def walk(folder: str, globs: list[tuple[re.Pattern[str], bool, bool]], rules: Rules) -> Iterator[str]:
     """Files below a folder ("" or "a/b/"), names in byte order."""
     rules = [*rules, (folder, ignore_rules(folder or "."))]
     try:
@@ -121,7 +121,10 @@ def walk(folder: str, globs: list[tuple[re.Pattern[str], bool]], rules: Rules) -
 
 def files_of(request: dict[str, Any]) -> Iterator[str]:
     """The files that a request is about."""
-    globs = [(translated(glob.lstrip("!")), glob.startswith("!")) for glob in request["globs"]]
+    globs = [
+        (translated(glob.removeprefix("!")), glob.startswith("!"), glob.endswith("/")) for glob in request["globs"]
+    ]
+    names = [translated(glob) for glob in request["names"]]
     path = os.path.normpath(request["path"])
     if os.path.isfile(path):
         yield path
@@ -131,7 +134,9 @@ def files_of(request: dict[str, Any]) -> Iterator[str]:
     folder = "" if path == "." else path + "/"
     parts = folder.split("/")[:-1]
     above = ["".join(f"{part}/" for part in parts[:i]) for i in range(len(parts))]
-    yield from walk(folder, globs, [(base, ignore_rules(base or ".")) for base in above])
+    for file in walk(folder, globs, [(base, ignore_rules(base or ".")) for base in above]):
+        if not names or any(name.fullmatch(os.path.basename(file)) for name in names):
+            yield file
 
 
 def lines_of(path: str) -> list[str] | None:

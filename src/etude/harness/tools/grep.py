@@ -60,8 +60,8 @@ class Grep:
             pattern=pattern,
             ignore_case=arguments.get("ignore_case", False),
             context=arguments.get("context", 0),
-            globs=(glob,) if glob and glob.strip("/ ") else (),
             path=path,
+            **Query.files(glob or ""),
         )
         try:
             return await context.searcher.rows(query, context.settings.tool_timeout_s)

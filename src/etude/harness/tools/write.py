@@ -27,5 +27,5 @@ class Write:
         file = TextFile.like(text, old)
         await context.workspace.save(path, file)
         count = text.count("\n") + (not text.endswith("\n") and bool(text))
-        said = f"{'created' if before is None else 'replaced'} {path}, {count} lines"
+        said = f"{'created' if before is None else 'replaced'} {path}, {count} line{'s' * (count != 1)}"
         return ToolResult(context.show(said, "head"), facts={"edits": 1.0}, spans=(Span(path, 1, count),))
