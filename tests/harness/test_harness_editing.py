@@ -23,7 +23,8 @@ def files(draw: st.DrawFn) -> bytes:
     return (BOM if draw(st.booleans()) else b"") + "".join([*rows, draw(line)]).encode()
 
 
-edits = st.builds(Replace, old=st.lists(line, min_size=1, max_size=3).map("\n".join), new=st.lists(line, max_size=3).map("\n".join), all=st.booleans())  # fmt: skip
+texts = st.lists(line, max_size=3).map("\n".join)
+edits = st.builds(Replace, old=texts, new=texts, all=st.booleans())
 
 
 @given(data=files())

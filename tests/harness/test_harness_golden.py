@@ -94,8 +94,8 @@ SEARCH_REPLACE: list[tuple[str, dict[str, Any]]] = [
     ("red_file", {"target_file": "shop.py"}),
 ]  # fmt: skip
 PATCH: list[tuple[str, dict[str, Any]]] = [
-    ("apply_patch", {"input": "*** Begin Patch\n*** Update File: shop.py\n@@ def total(items):\n     for x in items:\n-        out -= x\n+        out += x\n"
-                              "*** Add File: new.py\n+a = 1\n*** Delete File: empty\n*** End Patch"}),
+    ("apply_patch", {"input": "*** Begin Patch\n*** Update File: shop.py\n@@ def total(items):\n     for x in items:\n"
+                              "-        out -= x\n+        out += x\n*** Add File: new.py\n+a = 1\n*** Delete File: empty\n*** End Patch"}),
     ("apply_patch", {"input": "*** Begin Patch\n*** Update File: main.py\n-print(totl([1, 2]))\n+print()\n*** End Patch"}),
     ("apply_patch", {"input": "*** Begin Patch\n*** Update File: docs/win.txt\n*** Move to: docs/unix.txt\n one\n-two\n+2\n*** End Patch"}),
     ("apply_patch", {"input": "nonsense"}),

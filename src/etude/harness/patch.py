@@ -21,6 +21,8 @@ from etude.harness.editing import MAX_HINT_LINES, Edited, How, normal, windows
 from etude.harness.matching import closest
 from etude.harness.text_file import TextFile
 
+Kind = Literal["add", "delete", "update"]
+
 
 class BadPatch(Exception):
     """The text is no patch, or does not fit the file; the message is for the model."""
@@ -47,14 +49,14 @@ class Hunk:
 class FileChange:
     """What a patch does to one file. `lines` are an added file's."""
 
-    kind: Literal["add", "delete", "update"]
+    kind: Kind
     path: str
     lines: list[str] = field(default_factory=list)
     hunks: list[Hunk] = field(default_factory=list)
     target: str = ""
 
 
-_KINDS: dict[str, Literal["add", "delete", "update"]] = {
+_KINDS: dict[str, Kind] = {
     "*** Add File: ": "add",
     "*** Delete File: ": "delete",
     "*** Update File: ": "update",
@@ -71,7 +73,7 @@ def parse(text: str) -> list[FileChange]:
         raise BadPatch("a patch begins with the line *** Begin Patch and ends with *** End Patch")
     changes: list[FileChange] = []
     for number, row in enumerate(rows[1:-1], 2):
-        kind = next((_KINDS[prefix] for prefix in _KINDS if row.startswith(prefix)), None)
+        kind: Kind | None = next((_KINDS[prefix] for prefix in _KINDS if row.startswith(prefix)), None)
         if kind is not None:
             changes.append(FileChange(kind, row.split(": ", 1)[1].strip()))
         elif not changes:

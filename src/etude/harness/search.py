@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from etude.harness import scripts
@@ -40,15 +40,14 @@ class Query:
     path: str = "."
     order: Order = "path"
 
-    @staticmethod
-    def files(glob: str) -> dict[str, tuple[str, ...]]:
-        """A person's glob as `names` or `globs`: without a folder in it, it fits names at any depth and finds nothing ignored."""
+    def only(self, glob: str) -> Query:
+        """Of the files that fit a person's glob: without a folder in it, it fits names at any depth and finds nothing ignored."""
         name = glob.strip().removeprefix("./")
         while name.startswith("**/"):
             name = name[3:]
         if name in ("", "*", "**"):
-            return {}
-        return {"globs": (glob,)} if "/" in name or name.startswith("!") else {"names": (name,)}
+            return self
+        return replace(self, globs=(glob,)) if "/" in name or name.startswith("!") else replace(self, names=(name,))
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,11 @@ from etude.sandbox.protocol import ExecResult
 _ENTER = """: "${OUTPUTS:=${TMPDIR:-/tmp}/etude-outputs}"
 export OUTPUTS
 mkdir -p "$OUTPUTS"
-for name in $3; do unset "$name"; done
+for etude_name in $3; do unset "$etude_name"; done
+etude_before=${OLDPWD-}
 if [ -n "$2" ] && ! cd -- "$2" 2>/dev/null; then echo "the folder $2 is gone; this runs in $PWD"; fi
+[ -z "$etude_before" ] || OLDPWD=$etude_before
+unset etude_before etude_name
 """
 # stdout carries both of the command's streams, in the order in which they were written; stderr carries what the shell remembers.
 _FOREGROUND = f"""exec 9>&2 2>&1 </dev/null

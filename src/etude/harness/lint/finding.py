@@ -79,7 +79,7 @@ def read_eslint(output: str, root: str) -> list[Finding]:
 
 
 _TSC = re.compile(r"^(?P<path>[^(\n]+)\((?P<line>\d+),(?P<column>\d+)\): \w+ (?P<code>TS\d+): (?P<message>.*)$", re.M)
-_GCC = re.compile(r"^(?P<path>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<message>.*)$", re.M)
+_GCC = re.compile(r"^(?:vet: )?(?P<path>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<message>.*)$", re.M)
 
 
 def read_tsc(output: str, root: str) -> list[Finding]:
@@ -89,7 +89,7 @@ def read_tsc(output: str, root: str) -> list[Finding]:
 
 def read_go_vet(output: str, root: str) -> list[Finding]:
     """`go vet`, which writes `path:line:column: message`."""
-    return [_finding(root, m["path"].removeprefix("vet: "), m.groupdict(), "go vet", "", m["message"])
+    return [_finding(root, m["path"], m.groupdict(), "go vet", "", m["message"])
             for m in _GCC.finditer(output)]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ class Glob:
             raise ToolError(f"{pattern!r} is no pattern; say for example **/*.py")
         if not await context.workspace.is_folder(path):
             raise ToolError(f"no folder {path}")
-        query = Query("glob", path=path, order=context.settings.glob_order, **Query.files(pattern))
+        query = Query("glob", path=path, order=context.settings.glob_order).only(pattern)
         try:
             found = await context.searcher.rows(query, context.settings.tool_timeout_s)
         except SearchFailed as error:

@@ -61,8 +61,7 @@ class Grep:
             ignore_case=arguments.get("ignore_case", False),
             context=arguments.get("context", 0),
             path=path,
-            **Query.files(glob or ""),
-        )
+        ).only(glob or "")
         try:
             return await context.searcher.rows(query, context.settings.tool_timeout_s)
         except SearchFailed as error:
