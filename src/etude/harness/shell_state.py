@@ -15,7 +15,7 @@ from etude.sandbox.protocol import ExecResult
 # $1 the command line, $2 the folder, $3 names of variables that the session has unset.
 _ENTER = """: "${OUTPUTS:=${TMPDIR:-/tmp}/etude-outputs}"
 export OUTPUTS
-mkdir -p "$OUTPUTS"
+[ -d "$OUTPUTS" ] || mkdir -p "$OUTPUTS"
 for etude_name in $3; do unset "$etude_name"; done
 etude_before=${OLDPWD-}
 if [ -n "$2" ] && ! cd -- "$2" 2>/dev/null; then echo "the folder $2 is gone; this runs in $PWD"; fi

@@ -41,6 +41,8 @@ class Workspace:
     def __init__(self, operations: Operations, journal: Journal | None = None) -> None:
         self._operations = operations
         self._journal = journal
+        # Files that tools changed, as they were before the first change; None where there was none.
+        self.originals: dict[str, bytes | None] = {}
 
     async def read(self, path: str) -> str:
         try:
@@ -114,17 +116,18 @@ class Workspace:
         if before is None:
             raise WorkspaceError(f"no file {path}{await self._similar(path)}")
         try:
-            await self._operations.remove(self._inside(path))
+            place = self._inside(path)
+            await self._operations.remove(place)
         except Outside:
             raise WorkspaceError(f"{path} lies outside of the workspace") from None
         except (UserError, OSError) as error:
             raise WorkspaceError(f"cannot delete {path}") from error
-        self._tell(path, before, None)
+        self._tell(place, before, None)
 
     async def entries(self, path: str = ".", *, recursive: bool = False) -> list[Entry]:
         """What a folder holds, depth first, names in byte order."""
         try:
-            return await self._operations.list(self.place(path), recursive=recursive, max_entries=MAX_ENTRIES)
+            return await self._list(self.place(path), recursive=recursive)
         except Outside:
             raise WorkspaceError(f"{path} lies outside of the workspace") from None
         except OutputLimit:
@@ -134,12 +137,23 @@ class Workspace:
 
     async def is_folder(self, path: str) -> bool:
         try:
-            await self._operations.list(self.place(path), recursive=False, max_entries=MAX_ENTRIES)
+            await self._list(self.place(path), recursive=False)
         except OutputLimit:
             return True
         except (UserError, OSError):
             return False
         return True
+
+    async def _list(self, place: str, *, recursive: bool) -> list[Entry]:
+        try:
+            return await self._operations.list(place, recursive=recursive, max_entries=MAX_ENTRIES)
+        except (Outside, OutputLimit):
+            raise
+        except (UserError, OSError):
+            target = await self._link(place)
+            if target is None:
+                raise
+            return await self._operations.list(target, recursive=recursive, max_entries=MAX_ENTRIES)
 
     def place(self, path: str) -> str:
         """As the machine names it. Raises WorkspaceError for a relative path that climbs out."""
@@ -219,7 +233,7 @@ class Workspace:
     async def _replace(self, path: str, data: bytes) -> None:
         """Write a place that may be written, through a link if one is there; the journal is told."""
         place = self._inside(path)
-        before = await self.bytes_of(path) if self._journal is not None else None
+        before = await self.bytes_of(path)
         try:
             await self._store(place, data)
         except WorkspaceError as error:
@@ -231,6 +245,7 @@ class Workspace:
         self._tell(place, before, data)
 
     def _tell(self, path: str, before: bytes | None, after: bytes | None) -> None:
+        self.originals.setdefault(path, before)
         if self._journal is not None:
             self._journal(path, before, after)
 

@@ -13,8 +13,8 @@ _SCRIPT = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts")
 
 @dataclass(frozen=True)
 class Linter:
-    """`marks`: files in the root that configure it; or a `table` in pyproject.toml or a key in package.json. `whole`: it looks at
-    the project and takes no files. `good`: exit statuses that come with output to read."""
+    """`marks`: files in the root that configure it; or a `table` in pyproject.toml, or a `key` in package.json. `whole`: it looks
+    at the project and takes no files. `good`: exit statuses that come with output to read."""
 
     name: str
     program: str
@@ -26,15 +26,17 @@ class Linter:
     key: str = ""
     whole: bool = False
     good: tuple[int, ...] = (0, 1)
+    piped: tuple[str, ...] = ()  # instead of files: how it reads a text from its input, as of the file named next
 
 
 LINTERS = (
-    Linter("ruff", "ruff", ("check", "--no-fix", "--no-cache", "--force-exclude", "--output-format", "json", "--"), _PYTHON,
-           ("ruff.toml", ".ruff.toml"), read_ruff, table="[tool.ruff"),
+    Linter("ruff", "ruff", ("check", "--no-fix", "--no-cache", "--force-exclude", "--output-format", "json"), _PYTHON,
+           ("ruff.toml", ".ruff.toml"), read_ruff, table="[tool.ruff", piped=("-", "--stdin-filename")),
     Linter("pyright", "pyright", ("--outputjson",), _PYTHON, ("pyrightconfig.json",), read_pyright, table="[tool.pyright"),
-    Linter("eslint", "eslint", ("--format", "json", "--"), _SCRIPT,
+    Linter("eslint", "eslint", ("--format", "json"), _SCRIPT,
            ("eslint.config.js", "eslint.config.mjs", "eslint.config.cjs", "eslint.config.ts", ".eslintrc", ".eslintrc.js",
-            ".eslintrc.cjs", ".eslintrc.json", ".eslintrc.yml", ".eslintrc.yaml"), read_eslint, key='"eslintConfig"'),
+            ".eslintrc.cjs", ".eslintrc.json", ".eslintrc.yml", ".eslintrc.yaml"), read_eslint, key='"eslintConfig"',
+           piped=("--stdin", "--stdin-filename")),
     Linter("tsc", "tsc", ("--noEmit", "--pretty", "false"), (".ts", ".tsx", ".mts", ".cts"), ("tsconfig.json",), read_tsc,
            whole=True, good=(0, 1, 2)),
     Linter("go vet", "go", ("vet", "./..."), (".go",), ("go.mod",), read_go_vet, whole=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from etude.harness.lint.finding import Finding, Unreadable, delta
@@ -53,6 +54,29 @@ class Lints:
             findings |= {one for one in found if not paths or one.path in files}
         return self._reported(sorted(findings), paths, ran, problems)
 
+    async def change(self, originals: Mapping[str, bytes | None]) -> Report:
+        """What an edit changed: the files as they are, against what they held before, by the linters that read from a pipe.
+
+        Types are left out: they depend on the other files, which are changed as well.
+        """
+        before: set[Finding] = set()
+        after: set[Finding] = set()
+        ran: list[str] = []
+        problems: list[str] = []
+        for linter in await self._configured():
+            files = [path for path in originals if path.endswith(linter.suffixes)] if linter.piped else []
+            try:
+                for path in files:
+                    before |= set(await self._run(linter, [path], originals[path] or b""))
+                    now = await self._workspace.bytes_of(path)
+                    after |= set(await self._run(linter, [path], now)) if now is not None else set()
+            except (Unreadable, WorkspaceError) as error:
+                problems.append(f"{linter.name}: {error}")
+                continue
+            ran += [linter.name] if files else []
+        new, gone = delta(sorted(before), sorted(after))
+        return Report(sorted(after), new, gone, True, ran, problems)
+
     def _reported(self, findings: list[Finding], paths: list[str], ran: list[str], problems: list[str]) -> Report:
         looked = paths or sorted({*self._last, *(finding.path for finding in findings)})
         seen = [path for path in looked if path in self._last]
@@ -86,12 +110,16 @@ class Lints:
         except WorkspaceError:
             return ""  # not text, or too large: it configures nothing that we could read
 
-    async def _run(self, linter: Linter, files: list[str]) -> list[Finding]:
-        """Raises Unreadable with what the linter said instead of findings."""
+    async def _run(self, linter: Linter, files: list[str], text: bytes | None = None) -> list[Finding]:
+        """Findings in files, or in a text in place of one. Raises Unreadable with what the linter said instead of findings."""
         folder = "pwd -P; for folder in " + " ".join(_OWN) + '; do PATH="$PWD/$folder:$PATH"; done; exec "$@"'
-        arguments = [*linter.arguments, *([] if linter.whole else files or ["."])]
+        named = [f"./{path}" if path.startswith("-") else path for path in files]
+        arguments = [*linter.arguments, *(linter.piped if text is not None else ())]
+        arguments += [] if linter.whole else named or ["."]
         argv = ["/bin/sh", "-c", folder, "lint", linter.program, *arguments]
-        done = await self._workspace.run(argv, timeout_s=self._timeout_s, max_output_bytes=_MAX_OUTPUT_BYTES)
+        done = await self._workspace.run(
+            argv, timeout_s=self._timeout_s, max_output_bytes=_MAX_OUTPUT_BYTES, stdin=text or b""
+        )
         if done.timed_out:
             raise Unreadable(f"took longer than {self._timeout_s:g} s; name fewer files")
         if done.rc == 127:

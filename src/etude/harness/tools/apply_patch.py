@@ -54,7 +54,13 @@ async def _plan(change: FileChange, workspace: Workspace) -> list[_Step]:
         file = TextFile.like("".join(f"{line}\n" for line in change.lines), None)
         count = len(change.lines)
         return [
-            _Step(change.path, None, file, f"{change.path}: created, {count} lines", (Span(change.path, 1, count),))
+            _Step(
+                change.path,
+                None,
+                file,
+                f"{change.path}: created, {replacing.lines(count)}",
+                (Span(change.path, 1, count),),
+            )
         ]
     if before is None:
         await workspace.load(change.path)  # raises, with files of a like name

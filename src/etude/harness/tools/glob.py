@@ -19,6 +19,7 @@ class Glob:
         pattern, path = arguments["pattern"], arguments.get("path", ".")
         if not pattern.strip("/ ") or pattern.startswith("!"):
             raise ToolError(f"{pattern!r} is no pattern; say for example **/*.py")
+        path = context.workspace.place(path)
         if not await context.workspace.is_folder(path):
             raise ToolError(f"no folder {path}")
         query = Query("glob", path=path, order=context.settings.glob_order).only(pattern)

@@ -53,6 +53,7 @@ class Grep:
             raise ToolError("a pattern applies to single lines; leave the newline out")
         if path.startswith("$"):
             raise ToolError(f"search {path} with the shell")
+        path = context.workspace.place(path)
         if not await context.workspace.is_folder(path) and not await context.workspace.exists(path):
             raise ToolError(f"no file or folder {path}")
         query = Query(

@@ -39,6 +39,11 @@ def said(path: str, done: Edited) -> str:
     return "\n".join(["ok", *rows])
 
 
+def lines(count: int) -> str:
+    """`1 line`, `2 lines`."""
+    return f"{count} line{'s' * (count != 1)}"
+
+
 def facts(done: Edited) -> dict[str, float]:
     """For the counters; a fuzzy success is one."""
     return {"edits": 1.0, "loose_edits": float(any(how != "exact" for how in done.hows))}
