@@ -125,9 +125,7 @@ async def test_lenient_settings_take_the_text_5_for_5_and_count_it(sandbox: Any)
     lenient = ALL.model_copy(update={"strict_arguments": False})
     read = preset_of(lenient).tools["read_file"]
     answer = await read.run({"target_file": "shop.py", "offset": "4", "limit": 1.0}, context(sandbox, lenient))
-    assert (
-        answer.text.startswith("        out -= x\n") and answer.facts["bent_arguments"] == 2 and answer.does == "read"
-    )
+    assert answer.text.startswith("        out -= x\n") and answer.facts["bent_arguments"] == 2
     with pytest.raises(ToolError, match='read_file: offset must be an integer, got "4"'):
         await read.run({"target_file": "shop.py", "offset": "4"}, context(sandbox))
 
@@ -283,6 +281,36 @@ async def test_reads_and_spans_tell_the_counters_what_was_touched(tmp_path: Path
     with pytest.raises(WorkspaceError, match="larger than 1 MiB; search it"):
         (tmp_path / "big").write_bytes(b"x" * (1 << 21))
         await run("read_file", target_file="big")
+
+
+def test_what_a_tool_does_is_known_by_any_of_its_names() -> None:
+    assert [preset(name).does(tool) for name, tool in (("patch", "exec_command"), ("minimal", "bash"))] == [
+        "shell",
+        "shell",
+    ]
+    assert (preset("nano").does("view"), preset("nano").does("read"), preset("patch").does("x")) == ("read", "", "")
+
+
+@pytest.mark.nightly
+@settings(max_examples=850, deadline=None)
+@given(data=st.data())
+def test_ten_thousand_calls_on_a_real_folder_are_answered(tmp_path_factory: Any, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(SKINS))
+    strict = data.draw(st.booleans())
+    quick = {"preset": name, "strict_arguments": strict, "max_command_s": 2.0, "tool_timeout_s": 2.0}
+    turns = [Message("assistant", calls=(ToolCall("c", *data.draw(calls(name))),)) for _ in range(12)]
+    root = tmp_path_factory.mktemp("work")
+    (root / "shop.py").write_text("out = 1\ntotal = out\n")
+
+    async def run() -> int:
+        policy, machine = ScriptedPolicy([*turns, Message("assistant", "done")]), LocalFolder(root)
+        outcome = await build_agent(
+            ALL.model_copy(update=quick), policy, machine, TaskFacts("t", "x"), services=SERVICES
+        ).run()
+        await machine.kill()
+        return len(outcome.session.of("tool_result"))
+
+    assert asyncio.run(run()) == len(turns)
 
 
 def test_presets_are_files_that_the_package_ships() -> None:

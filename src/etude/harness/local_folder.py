@@ -39,7 +39,7 @@ class LocalFolder:
         self.spec = SandboxSpec(workdir=path)
         self._env = dict(os.environ if env is None else env)
         self._allowed = [path, *(os.path.realpath(folder) for folder in allowed)]
-        self._outputs: str | None = None
+        self._outputs: tempfile.TemporaryDirectory[str] | None = None
 
     async def run(
         self,
@@ -92,13 +92,14 @@ class LocalFolder:
     async def kill(self) -> None:
         """Nothing runs on; the kept outputs go."""
         if self._outputs is not None:
-            await asyncio.to_thread(shutil.rmtree, self._outputs, ignore_errors=True)
+            await asyncio.to_thread(self._outputs.cleanup)
             self._outputs = None
 
     def _outputs_folder(self) -> str:
+        """Made when first needed; goes with `kill`, or with this process."""
         if self._outputs is None:
-            self._outputs = tempfile.mkdtemp(prefix="etude-outputs-")
-        return self._outputs
+            self._outputs = tempfile.TemporaryDirectory(prefix="etude-outputs-", ignore_cleanup_errors=True)
+        return self._outputs.name
 
     def _resolve(self, path: str) -> str:
         """The real path. Raises Outside."""

@@ -52,6 +52,13 @@ class Preset:
     def skinned(self) -> bool:
         return self.name in _SKINS
 
+    def does(self, name: str) -> str:
+        """What a tool of this name does, whatever the preset calls it; "" for one that isn't there."""
+        tool = self.tools.get(name)
+        if isinstance(tool, Skinned):
+            return tool.implementation.name
+        return {"view": "read"}.get(name, name) if tool is not None else ""
+
     def unknown(self, name: str) -> str:
         """What a call of a tool that isn't there is answered with."""
         if not self.skinned:

@@ -70,8 +70,7 @@ class Skinned:
             raise ToolError(f"{self.name}: {bad}") from bad
         values = {**self.fixed, **self._canonical(checked.values)}
         result = await self.implementation.run(values, context)
-        facts = {**result.facts, "bent_arguments": float(checked.bent)}
-        return replace(result, facts=facts, does=self.implementation.name)
+        return replace(result, facts={**result.facts, "bent_arguments": float(checked.bent)})
 
     def _canonical(self, values: dict[str, Any]) -> dict[str, Any]:
         back = {shown: path for path, shown in self.presented.items() if "." not in path}

@@ -89,7 +89,7 @@ class Span:
 class ToolResult:
     """`text` goes to the model as it is if it is `Shown`, else cut to the limits. `facts` are numbers for the hygiene counters.
 
-    `does` is the implementation behind a presented name; `reads` are files whose text was shown, `spans` what an edit wrote.
+    `reads` are files whose text was shown, `spans` what an edit wrote.
     """
 
     text: str
@@ -97,7 +97,6 @@ class ToolResult:
     facts: Mapping[str, float] = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
     reads: tuple[str, ...] = ()
-    does: str = ""
 
 
 class Implementation(Protocol):
