@@ -83,7 +83,7 @@ SEARCH_REPLACE: list[tuple[str, dict[str, Any]]] = [
     ("run_terminal_cmd", {"command": "trap '' TERM; echo going; sleep 60", "timeout_s": 1}),
     ("run_terminal_cmd", {"command": " "}),
     ("run_terminal_cmd", {"command": "echo started; sleep 30", "is_background": True}),
-    ("terminal_output", {"job": 1, "wait_s": 1}),
+    ("terminal_output", {"job": 1, "wait_s": 2}),
     ("kill_terminal", {"job": 1}),
     ("run_terminal_cmd", {"command": "echo done; exit 4", "is_background": True}),
     ("terminal_output", {"job": 2, "wait_s": 20}),

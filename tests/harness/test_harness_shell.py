@@ -94,7 +94,7 @@ async def test_a_job_runs_beside_commands_and_reports_what_is_new(there: ToolCon
         is_background=True,
     )
     assert started == "job 1 runs; see terminal_output(job=1)"
-    assert await job(there, "terminal_output", 1, wait_s=1) == "hello from d\njob 1: running"
+    assert await job(there, "terminal_output", 1, wait_s=2) == "hello from d\njob 1: running"
     assert await shell(there, "sleep 9", timeout_s=1) == "killed after 1 s; long work runs with is_background"
     assert await job(there, "terminal_output", 1) == "job 1: running"  # the time-out of another command spared it
     await shell(there, "touch go")

@@ -242,6 +242,32 @@ async def test_a_patch_whose_last_write_fails_changes_nothing(tmp_path: Path, mo
     assert (tmp_path / "a.py").read_text() == "a = 1\n" and not (tmp_path / "new.py").exists()
 
 
+async def test_a_patch_that_is_interrupted_is_carried_out_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = LocalFolder(tmp_path)
+    write, begun = machine.write, asyncio.Event()
+
+    async def slow(path: str, data: bytes, *, mode: int | None = None) -> None:
+        begun.set()
+        await asyncio.sleep(0.05)
+        await write(path, data, mode=mode)
+
+    monkeypatch.setattr(machine, "write", slow)
+    settings = HarnessSettings.full(preset="patch")
+    text = "*** Begin Patch\n*** Add File: a\n+x\n*** Add File: b\n+y\n*** End Patch"
+    task = asyncio.create_task(
+        preset_of(settings).tools["apply_patch"].run({"input": text}, context(machine, settings))
+    )
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    while not (tmp_path / "b").exists():
+        await asyncio.sleep(0.01)
+    assert (tmp_path / "a").read_text() == "x\n"
+
+
 @pytest.mark.parametrize(
     ("todos", "merge", "words"),
     [
@@ -278,9 +304,21 @@ async def test_reads_and_spans_tell_the_counters_what_was_touched(tmp_path: Path
     assert created.text == "ok\nn.py: line 1" and (tmp_path / "n.py").read_text() == "x\n"
     with pytest.raises(ToolError, match="old_string is empty, and a.py is not"):
         await run("search_replace", file_path="a.py", old_string="", new_string="x\n")
-    with pytest.raises(WorkspaceError, match="larger than 1 MiB; search it"):
-        (tmp_path / "big").write_bytes(b"x" * (1 << 21))
-        await run("read_file", target_file="big")
+
+
+async def test_a_file_of_two_gigabytes_costs_one_line(tmp_path: Path) -> None:
+    with (tmp_path / "big").open("wb") as big:
+        big.truncate(2 << 30)
+    there, tools = context(LocalFolder(tmp_path)), preset_of(ALL).tools
+    for name, arguments in (
+        ("read_file", {"target_file": "big"}),
+        ("search_replace", {"file_path": "big", "old_string": "a", "new_string": "b"}),
+        ("write", {"file_path": "big", "contents": "b"}),
+        ("delete_file", {"target_file": "big"}),
+    ):
+        with pytest.raises(WorkspaceError, match="^big is larger than 1 MiB; search it, or take a part with the shell"):
+            await tools[name].run(arguments, there)
+    assert (await tools["grep"].run({"pattern": "a"}, there)).text == "no match"
 
 
 def test_what_a_tool_does_is_known_by_any_of_its_names() -> None:
@@ -288,10 +326,12 @@ def test_what_a_tool_does_is_known_by_any_of_its_names() -> None:
         "shell",
         "shell",
     ]
+    assert preset("minimal").quiet("read") and preset("nano").quiet("grep") and not preset("minimal").quiet("bash")
     assert (preset("nano").does("view"), preset("nano").does("read"), preset("patch").does("x")) == ("read", "", "")
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(600)
 @settings(max_examples=850, deadline=None)
 @given(data=st.data())
 def test_ten_thousand_calls_on_a_real_folder_are_answered(tmp_path_factory: Any, data: st.DataObject) -> None:

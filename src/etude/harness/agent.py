@@ -18,7 +18,6 @@ from etude.harness.operations import Operations
 from etude.harness.preset import Preset, harness_hash, preset_of
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
-from etude.harness.skin import Skinned
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.harness.transcript import Transcript
 from etude.harness.truncation import Shown, truncate
@@ -204,8 +203,8 @@ class Agent:
         tool = self._preset.tools.get(call.name)
         if tool is None:
             return self._preset.unknown(call.name)
-        if isinstance(tool, Skinned):
-            return None  # it checks its arguments itself, as strictly as the settings say
+        if self._preset.skinned:
+            return None  # its tools check their arguments themselves, as strictly as the settings say
         if set(call.arguments) != set(tool.parameters):
             return f"{call.name} takes {', '.join(tool.parameters) or 'no arguments'}"
         wrong = [name for name, value in call.arguments.items() if not isinstance(value, str)]

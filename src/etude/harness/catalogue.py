@@ -26,3 +26,5 @@ _ALL: tuple[Implementation, ...] = (
     Shell(), JobOutput(), JobKill(), TodoWrite(), WebSearchTool(), WebFetchTool(),
 )  # fmt: skip
 IMPLEMENTATIONS: dict[str, Implementation] = {one.name: one for one in _ALL}
+# They change nothing, so that several may run at once, and their answers don't depend on the order.
+QUIET = frozenset({"read", "list", "glob", "grep", "codebase_search", "lints", "web_search", "web_fetch"})

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.harness.arguments import closest
-from etude.harness.catalogue import IMPLEMENTATIONS
+from etude.harness.catalogue import IMPLEMENTATIONS, QUIET
 from etude.harness.names import Names
 from etude.harness.settings import HarnessSettings
 from etude.harness.skin import BadSkin, Skinned
@@ -58,6 +58,10 @@ class Preset:
         if isinstance(tool, Skinned):
             return tool.implementation.name
         return {"view": "read"}.get(name, name) if tool is not None else ""
+
+    def quiet(self, name: str) -> bool:
+        """Whether calls of this tool change nothing, so that they may run beside others of their kind."""
+        return self.does(name) in QUIET
 
     def unknown(self, name: str) -> str:
         """What a call of a tool that isn't there is answered with."""

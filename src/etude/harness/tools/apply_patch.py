@@ -38,7 +38,9 @@ class ApplyPatch:
             steps = [step for change in parse(arguments["patch"]) for step in await _plan(change, context.workspace)]
         except BadPatch as bad:
             raise ToolError(f"{bad}\nnothing was changed") from bad
-        await _carry_out(steps, context.workspace)
+        await asyncio.shield(
+            _carry_out(steps, context.workspace)
+        )  # a session that is stopped here still has all or nothing
         facts = {"edits": 1.0, "loose_edits": float(any(step.loose for step in steps))}
         spans = tuple(span for step in steps for span in step.spans)
         return ToolResult(

@@ -16,7 +16,7 @@ class TodoWrite:
     """All items or none. An item without an id has its place in the list as one."""
 
     name = "todo"
-    parameters = (Parameter("todos", "array", item=_ITEM), optional("merge", "boolean"))
+    parameters = (Parameter("todos", "array", item=_ITEM), optional("merge", "boolean"), optional("why"))
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         items = {str(item.get("id", number)): item for number, item in enumerate(arguments["todos"], 1)}
