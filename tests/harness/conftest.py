@@ -40,7 +40,7 @@ class FakeSandbox:
             raise UserError(f"no such file {path}")
         return self.files[path][offset : offset + max_bytes]
 
-    async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         if path.startswith("/") or ".." in path.split("/"):
             raise UserError(f"outside of the workspace: {path}")
         self.files[path] = data

@@ -9,8 +9,8 @@ import pytest
 from etude.chat.special import TOOL_PARAMETERS
 from etude.harness.preset import harness_hash, preset
 from etude.harness.settings import HarnessSettings
-from etude.harness.tools.grep import Grep
-from etude.harness.tools.test import stable
+from etude.harness.tools.nano.grep import Grep
+from etude.harness.tools.nano.test import stable
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult, describe
 from etude.harness.workspace import MAX_FILE_BYTES, Workspace, WorkspaceError
 from etude.sandbox.protocol import DiskFull, ExecResult, InfraError, SandboxDied
@@ -189,7 +189,7 @@ def test_the_full_preset_describes_every_tool_to_endpoints() -> None:
         function = item["function"]
         assert len(describe(function["name"])) > 60 and function["description"] == describe(function["name"])
         assert function["parameters"]["required"] == list(function["parameters"]["properties"])
-    with pytest.raises(ValueError, match="no harness preset 'x'; there are nano and full"):
+    with pytest.raises(ValueError, match="no harness preset 'x'; there are nano, full, minimal, patch, search_replace"):
         preset("x")
 
 

@@ -48,7 +48,7 @@ class MemorySandbox:
     async def read(self, path: str, *, max_bytes: int = 1 << 20, offset: int = 0) -> bytes:
         return self.files[path]
 
-    async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         self.files[path] = data
 
     async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:

@@ -14,14 +14,16 @@ from typing import Any
 from etude.chat.renderer import Renderer
 from etude.harness.counters import Counters
 from etude.harness.flow import Ended, Malformed
-from etude.harness.preset import Preset, harness_hash, preset
+from etude.harness.operations import Operations
+from etude.harness.preset import Preset, harness_hash, preset_of
+from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.harness.transcript import Transcript
-from etude.harness.truncation import truncate
-from etude.harness.workspace import Workspace, WorkspaceError
+from etude.harness.truncation import Shown, truncate
+from etude.harness.workspace import Journal, Workspace, WorkspaceError
 from etude.policy.protocol import Policy, PolicyError, Request
-from etude.sandbox.protocol import InfraError, Sandbox
+from etude.sandbox.protocol import InfraError
 from etude.trace.entry import Header
 from etude.trace.message import Message, ToolCall
 from etude.trace.segment import Segment
@@ -56,19 +58,24 @@ class Agent:
         self,
         settings: HarnessSettings,
         policy: Policy,
-        sandbox: Sandbox,
+        sandbox: Operations,
         facts: TaskFacts,
         renderer: Renderer | None,
         recorder: Recorder,
         seed: int | None,
+        services: Services,
+        journal: Journal | None,
     ) -> None:
         self._settings = settings
         self._policy = policy
         self._facts = facts
         self._recorder = recorder
         self._seed = seed
-        self._preset: Preset = preset(settings.preset)
-        self._context = ToolContext(Workspace(sandbox), settings, facts.test_command)
+        self._preset: Preset = preset_of(settings)
+        workspace = Workspace(sandbox, journal)
+        self._context = ToolContext(
+            workspace, settings, facts.test_command, names=self._preset.names, services=services
+        )
         self._counters = Counters(tuple(self._preset.tools))
         self._transcript = Transcript(recorder, renderer, self._preset.schemas, self._counters.output)
         self._turns = 0
@@ -89,6 +96,7 @@ class Agent:
                 self._recorder.close()
             finally:
                 await self._policy.release(self._recorder.session.header.session_id)
+                await self._context.close()
 
     async def _until_ended(self, start: float) -> Outcome:
         try:
@@ -174,13 +182,11 @@ class Agent:
         self._counters.call(call, failed=result.failed, facts=dict(result.facts))
         tool = self._preset.tools.get(call.name)
         limits = self._settings
-        cut = truncate(
-            result.text,
-            max_lines=limits.max_tool_lines,
-            max_bytes=limits.max_tool_bytes,
-            keep=tool.keep if tool and not result.failed else "head",
-        )
-        self._answer(Message("tool", cut.text, call_id=call.id), call.name, result.failed)
+        text = result.text
+        if not isinstance(text, Shown):  # what a tool has cut itself is never cut again
+            keep = tool.keep if tool and not result.failed else "head"
+            text = truncate(text, max_lines=limits.max_tool_lines, max_bytes=limits.max_tool_bytes, keep=keep).text
+        self._answer(Message("tool", text, call_id=call.id), call.name, result.failed)
 
     async def _result(self, call: ToolCall) -> ToolResult:
         if (objection := self._valid(call)) is not None:
@@ -197,7 +203,9 @@ class Agent:
         """What is wrong with a call, or None. Renderers parse strictly already; endpoints may send anything."""
         tool = self._preset.tools.get(call.name)
         if tool is None:
-            return f"no tool {call.name}"
+            return self._preset.unknown(call.name)
+        if self._preset.skinned:
+            return None  # its tools check their arguments themselves, as strictly as the settings say
         if set(call.arguments) != set(tool.parameters):
             return f"{call.name} takes {', '.join(tool.parameters) or 'no arguments'}"
         wrong = [name for name, value in call.arguments.items() if not isinstance(value, str)]
@@ -227,21 +235,28 @@ class Agent:
 def build_agent(
     settings: HarnessSettings,
     policy: Policy,
-    sandbox: Sandbox,
+    sandbox: Operations,
     facts: TaskFacts,
     *,
     renderer: Renderer | None = None,
     recorder: Recorder | None = None,
     seed: int | None = None,
+    services: Services | None = None,
+    journal: Journal | None = None,
 ) -> Agent:
     """The one constructor. A token policy needs a renderer; without a recorder the session stays in memory.
+
+    `sandbox` may be a `LocalFolder`. `services` are what settings offer beyond it; `journal` is told of every file that a tool
+    changes.
 
     Make the recorder's header with `session_header`, so that every session carries its harness hash and facts.
     """
     if policy.takes_tokens and renderer is None:
         raise ValueError(f"the policy {policy.name} takes tokens: give build_agent the renderer of its model")
+    services = services or Services()
+    services.require(codebase_search=settings.codebase_search, web=settings.web)
     recorder = recorder or Recorder(session_header(settings, policy, facts, renderer=renderer))
-    return Agent(settings, policy, sandbox, facts, renderer, recorder, seed)
+    return Agent(settings, policy, sandbox, facts, renderer, recorder, seed, services, journal)
 
 
 def session_header(

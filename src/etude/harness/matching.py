@@ -38,31 +38,31 @@ class Replacement:
 
 def replace(text: str, old: str, new: str) -> Replacement:
     """Replace the one place where `old` stands. Raises NoUniqueMatch."""
-    count = _places(text, old)
+    count = places(text, old)
     if count == 1:
         return Replacement(text.replace(old, new), loose=False)
     if count > 1:
         raise NoUniqueMatch(count)
     lines = text.split("\n")
-    wanted = [_squeeze(line) for line in old.strip("\n").split("\n")]
-    squeezed = [_squeeze(line) for line in lines]
+    wanted = [squeeze(line) for line in old.strip("\n").split("\n")]
+    squeezed = [squeeze(line) for line in lines]
     starts = [i for i in range(len(lines) - len(wanted) + 1) if squeezed[i : i + len(wanted)] == wanted]
     if len(starts) != 1 or not any(wanted):
         raise NoUniqueMatch(len(starts) if any(wanted) else 0, "" if starts else closest(lines, wanted))
     start = starts[0]
     stop = start + len(wanted)
-    moved = _indent_like(lines[start:stop], old.strip("\n").split("\n"), new.strip("\n").split("\n") if new else [])
+    moved = indent_like(lines[start:stop], old.strip("\n").split("\n"), new.strip("\n").split("\n") if new else [])
     return Replacement("\n".join([*lines[:start], *moved, *lines[stop:]]), loose=True)
 
 
-def closest(lines: list[str], wanted: list[str]) -> str:
-    """`number line` rows of the window most like `wanted`; empty if nothing is like it."""
-    if not any(wanted) or len(lines) > MAX_HINT_LINES:
+def closest(lines: list[str], wanted: list[str], max_lines: int = MAX_HINT_LINES) -> str:
+    """`number line` rows of the window most like `wanted` (squeezed lines); empty if nothing is like it."""
+    if not any(wanted) or len(lines) > max_lines:
         return ""
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2("\n".join(wanted))
     best, best_ratio = -1, MIN_HINT_RATIO
-    squeezed = [_squeeze(line) for line in lines]
+    squeezed = [squeeze(line) for line in lines]
     for start in _candidates(squeezed, wanted):
         matcher.set_seq1("\n".join(squeezed[start : start + len(wanted)]))
         if matcher.real_quick_ratio() > best_ratio and matcher.quick_ratio() > best_ratio:
@@ -89,7 +89,7 @@ def _candidates(lines: list[str], wanted: list[str]) -> list[int]:
     return sorted(sorted(starts, key=lambda start: -shared[start])[:most])
 
 
-def _places(text: str, old: str) -> int:
+def places(text: str, old: str) -> int:
     """Occurrences, overlapping ones counted each: `aa` stands in `aaa` twice, so it names no one place."""
     count, at = 0, text.find(old)
     while at >= 0:
@@ -97,11 +97,12 @@ def _places(text: str, old: str) -> int:
     return count
 
 
-def _squeeze(line: str) -> str:
+def squeeze(line: str) -> str:
+    """A line whose blanks don't count: runs as one, none at its ends."""
     return " ".join(line.split())
 
 
-def _indent_like(found: list[str], old: list[str], new: list[str]) -> list[str]:
+def indent_like(found: list[str], old: list[str], new: list[str]) -> list[str]:
     """`new` moved by the difference between the first non-blank lines of `found` and `old`."""
     have = next(_indent(line) for line in found if line.strip())
     given = next(_indent(line) for line in old if line.strip())

@@ -1,28 +1,40 @@
-"""Presets: which tools and which words an agent gets. `nano` has no prompt at all, its habits are trained in; `full` is
-for endpoints that read descriptions. The harness hash covers every byte of both (promise 1)."""
+"""Presets: which tools and which words an agent gets. `nano` has no prompt at all, its habits are trained in; `full` has its
+tools for endpoints that read descriptions; the others are data (`presets/*.toml`): names and shapes that families of large models
+know, over one set of implementations. The harness hash covers every byte of all of it (promise 1)."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+import tomllib
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from etude.harness.arguments import closest
+from etude.harness.catalogue import IMPLEMENTATIONS, QUIET
+from etude.harness.names import Names
 from etude.harness.settings import HarnessSettings
-from etude.harness.tools.done import Done
-from etude.harness.tools.edit import Edit
-from etude.harness.tools.grep import Grep
-from etude.harness.tools.shell import Shell
-from etude.harness.tools.test import Test
-from etude.harness.tools.todo import Todo
+from etude.harness.skin import BadSkin, Skinned
+from etude.harness.tools.nano.done import Done
+from etude.harness.tools.nano.edit import Edit
+from etude.harness.tools.nano.grep import Grep
+from etude.harness.tools.nano.shell import Shell
+from etude.harness.tools.nano.test import Test
+from etude.harness.tools.nano.todo import Todo
+from etude.harness.tools.nano.view import View
 from etude.harness.tools.tool import Tool, schema
-from etude.harness.tools.view import View
 from etude.sandbox import interpreter
 
 # Raised whenever the loop, a tool's answer or an error string changes what a policy observes.
 HARNESS_VERSION = 2
+# The same for the tools of `presets/*.toml`, which no policy of the string presets sees.
+SKINS_VERSION = 1
+
+_FOLDER = Path(__file__).parent
+_SKINS = tuple(sorted(path.stem for path in (_FOLDER / "presets").glob("*.toml")))
+_WEB = ("web_search", "web_fetch")
 
 
 @dataclass(frozen=True)
@@ -34,35 +46,86 @@ class Preset:
     schemas: tuple[dict[str, Any], ...]
     system: str = ""
     summary_query: str = ""
+    names: Names = field(default_factory=Names)
+
+    @property
+    def skinned(self) -> bool:
+        return self.name in _SKINS
+
+    def does(self, name: str) -> str:
+        """What a tool of this name does, whatever the preset calls it; "" for one that isn't there."""
+        tool = self.tools.get(name)
+        if isinstance(tool, Skinned):
+            return tool.implementation.name
+        return {"view": "read"}.get(name, name) if tool is not None else ""
+
+    def quiet(self, name: str) -> bool:
+        """Whether calls of this tool change nothing, so that they may run beside others of their kind."""
+        return self.does(name) in QUIET
+
+    def unknown(self, name: str) -> str:
+        """What a call of a tool that isn't there is answered with."""
+        if not self.skinned:
+            return f"no tool {name}"
+        near = closest(name, list(self.tools))
+        return f"no tool {name[:60]}; " + (f"did you mean {near}?" if near else f"there are: {', '.join(self.tools)}")
 
 
 @cache
-def preset(name: str) -> Preset:
-    """The preset of this name."""
+def preset(name: str, off: frozenset[str] = frozenset()) -> Preset:
+    """The preset of this name without the tools `off`, named by their presented names or implementations. Raises ValueError."""
+    if name in _SKINS:
+        return _skins(name, off)
+    if off:
+        raise ValueError(
+            f"the preset {name} is a trained model's vocabulary: no tool of it can be left out, not {min(off)}"
+        )
     tools: list[Tool] = [Grep(regex=name == "full"), View(), Edit(), Test(), Todo(), Done()]
     if name == "nano":
         return _preset(name, tools)
     if name == "full":
         return _preset(name, [*tools, Shell()], _prompt("full"), _prompt("full-summary"))
-    raise ValueError(f"no harness preset {name!r}; there are nano and full")
+    raise ValueError(f"no harness preset {name!r}; there are nano, full, {', '.join(_SKINS)}")
+
+
+def preset_of(settings: HarnessSettings) -> Preset:
+    """The preset that settings ask for. Raises ValueError where they leave out a tool that isn't there."""
+    if settings.preset not in _SKINS:
+        return preset(settings.preset, frozenset(settings.tools_off))
+    off = {
+        *settings.tools_off,
+        *(() if settings.codebase_search else ("codebase_search",)),
+        *(() if settings.web else _WEB),
+    }
+    known = {*preset(settings.preset).tools, *IMPLEMENTATIONS}
+    if strange := set(settings.tools_off) - known:
+        near = closest(min(strange), sorted(known))
+        raise ValueError(f"harness.tools_off names {min(strange)!r}, which is no tool of {settings.preset}"
+                         + (f"; did you mean {near!r}?" if near else ""))  # fmt: skip
+    return preset(settings.preset, frozenset(off))
 
 
 # How long and how randomly a policy may speak differs between training and bench; it doesn't change what it sees.
 _UNSEEN = {"temperature", "max_turns", "max_tokens_per_turn", "max_session_tokens"}
+# Settings that only skinned tools read.
+_SKINS_ONLY = {"strict_arguments", "tools_off", "codebase_search", "web", "glob_order", "max_command_s"}
 
 
 def harness_hash(settings: HarnessSettings, chat_fingerprint: str) -> str:
     """16 hex digits over all that shapes what a policy sees: prompts, schemas, tool limits, chat format, interpreter."""
-    chosen = preset(settings.preset)
+    chosen = preset_of(settings)
+    unseen = _UNSEEN if chosen.skinned else _UNSEEN | _SKINS_ONLY
     facts = {
         "harness": HARNESS_VERSION,
         "system": chosen.system,
         "summary_query": chosen.summary_query,
         "schemas": chosen.schemas,
-        "settings": settings.model_dump(mode="json", exclude=_UNSEEN),
+        "settings": settings.model_dump(mode="json", exclude=unseen),
         "chat": chat_fingerprint,
         "python": ".".join(map(str, interpreter.find().version[:2])),  # the one inside: a policy sees its words
     }
+    if chosen.skinned:
+        facts["skins"] = SKINS_VERSION
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -72,5 +135,23 @@ def _preset(name: str, tools: list[Tool], system: str = "", summary_query: str =
     return Preset(name, {tool.name: tool for tool in tools}, schemas, system, summary_query)
 
 
+def _skins(name: str, off: frozenset[str]) -> Preset:
+    """Read a preset's data. Raises BadSkin where it does not fit the implementations."""
+    data = tomllib.loads((_FOLDER / "presets" / f"{name}.toml").read_text(encoding="utf-8"))
+    skins: list[Skinned] = []
+    for row in data["tools"]:
+        if row["does"] not in IMPLEMENTATIONS:
+            raise BadSkin(f"{name}: {row['name']} does {row['does']!r}; there are {', '.join(IMPLEMENTATIONS)}")
+        if not off & {row["does"], row["name"]}:
+            skins.append(Skinned(row["name"], IMPLEMENTATIONS[row["does"]], row["parameters"], row.get("fixed", {})))
+    names = Names(
+        {skin.implementation.name: skin.name for skin in skins},
+        {skin.implementation.name: skin.presented for skin in skins},
+    )
+    schemas = tuple(skin.schema(names) for skin in skins)
+    tools: dict[str, Tool] = {skin.name: skin for skin in skins}
+    return Preset(name, tools, schemas, _prompt(data["system"]), _prompt(data["summary_query"]), names)
+
+
 def _prompt(name: str) -> str:
-    return (Path(__file__).parent / "prompts" / f"{name}.md").read_text(encoding="utf-8").strip()
+    return (_FOLDER / "prompts" / f"{name}.md").read_text(encoding="utf-8").strip()

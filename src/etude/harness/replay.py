@@ -12,10 +12,11 @@ from typing import Any
 
 from etude.chat.renderer import Renderer
 from etude.harness.agent import TaskFacts, build_agent, session_header
+from etude.harness.operations import Operations
 from etude.harness.preset import harness_hash
+from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.policy.replay import ReplayPolicy
-from etude.sandbox.protocol import Sandbox
 from etude.trace.entry import Entry
 from etude.trace.session import Session
 
@@ -75,7 +76,9 @@ def made_with(session: Session, renderer: Renderer | None) -> bool:
     return harness_hash(settings, renderer.fingerprint if renderer else "") == session.header.harness
 
 
-async def replay(session: Session, sandbox: Sandbox, *, renderer: Renderer | None = None) -> Difference | None:
+async def replay(
+    session: Session, sandbox: Operations, *, renderer: Renderer | None = None, services: Services | None = None
+) -> Difference | None:
     """None if everything was equal. The sandbox must hold the task's files as they were when the session began.
 
     A session with tokens needs the renderer of its model, also if a scripted expert spoke; another renderer or another
@@ -88,7 +91,7 @@ async def replay(session: Session, sandbox: Sandbox, *, renderer: Renderer | Non
     again = session_header(settings, policy, facts, renderer=renderer)
     if again.harness != header.harness:
         return Difference(-1, "harness hash", header.harness, again.harness)
-    outcome = await build_agent(settings, policy, sandbox, facts, renderer=renderer).run()
+    outcome = await build_agent(settings, policy, sandbox, facts, renderer=renderer, services=services).run()
     return compare(session, outcome.session)
 
 

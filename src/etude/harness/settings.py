@@ -12,8 +12,10 @@ class HarnessSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    preset: Literal["nano", "full"] = Field(
-        "nano", description="tool set and prompts: nano (laptop model) or full (endpoints)"
+    preset: Literal["nano", "full", "search_replace", "patch", "minimal"] = Field(
+        "nano",
+        description="tool set and prompts: nano (laptop model), full (its tools, described), or those of large models: "
+        "search_replace, patch, minimal",
     )
     max_turns: int = Field(10, ge=1, description="turns of the policy, self-summaries not counted")
     max_tokens_per_turn: int = Field(96, ge=1, description="sampled tokens of one turn")
@@ -30,10 +32,25 @@ class HarnessSettings(BaseModel):
     max_tool_lines: int = Field(24, ge=1, description="lines of one tool result; the rest is dropped and counted")
     max_tool_bytes: int = Field(600, ge=32, description="bytes of one tool result; the rest is dropped and counted")
     max_matches: int = Field(6, ge=1, description="lines that grep returns")
+    max_command_s: float = Field(
+        600.0, gt=0, description="seconds that a call may ask for when it runs a command or waits"
+    )
+    strict_arguments: bool = Field(
+        True, description="refuse arguments of another type than the schema's; else 5 is taken from the text 5"
+    )
+    tools_off: tuple[str, ...] = Field((), description="tools that are not offered, by the preset's names")
+    codebase_search: bool = Field(False, description="offer search by meaning; needs an index beside the workspace")
+    web: bool = Field(False, description="offer web search and pages; leave off in training and benches")
+    glob_order: Literal["path", "mtime"] = Field(
+        "path", description="order of files found by name: path (the same everywhere) or mtime (newest first)"
+    )
 
     @classmethod
     def full(cls, **changes: object) -> HarnessSettings:
-        """For endpoints: a 128k-token window, so summaries at 80k (a trigger value the Composer posts report)."""
+        """For endpoints: a 128k-token window, so summaries at 80k (a trigger value the Composer posts report).
+
+        Give `preset="search_replace"` (or patch, minimal) for the tools of large models.
+        """
         defaults: dict[str, object] = {
             "preset": "full",
             "max_turns": 60,

@@ -1,11 +1,28 @@
-"""The only place where tool output is cut: by lines first, then bytes, never inside a line. Says what was dropped."""
+"""The only place where tool output is cut: by lines first, then bytes, never inside a line. Says what was dropped, and how
+to get it. Promise: no text is cut twice. What went through here is a `Shown`, and `truncate` refuses a `Shown`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 Keep = Literal["head", "tail", "both"]
+
+# Lines put before or after a cut text (a status, a count) are the tool's own words; longer ones would escape the limits.
+MAX_FRAME_BYTES = 1000
+
+
+class Shown(str):
+    """A tool's answer that went through truncation, whole or cut: final, nothing may be cut from or added to it."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of a text may be shown."""
+
+    max_lines: int
+    max_bytes: int
 
 
 @dataclass(frozen=True)
@@ -15,25 +32,54 @@ class Truncated:
     text: str
     dropped_lines: int = 0
     total_lines: int = 0
+    cut: bool = False
 
 
-def truncate(text: str, *, max_lines: int, max_bytes: int, keep: Keep) -> Truncated:
+# From (whole lines kept at the start, lines dropped) to the words that say how to get the rest, or "".
+Remedy = Callable[[int, int], str]
+
+
+def truncate(text: str, *, max_lines: int, max_bytes: int, keep: Keep, remedy: Remedy | None = None) -> Truncated:
     """Cut `text` to the limits, the marker line not counted. `head` for files, `tail` for tests, `both` for commands.
 
-    A single line longer than the limit is cut inside, since nothing else would be left of it.
+    A single line longer than the limit is cut inside, since nothing else would be left of it. Raises ValueError on a text that
+    was cut before.
     """
+    if isinstance(text, Shown):
+        raise ValueError(f"cut twice: this text went through truncation already: {text[:60]!r}")
     lines = text.split("\n")
-    if len(lines) <= max_lines and len(text.encode()) <= max_bytes:
+    if len(lines) <= max_lines and len(text.encode(errors="replace")) <= max_bytes:
         return Truncated(text, 0, len(lines))
     head, tail = _kept(lines, max_lines, max_bytes, keep)
     dropped = len(lines) - len(head) - len(tail)
-    marker = f"[{dropped} lines dropped]"
+    kept, loss = len(head), f"{dropped} lines dropped"
     if not head and not tail:
         dropped -= 1
-        marker = f"[line cut, {dropped} lines dropped]" if dropped else "[line cut]"
+        loss = f"line cut, {dropped} lines dropped" if dropped else "line cut"
         head = [_clip(lines[0], max_bytes)] if keep != "tail" else []
         tail = [_clip(lines[-1], max_bytes)] if keep == "tail" else []
-    return Truncated("\n".join([*head, marker, *tail]), dropped, len(lines))
+    words = remedy(kept, dropped) if remedy else ""
+    marker = f"[{loss}; {words}]" if words else f"[{loss}]"
+    return Truncated("\n".join([*head, marker, *tail]), dropped, len(lines), cut=True)
+
+
+def show(
+    text: str, limits: Limits, keep: Keep, *, remedy: Remedy | None = None, before: str = "", after: str = ""
+) -> Shown:
+    """A finished answer: `before`, the text within its limits, `after`; empty parts are left out.
+
+    Raises ValueError if `before` or `after`, which are not cut, are long themselves.
+    """
+    for frame in (before, after):
+        if len(frame.encode(errors="replace")) > MAX_FRAME_BYTES:
+            raise ValueError(f"a frame of {len(frame)} characters belongs into the text: {frame[:60]!r}")
+    cut = truncate(text, max_lines=limits.max_lines, max_bytes=limits.max_bytes, keep=keep, remedy=remedy)
+    return Shown("\n".join(part for part in (before, cut.text, after) if part))
+
+
+def fits(text: str, limits: Limits) -> bool:
+    """Whether a text would be shown whole."""
+    return text.count("\n") < limits.max_lines and len(text.encode(errors="replace")) <= limits.max_bytes
 
 
 def _kept(lines: list[str], max_lines: int, max_bytes: int, keep: Keep) -> tuple[list[str], list[str]]:
@@ -52,7 +98,7 @@ def _fit(lines: list[str], max_lines: int, room: int) -> list[str]:
     kept: list[str] = []
     size = 0
     for line in lines[:max_lines]:
-        size += len(line.encode()) + 1
+        size += len(line.encode(errors="replace")) + 1
         if size > room:
             break
         kept.append(line)
@@ -60,4 +106,4 @@ def _fit(lines: list[str], max_lines: int, room: int) -> list[str]:
 
 
 def _clip(line: str, max_bytes: int) -> str:
-    return line.encode()[:max_bytes].decode(errors="ignore")
+    return line.encode(errors="replace")[:max_bytes].decode(errors="ignore")

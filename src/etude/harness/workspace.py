@@ -1,35 +1,52 @@
-"""The operations tools need, over a sandbox: text files and commands. The one seam between tools and machines.
+"""The operations tools need, over a machine: files and commands. The one seam between tools and machines.
 
-The inside's doing (a missing file, a path that escapes, a full disk) becomes `WorkspaceError`, which the model is told;
+`Operations` is what a machine must do; `Workspace` is the same over all of them, and so are the tools' answers.
+
+What the inside refuses (a missing file, a path that escapes, a full disk) becomes `WorkspaceError`, which the model is told;
 infra errors pass through untouched, because they are ours and must never look like a result (promise 8). The words are
 our own, never the back end's: what a tool says is part of what the policy observes and must not change with the machine.
 """
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Sequence
 
-from etude.sandbox.protocol import DiskFull, ExecResult, Sandbox, UserError
+from etude.harness.operations import OUTPUTS, OUTPUTS_FOLDER, Operations, Outside
+from etude.harness.text_file import NotText, TextFile
+from etude.sandbox.protocol import DiskFull, Entry, ExecResult, OutputLimit, UserError
 
 # A file the agent reads whole. Source files are far smaller; beyond it a tool answer would be cut anyway.
 MAX_FILE_BYTES = 1 << 20
 # A tree that is searched on the host: copied out once per call, so it must stay small. Larger trees search inside.
 MAX_TREE_BYTES = 1 << 20
+# More than this no listing can show; a larger tree is told to be one.
+MAX_ENTRIES = 10_000
 
 
 class WorkspaceError(Exception):
-    """What the sandbox refused, in words for the model."""
+    """What the workspace refused, in words for the model."""
+
+
+# Told of every file that a tool changes: (path, bytes before, bytes after), None where there was or is no file. What a shell
+# command changes is not seen.
+Journal = Callable[[str, bytes | None, bytes | None], None]
 
 
 class Workspace:
-    """One sandbox seen as a folder of text files."""
+    """One machine seen as a folder of text files."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
+    def __init__(self, operations: Operations, journal: Journal | None = None) -> None:
+        self._operations = operations
+        self._journal = journal
+        # Files that tools changed, as they were before the first change; None where there was none.
+        self.originals: dict[str, bytes | None] = {}
 
     async def read(self, path: str) -> str:
         try:
-            data = await self._sandbox.read(path, max_bytes=MAX_FILE_BYTES + 1)
+            data = await self._operations.read(path, max_bytes=MAX_FILE_BYTES + 1)
         except (UserError, OSError) as error:
             raise WorkspaceError(f"no file {path}") from error
         if len(data) > MAX_FILE_BYTES:
@@ -41,21 +58,123 @@ class Workspace:
 
     async def exists(self, path: str) -> bool:
         try:
-            await self._sandbox.read(path, max_bytes=1)
+            await self._operations.read(path, max_bytes=1)
         except (UserError, OSError):
             return False
         return True
 
     async def write(self, path: str, text: str) -> None:
+        """Whole or not at all."""
         try:
-            await self._sandbox.write(path, text.encode("utf-8"))
+            data = text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise WorkspaceError(f"cannot write {path}: the text holds half a surrogate pair") from None
+        await self._store(path, data)
+
+    async def load(self, path: str) -> TextFile:
+        """A text file with its mark and line ends; links inside of the workspace are followed."""
+        data = await self.bytes_of(path)
+        if data is None:
+            raise WorkspaceError(f"no file {path}{await self._similar(path)}")
+        try:
+            return TextFile.decode(data)
+        except NotText as error:
+            raise WorkspaceError(f"{path} {error}; this tool takes text only") from None
+
+    async def save(self, path: str, file: TextFile) -> None:
+        await self._replace(path, file.encode())
+
+    async def bytes_of(self, path: str) -> bytes | None:
+        """A file's content, or None where there is none. Raises WorkspaceError if it is outside, a folder or too large."""
+        place = self.place(path)
+        try:
+            data = await self._operations.read(place, max_bytes=MAX_FILE_BYTES + 1)
+        except Outside:
+            raise WorkspaceError(f"{path} lies outside of the workspace") from None
+        except (UserError, OSError):
+            target = await self._link(place)
+            if target is not None:
+                return await self.bytes_of(target)
+            if await self.is_folder(path):
+                raise WorkspaceError(f"{path} is a folder, not a file") from None
+            return None
+        if len(data) > MAX_FILE_BYTES:
+            remedy = "search it, or take a part with the shell: sed -n '1,200p'"
+            raise WorkspaceError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; {remedy}")
+        return data
+
+    async def restore(self, path: str, data: bytes | None) -> None:
+        """Put a file back as it was, or away."""
+        if data is None:
+            await self.remove(path)
+        else:
+            await self._replace(path, data)
+
+    async def remove(self, path: str) -> None:
+        """Delete one file."""
+        before = await self.bytes_of(path)
+        if before is None:
+            raise WorkspaceError(f"no file {path}{await self._similar(path)}")
+        try:
+            place = self._inside(path)
+            await self._operations.remove(place)
+        except Outside:
+            raise WorkspaceError(f"{path} lies outside of the workspace") from None
         except (UserError, OSError) as error:
-            raise WorkspaceError("disk full" if isinstance(error, DiskFull) else f"cannot write {path}") from error
+            raise WorkspaceError(f"cannot delete {path}") from error
+        self._tell(place, before, None)
+
+    async def entries(self, path: str = ".", *, recursive: bool = False) -> list[Entry]:
+        """What a folder holds, depth first, names in byte order."""
+        try:
+            return await self._list(self.place(path), recursive=recursive)
+        except Outside:
+            raise WorkspaceError(f"{path} lies outside of the workspace") from None
+        except OutputLimit:
+            raise WorkspaceError(f"{path} holds more than {MAX_ENTRIES} entries; name a folder below it") from None
+        except (UserError, OSError) as error:
+            raise WorkspaceError(f"no folder {path}") from error
+
+    async def is_folder(self, path: str) -> bool:
+        try:
+            await self._list(self.place(path), recursive=False)
+        except OutputLimit:
+            return True
+        except (UserError, OSError):
+            return False
+        return True
+
+    async def _list(self, place: str, *, recursive: bool) -> list[Entry]:
+        try:
+            return await self._operations.list(place, recursive=recursive, max_entries=MAX_ENTRIES)
+        except (Outside, OutputLimit):
+            raise
+        except (UserError, OSError):
+            target = await self._link(place)
+            if target is None:
+                raise
+            return await self._operations.list(target, recursive=recursive, max_entries=MAX_ENTRIES)
+
+    def place(self, path: str) -> str:
+        """As the machine names it. Raises WorkspaceError for a relative path that climbs out."""
+        if path == OUTPUTS or path.startswith(OUTPUTS + "/"):
+            return OUTPUTS_FOLDER + posixpath.normpath("/" + path[len(OUTPUTS) :])
+        if not path.strip():
+            raise WorkspaceError("an empty path; use . for the workspace")
+        if "\0" in path:
+            raise WorkspaceError(f"{path!r} holds a zero byte")
+        normal = posixpath.normpath(path)
+        root = self._operations.spec.workdir.rstrip("/")
+        if normal == root or normal.startswith(root + "/"):
+            return normal[len(root) + 1 :] or "."
+        if normal == ".." or normal.startswith("../"):
+            raise WorkspaceError(f"{path} lies outside of the workspace")
+        return normal
 
     async def texts(self) -> dict[str, str]:
         """Every text file by path, sorted; hidden folders, caches and binary files left out."""
         try:
-            files = await self._sandbox.export(".", max_bytes=MAX_TREE_BYTES)
+            files = await self._operations.export(".", max_bytes=MAX_TREE_BYTES)
         except UserError as error:
             raise WorkspaceError("the folder is too large to search") from error
         texts: dict[str, str] = {}
@@ -68,11 +187,95 @@ class Workspace:
                     continue
         return texts
 
-    async def run(self, argv: Sequence[str] | str, *, timeout_s: float, max_output_bytes: int) -> ExecResult:
+    async def run(
+        self,
+        argv: Sequence[str] | str,
+        *,
+        timeout_s: float,
+        max_output_bytes: int,
+        env: dict[str, str] | None = None,
+        stdin: bytes = b"",
+    ) -> ExecResult:
         """Python runs warm: the sandbox's own interpreter forks instead of starting."""
         warm = not isinstance(argv, str) and bool(argv) and argv[0] == "python"
         command = argv if isinstance(argv, str) else list(argv)
+        more = {**({"env": env} if env else {}), **({"stdin": stdin} if stdin else {})}
         try:
-            return await self._sandbox.run(command, timeout_s=timeout_s, max_output_bytes=max_output_bytes, warm=warm)
+            return await self._operations.run(
+                command, timeout_s=timeout_s, max_output_bytes=max_output_bytes, warm=warm, **more
+            )
         except UserError as error:
             raise WorkspaceError(f"cannot run: {type(error).__name__}") from error
+
+    async def output(self, name: str, offset: int, max_bytes: int) -> bytes:
+        """A piece of a file in $OUTPUTS; nothing where there is none."""
+        try:
+            return await self._operations.read(f"{OUTPUTS_FOLDER}/{name}", max_bytes=max_bytes, offset=offset)
+        except (UserError, OSError):
+            return b""
+
+    async def keep_output(self, name: str, data: bytes) -> str:
+        """Store a whole output beside the files; the name under which tools and shell know it, or "" on a full disk."""
+        try:
+            await self._operations.write(f"{OUTPUTS_FOLDER}/{name}", data)
+        except (UserError, OSError):
+            return ""
+        return f"{OUTPUTS}/{name}"
+
+    async def _store(self, path: str, data: bytes) -> None:
+        try:
+            await self._operations.write(path, data)
+        except Outside:
+            raise WorkspaceError(f"{path} lies outside of the workspace") from None
+        except (UserError, OSError) as error:
+            raise WorkspaceError("disk full" if isinstance(error, DiskFull) else f"cannot write {path}") from error
+
+    async def _replace(self, path: str, data: bytes) -> None:
+        """Write a place that may be written, through a link if one is there; the journal is told."""
+        place = self._inside(path)
+        before = await self.bytes_of(path)
+        try:
+            await self._store(place, data)
+        except WorkspaceError as error:
+            target = None if isinstance(error.__cause__, DiskFull) else await self._link(place)
+            if target is None:
+                raise
+            place = self._inside(target)
+            await self._store(place, data)
+        self._tell(place, before, data)
+
+    def _tell(self, path: str, before: bytes | None, after: bytes | None) -> None:
+        self.originals.setdefault(path, before)
+        if self._journal is not None:
+            self._journal(path, before, after)
+
+    def _inside(self, path: str) -> str:
+        """A place that may name a file; whether one outside may be written, the machine decides."""
+        place = self.place(path)
+        if place == ".":
+            raise WorkspaceError(f"{path} is a folder, not a file")
+        return place
+
+    async def _link(self, place: str) -> str | None:
+        """Where links on the way to a place lead, which a sandbox never follows; None if there is none.
+
+        Raises WorkspaceError if they lead out.
+        """
+        root = self._operations.spec.workdir.rstrip("/")
+        found = await self.run(["readlink", "-f", "--", place], timeout_s=10, max_output_bytes=1 << 13)
+        target = found.out.decode(errors="replace").removesuffix("\n")
+        if found.rc != 0 or target in ("", place, posixpath.join(root, place)):
+            return None
+        if not target.startswith(root + "/"):
+            raise WorkspaceError(f"{place} lies outside of the workspace")
+        return target.removeprefix(root + "/")
+
+    async def _similar(self, path: str) -> str:
+        """The words "; did you mean …" with files of a like name in the same folder, or nothing."""
+        folder, name = posixpath.split(self.place(path))
+        try:
+            beside = await self._operations.list(folder or ".", recursive=False, max_entries=MAX_ENTRIES)
+        except (UserError, OSError):
+            return ""
+        like = get_close_matches(name, sorted(entry.path for entry in beside if entry.kind == "file"), n=3, cutoff=0.6)
+        return f"; did you mean {', '.join(posixpath.join(folder, one) for one in like)}?" if like else ""

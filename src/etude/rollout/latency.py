@@ -25,7 +25,7 @@ class SlowSandbox:
         await asyncio.sleep(self.latency_s)
         return await self.inner.read(path, max_bytes=max_bytes, offset=offset)
 
-    async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         await asyncio.sleep(self.latency_s)
         await self.inner.write(path, data, mode=mode)
 

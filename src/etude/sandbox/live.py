@@ -90,7 +90,7 @@ class LiveSandbox:
         head = {"path": path, "max_bytes": max_bytes, "offset": offset}
         return (await self._call(frames.READ, head, limit_bytes=max_bytes)).blob
 
-    async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         await self._call(frames.WRITE, {"path": path, "mode": mode}, data)
 
     async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:

@@ -54,7 +54,7 @@ class MemorySandbox:
             raise UserError(f"no file {path}")
         return self._files[path][offset : offset + max_bytes]
 
-    async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         self._files[path] = data
 
     async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:

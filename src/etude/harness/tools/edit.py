@@ -1,44 +1,21 @@
-"""Replace one place in a file, or append to it. A failed edit changes nothing and shows the closest region."""
+"""Replace one place in a file, or all places of one text."""
 
 from __future__ import annotations
 
-from etude.harness.matching import NoUniqueMatch, replace
-from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
-from etude.harness.truncation import Keep
+from typing import Any
+
+from etude.harness.editing import Replace
+from etude.harness.parameter import Parameter, optional
+from etude.harness.tools.replacing import replace_in
+from etude.harness.tools.tool import ToolContext, ToolResult
 
 
 class Edit:
-    """An empty `old` appends `new` to the file, or creates it. Says when the match ignored blanks."""
+    """The search text must name one place. A failure changes nothing and shows the closest region."""
 
     name = "edit"
-    parameters = ("path", "old", "new")
-    keep: Keep = "head"
+    parameters = (Parameter("path"), Parameter("old"), Parameter("new"), optional("all", "boolean"))
 
-    async def run(self, arguments: dict[str, str], context: ToolContext) -> ToolResult:
-        path, old, new = arguments["path"], arguments["old"], arguments["new"]
-        if not path:
-            raise ToolError("no path")
-        if not old:
-            return await self._append(path, new, context)
-        if old == new:
-            raise ToolError("old and new are equal")
-        text = await context.workspace.read(path)
-        try:
-            changed = replace(text, old, new)
-        except NoUniqueMatch as miss:
-            raise ToolError(f"{miss}; closest:\n{miss.hint}" if miss.hint else str(miss)) from miss
-        await context.workspace.write(path, changed.text)
-        return ToolResult("ok, blanks differed" if changed.loose else "ok", facts=_facts(loose=changed.loose))
-
-    async def _append(self, path: str, new: str, context: ToolContext) -> ToolResult:
-        if not new:
-            raise ToolError("nothing to add")
-        text = await context.workspace.read(path) if await context.workspace.exists(path) else ""
-        gap = "" if not text or text.endswith("\n") else "\n"
-        end = "" if new.endswith("\n") else "\n"
-        await context.workspace.write(path, f"{text}{gap}{new}{end}")
-        return ToolResult("ok", facts=_facts(loose=False))
-
-
-def _facts(*, loose: bool) -> dict[str, float]:
-    return {"edits": 1.0, "loose_edits": float(loose)}
+    async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        one = Replace(arguments["old"], arguments["new"], arguments.get("all", False))
+        return await replace_in(arguments["path"], [one], self.name, context)

@@ -1,70 +1,69 @@
-"""Search. The nano preset looks for a fixed string on the host (one export, no interpreter, no pattern to explode);
-the full preset takes a regular expression and runs inside the sandbox, where a time limit can end it."""
+"""Search the contents of files by a regular expression."""
 
 from __future__ import annotations
 
-from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
-from etude.harness.truncation import Keep
+from typing import Any
 
-# Runs inside the sandbox: every text file, sorted, hidden folders left out; argv: pattern, most matches.
-_SEARCH = """
-import os, re, sys
-pattern, limit, found = re.compile(sys.argv[1]), int(sys.argv[2]), 0
-for folder, folders, files in os.walk("."):
-    folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "__pycache__")
-    for name in sorted(f for f in files if not f.startswith(".")):
-        path = os.path.join(folder, name)[2:]
-        try:
-            path.encode("utf-8")
-            lines = open(path, encoding="utf-8").read().split("\\n")
-        except (OSError, UnicodeError):
-            continue
-        for number, line in enumerate(lines, 1):
-            if pattern.search(line):
-                found += 1
-                if found <= limit:
-                    print(f"{path}:{number} {line.strip()}")
-if found > limit:
-    print(f"[{found - limit} more]")
-"""
+from etude.harness.parameter import Parameter, optional
+from etude.harness.search import Query, Rows, SearchFailed
+from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
+
+# A row of minified code says nothing beyond its start.
+MAX_ROW_CHARS = 500
+# More lines around each match would show whole files.
+MAX_CONTEXT = 20
 
 
 class Grep:
-    """`path:line text`, the text without its indentation: any part of it can be the `old` of an edit."""
+    """Rows in the order of paths; what .gitignore names and binary files are left out."""
 
     name = "grep"
-    parameters = ("pattern",)
-    keep: Keep = "head"
+    parameters = (
+        Parameter("pattern"),
+        optional("path"),
+        optional("glob"),
+        optional("mode", choices=("content", "files", "count")),
+        optional("context", "integer", least=0, most=MAX_CONTEXT),
+        optional("ignore_case", "boolean"),
+        optional("head_limit", "integer", least=1),
+    )
 
-    def __init__(self, *, regex: bool) -> None:
-        self._regex = regex
+    async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        found = await self._rows(arguments, context)
+        limit = arguments.get("head_limit", context.settings.max_matches)
+        rows = [row if len(row) <= MAX_ROW_CHARS else f"{row[:MAX_ROW_CHARS]} [row cut]" for row in found.rows[:limit]]
+        count = f"{len(found.rows) - limit}" if found.whole else f"more than {len(found.rows) - limit}"
+        raise_it = context.names.parameter(self.name, "head_limit")
+        advice = f"; narrow the search{f' or raise {raise_it}' if raise_it else ''}"
+        after = f"[{count} more rows{advice}]" if len(found.rows) > limit else ""
 
-    async def run(self, arguments: dict[str, str], context: ToolContext) -> ToolResult:
-        pattern = arguments["pattern"]
+        def remedy(kept: int, dropped: int) -> str:
+            return "narrow the search by a path or a pattern"
+
+        text = "\n".join(rows) or "no match"
+        return ToolResult(
+            context.show(text, "head", remedy=remedy, after=after), facts={"empty_searches": float(not found.rows)}
+        )
+
+    async def _rows(self, arguments: dict[str, Any], context: ToolContext) -> Rows:
+        pattern, path, glob = arguments["pattern"], arguments.get("path", "."), arguments.get("glob")
         if not pattern.strip():
-            raise ToolError("empty pattern")
-        text = await (self._inside if self._regex else self._on_host)(pattern, context)
-        return ToolResult(text or "no match", facts={"empty_searches": float(not text)})
-
-    async def _on_host(self, pattern: str, context: ToolContext) -> str:
-        limit = context.settings.max_matches
-        found = [
-            f"{path}:{number} {line.strip()}"
-            for path, text in (await context.workspace.texts()).items()
-            if pattern in text
-            for number, line in enumerate(text.split("\n"), 1)
-            if pattern in line
-        ]
-        more = [f"[{len(found) - limit} more]"] if len(found) > limit else []
-        return "\n".join(found[:limit] + more)
-
-    async def _inside(self, pattern: str, context: ToolContext) -> str:
-        settings = context.settings
-        argv = ["python", "-c", _SEARCH, pattern, str(settings.max_matches)]
-        result = await context.workspace.run(argv, timeout_s=settings.tool_timeout_s, max_output_bytes=1 << 16)
-        if result.timed_out:
-            raise ToolError("search timed out; use a simpler pattern")
-        if result.rc != 0:
-            last = result.err.decode(errors="replace").strip().split("\n")[-1]
-            raise ToolError(f"bad pattern: {last}")
-        return result.out.decode(errors="replace").rstrip("\n")
+            raise ToolError("an empty pattern matches everything; say what to look for")
+        if "\n" in pattern:
+            raise ToolError("a pattern applies to single lines; leave the newline out")
+        if path.startswith("$"):
+            raise ToolError(f"search {path} with the shell")
+        path = context.workspace.place(path)
+        if not await context.workspace.is_folder(path) and not await context.workspace.exists(path):
+            raise ToolError(f"no file or folder {path}")
+        query = Query(
+            mode=arguments.get("mode", "content"),
+            pattern=pattern,
+            ignore_case=arguments.get("ignore_case", False),
+            context=arguments.get("context", 0),
+            path=path,
+        ).only(glob or "")
+        try:
+            return await context.searcher.rows(query, context.settings.tool_timeout_s)
+        except SearchFailed as error:
+            raise ToolError(str(error)) from error

@@ -21,6 +21,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # to walk through, which needs no right to list
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE_MODE = 0o644
 _MAX_DEPTH = 128  # deeper than any repository; bounds the walk of a hostile tree
 
 
@@ -61,13 +62,15 @@ class Files:
             _require_regular(os.fstat(fd), path)
             return _read_up_to(file.fileno(), max_bytes, offset)
 
-    def write(self, path: str, data: bytes, mode: int) -> None:
-        """Whole or not at all; missing folders are made."""
+    def write(self, path: str, data: bytes, mode: int | None) -> None:
+        """Whole or not at all; missing folders are made. Without a mode the file's own stays, and a new file gets 0o644."""
         self._ground.require_room(len(data))
         folder, name = self._parent(path, create=True)
         try:
             if (found := _lstat(name, folder)) is not None:
                 _require_regular(found, path)
+            if mode is None:
+                mode = stat.S_IMODE(found.st_mode) if found is not None else _NEW_FILE_MODE
             fresh = f".etude-{os.urandom(6).hex()}"
             fd = os.open(fresh, _CREATE, 0o600, dir_fd=folder)
             try:

@@ -15,4 +15,4 @@ class View:
 
     async def run(self, arguments: dict[str, str], context: ToolContext) -> ToolResult:
         text = (await context.workspace.read(arguments["path"])).removesuffix("\n")
-        return ToolResult(text or "empty file")
+        return ToolResult(text or "empty file", reads=(arguments["path"],))

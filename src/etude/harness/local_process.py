@@ -1,0 +1,141 @@
+"""One command on this machine, with the manners of a sandbox' command: bounded output, a time limit, no child left after it.
+
+Completion is the first process' death, not the end of its pipes: a background child that keeps stdout delays the answer by
+`_DRAIN_S` at most, and lives on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass, field
+
+from etude.harness.scripts import kill_tree
+from etude.sandbox.inside.output import Output
+from etude.sandbox.protocol import ExecResult
+
+_DRAIN_S = 0.2
+_CHUNK_BYTES = 65536
+# The children of a run are found by this variable, see `scripts/kill_tree.py`.
+MARK = "ETUDE_RUN"
+
+
+@dataclass
+class _Pipe:
+    """One output stream: what was kept of it, and whether it has ended."""
+
+    fd: int
+    output: Output
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            data = os.read(self.fd, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            self.output.add(data)
+        else:
+            self.close(loop)
+
+    def close(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self.ended.is_set():
+            loop.remove_reader(self.fd)
+            os.close(self.fd)
+            self.ended.set()
+
+
+async def run_process(
+    argv: list[str], *, cwd: str, env: dict[str, str], timeout_s: float, stdin: bytes, max_output_bytes: int
+) -> ExecResult:
+    """Run to completion. On time-out, and if the caller is cancelled, all its processes are killed."""
+    loop = asyncio.get_running_loop()
+    mark = uuid.uuid4().hex
+    started_s = time.monotonic()
+    pipes: list[_Pipe] = []
+    try:
+        process = _spawn(argv, cwd, {**env, MARK: mark}, stdin, max_output_bytes, pipes)
+    except OSError as error:
+        return _refused(argv[0], error)
+    for pipe in pipes:
+        loop.add_reader(pipe.fd, pipe.take, loop)
+    timed_out = False
+    try:
+        try:
+            await asyncio.wait_for(_death(process.pid), timeout_s)
+        except TimeoutError:
+            timed_out = True
+            await asyncio.to_thread(_kill, mark)
+        duration_s = time.monotonic() - started_s
+        status = process.wait()
+        await asyncio.wait([asyncio.ensure_future(pipe.ended.wait()) for pipe in pipes], timeout=_DRAIN_S)
+    except asyncio.CancelledError:
+        await asyncio.shield(asyncio.to_thread(_kill, mark))
+        process.wait()
+        raise
+    finally:
+        for pipe in pipes:
+            pipe.close(loop)
+    (out, cut_out), (err, cut_err) = (pipe.output.result() for pipe in pipes)
+    number = -status if status < 0 else None
+    rc = 128 + number if number is not None else status
+    return ExecResult(rc, out, err, cut_out or cut_err, timed_out, False, number, round(duration_s, 6))
+
+
+def _spawn(
+    argv: list[str], cwd: str, env: dict[str, str], stdin: bytes, max_output_bytes: int, pipes: list[_Pipe]
+) -> subprocess.Popen[bytes]:
+    """Started in a session of its own; `pipes` receives the reading ends of its outputs."""
+    writers: list[int] = []
+    try:
+        for _ in range(2):
+            reader, writer = os.pipe()
+            os.set_blocking(reader, False)
+            pipes.append(_Pipe(reader, Output(max_output_bytes)))
+            writers.append(writer)
+        with tempfile.TemporaryFile() if stdin else open(os.devnull, "rb") as source:
+            if stdin:
+                source.write(stdin)
+                source.seek(0)
+            return subprocess.Popen(
+                argv, cwd=cwd, env=env, stdin=source, stdout=writers[0], stderr=writers[1], start_new_session=True
+            )
+    except OSError:
+        for pipe in pipes:
+            os.close(pipe.fd)
+        raise
+    finally:
+        for writer in writers:
+            os.close(writer)
+
+
+async def _death(pid: int) -> None:
+    """Return when a child has ended, without taking its status."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    pidfd = os.pidfd_open(pid)
+    loop.add_reader(pidfd, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+
+
+def _kill(mark: str) -> None:
+    if not kill_tree.end(f"{MARK}={mark}".encode(), 0):
+        raise TimeoutError(
+            "a killed command stays in the kernel; see its state with ps, a dead mount is the usual reason"
+        )
+
+
+def _refused(name: str, error: OSError) -> ExecResult:
+    """The answer of a command that could not be started, in the words of a shell."""
+    if isinstance(error, FileNotFoundError):
+        missing = "no such file" if "/" in name else "command not found"
+        return ExecResult(127, b"", f"{name}: {missing}\n".encode(errors="surrogateescape"))
+    return ExecResult(126, b"", f"{name}: {error.strerror}\n".encode(errors="surrogateescape"))

@@ -1,0 +1,103 @@
+"""Apply a patch in the envelope format to any number of files, all or none."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from etude.harness.editing import Edited
+from etude.harness.parameter import Parameter
+from etude.harness.patch import BadPatch, FileChange, apply, parse
+from etude.harness.text_file import TextFile
+from etude.harness.tools import replacing
+from etude.harness.tools.tool import Span, ToolContext, ToolError, ToolResult
+from etude.harness.workspace import Workspace, WorkspaceError
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One file's new content (None: it goes), and what is said about it."""
+
+    path: str
+    before: bytes | None
+    after: TextFile | None
+    said: str
+    spans: tuple[Span, ...] = ()
+    loose: bool = False
+
+
+class ApplyPatch:
+    """Everything is worked out before anything is written; a write that fails puts back what was written before it."""
+
+    name = "apply_patch"
+    parameters = (Parameter("patch"),)
+
+    async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        try:
+            steps = [step for change in parse(arguments["patch"]) for step in await _plan(change, context.workspace)]
+        except BadPatch as bad:
+            raise ToolError(f"{bad}\nnothing was changed") from bad
+        await asyncio.shield(
+            _carry_out(steps, context.workspace)
+        )  # a session that is stopped here still has all or nothing
+        facts = {"edits": 1.0, "loose_edits": float(any(step.loose for step in steps))}
+        spans = tuple(span for step in steps for span in step.spans)
+        return ToolResult(
+            context.show("\n".join(["ok", *(s.said for s in steps if s.said)]), "head"), facts=facts, spans=spans
+        )
+
+
+async def _plan(change: FileChange, workspace: Workspace) -> list[_Step]:
+    before = await workspace.bytes_of(change.path)
+    if change.kind == "add":
+        if before is not None:
+            raise BadPatch(f"{change.path} is there already; use *** Update File:")
+        file = TextFile.like("".join(f"{line}\n" for line in change.lines), None)
+        count = len(change.lines)
+        return [
+            _Step(
+                change.path,
+                None,
+                file,
+                f"{change.path}: created, {replacing.lines(count)}",
+                (Span(change.path, 1, count),),
+            )
+        ]
+    if before is None:
+        await workspace.load(change.path)  # raises, with files of a like name
+    if change.kind == "delete":
+        return [_Step(change.path, before, None, f"{change.path}: deleted", (Span(change.path, 1, 0),))]
+    done = await asyncio.to_thread(apply, change.path, await workspace.load(change.path), change.hunks)
+    return await _updated(change, before, done, workspace)
+
+
+async def _updated(change: FileChange, before: bytes | None, done: Edited, workspace: Workspace) -> list[_Step]:
+    loose = any(how != "exact" for how in done.hows)
+    path = change.target or change.path
+    said = replacing.said(path, done).removeprefix("ok").removeprefix("\n")
+    spans = replacing.spans(path, done)
+    if not change.target:
+        return [_Step(path, before, done.file, said, spans, loose)]
+    if await workspace.bytes_of(path) is not None:
+        raise BadPatch(f"*** Move to: {path} is there already")
+    moved = f"{path}: moved from {change.path}"
+    return [
+        _Step(path, None, done.file, "\n".join(part for part in (moved, said) if part), spans, loose),
+        _Step(change.path, before, None, ""),
+    ]
+
+
+async def _carry_out(steps: list[_Step], workspace: Workspace) -> None:
+    made: list[_Step] = []
+    try:
+        for step in steps:
+            if step.after is None:
+                await workspace.remove(step.path)
+            else:
+                await workspace.save(step.path, step.after)
+            made.append(step)
+    except WorkspaceError as error:
+        for step in reversed(made):
+            await workspace.restore(step.path, step.before)
+        raise ToolError(f"{error}; nothing was changed") from error

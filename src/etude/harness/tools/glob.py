@@ -1,0 +1,36 @@
+"""Find files by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from etude.harness.parameter import Parameter, optional
+from etude.harness.search import Query, SearchFailed
+from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
+
+
+class Glob:
+    """What .gitignore names is left out. The order is a setting: by path, as training and benches need it, or newest first."""
+
+    name = "glob"
+    parameters = (Parameter("pattern"), optional("path"))
+
+    async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        pattern, path = arguments["pattern"], arguments.get("path", ".")
+        if not pattern.strip("/ ") or pattern.startswith("!"):
+            raise ToolError(f"{pattern!r} is no pattern; say for example **/*.py")
+        path = context.workspace.place(path)
+        if not await context.workspace.is_folder(path):
+            raise ToolError(f"no folder {path}")
+        query = Query("glob", path=path, order=context.settings.glob_order).only(pattern)
+        try:
+            found = await context.searcher.rows(query, context.settings.tool_timeout_s)
+        except SearchFailed as error:
+            raise ToolError(str(error)) from error
+
+        def remedy(kept: int, dropped: int) -> str:
+            return f"{len(found.rows)} files in all; use a narrower pattern"
+
+        text = "\n".join(found.rows) or "no file matches"
+        facts = {"empty_searches": float(not found.rows)}
+        return ToolResult(context.show(text, "head", remedy=remedy), facts=facts)

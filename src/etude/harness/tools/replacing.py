@@ -1,0 +1,84 @@
+"""What the editing tools share: load, edit, save once, and say what was done or what stands closest."""
+
+from __future__ import annotations
+
+import asyncio
+
+from etude.harness.editing import Edited, NoPlace, Replace, edit
+from etude.harness.text_file import TextFile
+from etude.harness.tools.tool import Span, ToolContext, ToolError, ToolResult
+
+_LOOSE = {"blanks": "blanks differed", "typography": "quotes, dashes or blanks differed"}
+
+
+async def replace_in(path: str, edits: list[Replace], tool: str, context: ToolContext) -> ToolResult:
+    """All edits or none. Raises ToolError with the closest region."""
+    if len(edits) == 1 and not edits[0].old:
+        return await _create(path, edits[0].new, tool, context)
+    file = await context.workspace.load(path)
+    try:
+        done = await asyncio.to_thread(edit, file, edits)
+    except NoPlace as miss:
+        raise ToolError(_explained(miss, path, len(edits), tool, context)) from miss
+    await context.workspace.save(path, done.file)
+    return ToolResult(context.show(said(path, done), "head"), facts=facts(done), spans=spans(path, done))
+
+
+def said(path: str, done: Edited) -> str:
+    """One line an edit: where it is, and by what it matched if not exactly."""
+    rows = []
+    for how, (first, last) in zip(done.hows, done.spans, strict=True):
+        where = (
+            f"lines {first}-{last}"
+            if last > first
+            else f"line {first}"
+            if last == first
+            else f"lines removed at {first}"
+        )
+        rows.append(f"{path}: {where}" + (f" (matched, though {_LOOSE[how]})" if how != "exact" else ""))
+    return "\n".join(["ok", *rows])
+
+
+def lines(count: int) -> str:
+    """`1 line`, `2 lines`."""
+    return f"{count} line{'s' * (count != 1)}"
+
+
+def facts(done: Edited) -> dict[str, float]:
+    """For the counters; a fuzzy success is one."""
+    return {"edits": 1.0, "loose_edits": float(any(how != "exact" for how in done.hows))}
+
+
+def spans(path: str, done: Edited) -> tuple[Span, ...]:
+    return tuple(Span(path, first, last) for first, last in done.spans)
+
+
+async def _create(path: str, text: str, tool: str, context: ToolContext) -> ToolResult:
+    """An empty search text stands for a file that isn't there yet, as several families write it."""
+    if await context.workspace.bytes_of(path) not in (None, b""):
+        raise ToolError(f"{_old(tool, context)} is empty, and {path} is not; nothing was changed")
+    file = TextFile.like(text, None)
+    await context.workspace.save(path, file)
+    done = Edited(file, ("exact",), ((1, max(1, len(file.lines) - (file.lines[-1] == ""))),))
+    return ToolResult(context.show(said(path, done), "head"), facts=facts(done), spans=spans(path, done))
+
+
+def _old(tool: str, context: ToolContext) -> str:
+    return context.names.parameter(tool, "old") or context.names.parameter(tool, "edits.old") or "old"
+
+
+def _explained(miss: NoPlace, path: str, count: int, tool: str, context: ToolContext) -> str:
+    old = _old(tool, context)
+    which = f"edit {miss.number}: " if count > 1 else ""
+    tail = "; nothing was changed"
+    if miss.problem == "equal":
+        return f"{which}the new text is the old one{tail}"
+    if miss.problem == "empty":
+        return f"{which}{old} is empty{tail}"
+    if miss.problem == "several":
+        every = context.names.parameter(tool, "all") or context.names.parameter(tool, "edits.all")
+        where = ", ".join(map(str, miss.lines[:9])) + (", …" if len(miss.lines) > 9 else "")
+        remedy = "take more lines around it" + (f", or set {every}" if every else "")
+        return f"{which}{old} stands in {path} {len(miss.lines)} times (lines {where}); {remedy}{tail}"
+    hint = f"; closest:\n{miss.hint}" if miss.hint else "; read the file again"
+    return f"{which}{old} does not stand in {path}{tail}{hint}"

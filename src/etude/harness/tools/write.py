@@ -1,0 +1,32 @@
+"""Write a whole file. An existing file keeps its mode, byte-order mark and line ends; missing folders are made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from etude.harness.parameter import Parameter
+from etude.harness.text_file import NotText, TextFile
+from etude.harness.tools.replacing import lines
+from etude.harness.tools.tool import Span, ToolContext, ToolResult
+
+
+class Write:
+    """Says whether the file is new, so that an overwrite by mistake shows."""
+
+    name = "write"
+    parameters = (Parameter("path"), Parameter("contents"))
+
+    async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        path, text = arguments["path"], arguments["contents"]
+        before = await context.workspace.bytes_of(path)
+        old = None
+        if before is not None:
+            try:
+                old = TextFile.decode(before)
+            except NotText:
+                old = None  # what it was is replaced whole
+        file = TextFile.like(text, old)
+        await context.workspace.save(path, file)
+        count = text.count("\n") + (not text.endswith("\n") and bool(text))
+        said = f"{'created' if before is None else 'replaced'} {path}, {lines(count)}"
+        return ToolResult(context.show(said, "head"), facts={"edits": 1.0}, spans=(Span(path, 1, count),))
