@@ -13,7 +13,7 @@ from etude.corpus.judge.python import PythonCheck
 from etude.corpus.licence import LicenceBook, family
 from etude.corpus.quota import OVER
 from etude.corpus.record import Licence, Record
-from etude.corpus.redact.redaction import redact
+from etude.redact.redaction import redact
 from etude.corpus.sources.folder import walk
 from etude.corpus.sources.project import Project
 

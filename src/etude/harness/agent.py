@@ -13,6 +13,7 @@ from typing import Any
 
 from etude.chat.renderer import Renderer
 from etude.harness.counters import Counters
+from etude.harness.facts import MALFORMED
 from etude.harness.flow import Ended, Malformed
 from etude.harness.preset import Preset, harness_hash, preset
 from etude.harness.settings import HarnessSettings
@@ -162,6 +163,7 @@ class Agent:
             self._counters.summary(kinds.thinking + kinds.calling + kinds.message)
         else:
             self._counters.turn(kinds, malformed=message.problem is not None)
+            self._counters.said(message)
         return message
 
     async def _call(self, call: ToolCall) -> None:
@@ -183,7 +185,7 @@ class Agent:
 
     async def _result(self, call: ToolCall) -> ToolResult:
         if (objection := self._valid(call)) is not None:
-            return ToolResult(objection, failed=True)
+            return ToolResult(objection, failed=True, facts={MALFORMED: 1.0})
         start = time.perf_counter()
         try:
             return await self._preset.tools[call.name].run(call.arguments, self._context)

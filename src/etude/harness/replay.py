@@ -109,8 +109,11 @@ def _compare(old: Entry, new: Entry) -> Difference | None:
     if (old.type, old.parent) != (new.type, new.parent):
         return Difference(old.id, "type and parent", (old.type, old.parent), (new.type, new.parent))
     for key in _COMPARED:
-        if old.data.get(key) != new.data.get(key):
-            return Difference(old.id, key, old.data.get(key), new.data.get(key))
+        then, now = old.data.get(key), new.data.get(key)
+        if key == "counters" and then is not None and now is not None:
+            then, now = _lasting(then, then), _lasting(now, then)
+        if then != now:
+            return Difference(old.id, key, then, now)
     if (old.tokens is None) != (new.tokens is None):
         return Difference(old.id, "has tokens", old.tokens is not None, new.tokens is not None)
     for key in ("ids", "lead", "logprobs", "versions") if old.tokens is not None else ():
@@ -118,3 +121,8 @@ def _compare(old: Entry, new: Entry) -> Difference | None:
         if then != now:
             return Difference(old.id, f"tokens' {key}", then, now)
     return None
+
+
+def _lasting(counters: dict[str, float], recorded: dict[str, float]) -> dict[str, float]:
+    """The counters that can be equal: those the recording has (later versions count more), without seconds."""
+    return {name: value for name, value in counters.items() if name in recorded and not name.endswith("_s")}

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from etude.corpus.redact.finding import Finding
-from etude.corpus.redact.randomness import change_share, is_hex, secret_is_drawn
+from etude.redact.finding import Finding
+from etude.redact.randomness import change_share, is_hex, secret_is_drawn
 
 STEMS = ("passw", "pwd", "secret", "token", "key")
 _VALUE = r"[^\"'`\s\\]"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from etude.corpus.redact.finding import Finding
+from etude.redact.finding import Finding
 
 _YEARS = r"(?:(?:19|20)[0-9]{2}(?:[ ]?[-,–][ ]?(?:(?:19|20)?[0-9]{2}|present|now))*)"
 _SIGN = r"(?:\([cC]\)|©|&copy;)"

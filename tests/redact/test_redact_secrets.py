@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.corpus.redact.redaction import redact
+from etude.redact.redaction import redact
 
 # Tests are no package (importmode importlib), so the neighbour is loaded by its place.
 _spec = importlib.util.spec_from_file_location("redact_keys", Path(__file__).with_name("keys.py"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.corpus.redact.redaction import redact
+from etude.redact.redaction import redact
 
 AT = "@"  # addresses are joined when a test runs: this file is a text of a corpus too
 

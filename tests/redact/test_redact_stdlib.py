@@ -8,7 +8,7 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
-from etude.corpus.redact.redaction import redact
+from etude.redact.redaction import redact
 
 # None were found in 3.11 (1,790 files, 31 MB, its tests included); a few are left to other versions.
 MOST_FALSE_ALARMS = 3

@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from etude.corpus.redact.finding import Finding
+from etude.redact.finding import Finding
 
 EMAIL = re.compile(
     r"@(?<=[\w+-]@)(?P<domain>(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,6}(?P<top>[A-Za-z]{2,18}))(?![\w@(\[]|\.\w)"

@@ -12,12 +12,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from etude.corpus.redact.addresses import find_emails, find_ip_addresses, find_phones
-from etude.corpus.redact.assignments import find_assignments
-from etude.corpus.redact.finding import Finding
-from etude.corpus.redact.names import find_authors, find_holders, find_homes, find_mail_names
-from etude.corpus.redact.private_keys import find_private_keys
-from etude.corpus.redact.tokens import find_tokens
+from etude.redact.addresses import find_emails, find_ip_addresses, find_phones
+from etude.redact.assignments import find_assignments
+from etude.redact.finding import Finding
+from etude.redact.names import find_authors, find_holders, find_homes, find_mail_names
+from etude.redact.private_keys import find_private_keys
+from etude.redact.tokens import find_tokens
 
 PLACEHOLDER = re.compile(r"<((?:SECRET_[A-Z_]+|EMAIL|IP|PHONE|NAME|USER))_([0-9]+)>")
 # A secret found by its place is sought in the rest of the text if it is this long: no shorter one is unlikely enough to be a word.

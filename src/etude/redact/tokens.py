@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from etude.corpus.redact.finding import Finding
-from etude.corpus.redact.randomness import token_is_drawn
+from etude.redact.finding import Finding
+from etude.redact.randomness import token_is_drawn
 
 UNDERSCORED = re.compile(r"_[A-Za-z0-9]{20}")
 HYPHENED = re.compile(r"-[A-Za-z0-9][\w-]{17}")

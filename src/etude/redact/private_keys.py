@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from etude.corpus.redact.finding import Finding
+from etude.redact.finding import Finding
 
 # Between the markers: base64, armour headers ("Proc-Type: 4,ENCRYPTED"), and what a language needs to write lines as literals.
 KEY = re.compile(

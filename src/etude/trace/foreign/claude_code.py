@@ -1,0 +1,158 @@
+"""Claude Code: `~/.claude/projects/<folder>/<session>.jsonl`, lines of type user, assistant, system, summary and others.
+
+Written against the format as public descriptions give it for versions 1.0.83 to 2.1.12. One answer of the model is spread
+over several lines with the same `message.id`, one content block each; they become one completion. The tree (`parentUuid`)
+is kept; side chains (sub-agents) and branches are entries like any other, under `foreign.isSidechain`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from etude.trace.change import Change
+from etude.trace.foreign.draft import Draft, ForeignError, Row, need, rest, unix_s
+from etude.trace.message import Message, ToolCall
+
+NAME = "claude-code"
+# Keys that tell this agent's lines apart from others'.
+TYPES = frozenset(("user", "assistant", "system", "summary", "file-history-snapshot", "queue-operation", "progress"))
+
+_LINE = frozenset("type uuid parentUuid sessionId timestamp version cwd gitBranch userType message toolUseResult".split())
+_COPIES = frozenset(("originalFile", "content", "file", "stdout", "stderr"))  # the text is in the result or in an edit
+
+
+def read(rows: list[tuple[str, Row]]) -> Draft:
+    """The session of a log's lines, each with its place. Raises ForeignError."""
+    return _Reader().read(rows)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.draft = Draft(NAME)
+        self._entry: dict[str, int] = {}  # uuid -> entry
+        self._names: dict[str, str] = {}  # tool_use id -> tool
+
+    def read(self, rows: list[tuple[str, Row]]) -> Draft:
+        at = 0
+        while at < len(rows):
+            place, row = rows[at]
+            kind = need(row, "type", str, place)
+            self.draft.at(unix_s(row.get("timestamp"), place))
+            self._head(row)
+            if kind == "assistant":
+                at += self._assistant(rows[at:])
+                continue
+            if kind == "user":
+                self._user(row, place)
+            else:
+                self._entry[row.get("uuid", "")] = self.draft.keep(row)
+            at += 1
+        self.draft.rows = len(rows)
+        return self.draft
+
+    def _head(self, row: Row) -> None:
+        draft = self.draft
+        draft.session_id = draft.session_id or row.get("sessionId", "")
+        draft.agent_version = draft.agent_version or row.get("version", "")
+        draft.workspace = draft.workspace or row.get("cwd", "")
+        if row.get("gitBranch"):
+            draft.facts.setdefault("git_branch", row["gitBranch"])
+
+    def _parent(self, row: Row) -> int | None:
+        return self._entry.get(row.get("parentUuid") or "")
+
+    def _assistant(self, rows: list[tuple[str, Row]]) -> int:
+        """One answer; how many lines it took."""
+        place, first = rows[0]
+        number = need(need(first, "message", dict, place), "id", str, place)
+        lines = []
+        for place, row in rows:
+            if row.get("type") != "assistant" or need(row, "message", dict, place).get("id") != number:
+                break
+            lines.append((place, row))
+        blocks = [(p, b) for p, row in lines for b in need(row["message"], "content", list, p)]
+        message = self._message(blocks)
+        last = lines[-1][1]["message"]
+        self.draft.policy = self.draft.policy or last.get("model", "")
+        finish = "length" if last.get("stop_reason") == "max_tokens" else "stop"
+        data = {"message": message.to_json(), "finish": finish, "usage": _usage(last.get("usage") or {})}
+        foreign = rest(first, _LINE) | ({"model": last["model"]} if last.get("model", "") != self.draft.policy else {})
+        entry = self.draft.add("completion", data, parent=self._parent(first), foreign=foreign)
+        self._entry.update({row.get("uuid", ""): entry for _, row in lines})
+        return len(lines)
+
+    def _message(self, blocks: list[tuple[str, Any]]) -> Message:
+        text, thinking, calls = [], [], []
+        for place, block in blocks:
+            kind = need(block, "type", str, place)
+            if kind == "text":
+                text.append(need(block, "text", str, place))
+            elif kind == "thinking":
+                thinking.append(need(block, "thinking", str, place))
+            elif kind == "tool_use":
+                call = ToolCall(need(block, "id", str, place), need(block, "name", str, place), need(block, "input", dict, place))
+                self._names[call.id] = call.name
+                calls.append(call)
+            elif kind == "redacted_thinking":
+                self.draft.drop("encrypted thinking")
+            else:
+                raise ForeignError(f"{place}: a content block of type {kind!r}; known are text, thinking, tool_use")
+        return Message("assistant", "\n\n".join(text), thinking="\n\n".join(thinking), calls=tuple(calls))
+
+    def _user(self, row: Row, place: str) -> None:
+        content = need(need(row, "message", dict, place), "content", (str, list), place)
+        parent, foreign = self._parent(row), rest(row, _LINE)
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        for block in blocks:
+            if need(block, "type", str, place) == "tool_result":
+                parent = self._result(block, row, place, parent)
+        said = self._text([block for block in blocks if block["type"] != "tool_result"], place)
+        if said:
+            if row.get("isCompactSummary"):
+                parent = self.draft.summary(said, foreign=foreign)
+            else:
+                parent = self.draft.message(Message("user", said), parent=parent, foreign=foreign)
+        self._entry[row.get("uuid", "")] = parent if parent is not None else self.draft.keep(row)
+
+    def _result(self, block: Row, row: Row, place: str, parent: int | None) -> int:
+        call_id = need(block, "tool_use_id", str, place)
+        content = block.get("content") or ""
+        text = content if isinstance(content, str) else self._text(content, place)
+        name = self._names.get(call_id, "")
+        data = {"call_id": call_id, "name": name, "text": text, "failed": bool(block.get("is_error"))}
+        told = row.get("toolUseResult")
+        foreign = {"toolUseResult": rest(told, _COPIES)} if isinstance(told, dict) and rest(told, _COPIES) else {}
+        entry = self.draft.add("tool_result", data, parent=parent, foreign=foreign)
+        if isinstance(told, dict):
+            self.draft.drop("copies of files and outputs", len(_COPIES & told.keys()))
+            if (change := _change(told)) is not None and not data["failed"]:
+                self.draft.edit(call_id, change)
+        return entry
+
+    def _text(self, blocks: list[Any], place: str) -> str:
+        parts = []
+        for block in blocks:
+            if need(block, "type", str, place) == "text":
+                parts.append(need(block, "text", str, place))
+            else:
+                self.draft.drop(f"{block['type']} blocks")
+        return "\n".join(parts)
+
+
+def _usage(usage: Row) -> Row:
+    cached = usage.get("cache_read_input_tokens") or 0
+    asked = (usage.get("input_tokens") or 0) + (usage.get("cache_creation_input_tokens") or 0) + cached
+    return {"input_tokens": asked, "cached_tokens": cached, "output_tokens": usage.get("output_tokens") or 0, "seconds": 0.0}
+
+
+def _change(told: Row) -> Change | None:
+    """The edit that a tool's own account tells of: of Write (`content`) or Edit (`oldString`, `newString`)."""
+    path, before = told.get("filePath"), told.get("originalFile")
+    if not isinstance(path, str):
+        return None
+    if told.get("type") in ("create", "update") and isinstance(told.get("content"), str):
+        return Change(path, before if isinstance(before, str) else None, told["content"])
+    if isinstance(before, str) and isinstance(told.get("oldString"), str) and isinstance(told.get("newString"), str):
+        count = -1 if told.get("replaceAll") else 1
+        return Change(path, before, before.replace(told["oldString"], told["newString"], count))
+    return None
