@@ -15,7 +15,7 @@ from etude.chat.renderer import Renderer
 from etude.harness.counters import Counters
 from etude.harness.facts import MALFORMED
 from etude.harness.flow import Ended, Malformed
-from etude.harness.preset import Preset, harness_hash, preset
+from etude.harness.preset import Preset, harness_facts, hash_of, preset
 from etude.harness.settings import HarnessSettings
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.harness.transcript import Transcript
@@ -255,10 +255,12 @@ def session_header(
     recipe: dict[str, Any] | None = None,
 ) -> Header:
     """The first line of a session file: all that is needed to attribute and replay it."""
+    known = harness_facts(settings, renderer.fingerprint if renderer else "")
     return Header(
         session_id=session_id or f"{facts.task_id}-{time.time_ns():x}",
         task_id=facts.task_id,
-        harness=harness_hash(settings, renderer.fingerprint if renderer else ""),
+        harness=hash_of(known),
+        harness_facts=known,
         policy=policy.name,
         takes_tokens=policy.takes_tokens,
         created_unix_s=round(time.time(), 3),

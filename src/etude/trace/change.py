@@ -16,15 +16,22 @@ HASH_DIGITS = 12  # 48 bits: a collision within 100,000 lines of one repository 
 
 
 @dataclass(frozen=True)
-class LineRange:
-    """Lines of a text, counted from 1, both ends included; `lines` holds each one's hash."""
+class Hunk:
+    """`old_lines` lines from line `old_start` on became `new_lines` lines from `new_start` on; lines are counted from 1, and
+    a hunk that takes or adds nothing stands before the line it names. `lines` holds each new line's hash."""
 
-    start_line: int
-    end_line: int
+    old_start: int
+    old_lines: int
+    new_start: int
+    new_lines: int
     lines: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {"start_line": self.start_line, "end_line": self.end_line, "lines": list(self.lines)}
+        return {**vars(self), "lines": list(self.lines)}
+
+    @classmethod
+    def from_json(cls, row: dict[str, Any]) -> Hunk:
+        return cls(**{**row, "lines": tuple(row["lines"])})
 
 
 @dataclass(frozen=True)
@@ -55,13 +62,11 @@ class Change:
         after = split(self.after)
         return [line for _, _, start, stop in self._spans for line in after[start:stop]]
 
-    def ranges(self) -> list[LineRange]:
-        """The lines of the new text that this change wrote."""
+    def hunks(self) -> list[Hunk]:
+        """Where the texts differ, in order."""
         after = split(self.after)
         return [
-            LineRange(start + 1, stop, tuple(line_hash(line) for line in after[start:stop]))
-            for _, _, start, stop in self._spans
-            if stop > start
+            Hunk(a + 1, b - a, c + 1, d - c, tuple(line_hash(line) for line in after[c:d])) for a, b, c, d in self._spans
         ]
 
     def to_entry(self, call_id: str) -> dict[str, Any]:
@@ -73,7 +78,7 @@ class Change:
             "kind": kind,
             "added": self.added,
             "removed": self.removed,
-            "ranges": [found.to_json() for found in self.ranges()],
+            "hunks": [hunk.to_json() for hunk in self.hunks()],
         }
 
 

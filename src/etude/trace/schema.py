@@ -50,12 +50,14 @@ class UsagePart(_Part):
     seconds: float = Field(0.0, description="wall seconds of the request")
 
 
-class RangePart(_Part):
-    """Lines that an edit wrote, in the file as it was right after it."""
+class HunkPart(_Part):
+    """Lines that an edit replaced, in the file as it was right before and right after it."""
 
-    start_line: int = Field(ge=1, description="first line, counted from 1")
-    end_line: int = Field(ge=1, description="last line, included")
-    lines: list[str] = Field(description="each line's hash: 12 hex digits of SHA-256 without trailing blanks")
+    old_start: int = Field(ge=1, description="first line taken away, counted from 1")
+    old_lines: int = Field(ge=0, description="how many were taken away")
+    new_start: int = Field(ge=1, description="first line written")
+    new_lines: int = Field(ge=0, description="how many were written")
+    lines: list[str] = Field(description="each written line's hash: 12 hex digits of SHA-256 without trailing blanks")
 
 
 class _Line(_Part):
@@ -165,7 +167,7 @@ class EditLine(_Line):
     kind: Literal["create", "change", "delete"] = Field(description="what happened to the file")
     added: int = Field(ge=0, description="lines it wrote")
     removed: int = Field(ge=0, description="lines it took away")
-    ranges: list[RangePart] = Field(description="the lines it wrote")
+    hunks: list[HunkPart] = Field(description="where, in order")
 
 
 class UndoLine(_Line):
@@ -236,7 +238,7 @@ LINES: tuple[type[BaseModel], ...] = (
     EndLine,
     ForeignLine,
 )
-PARTS: tuple[type[BaseModel], ...] = (MessagePart, CallPart, UsagePart, RangePart)
+PARTS: tuple[type[BaseModel], ...] = (MessagePart, CallPart, UsagePart, HunkPart)
 _ADAPTERS = {line.model_fields["type"].annotation.__args__[0]: TypeAdapter(line) for line in LINES}  # type: ignore[union-attr]
 
 

@@ -31,6 +31,8 @@ class _Reader:
         self.draft = Draft(NAME)
         self._entry: dict[str, int] = {}  # uuid -> entry
         self._names: dict[str, str] = {}  # tool_use id -> tool
+        self._blocks: dict[str, list[tuple[str, Any]]] = {}  # message.id -> its blocks so far
+        self._answers: dict[str, int] = {}  # message.id -> entry
 
     def read(self, rows: list[tuple[str, Row]]) -> Draft:
         at = 0
@@ -70,14 +72,21 @@ class _Reader:
             if row.get("type") != "assistant" or need(row, "message", dict, place).get("id") != number:
                 break
             lines.append((place, row))
-        blocks = [(p, b) for p, row in lines for b in need(row["message"], "content", list, p)]
-        message = self._message(blocks)
+        blocks = self._blocks.setdefault(number, [])
+        blocks += [(p, b) for p, row in lines for b in need(row["message"], "content", list, p)]
         last = lines[-1][1]["message"]
         self.draft.policy = self.draft.policy or last.get("model", "")
-        finish = "length" if last.get("stop_reason") == "max_tokens" else "stop"
-        data = {"message": message.to_json(), "finish": finish, "usage": _usage(last.get("usage") or {})}
-        foreign = rest(first, _LINE) | ({"model": last["model"]} if last.get("model", "") != self.draft.policy else {})
-        entry = self.draft.add("completion", data, parent=self._parent(first), foreign=foreign)
+        data = {
+            "message": self._message(blocks).to_json(),
+            "finish": "length" if last.get("stop_reason") == "max_tokens" else "stop",
+            "usage": _usage(last.get("usage") or {}),
+        }
+        entry = self._answers.get(number)
+        if entry is None:
+            foreign = rest(first, _LINE) | ({"model": last["model"]} if last.get("model", "") != self.draft.policy else {})
+            entry = self._answers[number] = self.draft.add("completion", data, parent=self._parent(first), foreign=foreign)
+        else:  # results of its first calls came between the lines of one answer
+            self.draft.renew(entry, data)
         self._entry.update({row.get("uuid", ""): entry for _, row in lines})
         return len(lines)
 

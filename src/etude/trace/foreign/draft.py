@@ -64,6 +64,10 @@ class Draft:
         self._entries.append(Entry(len(self._entries), parent, type, round(self._last_s, 4), {**data, **kept}))
         return len(self._entries) - 1
 
+    def renew(self, entry: int, data: Row) -> None:
+        """More of an entry became known; what is not in `data` stays."""
+        self._entries[entry].data.update(data)
+
     def message(self, message: Message, *, parent: int | None = None, foreign: Mapping[str, Any] | None = None) -> int:
         """A message of the system or the user. The first request becomes the session's instruction."""
         if message.role == "user" and not self.instruction and not message.summary and message.text.strip():

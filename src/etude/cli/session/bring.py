@@ -1,0 +1,40 @@
+"""`etude session import`: logs of other agents as our sessions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json
+
+
+def bring(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="The other agent's log; of OpenHands also its events folder.")],
+    out: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="The session file to write; it must not exist.")],
+    agent: Annotated[
+        str | None, typer.Option("--agent", help="claude-code, codex, openhands or atif. Default: told by the log.")
+    ] = None,
+    json: Json = False,
+) -> Answer:
+    """Import a log of Claude Code, Codex or OpenHands, or an ATIF trajectory, and say what was mapped, kept and dropped."""
+    from etude.trace.foreign.read import read_foreign
+    from etude.trace.writer import write_session
+
+    if out.suffix != ".jsonl":
+        raise typer.BadParameter(f"{out} must end in .jsonl")
+    if out.exists():
+        raise FileExistsError(f"{out} exists; a session is written once, choose another name")
+    session = read_foreign(log, agent)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_session(out, session)
+    account = session.header.recipe["import"]
+    dropped = ", ".join(f"{count} {reason}" for reason, count in account["dropped"].items()) or "nothing"
+    text = (
+        f"{out}: session {session.header.session_id}, {account['rows']} lines of {account['agent']} "
+        f"{account['agent_version']} as {account['entries']} entries; {account['kept_as_foreign']} kept as they were; "
+        f"dropped: {dropped}"
+    )
+    return Answer({"file": str(out), "session_id": session.header.session_id, **account}, text)
