@@ -27,7 +27,9 @@ Facts = Mapping[str, Any]
 KINDS: Mapping[str, str] = {
     **dict.fromkeys(("view", "read", "read_file", "open_file", "Read", "ReadFile"), "read"),
     **dict.fromkeys(("write", "write_file", "create_file", "Write", "WriteFile"), "write"),
-    **dict.fromkeys(("edit", "search_replace", "str_replace", "apply_patch", "patch", "Edit", "StrReplaceFile"), "edit"),
+    **dict.fromkeys(
+        ("edit", "search_replace", "str_replace", "apply_patch", "patch", "Edit", "StrReplaceFile"), "edit"
+    ),
     **dict.fromkeys(("grep", "search", "grep_search", "Grep"), "search"),
     **dict.fromkeys(("list", "ls", "list_dir", "glob", "glob_file_search", "find", "Glob"), "list"),
     **dict.fromkeys(("shell", "bash", "run_terminal_cmd", "terminal", "exec_command", "Bash", "Shell"), "shell"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Mapping, Sequence
 from urllib.parse import quote, unquote
 
@@ -24,14 +24,20 @@ _NAMESPACE = uuid.UUID("6f6b1d0c-6a0b-5f0e-9a52-7d3c1d6f8e11")  # of our own: id
 Record = dict[str, Any]
 
 
-def make_record(commit: str, at_unix_s: float, spans: Mapping[str, Sequence[Span]], sessions: Sequence[Written]) -> Record:
+def make_record(
+    commit: str, at_unix_s: float, spans: Mapping[str, Sequence[Span]], sessions: Sequence[Written]
+) -> Record:
     """The record of a commit. Its id depends on commit and spans alone: made again, it is the same."""
-    files = [{"path": path, "conversations": _conversations(found, sessions)} for path, found in sorted(spans.items()) if found]
+    files = [
+        {"path": path, "conversations": _conversations(found, sessions)}
+        for path, found in sorted(spans.items())
+        if found
+    ]
     identity = json.dumps([commit, files], sort_keys=True)
     return {
         "version": VERSION,
         "id": str(uuid.uuid5(_NAMESPACE, identity)),
-        "timestamp": datetime.fromtimestamp(at_unix_s, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "timestamp": datetime.fromtimestamp(at_unix_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "vcs": {"type": "git", "revision": commit},
         "tool": {"name": "etude", "version": etude.__version__},
         "files": files,

@@ -9,7 +9,13 @@ from typing import Literal
 FollowUp = Literal["rejection", "correction", "approval", "question", "continuation", "other"]
 
 RULES: tuple[tuple[FollowUp, re.Pattern[str]], ...] = (
-    ("rejection", re.compile(r"\b(?:undo|revert|roll(?:ed)? ?back|put (?:it|that) back|discard|throw (?:it|that) away|stop doing)\b", re.I)),
+    (
+        "rejection",
+        re.compile(
+            r"\b(?:undo|revert|roll(?:ed)? ?back|put (?:it|that) back|discard|throw (?:it|that) away|stop doing)\b",
+            re.I,
+        ),
+    ),
     (
         "correction",
         re.compile(
@@ -19,9 +25,18 @@ RULES: tuple[tuple[FollowUp, re.Pattern[str]], ...] = (
             re.I,
         ),
     ),
-    ("approval", re.compile(r"\b(?:thanks?|thank you|perfect|great|nice|lgtm|looks good|well done|works now|ship it|commit (?:it|this))\b", re.I)),
+    (
+        "approval",
+        re.compile(
+            r"\b(?:thanks?|thank you|perfect|great|nice|lgtm|looks good|well done|works now|ship it|commit (?:it|this))\b",
+            re.I,
+        ),
+    ),
     ("question", re.compile(r"\?\s*$|^\s*(?:why|what|how|where|when|who|which|can you explain|explain)\b", re.I)),
-    ("continuation", re.compile(r"^\s*(?:continue|go on|go ahead|yes|ok(?:ay)?|next|now|also|and|then|please)\b", re.I)),
+    (
+        "continuation",
+        re.compile(r"^\s*(?:continue|go on|go ahead|yes|ok(?:ay)?|next|now|also|and|then|please)\b", re.I),
+    ),
 )
 
 

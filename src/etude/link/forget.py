@@ -44,7 +44,9 @@ def forget(file: Path, home: Path) -> Forgotten:
         found.notes += forget_session(root, header.session_id)
         found.looked_at_objects += len(old)
         stayed = {*still_there(root, old), *blobs_naming(root, header.session_id)}
-        found.left += [f"{root}: object {number} (in a pack; `git gc --prune=now` removes it)" for number in sorted(stayed)]
+        found.left += [
+            f"{root}: object {number} (in a pack; `git gc --prune=now` removes it)" for number in sorted(stayed)
+        ]
     found.signals = SignalStore(home).forget(header.session_id)
     for suffix in SIDES:
         side = file.with_suffix(suffix)
@@ -66,7 +68,9 @@ def _repositories(header: Header, entries: list[Entry], found: Forgotten) -> lis
             root = repository(Path(place))
         except GitError:
             if place in linked:
-                found.left.append(f"{place}: the repository is gone or unreadable; its notes may still name the session")
+                found.left.append(
+                    f"{place}: the repository is gone or unreadable; its notes may still name the session"
+                )
             continue
         roots += [root] if root not in roots else []
     return roots

@@ -53,7 +53,9 @@ def repository(folder: Path) -> Path:
 def commit_id(folder: Path, name: str) -> str:
     """The 40 digits of a commit. Raises GitError for a name that is none."""
     try:
-        return git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").decode().strip()
+        return (
+            git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}").decode().strip()
+        )
     except GitError as error:
         raise GitError(f"{name!r} is no commit of {folder}") from error
 

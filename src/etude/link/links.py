@@ -140,4 +140,3 @@ def _tell(file: Path, header: Header, entries: Sequence[Entry], repository: Path
         "paths": sorted({path for path, _ in mine}),
     }
     add_entry(file, "link", data)
-

@@ -80,7 +80,10 @@ def blobs_naming(repository: Path, session_id: str) -> list[str]:
         return []
     listed = git(repository, "rev-list", "--objects", REF)
     objects = b"".join(line.split(b" ", 1)[0] + b"\n" for line in listed.splitlines() if b" " in line)
-    needles = json.dumps(session_id).encode(), json.dumps(session_url(session_id)).encode()  # quoted: "s-1" is not in "s-10"
+    needles = (
+        json.dumps(session_id).encode(),
+        json.dumps(session_url(session_id)).encode(),
+    )  # quoted: "s-1" is not in "s-10"
     batch = git(repository, "cat-file", "--batch", data=objects)
     return [number for number, data in _batch(batch) if any(needle in data for needle in needles)]
 
@@ -145,4 +148,3 @@ def _tip(repository: Path) -> str:
 
 def _objects(repository: Path) -> Path:
     return (repository / git(repository, "rev-parse", "--git-path", "objects").decode().strip()).resolve()
-

@@ -129,9 +129,17 @@ def _talk(header: Header, entries: Sequence[Entry]) -> Iterator[Row]:
     asked = [e for e in entries if e.type == "message" and e.data["role"] == "user" and not e.data.get("summary")]
     for number, entry in enumerate(asked[1:], 1):
         text, _ = redact(entry.data["text"])
-        yield {**base, "kind": "follow_up", "n": number, "class": follow_up(entry.data["text"]), "text": text[:TEXT_CHARS]}
+        yield {
+            **base,
+            "kind": "follow_up",
+            "n": number,
+            "class": follow_up(entry.data["text"]),
+            "text": text[:TEXT_CHARS],
+        }
     for number, (entry, until) in enumerate(zip(asked, [*asked[1:], None], strict=True)):
-        answers = [e for e in entries if e.type == "completion" and e.id > entry.id and (until is None or e.id < until.id)]
+        answers = [
+            e for e in entries if e.type == "completion" and e.id > entry.id and (until is None or e.id < until.id)
+        ]
         if answers:
             first_s, all_s = (round(answer.at_s - entry.at_s, 3) for answer in (answers[0], answers[-1]))
             yield {**base, "kind": "latency", "n": number, "first_s": first_s, "all_s": all_s, "turns": len(answers)}

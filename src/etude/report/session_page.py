@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
 from typing import Any, Sequence
@@ -49,7 +49,7 @@ def _document(title: str, body: str) -> str:
 
 
 def _head(header: Header) -> str:
-    began = datetime.fromtimestamp(header.created_unix_s, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    began = datetime.fromtimestamp(header.created_unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
     rows = {
         "Task": header.task_id,
         "Policy": header.policy,
@@ -76,12 +76,15 @@ def _entry(entry: Entry, turn: int) -> str:
         return _article(entry, "summary", f"summary {data.get('number', '')}", _said(data["text"]) + state)
     if entry.type == "counters":
         rows = "".join(
-            f'<tr><th>{_text(name)}</th><td class="number">{value:g}</td></tr>' for name, value in data["counters"].items()
+            f'<tr><th>{_text(name)}</th><td class="number">{value:g}</td></tr>'
+            for name, value in data["counters"].items()
         )
         return f"<details><summary>counters</summary><table>{rows}</table></details>"
     if entry.type == "end":
         return _article(entry, "end", f"end: {data['reason']}", _said(data.get("message", "")))
-    return _article(entry, entry.type, entry.type, f"<pre>{_text(json.dumps(data, indent=1, ensure_ascii=False))}</pre>")
+    return _article(
+        entry, entry.type, entry.type, f"<pre>{_text(json.dumps(data, indent=1, ensure_ascii=False))}</pre>"
+    )
 
 
 def _completion(data: dict[str, Any]) -> str:
@@ -120,7 +123,11 @@ def _tokens(session: Session, vocabulary: Sequence[str]) -> list[str]:
     found = []
     for number, segment in enumerate(session.segments()):
         rows = zip(
-            segment.ids.tolist(), segment.sampled.tolist(), segment.logprobs.tolist(), segment.versions.tolist(), strict=True
+            segment.ids.tolist(),
+            segment.sampled.tolist(),
+            segment.logprobs.tolist(),
+            segment.versions.tolist(),
+            strict=True,
         )
         spans = "".join(_token(vocabulary[i], sampled, logprob, version) for i, sampled, logprob, version in rows)
         head = f"segment {number}: {len(segment)} tokens, {int(segment.sampled.sum())} sampled"

@@ -66,7 +66,8 @@ class Change:
         """Where the texts differ, in order."""
         after = split(self.after)
         return [
-            Hunk(a + 1, b - a, c + 1, d - c, tuple(line_hash(line) for line in after[c:d])) for a, b, c, d in self._spans
+            Hunk(a + 1, b - a, c + 1, d - c, tuple(line_hash(line) for line in after[c:d]))
+            for a, b, c, d in self._spans
         ]
 
     def to_entry(self, call_id: str) -> dict[str, Any]:
@@ -101,6 +102,4 @@ def changed_spans(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int
     head = next((i for i in range(limit) if old[i] != new[i]), limit)
     tail = next((i for i in range(limit - head) if old[-1 - i] != new[-1 - i]), limit - head)
     matcher = SequenceMatcher(None, old[head : len(old) - tail], new[head : len(new) - tail], autojunk=False)
-    return [
-        (a + head, b + head, c + head, d + head) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"
-    ]
+    return [(a + head, b + head, c + head, d + head) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]

@@ -51,7 +51,9 @@ def entry_of(row: Row) -> Entry:
 def read_rows(path: Path) -> list[Row]:
     """The whole lines as they are on disk. Raises SessionError naming the line."""
     lines = path.read_bytes().split(b"\n")
-    rows = [parse_line(line, f"{path}:{number}") for number, line in enumerate(lines[:-1], 1)]  # the rest is torn, or empty
+    rows = [
+        parse_line(line, f"{path}:{number}") for number, line in enumerate(lines[:-1], 1)
+    ]  # the rest is torn, or empty
     if not rows or rows[0].get("type") != "session":
         raise SessionError(f"{path} is not a session: its first line is no session header")
     return rows

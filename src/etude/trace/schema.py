@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from etude.trace.entry import FORMAT_VERSION, Effort
 from etude.trace.message import Delivery, Role
+from etude.trace.migrations import MIGRATIONS, migrate
 from etude.trace.reader import read_rows
 
 
@@ -64,7 +65,9 @@ class _Line(_Part):
     id: int = Field(ge=0, description="the entry's number: its place in the file, from 0")
     parent: int | None = Field(description="the entry whose tokens come just before; null: none do")
     at_s: float = Field(ge=0, description="seconds since the session began")
-    tokens: int | None = Field(None, ge=0, description="how many tokens the entry added; they are in the `.tokens` file")
+    tokens: int | None = Field(
+        None, ge=0, description="how many tokens the entry added; they are in the `.tokens` file"
+    )
     foreign: dict[str, Any] | None = Field(
         None, description="of an imported session: what the other agent's log said and this format has no place for"
     )
@@ -76,7 +79,9 @@ class SessionLine(_Part):
     type: Literal["session"]
     session_id: str = Field(description="unique; the file's name as a rule")
     task_id: str = Field(description="the practice task; empty in a session of use")
-    harness: str = Field(description="harness hash, 16 hex digits: two sessions with the same hash saw the same harness")
+    harness: str = Field(
+        description="harness hash, 16 hex digits: two sessions with the same hash saw the same harness"
+    )
     harness_facts: dict[str, Any] = Field(description="what the hash is of: prompts, tool schemas, settings, versions")
     effort: Effort = Field(description="what was asked for at the start")
     policy: str = Field(description="who answered: a model's name, or a scripted policy's")
@@ -271,5 +276,6 @@ def objections(row: dict[str, Any]) -> list[str]:
 
 
 def check_file(path: Path) -> list[str]:
-    """Every objection to a session file of the present format, with its line number."""
-    return [f"line {number}: {text}" for number, row in enumerate(read_rows(path), 1) for text in objections(row)]
+    """Every objection to a session file, with its line number. An older format is migrated first."""
+    rows = migrate(read_rows(path), MIGRATIONS, FORMAT_VERSION)
+    return [f"line {number}: {text}" for number, row in enumerate(rows, 1) for text in objections(row)]

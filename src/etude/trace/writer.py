@@ -17,7 +17,6 @@ from typing import Any, BinaryIO, Literal
 
 from etude.trace.block import pack_routes, pack_tokens
 from etude.trace.entry import Entry, EntryRoutes, EntryTokens, EntryType, Header
-from etude.trace.migrations import SessionError
 from etude.trace.reader import read_session
 from etude.trace.session import Recorder, Session
 
@@ -166,7 +165,9 @@ def _open(path: Path, mode: Literal["ab", "r+b"], *, lock: bool) -> BinaryIO:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             file.close()
-            raise SessionBusy(f"{path} is being written by another process; wait until that session has ended") from error
+            raise SessionBusy(
+                f"{path} is being written by another process; wait until that session has ended"
+            ) from error
     return file  # pyright: ignore[reportReturnType] - an unbuffered binary file is one
 
 
@@ -185,12 +186,9 @@ def _cut(path: Path, session: Session) -> None:
     }
     for suffix, size in sizes.items():
         file = path.with_suffix(suffix)
-        if not file.exists():
-            continue
-        if file.stat().st_size < size:
-            raise SessionError(f"{file} has {file.stat().st_size} bytes, not {size}: it was changed by hand")
-        with open(file, "r+b") as opened:
-            opened.truncate(size)
+        if file.exists():
+            with open(file, "r+b") as opened:
+                opened.truncate(size)
 
 
 def _header_line(header: Header) -> bytes:

@@ -12,7 +12,9 @@ from etude.cli.option import Json
 
 
 def bring(
-    log: Annotated[Path, typer.Argument(metavar="LOG", help="The other agent's log; of OpenHands also its events folder.")],
+    log: Annotated[
+        Path, typer.Argument(metavar="LOG", help="The other agent's log; of OpenHands also its events folder.")
+    ],
     out: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="The session file to write; it must not exist.")],
     agent: Annotated[
         str | None, typer.Option("--agent", help="claude-code, codex, openhands or atif. Default: told by the log.")

@@ -32,7 +32,9 @@ def fidelity_of(first: File, second: File, json: Json = False) -> Answer:
         "seen": [_row(row) for row in seen],
         "unseen": [_row(row) for row in found if not row.seen],
     }
-    lines = [f"harness {one.harness or 'unknown'} and {other.harness or 'unknown'}: {'the same' if same else 'different'}"]
+    lines = [
+        f"harness {one.harness or 'unknown'} and {other.harness or 'unknown'}: {'the same' if same else 'different'}"
+    ]
     if not same and not seen:
         lines.append("no recorded fact explains it: one of the sessions was recorded before facts were, or imported")
     lines += ["", "what a policy could see:", *(line for row in seen for line in _lines(row))] if seen else []

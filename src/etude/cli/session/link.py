@@ -18,17 +18,22 @@ if TYPE_CHECKING:
 
 def link(
     commit: Annotated[str, typer.Argument(help="A commit, by any name git knows.")] = "HEAD",
-    write: Annotated[bool, typer.Option("--write", help="Find the sessions that wrote its lines, and tie them to it.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Find the sessions that wrote its lines, and tie them to it.")
+    ] = False,
     session: Annotated[
         list[Path] | None, typer.Option("--session", metavar="FILE", help="Look at these sessions only; repeatable.")
     ] = None,
-    install_hook: Annotated[bool, typer.Option("--install-hook", help="Link every commit of this repository as it is made.")] = False,
+    install_hook: Annotated[
+        bool, typer.Option("--install-hook", help="Link every commit of this repository as it is made.")
+    ] = False,
     repository: Repository = Path("."),
     home: Home = None,
     json: Json = False,
 ) -> Answer:
     """Show which session wrote which lines of a commit (`git blame` for sessions), or write that down with --write."""
-    from etude.link.git import commit_id, repository as root_of
+    from etude.link.git import commit_id
+    from etude.link.git import repository as root_of
 
     root = root_of(repository)
     if install_hook:
@@ -66,7 +71,9 @@ def _write(root: Path, commit: str, files: list[Path], home: Path) -> Answer:
     _signal(home, found, done)
     document = {"commit": commit, "sessions": done.lines, "added_lines": done.added, "busy": list(done.busy)}
     total = sum(done.lines.values())
-    lines = [f"{commit[:12]}: {total} of {done.added} added lines were written by {len(done.lines)} sessions of {len(found)}"]
+    lines = [
+        f"{commit[:12]}: {total} of {done.added} added lines were written by {len(done.lines)} sessions of {len(found)}"
+    ]
     lines += [f"{name}: {count} lines" for name, count in done.lines.items()]
     lines += [f"{name} is still going on: the note tells, its own file does not yet" for name in done.busy]
     return Answer(document, "\n".join(lines))

@@ -14,7 +14,9 @@ Repository = Annotated[
 ]
 Home = Annotated[
     Path | None,
-    typer.Option("--home", metavar="DIR", help="Where sessions of use lie. Default: $ETUDE_SESSIONS, or your state folder."),
+    typer.Option(
+        "--home", metavar="DIR", help="Where sessions of use lie. Default: $ETUDE_SESSIONS, or your state folder."
+    ),
 ]
 
 
@@ -30,7 +32,11 @@ def session_files(place: Path) -> list[Path]:
         if not place.exists():
             raise FileNotFoundError(f"{place}: there is no such file or folder")
         return [place]
-    found = [f for f in home.session_files(place) if not any(part.endswith(".previous") for part in f.relative_to(place).parts)]
+    found = [
+        f
+        for f in home.session_files(place)
+        if not any(part.endswith(".previous") for part in f.relative_to(place).parts)
+    ]
     if not found:
         raise NoSessions(
             f"{place} holds no session: runs keep theirs in sessions, rl/sessions, trials/sessions and bench/sessions"

@@ -26,7 +26,9 @@ def show(
         bool, typer.Option("--tokens", help="Every token, sampled ones with logprob and policy version.")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="Every line of every tool result.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print entries as they are written, until the end.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print entries as they are written, until the end.")
+    ] = False,
     json: Json = False,
 ) -> Answer:
     """Print a session's turns in order."""

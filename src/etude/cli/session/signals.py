@@ -29,11 +29,20 @@ def signals(
     document = {"on": store.on, "file": str(store.file), "measured_now": len(fresh), "rows": len(rows), **_sums(rows)}
     state = "on" if store.on else "off (etude session signals --on starts it)"
     lines = [f"signals are {state}; {len(rows)} in {store.file}, {len(fresh)} measured now"]
-    lines += [f"lines kept at {m}: {f['share']:.0%} of {f['lines']} in {f['sessions']} sessions" for m, f in document["kept"].items()]
-    lines += [f"follow-ups: {', '.join(f'{n} {c}' for n, c in document['follow_ups'].items())}"] if document["follow_ups"] else []
+    lines += [
+        f"lines kept at {m}: {f['share']:.0%} of {f['lines']} in {f['sessions']} sessions"
+        for m, f in document["kept"].items()
+    ]
+    lines += (
+        [f"follow-ups: {', '.join(f'{n} {c}' for n, c in document['follow_ups'].items())}"]
+        if document["follow_ups"]
+        else []
+    )
     if (latency := document["latency_s"]) is not None:
         lines.append(f"latency: median {latency:.1f} s from a message to the answer")
-    lines.append(f"rejected: {document['edits_undone']} of {document['edits']} edits undone, {document['calls_denied']} calls denied")
+    lines.append(
+        f"rejected: {document['edits_undone']} of {document['edits']} edits undone, {document['calls_denied']} calls denied"
+    )
     return Answer(document, "\n".join(lines))
 
 

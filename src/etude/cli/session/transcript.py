@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Sequence
 
 from etude.cli.session.gist import token_counts, tool_counts
@@ -24,7 +24,7 @@ class Transcript:
 
     def header(self, header: Header) -> list[str]:
         """Who, when, with which harness."""
-        began = datetime.fromtimestamp(header.created_unix_s, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+        began = datetime.fromtimestamp(header.created_unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
         parts = [f"session {header.session_id}"]
         parts += [f"task {header.task_id}"] if header.task_id else []
         parts += [f"policy {header.policy}", f"effort {header.effort}", began]
@@ -54,7 +54,9 @@ class Transcript:
     def _message(self, entry: Entry) -> list[str]:
         data = entry.data
         marks = [data["delivery"]] if data.get("delivery") else ["asks for a summary"] if data.get("summary") else []
-        return self._block(data["role"] + "".join(f" ({mark})" for mark in marks), data["text"], cut=data["role"] == "system")
+        return self._block(
+            data["role"] + "".join(f" ({mark})" for mark in marks), data["text"], cut=data["role"] == "system"
+        )
 
     def _completion(self, entry: Entry) -> list[str]:
         self.turn += 1
@@ -77,7 +79,9 @@ class Transcript:
         if took_s is None and data.get("call_id") in self._asked:
             took_s = entry.at_s - self._asked[data["call_id"]]
         mark = "✗" if data["failed"] else "←"
-        head = f"  {mark} {clean(data.get('name') or 'malformed')}" + (f" · {took_s:.2f} s" if took_s is not None else "")
+        head = f"  {mark} {clean(data.get('name') or 'malformed')}" + (
+            f" · {took_s:.2f} s" if took_s is not None else ""
+        )
         return [head, *(f"    {line}" for line in self._lines(data["text"], cut=True))]
 
     def _summary(self, entry: Entry) -> list[str]:
@@ -94,7 +98,9 @@ class Transcript:
 
     def _end(self, entry: Entry) -> list[str]:
         seconds = ", ".join(f"{name} {value:.2f} s" for name, value in entry.data.get("seconds", {}).items())
-        return self._block(f"end: {entry.data['reason']}" + (f" · {seconds}" if seconds else ""), entry.data.get("message", ""))
+        return self._block(
+            f"end: {entry.data['reason']}" + (f" · {seconds}" if seconds else ""), entry.data.get("message", "")
+        )
 
     def _block(self, head: str, text: str, *, cut: bool = False) -> list[str]:
         """`head: text`, or the text below if it has several lines."""
@@ -108,7 +114,9 @@ class Transcript:
         if self.full or not cut:
             return lines
         shown = [line if len(line) <= SHOWN_CHARS else f"{line[: SHOWN_CHARS - 1]}…" for line in lines[:SHOWN_LINES]]
-        return shown + ([f"… {len(lines) - SHOWN_LINES} more lines; --full shows them"] if len(lines) > SHOWN_LINES else [])
+        return shown + (
+            [f"… {len(lines) - SHOWN_LINES} more lines; --full shows them"] if len(lines) > SHOWN_LINES else []
+        )
 
     def _brief(self, data: dict[str, Any]) -> str:
         """`key=value` pairs on one line, short enough for a terminal unless all was asked for."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from etude.trace.foreign.draft import Draft, ForeignError, Row, need, rest, unix_s
+from etude.trace.foreign.draft import Draft, ForeignError, Row, maybe, need, rest, unix_s
 from etude.trace.message import Message, ToolCall
 
 NAME = "atif"
@@ -29,10 +29,10 @@ def read(document: Row, place: str) -> Draft:
     if version not in VERSIONS:
         raise ForeignError(f"{place}: {version}; this program reads {', '.join(sorted(VERSIONS))}")
     draft = Draft(NAME)
-    draft.session_id = document.get("session_id") or ""
+    draft.session_id = maybe(document, "session_id", str, place)
     agent = need(document, "agent", dict, place)
-    draft.agent_version = f"{need(agent, 'name', str, place)} {agent.get('version', '')}".strip()
-    draft.policy = agent.get("model_name") or ""
+    draft.agent_version = f"{need(agent, 'name', str, place)} {maybe(agent, 'version', str, place)}".strip()
+    draft.policy = maybe(agent, "model_name", str, place)
     if agent.get("tool_definitions"):
         draft.harness_facts["schemas"] = agent["tool_definitions"]
     kept = rest(document, _TOP) | ({"agent": more} if (more := rest(agent, _AGENT)) else {})
@@ -60,7 +60,7 @@ class _Reader:
             self._last = self.draft.message(Message(role, text), parent=self._last, foreign=rest(step, _STEP))
         else:
             raise ForeignError(f"{place}: source {source!r}; known are system, user, agent")
-        if step.get("observation"):
+        if maybe(step, "observation", dict, place):
             self._results(step, place)
 
     def _agent(self, step: Row, place: str) -> None:
@@ -74,15 +74,15 @@ class _Reader:
                 need(call, "function_name", str, place),
                 need(call, "arguments", dict, place),
             )
-            for call in step.get("tool_calls") or []
+            for call in maybe(step, "tool_calls", list, place)
         )
         text = self._text(step.get("message") or "", place)
-        message = Message("assistant", text, thinking=step.get("reasoning_content") or "", calls=calls)
-        metrics = step.get("metrics") or {}
+        message = Message("assistant", text, thinking=maybe(step, "reasoning_content", str, place), calls=calls)
+        metrics = maybe(step, "metrics", dict, place)
         usage = {
-            "input_tokens": metrics.get("prompt_tokens") or 0,
-            "cached_tokens": metrics.get("cached_tokens") or 0,
-            "output_tokens": metrics.get("completion_tokens") or 0,
+            "input_tokens": maybe(metrics, "prompt_tokens", int, place),
+            "cached_tokens": maybe(metrics, "cached_tokens", int, place),
+            "output_tokens": maybe(metrics, "completion_tokens", int, place),
             "seconds": 0.0,
         }
         foreign = rest(step, _STEP) | ({"metrics": kept} if (kept := rest(metrics, _METRICS)) else {})
@@ -94,9 +94,9 @@ class _Reader:
         self._last = self.draft.add("completion", data, parent=self._last, foreign=foreign)
 
     def _results(self, step: Row, place: str) -> None:
-        names = {call["tool_call_id"]: call["function_name"] for call in step.get("tool_calls") or []}
+        names = {call["tool_call_id"]: call["function_name"] for call in maybe(step, "tool_calls", list, place)}
         for result in need(step["observation"], "results", list, place):
-            call_id = result.get("source_call_id")
+            call_id = maybe(need({"result": result}, "result", dict, place), "source_call_id", str, place) or None
             if call_id is not None and call_id not in names:
                 raise ForeignError(f"{place}: a result for the call {call_id!r}, which the step does not make")
             text = self._text(result.get("content") or "", place)

@@ -10,14 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from etude.trace.change import Change
-from etude.trace.foreign.draft import Draft, ForeignError, Row, need, rest, unix_s
+from etude.trace.foreign.draft import Draft, ForeignError, Row, maybe, need, rest, unix_s
 from etude.trace.message import Message, ToolCall
 
 NAME = "claude-code"
 # Keys that tell this agent's lines apart from others'.
 TYPES = frozenset(("user", "assistant", "system", "summary", "file-history-snapshot", "queue-operation", "progress"))
 
-_LINE = frozenset("type uuid parentUuid sessionId timestamp version cwd gitBranch userType message toolUseResult".split())
+_LINE = frozenset(
+    "type uuid parentUuid sessionId timestamp version cwd gitBranch userType message toolUseResult".split()
+)
 _COPIES = frozenset(("originalFile", "content", "file", "stdout", "stderr"))  # the text is in the result or in an edit
 
 
@@ -40,28 +42,33 @@ class _Reader:
             place, row = rows[at]
             kind = need(row, "type", str, place)
             self.draft.at(unix_s(row.get("timestamp"), place))
-            self._head(row)
+            self._head(row, place)
             if kind == "assistant":
                 at += self._assistant(rows[at:])
                 continue
             if kind == "user":
                 self._user(row, place)
             else:
-                self._entry[row.get("uuid", "")] = self.draft.keep(row)
+                self._know(row, place, self.draft.keep(row))
             at += 1
         self.draft.rows = len(rows)
         return self.draft
 
-    def _head(self, row: Row) -> None:
+    def _head(self, row: Row, place: str) -> None:
         draft = self.draft
-        draft.session_id = draft.session_id or row.get("sessionId", "")
-        draft.agent_version = draft.agent_version or row.get("version", "")
-        draft.workspace = draft.workspace or row.get("cwd", "")
-        if row.get("gitBranch"):
-            draft.facts.setdefault("git_branch", row["gitBranch"])
+        draft.session_id = draft.session_id or maybe(row, "sessionId", str, place)
+        draft.agent_version = draft.agent_version or maybe(row, "version", str, place)
+        draft.workspace = draft.workspace or maybe(row, "cwd", str, place)
+        if branch := maybe(row, "gitBranch", str, place):
+            draft.facts.setdefault("git_branch", branch)
 
-    def _parent(self, row: Row) -> int | None:
-        return self._entry.get(row.get("parentUuid") or "")
+    def _know(self, row: Row, place: str, entry: int) -> None:
+        """Lines name their parent; some have no name themselves."""
+        if name := maybe(row, "uuid", str, place):
+            self._entry[name] = entry
+
+    def _parent(self, row: Row, place: str) -> int | None:
+        return self._entry.get(maybe(row, "parentUuid", str, place))
 
     def _assistant(self, rows: list[tuple[str, Row]]) -> int:
         """One answer; how many lines it took."""
@@ -75,19 +82,22 @@ class _Reader:
         blocks = self._blocks.setdefault(number, [])
         blocks += [(p, b) for p, row in lines for b in need(row["message"], "content", list, p)]
         last = lines[-1][1]["message"]
-        self.draft.policy = self.draft.policy or last.get("model", "")
+        model = maybe(last, "model", str, place)
+        self.draft.policy = self.draft.policy or model
         data = {
             "message": self._message(blocks).to_json(),
             "finish": "length" if last.get("stop_reason") == "max_tokens" else "stop",
-            "usage": _usage(last.get("usage") or {}),
+            "usage": _usage(maybe(last, "usage", dict, place), place),
         }
         entry = self._answers.get(number)
         if entry is None:
-            foreign = rest(first, _LINE) | ({"model": last["model"]} if last.get("model", "") != self.draft.policy else {})
-            entry = self._answers[number] = self.draft.add("completion", data, parent=self._parent(first), foreign=foreign)
+            foreign = rest(first, _LINE) | ({"model": model} if model != self.draft.policy else {})
+            parent = self._parent(first, place)
+            entry = self._answers[number] = self.draft.add("completion", data, parent=parent, foreign=foreign)
         else:  # results of its first calls came between the lines of one answer
             self.draft.renew(entry, data)
-        self._entry.update({row.get("uuid", ""): entry for _, row in lines})
+        for place, row in lines:
+            self._know(row, place, entry)
         return len(lines)
 
     def _message(self, blocks: list[tuple[str, Any]]) -> Message:
@@ -99,7 +109,9 @@ class _Reader:
             elif kind == "thinking":
                 thinking.append(need(block, "thinking", str, place))
             elif kind == "tool_use":
-                call = ToolCall(need(block, "id", str, place), need(block, "name", str, place), need(block, "input", dict, place))
+                call = ToolCall(
+                    need(block, "id", str, place), need(block, "name", str, place), need(block, "input", dict, place)
+                )
                 self._names[call.id] = call.name
                 calls.append(call)
             elif kind == "redacted_thinking":
@@ -110,7 +122,7 @@ class _Reader:
 
     def _user(self, row: Row, place: str) -> None:
         content = need(need(row, "message", dict, place), "content", (str, list), place)
-        parent, foreign = self._parent(row), rest(row, _LINE)
+        parent, foreign = self._parent(row, place), rest(row, _LINE)
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for block in blocks:
             if need(block, "type", str, place) == "tool_result":
@@ -121,11 +133,11 @@ class _Reader:
                 parent = self.draft.summary(said, foreign=foreign)
             else:
                 parent = self.draft.message(Message("user", said), parent=parent, foreign=foreign)
-        self._entry[row.get("uuid", "")] = parent if parent is not None else self.draft.keep(row)
+        self._know(row, place, parent if parent is not None else self.draft.keep(row))
 
     def _result(self, block: Row, row: Row, place: str, parent: int | None) -> int:
         call_id = need(block, "tool_use_id", str, place)
-        content = block.get("content") or ""
+        content = need(block, "content", (str, list), place) if block.get("content") else ""
         text = content if isinstance(content, str) else self._text(content, place)
         name = self._names.get(call_id, "")
         data = {"call_id": call_id, "name": name, "text": text, "failed": bool(block.get("is_error"))}
@@ -148,10 +160,11 @@ class _Reader:
         return "\n".join(parts)
 
 
-def _usage(usage: Row) -> Row:
-    cached = usage.get("cache_read_input_tokens") or 0
-    asked = (usage.get("input_tokens") or 0) + (usage.get("cache_creation_input_tokens") or 0) + cached
-    return {"input_tokens": asked, "cached_tokens": cached, "output_tokens": usage.get("output_tokens") or 0, "seconds": 0.0}
+def _usage(usage: Row, place: str) -> Row:
+    cached = maybe(usage, "cache_read_input_tokens", int, place)
+    fresh = maybe(usage, "input_tokens", int, place) + maybe(usage, "cache_creation_input_tokens", int, place)
+    answer = maybe(usage, "output_tokens", int, place)
+    return {"input_tokens": fresh + cached, "cached_tokens": cached, "output_tokens": answer, "seconds": 0.0}
 
 
 def _change(told: Row) -> Change | None:

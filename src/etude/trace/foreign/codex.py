@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from etude.trace.foreign.draft import Draft, Row, need, rest, unix_s
+from etude.trace.foreign.draft import Draft, Row, maybe, need, rest, unix_s
 from etude.trace.message import Message, ToolCall
 
 NAME = "codex"
@@ -42,32 +42,34 @@ class _Reader:
             if kind == "session_meta":
                 self._meta(payload, place)
             elif kind == "turn_context":
-                self._context(payload, row)
+                self._context(payload, row, place)
             elif kind == "response_item":
                 self._item(payload, row, place)
             elif kind == "compacted":
-                self._flush({})
-                self._last = self.draft.summary(payload.get("message") or "", foreign=rest(payload, frozenset(("message",))))
+                self._flush({}, place)
+                self._last = self.draft.summary(
+                    maybe(payload, "message", str, place), foreign=rest(payload, frozenset(("message",)))
+                )
             elif kind == "event_msg":
                 self._event(payload, row, place)
             else:
                 self.draft.keep(row)
-        self._flush({})
+        self._flush({}, "the end")
         self.draft.rows = len(rows)
         return self.draft
 
     def _meta(self, payload: Row, place: str) -> None:
         draft = self.draft
         draft.session_id = draft.session_id or need(payload, "id", str, place)
-        draft.agent_version = draft.agent_version or payload.get("cli_version", "")
-        draft.workspace = draft.workspace or payload.get("cwd", "")
+        draft.agent_version = draft.agent_version or maybe(payload, "cli_version", str, place)
+        draft.workspace = draft.workspace or maybe(payload, "cwd", str, place)
         draft.facts |= {"codex": kept} if (kept := rest(payload, _META)) else {}
         if system := payload.get("instructions") or payload.get("base_instructions"):
             text = system if isinstance(system, str) else need(system, "text", str, place)
             self._last = draft.message(Message("system", text), parent=self._last)
 
-    def _context(self, payload: Row, row: Row) -> None:
-        self.draft.policy = self.draft.policy or payload.get("model", "")
+    def _context(self, payload: Row, row: Row, place: str) -> None:
+        self.draft.policy = self.draft.policy or maybe(payload, "model", str, place)
         effort = payload.get("effort")
         if effort in ("low", "medium", "high"):
             if effort != self.draft.effort:
@@ -81,16 +83,18 @@ class _Reader:
         if kind == "message" and need(payload, "role", str, place) == "assistant":
             self._text.append(self._said(payload, place))
         elif kind == "message":
-            self._flush({})
+            self._flush({}, place)
             role = "user" if payload["role"] == "user" else "system"
             foreign = {} if payload["role"] in ("user", "system") else {"role": payload["role"]}
-            self._last = self.draft.message(Message(role, self._said(payload, place)), parent=self._last, foreign=foreign)
+            self._last = self.draft.message(
+                Message(role, self._said(payload, place)), parent=self._last, foreign=foreign
+            )
         elif kind == "reasoning":
             self._reason(payload, place)
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
             self._call(kind, payload, place)
         elif kind in ("function_call_output", "custom_tool_call_output"):
-            self._flush({})
+            self._flush({}, place)
             self._output(payload, place)
         else:
             self.draft.keep(row)
@@ -105,7 +109,7 @@ class _Reader:
         return "\n".join(parts)
 
     def _reason(self, payload: Row, place: str) -> None:
-        parts = [*(payload.get("content") or []), *(payload.get("summary") or [])]
+        parts = [*maybe(payload, "content", list, place), *maybe(payload, "summary", list, place)]
         self._thinking += [need(part, "text", str, place) for part in parts]
         if payload.get("encrypted_content"):
             self.draft.drop("encrypted thinking")
@@ -151,11 +155,11 @@ class _Reader:
         if kind in _REPEATS:
             self.draft.drop("events that repeat an item")
         elif kind == "token_count":
-            self._flush(((payload.get("info") or {}).get("last_token_usage")) or {})
+            self._flush(maybe(maybe(payload, "info", dict, place), "last_token_usage", dict, place), place)
         else:
             self.draft.keep(row)
 
-    def _flush(self, usage: Row) -> None:
+    def _flush(self, usage: Row, place: str) -> None:
         """The answer so far becomes a completion."""
         if not (self._text or self._thinking or self._calls):
             return
@@ -163,9 +167,9 @@ class _Reader:
             "assistant", "\n\n".join(self._text), "\n\n".join(self._thinking), tuple(self._calls), problem=self._problem
         )
         spent = {
-            "input_tokens": usage.get("input_tokens", 0),
-            "cached_tokens": usage.get("cached_input_tokens", 0),
-            "output_tokens": usage.get("output_tokens", 0),
+            "input_tokens": maybe(usage, "input_tokens", int, place),
+            "cached_tokens": maybe(usage, "cached_input_tokens", int, place),
+            "output_tokens": maybe(usage, "output_tokens", int, place),
             "seconds": 0.0,
         }
         data = {"message": message.to_json(), "finish": "stop", "usage": spent}
@@ -184,5 +188,3 @@ def _shell_output(text: str) -> tuple[str, bool, Row]:
         if isinstance(found, dict) and isinstance(found.get("output"), str) and isinstance(found.get("metadata"), dict):
             return found["output"], found["metadata"].get("exit_code", 0) != 0, {"metadata": found["metadata"]}
     return text, False, {}
-
-

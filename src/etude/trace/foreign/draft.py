@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import datetime
-from typing import Any, Mapping
+from typing import Any, Mapping, TypeVar, get_origin
 
 from etude.trace.change import Change
 from etude.trace.entry import Effort, Entry, EntryType, Header
@@ -16,6 +16,7 @@ from etude.trace.message import Message
 from etude.trace.session import Session
 
 Row = dict[str, Any]
+T = TypeVar("T", str, int, list[Any], dict[str, Any])
 
 
 class ForeignError(ValueError):
@@ -57,7 +58,9 @@ class Draft:
             self._first_s = timestamp
         self._last_s = max(self._last_s, timestamp - self._first_s)
 
-    def add(self, type: EntryType, data: Row, *, parent: int | None = None, foreign: Mapping[str, Any] | None = None) -> int:
+    def add(
+        self, type: EntryType, data: Row, *, parent: int | None = None, foreign: Mapping[str, Any] | None = None
+    ) -> int:
         """An entry; `foreign` is what the log said about it beside."""
         self.mapped += type != "foreign"
         kept = {"foreign": dict(foreign)} if foreign else {}
@@ -98,7 +101,9 @@ class Draft:
     def session(self) -> Session:
         """All of it. Raises ForeignError for a log without a single turn."""
         if not any(entry.type == "completion" for entry in self._entries):
-            raise ForeignError(f"this {self.agent} log holds no answer of a model ({self.rows} lines): nothing to import")
+            raise ForeignError(
+                f"this {self.agent} log holds no answer of a model ({self.rows} lines): nothing to import"
+            )
         account = {
             "agent": self.agent,
             "agent_version": self.agent_version,
@@ -108,7 +113,9 @@ class Draft:
             "dropped": dict(sorted(self.dropped.items())),
         }
         header = Header(
-            session_id=f"{self.agent}-{self.session_id}" if self.session_id else f"{self.agent}-{int(self._first_s or 0)}",
+            session_id=f"{self.agent}-{self.session_id}"
+            if self.session_id
+            else f"{self.agent}-{int(self._first_s or 0)}",
             harness_facts=self.harness_facts,
             effort=self.effort,
             policy=self.policy,
@@ -128,6 +135,11 @@ def need(row: Any, key: str, kinds: type | tuple[type, ...], place: str) -> Any:
         found = f"found {type(row[key]).__name__}" if key in row else f"there are {', '.join(sorted(row)) or 'no keys'}"
         raise ForeignError(f"{place}: {key} must be {names}; {found}")
     return row[key]
+
+
+def maybe(row: Row, key: str, kind: type[T], place: str) -> T:
+    """`row[key]`, or the empty value of its type if it is missing or null. Raises ForeignError for another type."""
+    return kind() if row.get(key) is None else need(row, key, get_origin(kind) or kind, place)
 
 
 def unix_s(text: Any, place: str) -> float | None:

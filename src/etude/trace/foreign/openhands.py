@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from etude.trace.foreign.draft import Draft, ForeignError, Row, need, rest, unix_s
+from etude.trace.foreign.draft import Draft, ForeignError, Row, maybe, need, rest, unix_s
 from etude.trace.message import Message, Role, ToolCall
 
 NAME = "openhands"
@@ -38,7 +38,9 @@ class _Reader:
         while at < len(rows):
             place, row = rows[at]
             if "kind" not in row and ("action" in row or "observation" in row):
-                raise ForeignError(f"{place}: an event of OpenHands' older server; only the SDK's (with `kind`) are read")
+                raise ForeignError(
+                    f"{place}: an event of OpenHands' older server; only the SDK's (with `kind`) are read"
+                )
             kind = need(row, "kind", str, place)
             self.draft.at(unix_s(row.get("timestamp"), place))
             if kind == "ActionEvent":
@@ -58,7 +60,7 @@ class _Reader:
             self._result(kind, row, place)
         elif kind == "Condensation":
             mapped = _EVENT | {"summary"}
-            self._last = self.draft.summary(row.get("summary") or "", foreign=rest(row, mapped))
+            self._last = self.draft.summary(maybe(row, "summary", str, place), foreign=rest(row, mapped))
         elif kind == "CondensationSummaryEvent":
             self.draft.drop("summaries told twice")
         else:
@@ -70,7 +72,7 @@ class _Reader:
         foreign = rest(row, _EVENT | {"llm_message", "llm_response_id"})
         role = need(told, "role", str, place)
         if role == "assistant":
-            message = Message("assistant", text, thinking=_thinking(told))
+            message = Message("assistant", text, thinking=_thinking(told, place))
             data = {"message": message.to_json(), "finish": "stop"}
             self._last = self.draft.add("completion", data, parent=self._last, foreign=foreign)
         elif role in ("user", "system"):
@@ -81,8 +83,8 @@ class _Reader:
 
     def _system(self, row: Row, place: str) -> None:
         texts = [need(need(row, "system_prompt", dict, place), "text", str, place)]
-        if row.get("dynamic_context"):
-            texts.append(need(row["dynamic_context"], "text", str, place))
+        if context := maybe(row, "dynamic_context", dict, place):
+            texts.append(need(context, "text", str, place))
         self.draft.harness_facts["schemas"] = need(row, "tools", list, place)
         self._last = self.draft.message(Message("system", "\n\n".join(texts)), parent=self._last)
 
@@ -97,7 +99,7 @@ class _Reader:
             same.append((place, row))
         calls = tuple(self._call(row, place) for place, row in same)
         text = self._text([part for p, row in same for part in need(row, "thought", list, p)], place)
-        message = Message("assistant", text, thinking=_thinking(first), calls=calls)
+        message = Message("assistant", text, thinking=_thinking(first, place), calls=calls)
         foreign = {str(i): kept for i, (_, row) in enumerate(same) if (kept := rest(row, _ACTION))}
         data = {"message": message.to_json(), "finish": "stop"}
         self._last = self.draft.add("completion", data, parent=self._last, foreign=foreign)
@@ -105,7 +107,7 @@ class _Reader:
 
     def _call(self, row: Row, place: str) -> ToolCall:
         told = need(row, "tool_call", dict, place)
-        text = told["function"]["arguments"] if isinstance(told.get("function"), dict) else told.get("arguments")
+        text = (told["function"] if isinstance(told.get("function"), dict) else told).get("arguments")
         try:
             arguments = json.loads(text) if isinstance(text, str) else text
         except ValueError:
@@ -120,7 +122,7 @@ class _Reader:
         if kind == "AgentErrorEvent":
             text = need(row, "error", str, place)
         elif kind == "UserRejectObservation":
-            text = row.get("rejection_reason") or ""
+            text = maybe(row, "rejection_reason", str, place)
             by = "user" if row.get("rejection_source", "user") == "user" else "policy"
             told = {"call_id": call_id, "name": name, "decision": "denied", "by": by, "reason": text}
             self.draft.add("approval", told)
@@ -129,13 +131,17 @@ class _Reader:
             content = seen.get("content", seen.get("output", ""))
             text = content if isinstance(content, str) else self._text(content, place)
             failed = bool(seen.get("is_error")) or seen.get("exit_code") not in (None, 0)
-            foreign |= {"observation": kept} if (kept := rest(seen, frozenset(("content", "output", "is_error")))) else {}
+            foreign |= (
+                {"observation": kept} if (kept := rest(seen, frozenset(("content", "output", "is_error")))) else {}
+            )
         data = {"call_id": call_id, "name": name, "text": text, "failed": failed}
         self._last = self.draft.add("tool_result", data, parent=self._last, foreign=foreign)
 
     def _text(self, parts: Any, place: str) -> str:
         if isinstance(parts, str):
             return parts
+        if not isinstance(parts, list):
+            raise ForeignError(f"{place}: content must be text or a list of parts, not {type(parts).__name__}")
         texts = []
         for part in parts:
             if need(part, "type", str, place) == "text":
@@ -145,7 +151,8 @@ class _Reader:
         return "\n".join(texts)
 
 
-def _thinking(row: Row) -> str:
+def _thinking(row: Row, place: str) -> str:
     """The readable thinking of an answer: its own text, else the blocks'."""
-    blocks = row.get("thinking_blocks") or []
-    return row.get("reasoning_content") or "\n\n".join(block.get("thinking", "") for block in blocks)
+    blocks = maybe(row, "thinking_blocks", list, place)
+    told = [maybe(need({"block": block}, "block", dict, place), "thinking", str, place) for block in blocks]
+    return maybe(row, "reasoning_content", str, place) or "\n\n".join(told)

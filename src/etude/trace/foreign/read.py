@@ -19,34 +19,45 @@ def read_foreign(path: Path, agent: str | None = None) -> Session:
     """The session of another agent's log. `agent` is one of AGENTS; None: told by the log. Raises ForeignError, OSError."""
     if agent is not None and agent not in AGENTS:
         raise ForeignError(f"no agent {agent!r}; there are {', '.join(AGENTS)}")
-    found = _documents(path)
+    found, torn = _documents(path)
     agent = agent or _agent(found, path)
     if agent == atif.NAME:
         return atif.read(found[0][1], str(path)).session()
-    readers: dict[str, Any] = {claude_code.NAME: claude_code.read, codex.NAME: codex.read, openhands.NAME: openhands.read}
+    readers: dict[str, Any] = {
+        claude_code.NAME: claude_code.read,
+        codex.NAME: codex.read,
+        openhands.NAME: openhands.read,
+    }
     draft: Draft = readers[agent](found)
+    if torn:
+        draft.drop("torn last line")
     return draft.session()
 
 
-def _documents(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    """The log's JSON objects with their places: of a folder's event files, a JSON document, or JSON lines."""
+def _documents(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], bool]:
+    """The log's JSON objects with their places: of a folder's event files, a JSON document, or JSON lines; and whether the
+    last line was torn, as that of a log being written may be."""
     if path.is_dir():
         files = sorted(path.rglob("event-*.json"))
         if not files:
             raise ForeignError(f"{path} holds no event-*.json: give the log's file, or OpenHands' folder of events")
-        return [(str(file), _object(file.read_bytes(), str(file))) for file in files]
+        return [(str(file), _object(file.read_bytes(), str(file))) for file in files], False
     if path.stat().st_size > MAX_BYTES:
-        raise ForeignError(f"{path} has {path.stat().st_size >> 20} MiB; no log of an agent is larger than {MAX_BYTES >> 20}")
+        raise ForeignError(
+            f"{path} has {path.stat().st_size >> 20} MiB; no log of an agent is larger than {MAX_BYTES >> 20}"
+        )
     data = path.read_bytes()
     lines = [(number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
     if not lines:
         raise ForeignError(f"{path} is empty")
     if data.lstrip()[:1] == b"[":
         rows = _parse(data, str(path))
-        return [(f"{path}, item {i}", _require(row, f"{path}, item {i}")) for i, row in enumerate(rows, 1)]
+        return [(f"{path}, item {i}", _require(row, f"{path}, item {i}")) for i, row in enumerate(rows, 1)], False
     if len(lines) == 1 or not _is_json(lines[0][1]):
-        return [(str(path), _object(data, str(path)))]
-    return [(f"{path}:{number}", _object(line, f"{path}:{number}")) for number, line in lines]
+        return [(str(path), _object(data, str(path)))], False
+    torn = not data.endswith(b"\n") and not _is_json(lines[-1][1])
+    whole = lines[:-1] if torn else lines
+    return [(f"{path}:{number}", _object(line, f"{path}:{number}")) for number, line in whole], torn
 
 
 def _agent(found: list[tuple[str, dict[str, Any]]], path: Path) -> str:
@@ -60,7 +71,9 @@ def _agent(found: list[tuple[str, dict[str, Any]]], path: Path) -> str:
     if first.get("type") in claude_code.TYPES or "sessionId" in first:
         return claude_code.NAME
     keys = ", ".join(sorted(first)[:8])
-    raise ForeignError(f"{path}: whose log this is can't be told by its keys ({keys}); name it with --agent, one of {', '.join(AGENTS)}")
+    raise ForeignError(
+        f"{path}: whose log this is can't be told by its keys ({keys}); name it with --agent, one of {', '.join(AGENTS)}"
+    )
 
 
 def _object(data: bytes, place: str) -> dict[str, Any]:

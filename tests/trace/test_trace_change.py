@@ -1,0 +1,46 @@
+"""Changes of files: hunks lead from one text to the other, and lines are known by what they say."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etude.trace.change import Change, Hunk, line_hash, split
+
+lines = st.lists(st.sampled_from(["a", "b", "c", "  d", "", "é\ud800"]), max_size=12)
+texts = st.one_of(st.none(), st.builds(lambda found, end: "\n".join(found) + end, lines, st.sampled_from(["", "\n"])))
+
+
+@given(before=texts, after=texts)
+def test_hunks_lead_from_the_old_text_to_the_new(before: str | None, after: str | None) -> None:
+    change = Change("f", before, after)
+    old, new = split(before), split(after)
+    built, at = [], 0
+    for hunk in change.hunks():
+        built += old[at : hunk.old_start - 1]
+        built += new[hunk.new_start - 1 : hunk.new_start - 1 + hunk.new_lines]
+        at = hunk.old_start - 1 + hunk.old_lines
+        assert list(hunk.lines) == [line_hash(line) for line in new[hunk.new_start - 1 :][: hunk.new_lines]]
+    assert built + old[at:] == new
+    assert len(new) - len(old) == change.added - change.removed
+    assert sum(len(hunk.lines) for hunk in change.hunks()) == change.added == len(change.added_lines())
+
+
+@given(before=texts, after=texts)
+def test_an_edit_entry_survives_json(before: str | None, after: str | None) -> None:
+    change = Change("f", before, after)
+    entry = change.to_entry("c1")
+    assert [Hunk.from_json(row) for row in entry["hunks"]] == change.hunks()
+    assert entry["kind"] == ("create" if before is None else "delete" if after is None else "change")
+
+
+def test_a_line_is_known_whatever_blanks_follow_it() -> None:
+    assert line_hash("x = 1  \t") == line_hash("x = 1") != line_hash(" x = 1")
+    assert split("a\n\nb") == ["a", "", "b"] and split("a\n") == ["a"] and split("") == split(None) == []
+    assert split("a\r\x0cb\n") == ["a\r\x0cb"], "only a newline ends a line, as in git"
+
+
+def test_an_edit_of_a_long_file_is_cheap() -> None:
+    text = "".join(f"line {i}\n" for i in range(50_000))
+    change = Change("f", text, text.replace("line 25000\n", "new\nlines\n"))
+    assert [(h.old_start, h.old_lines, h.new_start, h.new_lines) for h in change.hunks()] == [(25001, 1, 25001, 2)]
