@@ -78,7 +78,7 @@ def test_claude_code_blocks_of_one_answer_become_one_turn_and_the_tree_is_kept()
     assert turn.data["usage"] == {"input_tokens": 30, "cached_tokens": 20, "output_tokens": 9, "seconds": 0.0}
     assert (edit.data["added"], edit.data["removed"], edit.data["call_id"]) == (1, 1, "t2")
     assert session.header.policy == "claude-opus-4-5" and session.header.facts["workspace"] == "/w"
-    assert session.entries[-1].data["foreign"] == {"isSidechain": True}
+    assert session.entries[-1].data["foreign"] == {"isSidechain": True, "requestId": "req_4"}
     assert session.header.recipe["import"]["dropped"] == {
         "copies of files and outputs": 4,
         "encrypted thinking": 1,

@@ -14,12 +14,12 @@ _CLAIM = re.compile(
 # What turns a claim into a plan, a condition or a denial, within the same sentence before it.
 _NO_CLAIM = re.compile(
     r"\b(?:if|until|unless|whether|when|once|so that|should|would|will|must|to|make|makes|making|let|ensure|verify|check|see|"
-    r"not|no|none|cannot|can't|don't|doesn't|didn't|n't|before|expect\w*|hope\w*|need\w*)\b[^.;!\n]*\Z",
+    r"not|no|none|cannot|can't|don't|doesn't|didn't|n't|before|expect\w*|hope\w*|need\w*)\b(?:(?![.;!?]\s|\n).)*\Z",
     re.IGNORECASE,
 )
 _COMMENT = re.compile(r"(?:^\s*\*\s|#+|//+|/\*+|<!--|--\s)\s*(?P<text>[^\n]*)")
 _THOUGHT = re.compile(
-    r"(?:oh\s+)?(?:wait\b[,.!: -]|hmm+\b|oops\b|actually,|hold on\b|on second thought|let me\b|let's (?:see|try|think|check)\b|"
+    r"(?:oh\s+)?(?:wait\s*[-–,.!:…]|hmm+\b|oops\b|actually,|hold on\b|on second thought|let me\b|let's (?:see|try|think|check)\b|"
     r"(?:i|we) (?:think|guess|need to|should|will|must|can|could|was|am|'ll|'m|want to|now|first)\b|i'(?:ll|m|ve|d)\b|"
     r"(?:now|first|next|so|then|but|and|okay|ok),? (?:i|we)\b|not sure\b|maybe (?:i|we)\b|the user (?:wants|asked|said)\b)",
     re.IGNORECASE,

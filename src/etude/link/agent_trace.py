@@ -11,7 +11,7 @@ import hashlib
 import json
 import uuid
 from datetime import UTC, datetime
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 from urllib.parse import quote, unquote
 
 import etude
@@ -73,12 +73,21 @@ def conversations(record: Record) -> list[tuple[str, dict[str, Any]]]:
 
 def without_session(record: Record, session_id: str) -> Record | None:
     """The record without one session; None if nothing is left."""
+    return _filtered(record, lambda name: name != session_id)
+
+
+def only_session(record: Record, session_id: str) -> Record | None:
+    """The record with one session alone; None if it does not name it."""
+    return _filtered(record, lambda name: name == session_id)
+
+
+def _filtered(record: Record, wanted: Callable[[str], bool]) -> Record | None:
     files = []
     for file in record["files"]:
-        kept = [found for found in file["conversations"] if session_of(found) != session_id]
+        kept = [found for found in file["conversations"] if wanted(session_of(found))]
         files += [{**file, "conversations": kept}] if kept else []
     harness = record.get("metadata", {}).get("etude", {}).get("harness", {})
-    told = {"etude": {"harness": {name: value for name, value in harness.items() if name != session_id}}}
+    told = {"etude": {"harness": {name: value for name, value in harness.items() if wanted(name)}}}
     return {**record, "files": files, "metadata": told} if files else None
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from etude.trace.change import Change
 
 TIMEOUT_S = 60.0
+# Git sets these for its hooks; they would turn `-C` away from the folder it names.
+_OF_A_HOOK = frozenset("GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_PREFIX GIT_OBJECT_DIRECTORY GIT_COMMON_DIR".split())
 # A text that a person's or an agent's edit made; larger blobs are data.
 MAX_BLOB_BYTES = 4 << 20
 
@@ -22,7 +24,7 @@ def git(folder: Path, *words: str, data: bytes | None = None) -> bytes:
     """What git prints. Raises GitError with git's own words."""
     name, mail = "etude", "etude@localhost"  # of commits in refs/notes: no person made them
     environment = {
-        **os.environ,
+        **{key: value for key, value in os.environ.items() if key not in _OF_A_HOOK},
         "LC_ALL": "C",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_AUTHOR_NAME": name,

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Sequence
 
-from etude.link.agent_trace import Record, content_hash, conversations, make_record, session_of, sessions_in
+from etude.link.agent_trace import (
+    Record,
+    content_hash,
+    conversations,
+    make_record,
+    only_session,
+    session_of,
+    sessions_in,
+)
 from etude.link.git import commit_changes, file_text, git
 from etude.link.notes import read_note, write_note
 from etude.link.written import Span, Written, attribute, written
@@ -63,7 +71,7 @@ def link_commit(repository: Path, commit: str, sessions: Sequence[Found]) -> Lin
     busy = []
     for file, header, entries in sessions:
         if header.session_id in counts:
-            _beside(file, record)
+            _beside(file, record, header.session_id)
             try:
                 _tell(file, header, entries, repository, record)
             except SessionBusy:
@@ -116,13 +124,15 @@ def _in_repository(repository: Path, header: Header, entries: Sequence[Entry]) -
     return Written(found.session_id, found.policy, found.harness, {f"{inside}/{p}": h for p, h in found.lines.items()})
 
 
-def _beside(file: Path, record: Record) -> None:
-    """Keep the record beside the session, once a revision."""
+def _beside(file: Path, record: Record, session_id: str) -> None:
+    """Keep the session's own part of the record beside it, once a revision: what is forgotten with it names nobody else."""
+    own = only_session(record, session_id)
+    assert own is not None, "only sessions that the record names are told"
     path = file.with_suffix(SUFFIX)
     known = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     rows = [found for found in known if found["vcs"]["revision"] != record["vcs"]["revision"]]
     side = path.with_suffix(".tmp")
-    side.write_text("".join(json.dumps(row) + "\n" for row in [*rows, record]))
+    side.write_text("".join(json.dumps(row) + "\n" for row in [*rows, own]))
     side.replace(path)
 
 
