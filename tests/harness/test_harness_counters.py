@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.harness.counters import COUNTED, Counters
-from etude.harness.facts import CHANGES, EXIT_CODE, LINT_DELTA, MALFORMED, PASSED, QUESTIONS, READS
+from etude.harness.facts import LINTS_GONE, LINTS_NEW, MALFORMED, PASSED, QUESTIONS, SHELL_FAILURES
 from etude.harness.shell_rules import runs_tests, tool_instead
 from etude.harness.todo import TodoList
 from etude.harness.wording import asks, claims_green, thought_comments
@@ -30,7 +32,8 @@ class Scene:
         return self
 
     def edit(self, path: str, before: str | None, after: str | None) -> Scene:
-        return self.call("edit", {"edits": 1.0, CHANGES: [Change(path, before, after)]}, path=path, new=after or "")
+        self._counters.changed(Change(path, before, after))
+        return self.call("edit", {"edits": 1.0}, path="elsewhere", new="# wait, what the journal tells comes first")
 
     def say(self, text: str, *, calls: bool = True) -> Scene:
         made = (ToolCall("c", "read", {}),) if calls else ()
@@ -71,8 +74,14 @@ def test_a_read_is_repeated_only_if_it_is_identical_and_nothing_changed_in_betwe
     shell = Scene().call("read", path="a").call("shell", command="make").call("read", path="a")
     assert shell.counts["repeated_reads"] == 0, "a command may have changed the file"
     assert Scene().call("read", failed=True, path="a").call("read", path="a").counts["repeated_reads"] == 0
-    told = Scene().call("grep", {READS: ["a"]}, pattern="x").call("grep", {READS: ["a"]}, pattern="x")
-    assert told.counts["repeated_reads"] == 1, "a tool may report what it showed"
+    counters = Counters(TOOLS)
+    for _ in range(2):
+        counters.call(ToolCall("c", "grep", {"pattern": "x"}), failed=False, facts={}, reads=("a",))
+    assert counters.report(TodoList(), 0)["repeated_reads"] == 1, "a tool may report what it showed"
+    presented = Counters(("peek",))
+    for _ in range(2):
+        presented.call(ToolCall("c", "peek", {"path": "x"}), failed=False, facts={}, does="read")
+    assert presented.report(TodoList(), 0)["repeated_reads"] == 1, "whatever a preset calls it"
 
 
 def test_an_edit_without_a_read_is_one_of_a_file_the_agent_never_saw() -> None:
@@ -178,13 +187,16 @@ def test_a_claim_is_backed_by_a_green_run_since_the_last_edit_or_later() -> None
 
 def test_tests_run_by_the_shell_count_if_the_command_tells_its_status() -> None:
     ran = (
-        Scene().edit("a", "x", "y").call("shell", {EXIT_CODE: 0}, command="python -m pytest -q").say("All tests pass.")
+        Scene()
+        .edit("a", "x", "y")
+        .call("shell", {SHELL_FAILURES: 0.0}, command="python -m pytest -q")
+        .say("All tests pass.")
     )
     assert (ran.counts["tests_run"], ran.counts["tests_passed"], ran.counts["green_claims_unbacked"]) == (1, 1, 0)
     assert ran.counts["edits_untested"] == 0
-    failed = Scene().call("shell", {EXIT_CODE: 1}, command="npm test").counts
+    failed = Scene().call("shell", {SHELL_FAILURES: 1.0}, command="npm test").counts
     assert (failed["tests_run"], failed["tests_passed"]) == (1, 0)
-    assert Scene().call("shell", {EXIT_CODE: 0}, command="make").counts["tests_run"] == 0
+    assert Scene().call("shell", {SHELL_FAILURES: 0.0}, command="make").counts["tests_run"] == 0
     assert Scene().call("shell", command="pytest").counts["tests_run"] == 0, "unknown how it ended"
     assert runs_tests("cd x && cargo test --all") and not runs_tests("echo latest")
 
@@ -212,15 +224,15 @@ def test_the_change_is_measured_as_a_whole() -> None:
     scene = Scene().edit("a", "one\ntwo\n", "one\n2\n3\n").edit("a", "one\n2\n3\n", "one\n2\n").edit("b", None, "x\n")
     counts = scene.edit("c", "y\n", "z\n").edit("c", "z\n", "y\n").counts
     assert (counts["diff_files"], counts["diff_added"], counts["diff_removed"]) == (2, 2, 1)
-    scene._counters.changed(Change("b", "x\n", None))
+    scene._counters.restored(Change("b", "x\n", None))
     assert scene.counts["diff_files"] == 1, "a file that came and went is no change"
+    assert scene.counts["edits"] == 5, "and an undo is no edit"
 
 
-def test_lints_are_those_reported_last() -> None:
-    assert (
-        Scene().call("lints", {LINT_DELTA: 3.0}).call("lints", {LINT_DELTA: -1.0}).call("read").counts["lint_delta"]
-        == -1
-    )
+def test_the_lint_delta_is_what_came_minus_what_went_from_look_to_look() -> None:
+    scene = Scene().call("lints", {"lints": 9.0}).call("lints", {LINTS_NEW: 3.0, LINTS_GONE: 1.0})
+    assert scene.counts["lint_delta"] == 2
+    assert scene.call("lints", {LINTS_NEW: 0.0, LINTS_GONE: 5.0}).counts["lint_delta"] == -3
 
 
 def test_time_saved_is_what_calls_took_alone_minus_together() -> None:
@@ -251,3 +263,11 @@ def test_shares_and_sums_hold_for_any_calls(calls: list[tuple[str, dict[str, Any
     assert counts["shell_for_tool"] <= counts["shell_calls"] <= counts["calls"]
     assert counts["repeated_reads"] <= counts["repeated_calls"] <= counts["calls"]
     assert counts["edits_without_read"] <= counts["edits"]
+
+
+def test_every_counter_is_explained_on_its_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "counters.md").read_text()
+    told = set(
+        re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `")))
+    )
+    assert told == set(Counters(()).report(TodoList(), 0)), "docs/counters.md names every counter and no other"

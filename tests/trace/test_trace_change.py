@@ -44,3 +44,8 @@ def test_an_edit_of_a_long_file_is_cheap() -> None:
     text = "".join(f"line {i}\n" for i in range(50_000))
     change = Change("f", text, text.replace("line 25000\n", "new\nlines\n"))
     assert [(h.old_start, h.old_lines, h.new_start, h.new_lines) for h in change.hunks()] == [(25001, 1, 25001, 2)]
+
+
+def test_a_journal_of_bytes_tells_text_and_leaves_binary_files_out() -> None:
+    assert Change.of_bytes("f", None, b"caf\xc3\xa9\n") == Change("f", None, "café\n")
+    assert Change.of_bytes("f", b"\xff", b"x") is None and Change.of_bytes("f", b"x", b"\xff") is None

@@ -1,7 +1,7 @@
 """Hygiene counters: what the agent did, in numbers; free and exact, computed from calls, results and reported facts.
 
 They feed the length penalty's six quantities (thinking, calling, tool-output and final-message tokens, calls, turns) and
-the behaviour rewards; a fuzzy success counts as well as a failure. What each name means is `docs/harness.md`. Names that
+the behaviour rewards; a fuzzy success counts as well as a failure. What each name means is `docs/counters.md`. Names that
 end in `_s` are wall seconds: they differ from run to run, so a replay does not compare them.
 """
 
@@ -42,6 +42,7 @@ class Counters:
         self._files: dict[str, Change] = {}  # path -> the session's change of it as a whole
         self._lint_delta = 0.0
         self._saved_s = 0.0
+        self._changes: list[Change] = []  # of the call that is running
 
     def turn(self, kinds: TokenKinds, *, malformed: bool) -> None:
         self._n["turns"] += 1
@@ -56,8 +57,15 @@ class Counters:
         if not message.calls and message.problem is None:
             self._n["questions"] += asks(message.text)
 
-    def call(self, call: ToolCall, *, failed: bool, facts: fact.Facts) -> None:
-        """One call that was answered. The same call again without an edit in between counts as repeated."""
+    def call(
+        self, call: ToolCall, *, failed: bool, facts: fact.Facts, does: str = "", reads: Sequence[str] = ()
+    ) -> None:
+        """One call that was answered. The same call again without an edit in between counts as repeated.
+
+        `does` is the implementation behind the name, if it has another one; `reads` are files whose text was shown. Files
+        that the call changed were told to `changed` before.
+        """
+        does = does or call.name
         self._n["calls"] += 1
         if call.name in self._tools:
             self._n[f"calls_{call.name}"] += 1
@@ -69,19 +77,21 @@ class Counters:
         self._seen[key] += 1
         if call.name == "done":
             self._claim(str(call.arguments.get("message", "")))
-        self._shell(call)
+        self._shell(call, does)
         if not failed:
-            self._read(call, key, facts)
+            self._read(fact.paths_read(call, does, reads), key)
         self._edit(call, facts)
         self._test(call, facts)
-        self._lint_delta = float(facts.get(fact.LINT_DELTA, self._lint_delta))
+        self._lint_delta += facts.get(fact.LINTS_NEW, 0.0) - facts.get(fact.LINTS_GONE, 0.0)
 
     def changed(self, change: Change) -> None:
-        """A file changed by a way that no tool's facts report (a journal of the workspace, an undo)."""
-        first = self._files.get(change.path, change)
-        self._files[change.path] = Change(change.path, first.before, change.after)
-        self._known.add(change.path)
-        self._shown.pop(change.path, None)
+        """A tool changed a file; the call that did it is told afterwards."""
+        self._changes.append(change)
+        self._whole(change)
+
+    def restored(self, change: Change) -> None:
+        """A file was put back (undo): the session's change is smaller, and no edit was made."""
+        self._whole(change)
 
     def parallel(self, alone_s: Sequence[float], wall_s: float) -> None:
         """Calls that ran side by side: what each took, and what all took together."""
@@ -118,43 +128,45 @@ class Counters:
         self._n["green_claims"] += claims
         self._unbacked += 0 if self._green else claims
 
-    def _shell(self, call: ToolCall) -> None:
-        if fact.kind(call.name) != "shell":
+    def _whole(self, change: Change) -> None:
+        first = self._files.get(change.path, change)
+        self._files[change.path] = Change(change.path, first.before, change.after)
+
+    def _shell(self, call: ToolCall, does: str) -> None:
+        if fact.kind(does) != "shell":
             return
         self._n["shell_calls"] += 1
         self._n["shell_for_tool"] += tool_instead(fact.command(call)) in self._kinds - {"", "shell"}
         self._shown.clear()  # it may have changed any file: to read one again is no repetition
 
-    def _read(self, call: ToolCall, key: str, facts: fact.Facts) -> None:
-        paths = fact.paths_read(call, facts)
+    def _read(self, paths: Sequence[str], key: str) -> None:
         self._n["repeated_reads"] += bool(paths) and all(key in self._shown.get(path, ()) for path in paths)
         for path in paths:
             self._known.add(path)
             self._shown.setdefault(path, set()).add(key)
 
     def _edit(self, call: ToolCall, facts: fact.Facts) -> None:
+        changes, self._changes = self._changes, []
         self._n["loose_edits"] += int(facts.get(fact.LOOSE_EDITS, 0))
         self._n["edits"] += int(facts.get(fact.EDITS, 0))
-        if not facts.get(fact.EDITS):
-            return
-        self._seen.clear()
-        self._edits_since_test += 1
-        self._green = False
-        edited = fact.paths_edited(call, facts)
-        self._n["edits_without_read"] += sum(path not in self._known for path in set(edited))
-        self._n["thought_comments"] += thought_comments(fact.added_lines(call, facts))
-        for path in edited:
+        if facts.get(fact.EDITS):
+            self._seen.clear()
+            self._edits_since_test += 1
+            self._green = False
+        edited = {c.path for c in changes if c.before is not None} if changes else {*fact.paths_edited(call, facts)}
+        lines = [line for c in changes for line in c.added_lines()] if changes else fact.new_lines(call, facts)
+        self._n["edits_without_read"] += len(edited - self._known)
+        self._n["thought_comments"] += thought_comments(lines)
+        for path in edited | {change.path for change in changes}:
             self._known.add(path)
             self._shown.pop(path, None)
-        for change in fact.changes(facts):
-            self.changed(change)
 
     def _test(self, call: ToolCall, facts: fact.Facts) -> None:
         """A run of the tests: by the tool for it, or by a shell command that runs them and reports its status."""
         if fact.PASSED in facts:
             passed = bool(facts[fact.PASSED])
-        elif fact.EXIT_CODE in facts and runs_tests(fact.command(call)):
-            passed = facts[fact.EXIT_CODE] == 0
+        elif fact.SHELL_FAILURES in facts and runs_tests(fact.command(call)):
+            passed = not facts[fact.SHELL_FAILURES]
         else:
             return
         self._n["tests_run"] += 1

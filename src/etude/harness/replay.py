@@ -50,18 +50,22 @@ class Difference:
     replayed: Any
 
     def __str__(self) -> str:
+        return self.told("recorded", "replayed")
+
+    def told(self, first: str, second: str) -> str:
+        """The difference in words, the two sides by these names."""
         place = f"entry {self.entry}, {self.what}"
         if isinstance(self.recorded, str) and isinstance(self.replayed, str):
             old, new = (text.encode("utf-8", "surrogatepass") for text in (self.recorded, self.replayed))
             at = _first_difference(old, new)
             shown = slice(max(0, at - SHOWN_BYTES // 2), at + SHOWN_BYTES)
-            return f"{place}, byte {at}: recorded {old[shown]!r}, replayed {new[shown]!r}"
+            return f"{place}, byte {at}: {first} {old[shown]!r}, {second} {new[shown]!r}"
         if isinstance(self.recorded, list) and isinstance(self.replayed, list):
             at = _first_difference(self.recorded, self.replayed)
             return (
-                f"{place}, position {at}: recorded {self.recorded[at : at + 4]}, replayed {self.replayed[at : at + 4]}"
+                f"{place}, position {at}: {first} {self.recorded[at : at + 4]}, {second} {self.replayed[at : at + 4]}"
             )
-        return f"{place}: recorded {self.recorded!r}, replayed {self.replayed!r}"
+        return f"{place}: {first} {self.recorded!r}, {second} {self.replayed!r}"
 
 
 def _first_difference(old: Sequence[Any], new: Sequence[Any]) -> int:

@@ -42,4 +42,7 @@ RULES: tuple[tuple[FollowUp, re.Pattern[str]], ...] = (
 
 def follow_up(text: str) -> FollowUp:
     """The class of a message."""
-    return next((name for name, pattern in RULES if pattern.search(text)), "other")
+    for name, pattern in RULES:
+        if pattern.search(text):
+            return name
+    return "other"

@@ -132,9 +132,10 @@ def _records(text: bytes, place: str) -> list[Record]:
     for line in filter(bytes.strip, text.split(b"\n")):
         try:
             record = json.loads(line)
-            record["files"], record["vcs"]["revision"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise GitError(f"{place} holds a line that is no Agent Trace record: {line[:60]!r}") from error
+        except ValueError:
+            record = None
+        if not isinstance(record, dict) or "files" not in record or "revision" not in record.get("vcs", {}):
+            raise GitError(f"{place} holds a line that is no Agent Trace record: {line[:60]!r}")
         records.append(record)
     return records
 

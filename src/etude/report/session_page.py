@@ -129,7 +129,7 @@ def _tokens(session: Session, vocabulary: Sequence[str]) -> list[str]:
             segment.versions.tolist(),
             strict=True,
         )
-        spans = "".join(_token(vocabulary[i], sampled, logprob, version) for i, sampled, logprob, version in rows)
+        spans = "".join(_token(str(vocabulary[i]), sampled, logprob, version) for i, sampled, logprob, version in rows)
         head = f"segment {number}: {len(segment)} tokens, {int(segment.sampled.sum())} sampled"
         found.append(f'<details><summary>{head}</summary><pre class="tokens">{spans}</pre></details>')
     return found

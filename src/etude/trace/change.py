@@ -42,6 +42,15 @@ class Change:
     before: str | None
     after: str | None
 
+    @classmethod
+    def of_bytes(cls, path: str, before: bytes | None, after: bytes | None) -> Change | None:
+        """What a journal of file bytes tells; None if either side is no UTF-8 text: binary files have no lines."""
+        try:
+            texts = [None if data is None else data.decode("utf-8") for data in (before, after)]
+        except UnicodeDecodeError:
+            return None
+        return cls(path, *texts)
+
     @cached_property
     def _spans(self) -> list[tuple[int, int, int, int]]:
         """Half-open spans (old start, old stop, new start, new stop), counted from 0, that differ."""

@@ -200,7 +200,7 @@ class CountersLine(_Line):
     """Hygiene counters, at the end."""
 
     type: Literal["counters"]
-    counters: dict[str, float] = Field(description="by name; see docs/harness.md")
+    counters: dict[str, float] = Field(description="by name; see docs/counters.md")
 
 
 class VerdictLine(_Line):

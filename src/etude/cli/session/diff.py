@@ -27,8 +27,9 @@ def diff(first: File, second: File, json: Json = False) -> Answer:
     difference = compare(*sessions)
     turns = [turn_rows(session) for session in sessions]
     pairs = [{"equal": a == b, "first": a, "second": b} for a, b in zip_longest(*turns)]
-    document = {"equal": difference is None, "difference": str(difference) if difference else None, "turns": pairs}
-    text = [f"first difference: {difference}" if difference else "equal, times aside", *_columns(pairs)]
+    told = difference.told("first", "second") if difference else None
+    document = {"equal": difference is None, "difference": told, "turns": pairs}
+    text = [f"first difference: {told}" if difference else "equal, times aside", *_columns(pairs)]
     return Answer(document, "\n".join(text), int(difference is not None))
 
 

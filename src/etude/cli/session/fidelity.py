@@ -55,10 +55,8 @@ def _lines(row: FactDifference) -> list[str]:
     texts = [v if isinstance(v, str) else json_room.dumps(v, indent=1, sort_keys=True) for v in (row.first, row.second)]
     if all("\n" not in text and len(text) <= 60 for text in texts):
         return [clean(f"  {row.fact}: {texts[0]} | {texts[1]}")]
-    changed = [
-        line
-        for line in difflib.unified_diff(*(text.splitlines() for text in texts), lineterm="", n=0)
-        if not line.startswith(("---", "+++", "@@"))
-    ]
+    old, new = (text.splitlines() for text in texts)
+    told = difflib.unified_diff(old, new, lineterm="", n=0)
+    changed = [line for line in told if not line.startswith(("---", "+++", "@@"))]
     more = [f"    … {len(changed) - SHOWN_LINES} more"] if len(changed) > SHOWN_LINES else []
     return [f"  {row.fact}:", *(clean(f"    {line}") for line in changed[:SHOWN_LINES]), *more]

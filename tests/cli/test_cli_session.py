@@ -1,0 +1,275 @@
+"""`etude session`: what each verb says and writes, and what it says when it can't."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from here import Here, document
+
+from etude.cli.session.transcript import Transcript, clean
+from etude.trace.change import Change
+from etude.trace.entry import EntryTokens, Header
+from etude.trace.message import Message, ToolCall
+from etude.trace.vocabulary import write_vocabulary
+from etude.trace.writer import SessionWriter
+
+FOREIGN = Path(__file__).parents[1] / "trace" / "data"
+
+
+def record(path: Path, *, said: str = "look", answer: str = "def tally", name: str = "s-1", ended: bool = True) -> Path:
+    """A session with a turn of each kind."""
+    header = Header(
+        name,
+        task_id="t-1",
+        harness="a" * 16,
+        harness_facts={"system": "Be brief."},
+        policy="model",
+        created_unix_s=1.7e9,
+    )
+    writer = SessionWriter(path, header, every="line")
+    add = writer.append
+    root = add("message", Message("user", "fix tally").to_json(), tokens=EntryTokens([0, 1], 2))
+    turn = Message("assistant", said, thinking="hm", calls=(ToolCall("c0", "read", {"path": "core.py"}),))
+    usage = {"input_tokens": 1200, "cached_tokens": 1000, "output_tokens": 30, "seconds": 0.25}
+    data = {"message": turn.to_json(), "finish": "stop", "usage": usage}
+    number = add("completion", data, parent=root, tokens=EntryTokens([1, 0], 0, [-0.5, -1.0], [2, 3]))
+    add(
+        "tool_result",
+        {"call_id": "c0", "name": "read", "text": answer, "failed": False, "seconds": 0.125},
+        parent=number,
+    )
+    add("tool_result", {"call_id": None, "name": "", "text": "malformed: stray", "failed": True}, parent=number)
+    add("message", Message("user", "the other file", delivery="steer").to_json())
+    add("edit", Change("core.py", "a\n", "b\nc\n").to_entry("c0"))
+    add("summary", {"number": 1, "text": "half done", "state": ["todo tests"]})
+    if ended:
+        add("counters", {"counters": {"turns": 1.0, "calls": 0.0}})
+        add("end", {"reason": "done", "message": "fixed", "seconds": {"all": 0.5}})
+    writer.close()
+    return path
+
+
+def test_show_tells_turns_tools_timings_tokens_and_summaries(here: Here, tmp_path: Path) -> None:
+    file = record(tmp_path / "s.jsonl", answer="\n".join(f"line {i}" for i in range(20)))
+    text = here("session", "show", str(file)).stdout
+    for told in (
+        "session s-1 · task t-1 · policy model · effort medium · 2023-11-14 22:13 UTC",
+        "versions 2-3",
+        "user: fix tally",
+        "turn 1 · 0.25 s · 1,200 in, 30 out",
+        "thinks: hm",
+        "→ read(path='core.py')",
+        "← read · 0.12 s",
+        "… 14 more lines; --full shows them",
+        "✗ malformed",
+        "user (steer): the other file",
+        "change core.py: +2 -1 lines",
+        "summary 1: half done",
+        "+ todo tests",
+        "counters: turns 1",
+        "end: done · all 0.50 s: fixed",
+        "tools: read 1, malformed 1 (1 failed)",
+        "tokens: 1,200 in (1,000 cached), 30 out",
+    ):
+        assert told in text, told
+    assert "line 19" not in text and "line 19" in here("session", "show", str(file), "--full").stdout
+    found = document(here("session", "show", str(file), "--json"))
+    assert found["tools"] == {"read": {"calls": 1, "failed": 0}, "malformed": {"calls": 1, "failed": 1}}
+    assert len(found["entries"]) == 9 and found["segments_tokens"] == [4]
+
+
+def test_a_sessions_text_can_not_drive_the_terminal(here: Here, tmp_path: Path) -> None:
+    file = record(tmp_path / "s.jsonl", said="\x1b[2J\x07red\u202e", answer="a\rb\x1b]0;title\x07")
+    for words in (["show"], ["show", "--full"], ["diff", str(file)]):
+        text = here("session", words[0], str(file), *words[1:]).stdout
+        assert not {"\x1b", "\x07", "\r", "\u202e"} & {*text} and r"\x1b[2J" in text
+    assert clean("tab\tand é\ud800") == "tab\tand é\\ud800"
+
+
+def test_follow_prints_a_session_as_it_is_written_until_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "s.jsonl"
+    command = [
+        sys.executable,
+        "-c",
+        "from etude.cli.main import main; main()",
+        "session",
+        "show",
+        "--follow",
+        str(file),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        record(file, ended=False)
+        lines = [process.stdout.readline() for _ in range(4)]
+        assert "session s-1" in lines[0] and "user: fix tally" in lines[1] and "turn 1" in lines[2]
+        writer = SessionWriter.resume(file, every="line")
+        writer.append("end", {"reason": "stopped"})
+        writer.close()
+        rest = process.stdout.read()
+    assert process.returncode == 0 and "end: stopped" in rest and "turns: 1" in rest
+
+
+def test_follow_and_json_exclude_each_other(here: Here, tmp_path: Path) -> None:
+    done = here("session", "show", "--follow", "--json", str(record(tmp_path / "s.jsonl")))
+    assert done.returncode == 2 and "leave out --json" in document_error(done)
+
+
+def document_error(done: subprocess.CompletedProcess[str]) -> str:
+    return json.loads(done.stdout)["error"]["message"]
+
+
+def test_export_writes_one_file_and_tokens_need_the_vocabulary(here: Here, tmp_path: Path) -> None:
+    file = record(tmp_path / "s.jsonl")
+    assert document(here("session", "export", str(file), "page.html", "--json"))["file"] == "page.html"
+    page = (tmp_path / "page.html").read_text()
+    assert "fix tally" in page and "<script" not in page
+    refused = here("session", "export", str(file), "page.html", "--tokens")
+    assert refused.returncode == 1 and "vocabulary.json" in refused.stderr
+    write_vocabulary(tmp_path, ["zero", "one"])
+    assert here("session", "export", str(file), "page.html", "--tokens").returncode == 0
+    assert "logprob -0.500, version 2" in (tmp_path / "page.html").read_text()
+    assert "must end in .html" in here("session", "export", str(file), "page.txt").stderr
+
+
+def test_diff_names_the_first_difference_and_puts_turns_side_by_side(here: Here, tmp_path: Path) -> None:
+    one, other = record(tmp_path / "a.jsonl"), record(tmp_path / "b.jsonl", answer="def total")
+    same = here("session", "diff", str(one), str(one))
+    assert same.returncode == 0 and "equal, times aside" in same.stdout and "≠" not in same.stdout
+    done = here("session", "diff", str(one), str(other))
+    assert done.returncode == 1
+    assert "first difference: entry 2, text, byte 5: first b'def tally', second b'def total'" in done.stdout
+    assert [line for line in done.stdout.splitlines() if "← def tally" in line and "≠ ← def total" in line]
+    found = document(here("session", "diff", str(one), str(other), "--json"))
+    assert [pair["equal"] for pair in found["turns"]] == [True, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("log", "agent"),
+    [("claude_code.jsonl", "claude-code"), ("codex.jsonl", "codex"), ("openhands", "openhands"), ("atif.json", "atif")],
+)
+def test_import_tells_what_it_mapped_kept_and_dropped(here: Here, tmp_path: Path, log: str, agent: str) -> None:
+    out = tmp_path / "new" / "s.jsonl"
+    found = document(here("session", "import", str(FOREIGN / log), str(out), "--json"))
+    assert found["agent"] == agent and found["rows"] > 3 and found["dropped"]
+    assert here("session", "check", str(out)).returncode == 0
+    assert "turn 1" in here("session", "show", str(out)).stdout
+    assert here("session", "export", str(out), "x.html").returncode == 0
+    again = here("session", "import", str(FOREIGN / log), str(out))
+    assert again.returncode == 1 and "exists; a session is written once" in again.stderr
+
+
+def test_import_of_what_is_no_log_is_one_clear_line(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text('{"colour": "red"}\n')
+    for words, told in [
+        (["log.jsonl", "s.jsonl"], "whose log this is can't be told by its keys (colour)"),
+        (["log.jsonl", "s.jsonl", "--agent", "cursor"], "there are claude-code, codex, openhands, atif"),
+        (["nothing", "s.jsonl"], "No such file"),
+        (["log.jsonl", "s.txt"], "must end in .jsonl"),
+    ]:
+        done = here("session", "import", *words)
+        assert done.returncode != 0 and told in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert not (tmp_path / "s.jsonl").exists()
+
+
+def test_fidelity_says_what_differs_and_what_a_policy_could_see_of_it(here: Here, tmp_path: Path) -> None:
+    one = record(tmp_path / "a.jsonl")
+    assert document(here("session", "fidelity", str(one), str(one), "--json"))["same"] is True
+    row = json.loads(one.read_text().splitlines()[0])
+    row |= {"harness": "b" * 16, "harness_facts": {"system": "Be brief.\nBe kind."}, "settings": {"temperature": 0.5}}
+    other = tmp_path / "b.jsonl"
+    other.write_text("\n".join([json.dumps(row), *one.read_text().splitlines()[1:]]) + "\n")
+    done = here("session", "fidelity", str(one), str(other))
+    assert done.returncode == 1 and "different" in done.stdout and "+Be kind." in done.stdout
+    assert "settings.temperature: only the second session has it" in done.stdout.split("could not see")[1]
+
+
+def test_check_names_file_and_line(here: Here, tmp_path: Path) -> None:
+    record(tmp_path / "a.jsonl")
+    assert "1 sessions: all keep to the format" in here("session", "check", str(tmp_path)).stdout
+    with open(tmp_path / "a.jsonl", "a") as file:
+        file.write('{"type":"effort","id":9,"parent":null,"at_s":1.0,"effort":"heroic"}\n')
+    done = here("session", "check", str(tmp_path))
+    assert done.returncode == 1 and "a.jsonl: line 11: effort.effort" in done.stdout
+
+
+@pytest.fixture
+def used(tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with a session that wrote into it, committed; the sessions lie in the default place."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delenv("ETUDE_SESSIONS", raising=False)
+    root = tmp_path / "repo"
+    root.mkdir()
+    monkeypatch.chdir(root)
+    home = tmp_path / "state" / "etude" / "sessions"
+    home.mkdir(parents=True)
+    facts = {"instruction": "do", "test_command": [], "workspace": str(root)}
+    writer = SessionWriter(home / "u.jsonl", Header("u-1", policy="m", created_unix_s=time.time() - 900, facts=facts))
+    writer.append("message", {"role": "user", "text": "do"})
+    (root / "a.py").write_text("agent_line = 1\n")
+    writer.append("edit", Change("a.py", None, "agent_line = 1\n").to_entry("c"))
+    writer.append("end", {"reason": "done"})
+    writer.close()
+    for words in (
+        ["init", "-q"],
+        ["add", "-A"],
+        ["-c", "user.name=P", "-c", "user.email=p@example.com", "commit", "-qm", "x"],
+    ):
+        subprocess.run(["git", *words], check=True)
+    return root
+
+
+def test_link_signals_and_forget_work_together(here: Here, used: Path, tmp_path: Path) -> None:
+    assert "has no link" in here("session", "link").stdout
+    assert "signals are off" in here("session", "signals").stdout
+    assert document(here("session", "signals", "--on", "--json"))["measured_now"] == 2
+    assert "1 of 1 added lines were written by 1 sessions of 1" in here("session", "link", "HEAD", "--write").stdout
+    assert "a.py:1-1  u-1" in here("session", "link").stdout
+    shown: dict[str, Any] = document(here("session", "signals", "--json"))
+    assert {moment: found["share"] for moment, found in shown["kept"].items()} == {"5min": 1.0, "commit": 1.0}
+    forgotten = here("session", "forget", "u-1")
+    assert forgotten.returncode == 0 and "nothing of it is left here" in forgotten.stdout
+    assert "has no link" in here("session", "link").stdout
+    assert document(here("session", "signals", "--json"))["rows"] == 0
+    again = here("session", "forget", "u-1")
+    assert again.returncode == 1 and "no session u-1 lies under" in again.stderr
+
+
+def test_link_outside_of_a_repository_is_one_clear_line(here: Here, tmp_path: Path) -> None:
+    done = here("session", "link", "HEAD", "--repository", str(tmp_path))
+    assert done.returncode == 1 and "is in no git repository" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_the_sessions_of_use_lie_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from etude.link.home import sessions_home
+
+    monkeypatch.setenv("ETUDE_SESSIONS", str(tmp_path))
+    assert sessions_home() == tmp_path
+    monkeypatch.delenv("ETUDE_SESSIONS")
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert sessions_home() == Path("/state/etude/sessions")
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert sessions_home() == Path(os.path.expanduser("~/.local/state/etude/sessions"))
+
+
+def test_a_transcript_shows_every_type_of_entry() -> None:
+    from etude.trace.entry import Entry
+
+    transcript = Transcript()
+    for kind, data in {
+        "effort": {"effort": "high"},
+        "approval": {"call_id": "c", "name": "shell", "decision": "denied", "by": "user"},
+        "undo": {"edits": [1], "paths": ["a"], "by": "user"},
+        "fork": {"held_by": 3},
+        "fault": {"kind": "PolicyError", "message": "503", "infra": True},
+        "verdict": {"score": 1.0},
+    }.items():
+        [line] = transcript.entry(Entry(0, None, kind, 1.5, data))  # pyright: ignore[reportArgumentType]
+        assert line.startswith("     1.50 s  ") and str(next(iter(data.values()))) in line
