@@ -20,7 +20,7 @@ from etude.trace.message import Message, ToolCall
 from etude.trace.vocabulary import write_vocabulary
 from etude.trace.writer import SessionWriter
 
-FOREIGN = Path(__file__).parents[1] / "trace" / "data"
+FOREIGN = Path(__file__).parents[1] / "foreign" / "data"
 
 
 def record(path: Path, *, said: str = "look", answer: str = "def tally", name: str = "s-1", ended: bool = True) -> Path:

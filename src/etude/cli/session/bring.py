@@ -22,7 +22,7 @@ def bring(
     json: Json = False,
 ) -> Answer:
     """Import a log of Claude Code, Codex or OpenHands, or an ATIF trajectory, and say what was mapped, kept and dropped."""
-    from etude.trace.foreign.read import read_foreign
+    from etude.foreign.read import read_foreign
     from etude.trace.writer import write_session
 
     if out.suffix != ".jsonl":

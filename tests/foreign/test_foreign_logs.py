@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.trace.foreign import atif, claude_code, codex, openhands
-from etude.trace.foreign.draft import ForeignError
-from etude.trace.foreign.read import AGENTS, read_foreign
+from etude.foreign import atif, claude_code, codex, openhands
+from etude.foreign.draft import ForeignError
+from etude.foreign.read import AGENTS, read_foreign
 from etude.trace.schema import check_file, objections
 from etude.trace.session import Session
 from etude.trace.writer import write_session

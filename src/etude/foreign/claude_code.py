@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from etude.foreign.draft import Draft, ForeignError, Row, maybe, need, rest, unix_s
 from etude.trace.change import Change
-from etude.trace.foreign.draft import Draft, ForeignError, Row, maybe, need, rest, unix_s
 from etude.trace.message import Message, ToolCall
 
 NAME = "claude-code"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from etude.trace.foreign.draft import Draft, Row, maybe, need, rest, unix_s
+from etude.foreign.draft import Draft, Row, maybe, need, rest, unix_s
 from etude.trace.message import Message, ToolCall
 
 NAME = "codex"

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from etude.trace.foreign import atif, claude_code, codex, openhands
-from etude.trace.foreign.draft import Draft, ForeignError
+from etude.foreign import atif, claude_code, codex, openhands
+from etude.foreign.draft import Draft, ForeignError
 from etude.trace.session import Session
 
 AGENTS = (claude_code.NAME, codex.NAME, openhands.NAME, atif.NAME)

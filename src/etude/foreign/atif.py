@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from etude.trace.foreign.draft import Draft, ForeignError, Row, maybe, need, rest, unix_s
+from etude.foreign.draft import Draft, ForeignError, Row, maybe, need, rest, unix_s
 from etude.trace.message import Message, ToolCall
 
 NAME = "atif"
