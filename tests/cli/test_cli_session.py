@@ -138,6 +138,33 @@ def test_export_writes_one_file_and_tokens_need_the_vocabulary(here: Here, tmp_p
     assert "must end in .html" in here("session", "export", str(file), "page.txt").stderr
 
 
+def test_an_exported_page_can_be_without_secrets(here: Here, tmp_path: Path) -> None:
+    key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    file = record(tmp_path / "s.jsonl", said=f"the key is {key}", answer=f"token: {key}, mail jane.doe@acme-corp.com")
+    assert here("session", "export", str(file), "page.html", "--redact").returncode == 0
+    page = (tmp_path / "page.html").read_text()
+    assert (
+        key not in page and "jane.doe" not in page and "&lt;SECRET_GITHUB_TOKEN_1&gt;" in page and "fix tally" in page
+    )
+    assert "leave out one of" in here("session", "export", str(file), "page.html", "--redact", "--tokens").stderr
+
+
+def test_sessions_of_use_are_found_by_their_ids(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETUDE_SESSIONS", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    record(tmp_path / "home" / "x.jsonl", name="abc-1")
+    record(tmp_path / "home" / "y.jsonl", name="abc-12")
+    assert document(here("session", "list", "--json"))["total"] == 2
+    assert document(here("session", "show", "abc-1", "--json"))["session_id"] == "abc-1"
+    assert document(here("session", "show", "abc-12", "--json"))["session_id"] == "abc-12"
+    assert "2 sessions begin so" in here("session", "show", "abc").stderr
+    assert "no session has it" in here("session", "show", "xyz").stderr
+    assert here("session", "diff", "abc-1", "abc-12").returncode == 0
+    brought = document(here("session", "import", str(FOREIGN / "codex.jsonl"), "--json"))
+    assert brought["file"] == str(tmp_path / "home" / "codex-019a.jsonl")
+    assert "turn 1" in here("session", "show", "codex").stdout
+
+
 def test_diff_names_the_first_difference_and_puts_turns_side_by_side(here: Here, tmp_path: Path) -> None:
     one, other = record(tmp_path / "a.jsonl"), record(tmp_path / "b.jsonl", answer="def total")
     same = here("session", "diff", str(one), str(one))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,3 +51,11 @@ def test_an_edit_of_a_long_file_is_cheap() -> None:
 def test_a_journal_of_bytes_tells_text_and_leaves_binary_files_out() -> None:
     assert Change.of_bytes("f", None, b"caf\xc3\xa9\n") == Change("f", None, "café\n")
     assert Change.of_bytes("f", b"\xff", b"x") is None and Change.of_bytes("f", b"x", b"\xff") is None
+
+
+def test_a_rewrite_of_a_long_file_is_one_hunk_and_does_not_keep_anybody_waiting() -> None:
+    change = Change("f", "same\n" * 20_000, "x\n" + "same\nother\n" * 10_000)
+    start = time.perf_counter()
+    [hunk] = change.hunks()
+    assert (hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines) == (1, 20_000, 1, 20_001)
+    assert time.perf_counter() - start < 2.0

@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import Any, Sequence
 
 HASH_DIGITS = 12  # 48 bits: a collision within 100,000 lines of one repository is less likely than 1 in 50,000
+# Pairs of lines compared at most: 1,000 lines rewritten to 1,000 take some 50 ms, and the time grows with the product.
+MAX_PAIRS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,13 @@ def line_hash(line: str) -> str:
 
 
 def changed_spans(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """Where two texts differ. What is equal at both ends is set aside first: an edit of a long file stays cheap."""
+    """Where two texts differ. What is equal at both ends is set aside first: an edit of a long file stays cheap. What is
+    left is one span if comparing it line by line would take longer than a person waits."""
     limit = min(len(old), len(new))
     head = next((i for i in range(limit) if old[i] != new[i]), limit)
     tail = next((i for i in range(limit - head) if old[-1 - i] != new[-1 - i]), limit - head)
-    matcher = SequenceMatcher(None, old[head : len(old) - tail], new[head : len(new) - tail], autojunk=False)
+    before, after = old[head : len(old) - tail], new[head : len(new) - tail]
+    if len(before) * len(after) > MAX_PAIRS:
+        return [(head, len(old) - tail, head, len(new) - tail)]
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
     return [(a + head, b + head, c + head, d + head) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -9,13 +10,17 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
+from etude.cli.session.places import at_home
 
 
 def bring(
     log: Annotated[
         Path, typer.Argument(metavar="LOG", help="The other agent's log; of OpenHands also its events folder.")
     ],
-    out: Annotated[Path, typer.Argument(metavar="FILE.jsonl", help="The session file to write; it must not exist.")],
+    out: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE.jsonl]", help="The session file to write. Default: among your sessions of use."),
+    ] = None,
     agent: Annotated[
         str | None, typer.Option("--agent", help="claude-code, codex, openhands or atif. Default: told by the log.")
     ] = None,
@@ -25,11 +30,12 @@ def bring(
     from etude.foreign.read import read_foreign
     from etude.trace.writer import write_session
 
-    if out.suffix != ".jsonl":
+    if out is not None and out.suffix != ".jsonl":
         raise typer.BadParameter(f"{out} must end in .jsonl")
+    session = read_foreign(log, agent)
+    out = out or at_home(None) / f"{re.sub(r'[^A-Za-z0-9._-]', '-', session.header.session_id)}.jsonl"
     if out.exists():
         raise FileExistsError(f"{out} exists; a session is written once, choose another name")
-    session = read_foreign(log, agent)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_session(out, session)
     account = session.header.recipe["import"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
-from etude.cli.session.places import File
+from etude.cli.session.places import File, find_session
 
 if TYPE_CHECKING:
     from etude.trace.entry import Entry
@@ -23,7 +23,7 @@ def diff(first: File, second: File, json: Json = False) -> Answer:
     from etude.harness.replay import compare
     from etude.trace.reader import read_session
 
-    sessions = [read_session(file) for file in (first, second)]
+    sessions = [read_session(find_session(file)) for file in (first, second)]
     difference = compare(*sessions)
     turns = [turn_rows(session) for session in sessions]
     pairs = [{"equal": a == b, "first": a, "second": b} for a, b in zip_longest(*turns)]

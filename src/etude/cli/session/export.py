@@ -9,13 +9,16 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
-from etude.cli.session.places import File, vocabulary
+from etude.cli.session.places import File, find_session, vocabulary
 
 
 def export(
     file: File,
     out: Annotated[Path, typer.Argument(metavar="FILE.html", help="Where the page goes; replaced if it exists.")],
     tokens: Annotated[bool, typer.Option("--tokens", help="Also every token, coloured by logprob.")] = False,
+    redacted: Annotated[
+        bool, typer.Option("--redact", help="Secrets and personal data replaced by placeholders, to forward it.")
+    ] = False,
     json: Json = False,
 ) -> Answer:
     """Write a session as one self-contained HTML file: no script, nothing fetched, tool results folded."""
@@ -24,6 +27,14 @@ def export(
 
     if out.suffix not in (".html", ".htm"):
         raise typer.BadParameter(f"{out} must end in .html")
-    page = session_page(read_session(file), vocabulary(file) if tokens else None)
+    if tokens and redacted:
+        raise typer.BadParameter("--tokens shows the text as it was said; leave out one of --tokens and --redact")
+    file = find_session(file)
+    session = read_session(file)
+    if redacted:
+        from etude.link.redacted import redacted as without_secrets
+
+        session = without_secrets(session)
+    page = session_page(session, vocabulary(file) if tokens else None)
     out.write_text(page, encoding="utf-8")
     return Answer({"file": str(out), "bytes": len(page.encode())}, f"{out}: {len(page.encode()):,} bytes")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
-from etude.cli.session.places import File
+from etude.cli.session.places import File, find_session
 
 if TYPE_CHECKING:
     from etude.trace.fidelity import FactDifference
@@ -22,7 +22,7 @@ def fidelity_of(first: File, second: File, json: Json = False) -> Answer:
     from etude.link.home import read_entries
     from etude.trace.fidelity import fidelity, same_harness
 
-    (one, _), (other, _) = (read_entries(file) for file in (first, second))
+    (one, _), (other, _) = (read_entries(find_session(file)) for file in (first, second))
     found = fidelity(one, other)
     seen = [row for row in found if row.seen]
     same = same_harness(one, other) and not seen

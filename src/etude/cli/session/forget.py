@@ -33,6 +33,7 @@ def forget_session(
 
 
 def _file(session: str, home: Path) -> Path:
+    """Exactly the session of this id: what is removed is never guessed from a beginning."""
     from etude.link.home import read_entries, session_files
 
     if session.endswith(".jsonl"):

@@ -7,8 +7,16 @@ from typing import Annotated
 
 import typer
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A session's .jsonl file.")]
+File = Annotated[
+    Path, typer.Argument(metavar="FILE|ID", help="A session's .jsonl file, or the id of a session of use.")
+]
 Places = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Session files, or folders that hold them.")]
+PlacesOrHome = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[PATH]...", help="Session files, or folders that hold them. Default: your sessions of use."
+    ),
+]
 Repository = Annotated[
     Path, typer.Option("--repository", metavar="DIR", help="A folder of the repository. Default: this one.")
 ]
@@ -42,6 +50,22 @@ def session_files(place: Path) -> list[Path]:
             f"{place} holds no session: runs keep theirs in sessions, rl/sessions, trials/sessions and bench/sessions"
         )
     return found
+
+
+def find_session(named: Path) -> Path:
+    """The session file of this name, or the one session of use whose id is this or begins so."""
+    from etude.link import home
+
+    if named.exists() or named.suffix == ".jsonl":
+        return named
+    root = home.sessions_home()
+    ids = {file: home.read_entries(file)[0].session_id for file in home.session_files(root)}
+    exact = [file for file, found in ids.items() if found == str(named)]
+    found = exact or [file for file, number in ids.items() if number.startswith(str(named))]
+    if len(found) != 1:
+        told = f"{len(found)} sessions begin so" if found else "no session has it"
+        raise NoSessions(f"{named} is no file and {told} under {root}; etude session list shows what is there")
+    return found[0]
 
 
 def piles(place: Path) -> list[list[Path]]:

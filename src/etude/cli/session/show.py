@@ -11,7 +11,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 from etude.cli.session.gist import gist, token_counts, tool_counts, versions_text, worth
-from etude.cli.session.places import File, vocabulary
+from etude.cli.session.places import File, find_session, vocabulary
 
 if TYPE_CHECKING:
     from etude.trace.session import Session
@@ -35,7 +35,8 @@ def show(
     if follow and (json or tokens):
         raise typer.BadParameter("--follow prints text as it comes; leave out --json and --tokens")
     if follow:
-        return _follow(file, full)
+        return _follow(file if file.suffix == ".jsonl" else find_session(file), full)
+    file = find_session(file)
     from etude.cli.session.transcript import Transcript, clean
     from etude.trace.reader import read_session
 
