@@ -121,6 +121,19 @@ def test_a_header_with_a_foreign_key_is_refused(tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_text(json.dumps(row) + "\n")
     with pytest.raises(SessionError, match="mood"):
         read_session(tmp_path / "s.jsonl")
+    header = json.dumps({**read_rows(V1)[0], "version": 2})
+    (tmp_path / "s.jsonl").write_text(f'{header}\n{{"type":"end"}}\n')
+    with pytest.raises(SessionError, match=r"s\.jsonl:2 has no id, parent, at_s"):
+        read_session(tmp_path / "s.jsonl")
     (tmp_path / "s.jsonl").write_text("[1]\n")
     with pytest.raises(SessionError, match="no object"):
         read_session(tmp_path / "s.jsonl")
+
+
+def test_an_entry_whose_parent_has_no_tokens_is_refused_by_line(recorded: Path) -> None:
+    lines = recorded.read_text().splitlines()
+    row = json.loads(lines[2])
+    assert row["parent"] == 0 and row["tokens"] > 0
+    recorded.write_text("\n".join([*lines[:2], json.dumps({**row, "parent": 7}), *lines[3:]]) + "\n")
+    with pytest.raises(SessionError, match=r"s\.jsonl:3: its parent 7 is no entry with tokens"):
+        read_session(recorded)

@@ -29,7 +29,7 @@ def read(document: Row, place: str) -> Draft:
     if version not in VERSIONS:
         raise ForeignError(f"{place}: {version}; this program reads {', '.join(sorted(VERSIONS))}")
     draft = Draft(NAME)
-    draft.session_id = maybe(document, "session_id", str, place)
+    draft.session_id = maybe(document, "session_id", str, place) or "trajectory"
     agent = need(document, "agent", dict, place)
     draft.agent_version = f"{need(agent, 'name', str, place)} {maybe(agent, 'version', str, place)}".strip()
     draft.policy = maybe(agent, "model_name", str, place)

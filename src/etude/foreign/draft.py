@@ -113,9 +113,7 @@ class Draft:
             "dropped": dict(sorted(self.dropped.items())),
         }
         header = Header(
-            session_id=f"{self.agent}-{self.session_id}"
-            if self.session_id
-            else f"{self.agent}-{int(self._first_s or 0)}",
+            session_id=f"{self.agent}-{self.session_id}",
             harness_facts=self.harness_facts,
             effort=self.effort,
             policy=self.policy,

@@ -29,6 +29,7 @@ def read_foreign(path: Path, agent: str | None = None) -> Session:
         openhands.NAME: openhands.read,
     }
     draft: Draft = readers[agent](found)
+    draft.session_id = draft.session_id or (path.parent.name if path.name == "events" else path.stem)
     if torn:
         draft.drop("torn last line")
     return draft.session()

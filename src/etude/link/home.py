@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 from typing import Iterator
 
-from etude.trace.entry import Entry, Header
+from etude.trace.entry import FORMAT_VERSION, Entry, Header
+from etude.trace.migrations import steps_from
+from etude.trace.reader import header_of, parse_line
 from etude.trace.tail import SessionTail
 
 # How a session file begins, and no other JSON lines (see trace.writer).
@@ -41,11 +43,20 @@ def read_entries(file: Path) -> tuple[Header, list[Entry]]:
     return tail.header, entries
 
 
+def read_header(file: Path) -> Header:
+    """A session's first line alone: many are looked at to find one. Raises SessionError."""
+    with open(file, "rb") as opened:
+        row = parse_line(opened.readline(), f"{file}:1")
+    for step in steps_from(row.get("version")):
+        row = step(row)
+    return header_of({**row, "version": FORMAT_VERSION})
+
+
 def sessions_of(home: Path, workspace: Path) -> Iterator[tuple[Path, Header, list[Entry]]]:
     """The sessions that worked in a folder or below it, oldest first."""
-    found = [(file, *read_entries(file)) for file in session_files(home)]
     root = workspace.resolve()
-    for file, header, entries in sorted(found, key=lambda session: session[1].created_unix_s):
+    headers = [(file, read_header(file)) for file in session_files(home)]
+    for file, header in sorted(headers, key=lambda session: session[1].created_unix_s):
         place = header.facts.get("workspace")
         if place and (Path(place).resolve() == root or root in Path(place).resolve().parents):
-            yield file, header, entries
+            yield file, *read_entries(file)

@@ -7,13 +7,14 @@ that a session file shows which lines it wrote without a second copy of them.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
 from typing import Any, Sequence
 
 HASH_DIGITS = 12  # 48 bits: a collision within 100,000 lines of one repository is less likely than 1 in 50,000
-# Pairs of lines compared at most: 1,000 lines rewritten to 1,000 take some 50 ms, and the time grows with the product.
+# Pairs of equal lines compared at most one by one: a million take about a second.
 MAX_PAIRS = 1_000_000
 
 
@@ -108,13 +109,16 @@ def line_hash(line: str) -> str:
 
 
 def changed_spans(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int, int]]:
-    """Where two texts differ. What is equal at both ends is set aside first: an edit of a long file stays cheap. What is
-    left is one span if comparing it line by line would take longer than a person waits."""
+    """Where two texts differ. What is equal at both ends is set aside first: an edit of a long file stays cheap.
+
+    Each line is compared with its equals on the other side. Where that are too many pairs, lines that stand more often than
+    once in a hundred (blank ones, braces) no longer begin a match: they are still part of one that another line began.
+    """
     limit = min(len(old), len(new))
     head = next((i for i in range(limit) if old[i] != new[i]), limit)
     tail = next((i for i in range(limit - head) if old[-1 - i] != new[-1 - i]), limit - head)
     before, after = old[head : len(old) - tail], new[head : len(new) - tail]
-    if len(before) * len(after) > MAX_PAIRS:
-        return [(head, len(old) - tail, head, len(new) - tail)]
-    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    counts = Counter(after)
+    many = sum(counts[line] for line in before) > MAX_PAIRS
+    matcher = SequenceMatcher(None, before, after, autojunk=many)
     return [(a + head, b + head, c + head, d + head) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]

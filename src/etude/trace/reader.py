@@ -22,13 +22,17 @@ def read_session(path: Path) -> Session:
     tokens = unpack_tokens(_bytes(path.with_suffix(".tokens")))
     routes = unpack_routes(_bytes(path.with_suffix(".routes")))
     session = Session(header_of(rows[0]))
-    for row in rows[1:]:
+    held: set[int] = set()
+    for line, row in enumerate(rows[1:], 2):
+        bare = entry_of(row, f"{path}:{line}")
         number, count = row["id"], row.pop("tokens", None)
         if count is not None and (number not in tokens or len(tokens[number].ids) != count):
             break
         # A row that counts no tokens has none, also if a torn turn of the same number left its block.
         own = (tokens[number], routes.get(number)) if count is not None else (None, None)
-        bare = entry_of(row)
+        if count is not None and bare.parent is not None and bare.parent not in held:
+            raise SessionError(f"{path}:{line}: its parent {bare.parent} is no entry with tokens before it")
+        held |= {number} if count is not None else set()
         session.entries.append(Entry(bare.id, bare.parent, bare.type, bare.at_s, bare.data, *own))
     return session
 
@@ -42,8 +46,10 @@ def header_of(row: Row) -> Header:
         raise SessionError(f"a session header with {', '.join(sorted(fields))}: {error}") from error
 
 
-def entry_of(row: Row) -> Entry:
-    """The entry of a line without its tokens."""
+def entry_of(row: Row, place: str) -> Entry:
+    """The entry of a line without its tokens. Raises SessionError for a line that is none."""
+    if missing := [key for key in ("id", "parent", "type", "at_s") if key not in row]:
+        raise SessionError(f"{place} has no {', '.join(missing)}: it is no entry of a session")
     data = {key: value for key, value in row.items() if key not in ("type", "id", "parent", "at_s", "tokens")}
     return Entry(row["id"], row["parent"], row["type"], row["at_s"], data)
 

@@ -43,4 +43,4 @@ class SessionTail:
         if self.header is None:
             self.header = header_of({**row, "version": FORMAT_VERSION})
             return None
-        return entry_of(row)
+        return entry_of(row, f"{self.path}:{self._lines}")

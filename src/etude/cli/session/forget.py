@@ -34,11 +34,11 @@ def forget_session(
 
 def _file(session: str, home: Path) -> Path:
     """Exactly the session of this id: what is removed is never guessed from a beginning."""
-    from etude.link.home import read_entries, session_files
+    from etude.link.home import read_header, session_files
 
     if session.endswith(".jsonl"):
         return Path(session)
-    found = next((f for f in session_files(home) if read_entries(f)[0].session_id == session), None)
+    found = next((f for f in session_files(home) if read_header(f).session_id == session), None)
     if found is None:
         raise NoSessions(f"no session {session} lies under {home}; etude session list {home} shows those that do")
     return found

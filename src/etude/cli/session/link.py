@@ -46,6 +46,7 @@ def link(
 
 
 def _show(root: Path, commit: str) -> Answer:
+    from etude.cli.session.transcript import clean
     from etude.link.links import linked
 
     places = linked(root, commit)
@@ -54,7 +55,8 @@ def _show(root: Path, commit: str) -> Answer:
         text = f"{commit[:12]} has no link: no session of yours wrote its lines, or nobody ran etude session link {commit[:12]} --write"
         return Answer({"commit": commit, "places": []}, text)
     lines = [
-        f"{p.path}:{p.start_line}-{p.end_line}  {p.session_id}" + ("" if p.state == "exact" else f"  ({p.state})")
+        clean(f"{p.path}:{p.start_line}-{p.end_line}  {p.session_id}")
+        + ("" if p.state == "exact" else f"  ({p.state})")
         for p in places
     ]
     lost = sum(place.state == "lost" for place in places)

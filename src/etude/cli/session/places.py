@@ -59,7 +59,7 @@ def find_session(named: Path) -> Path:
     if named.exists() or named.suffix == ".jsonl":
         return named
     root = home.sessions_home()
-    ids = {file: home.read_entries(file)[0].session_id for file in home.session_files(root)}
+    ids = {file: home.read_header(file).session_id for file in home.session_files(root)}
     exact = [file for file, found in ids.items() if found == str(named)]
     found = exact or [file for file, number in ids.items() if number.startswith(str(named))]
     if len(found) != 1:

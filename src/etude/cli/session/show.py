@@ -45,7 +45,10 @@ def show(
     transcript = Transcript(full)
     lines = transcript.header(session.header)
     told = [f"{key}={value}" for key, value in session.header.recipe.items() if isinstance(value, (str, int, float))]
-    lines.append(clean(f"{versions_text(document['versions'])}, {worth(document)}  {' '.join(told)}"))
+    judged = (
+        [versions_text(document["versions"]), worth(document)] if document["segments"] or "score" in document else []
+    )
+    lines += [clean("  ".join(part for part in (", ".join(judged), " ".join(told)) if part))] if judged or told else []
     lines += [line for entry in session.entries for line in transcript.entry(entry)]
     lines += transcript.footer(session.entries)
     if tokens:

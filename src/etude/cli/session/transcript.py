@@ -12,6 +12,8 @@ from etude.trace.entry import Entry, Header
 # A tool's answer is there to be recognised; --full shows all of it.
 SHOWN_LINES = 6
 SHOWN_CHARS = 160
+# Entry types with a form of their own; the others are shown as `key=value`.
+_SHOWN = frozenset("message completion tool_result summary edit counters end foreign".split())
 
 
 @dataclass
@@ -27,17 +29,18 @@ class Transcript:
         began = datetime.fromtimestamp(header.created_unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
         parts = [f"session {header.session_id}"]
         parts += [f"task {header.task_id}"] if header.task_id else []
-        parts += [f"policy {header.policy}", f"effort {header.effort}", began]
+        parts += [f"policy {header.policy}"] if header.policy else []
+        parts += [f"effort {header.effort}", began]
         parts += [f"harness {header.harness}"] if header.harness else []
         return [clean(" · ".join(parts))]
 
     def entry(self, entry: Entry) -> list[str]:
         """An entry's block of lines."""
-        known = getattr(self, f"_{entry.type}", None)
-        lines = known(entry) if known else [f"{entry.type}: {self._brief(entry.data)}"]
+        known = getattr(self, f"_{entry.type}") if entry.type in _SHOWN else self._other
+        lines = known(entry)
         stamp = f"{entry.at_s:9.2f} s  "
         blank = " " * len(stamp)
-        return [f"{stamp if i == 0 else blank}{line}" for i, line in enumerate(lines)]
+        return [f"{stamp if i == 0 else blank}{clean(line)}" for i, line in enumerate(lines)]
 
     def footer(self, entries: Sequence[Entry]) -> list[str]:
         """Tools and tokens of the whole session."""
@@ -49,7 +52,8 @@ class Transcript:
         tokens = token_counts(rows)
         told = f"{tokens['input_tokens']:,} in ({tokens['cached_tokens']:,} cached), {tokens['output_tokens']:,} out"
         lines = [f"turns: {self.turn}"] + ([f"tools: {', '.join(tools)}"] if tools else [])
-        return lines + ([f"tokens: {told}"] if any(tokens.values()) else [])
+        lines += [f"tokens: {told}"] if any(tokens.values()) else []
+        return [clean(line) for line in lines]
 
     def _message(self, entry: Entry) -> list[str]:
         data = entry.data
@@ -67,10 +71,10 @@ class Transcript:
         lines = [f"turn {self.turn}" + (f" · {' · '.join(facts)}" if facts else "")]
         lines += self._block("  thinks", message.get("thinking", ""), cut=True) if message.get("thinking") else []
         lines += [f"  {line}" for line in self._lines(message.get("text", ""), cut=False)]
-        lines += [f"  malformed: {clean(message['problem'])}"] if message.get("problem") else []
+        lines += [f"  malformed: {message['problem']}"] if message.get("problem") else []
         for call in message.get("calls", []):
             self._asked[call["id"]] = entry.at_s
-            lines.append(f"  → {clean(call['name'])}({self._brief(call['arguments'])})")
+            lines.append(f"  → {call['name']}({self._brief(call['arguments'])})")
         return lines
 
     def _tool_result(self, entry: Entry) -> list[str]:
@@ -79,18 +83,20 @@ class Transcript:
         if took_s is None and data.get("call_id") in self._asked:
             took_s = entry.at_s - self._asked[data["call_id"]]
         mark = "✗" if data["failed"] else "←"
-        head = f"  {mark} {clean(data.get('name') or 'malformed')}" + (
-            f" · {took_s:.2f} s" if took_s is not None else ""
-        )
+        head = f"  {mark} {data.get('name') or 'malformed'}" + (f" · {took_s:.2f} s" if took_s is not None else "")
         return [head, *(f"    {line}" for line in self._lines(data["text"], cut=True))]
 
     def _summary(self, entry: Entry) -> list[str]:
-        state = [f"  + {clean(line)}" for line in entry.data.get("state", [])]
+        state = [f"  + {line}" for line in entry.data.get("state", [])]
         return [*self._block(f"summary {entry.data.get('number', '')}", entry.data["text"], cut=False), *state]
 
     def _edit(self, entry: Entry) -> list[str]:
         data = entry.data
-        return [f"  {data['kind']} {clean(data['path'])}: +{data['added']} -{data['removed']} lines"]
+        return [f"  {data['kind']} {data['path']}: +{data['added']} -{data['removed']} lines"]
+
+    def _foreign(self, entry: Entry) -> list[str]:
+        row = entry.data.get("foreign", {})
+        return [f"foreign: {row.get('type', row.get('kind', ''))} {row.get('subtype', '')}".rstrip()]
 
     def _counters(self, entry: Entry) -> list[str]:
         told = [f"{name} {value:g}" for name, value in entry.data["counters"].items() if value]
@@ -102,6 +108,9 @@ class Transcript:
             f"end: {entry.data['reason']}" + (f" · {seconds}" if seconds else ""), entry.data.get("message", "")
         )
 
+    def _other(self, entry: Entry) -> list[str]:
+        return [f"{entry.type}: {self._brief(entry.data)}"]
+
     def _block(self, head: str, text: str, *, cut: bool = False) -> list[str]:
         """`head: text`, or the text below if it has several lines."""
         lines = self._lines(text, cut=cut)
@@ -110,7 +119,7 @@ class Transcript:
         return [f"{head}:", *(f"  {line}" for line in lines)]
 
     def _lines(self, text: str, *, cut: bool) -> list[str]:
-        lines = [clean(line) for line in text.split("\n")] if text else []
+        lines = text.split("\n") if text else []
         if self.full or not cut:
             return lines
         shown = [line if len(line) <= SHOWN_CHARS else f"{line[: SHOWN_CHARS - 1]}…" for line in lines[:SHOWN_LINES]]
@@ -121,7 +130,7 @@ class Transcript:
     def _brief(self, data: dict[str, Any]) -> str:
         """`key=value` pairs on one line, short enough for a terminal unless all was asked for."""
         text = " ".join(f"{key}={value!r}" for key, value in data.items() if value not in ("", None, [], {}))
-        return clean(text if self.full or len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 1]}…")
+        return text if self.full or len(text) <= SHOWN_CHARS else f"{text[: SHOWN_CHARS - 1]}…"
 
 
 def clean(text: str) -> str:
