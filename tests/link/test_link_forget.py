@@ -47,6 +47,18 @@ def test_nothing_of_a_forgotten_session_is_left_and_the_others_stay_whole(lab: A
     assert lab.git("rev-list", "--count", "refs/notes/etude") == "1", "the notes' history began anew"
 
 
+def test_whatever_lies_beside_under_its_name_goes_and_what_is_anothers_stays(lab: Any) -> None:
+    lab.session("s", ("a.py", "agent_one = 1\n"))
+    lab.session("s.b", ("b.py", "agent_two = 2\n"))
+    for name in ("s.tokens", "s.undo", "s.b.tokens", "shop.txt"):
+        (lab.home / name).write_text("x")
+    (lab.home / "s").mkdir()
+    (lab.home / "s" / "1.txt").write_text("a command's whole output")
+    found = forget(lab.home / "s.jsonl", lab.home)
+    assert [Path(file).name for file in found.files] == ["s", "s.tokens", "s.undo", "s.jsonl"]
+    assert sorted(path.name for path in lab.home.iterdir()) == ["s.b.jsonl", "s.b.tokens", "shop.txt"]
+
+
 def test_the_last_session_takes_the_ref_with_it(lab: Any, commit: str) -> None:
     for name in ("s-1", "s-10"):
         assert forget(lab.home / f"{name}.jsonl", lab.home).left == []

@@ -8,18 +8,16 @@ that were pushed, copies made by hand.
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from etude.link.agent_trace import session_url
 from etude.link.git import GitError, repository
-from etude.link.home import read_entries
-from etude.link.links import SUFFIX
+from etude.link.home import is_session, read_entries
 from etude.link.notes import blobs_naming, forget_session, still_there
 from etude.link.signals import SignalStore
 from etude.trace.entry import Entry, Header
-
-SIDES = (".tokens", ".routes", SUFFIX, ".jsonl")  # the session's own file last: until then it can be forgotten again
 
 
 @dataclass
@@ -48,13 +46,24 @@ def forget(file: Path, home: Path) -> Forgotten:
             f"{root}: object {number} (in a pack; `git gc --prune=now` removes it)" for number in sorted(stayed)
         ]
     found.signals = SignalStore(home).forget(header.session_id)
-    for suffix in SIDES:
-        side = file.with_suffix(suffix)
-        if side.exists():
-            side.unlink()
-            found.files.append(str(side))
+    for side in [*side_files(file), file]:  # the session's own file last: until then it can be forgotten again
+        shutil.rmtree(side) if side.is_dir() else side.unlink()
+        found.files.append(str(side))
     _look(home, found)
     return found
+
+
+def side_files(file: Path) -> list[Path]:
+    """What lies beside a session under its name (`X.tokens`, `X.agent-trace.jsonl`, a folder `X`), its own file left aside.
+    Of two sessions `X` and `X.Y` a file `X.Y.tokens` is the longer name's."""
+    names = [other.stem for other in file.parent.glob("*.jsonl") if is_session(other)]
+    beside = (path for path in sorted(file.parent.iterdir()) if path != file)
+    return [path for path in beside if _owner(path.name, names) == file.stem]
+
+
+def _owner(name: str, sessions: list[str]) -> str:
+    """The session whose name a file's begins with; an empty string if none's does."""
+    return max((s for s in sessions if name == s or name.startswith(f"{s}.")), key=len, default="")
 
 
 def _repositories(header: Header, entries: list[Entry], found: Forgotten) -> list[Path]:

@@ -105,7 +105,7 @@ class SignalStore:
 def kept_row(header: Header, moment: str, age_s: float, lines: int, kept: int, commit: str = "") -> Row:
     """How many of a session's lines stand at a moment."""
     number = commit or moment
-    row = {"session_id": header.session_id, "kind": "kept", "n": number, "moment": moment, "age_s": round(age_s, 1)}
+    row = {**_base(header), "kind": "kept", "n": number, "moment": moment, "age_s": round(age_s, 1)}
     return {**row, "lines": lines, "kept": kept, "share": round(kept / lines, 4)}
 
 
@@ -125,7 +125,7 @@ def _kept(header: Header, entries: Sequence[Entry], moment: str, age_s: float) -
 
 def _talk(header: Header, entries: Sequence[Entry]) -> Iterator[Row]:
     """Follow-up messages, latency and rejected edits of a session that is over."""
-    base = {"session_id": header.session_id}
+    base = _base(header)
     asked = [e for e in entries if e.type == "message" and e.data["role"] == "user" and not e.data.get("summary")]
     for number, entry in enumerate(asked[1:], 1):
         text, _ = redact(entry.data["text"])
@@ -147,6 +147,11 @@ def _talk(header: Header, entries: Sequence[Entry]) -> Iterator[Row]:
     denied = sum(e.type == "approval" and e.data["decision"] == "denied" and e.data["by"] == "user" for e in entries)
     edits = sum(entry.type == "edit" for entry in entries)
     yield {**base, "kind": "rejected", "n": 0, "edits": edits, "edits_undone": undone, "calls_denied": denied}
+
+
+def _base(header: Header) -> Row:
+    """What every signal names: sessions are compared by who answered, and with which effort."""
+    return {"session_id": header.session_id, "policy": header.policy, "effort": header.effort}
 
 
 def _key(row: Row) -> tuple[str, str, str]:
