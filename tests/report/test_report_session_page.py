@@ -66,7 +66,7 @@ def test_the_policy_allows_the_pages_own_style_alone() -> None:
 
 def test_results_fold_and_turns_tell_what_they_cost() -> None:
     page = session_page(session())
-    assert page.count("<details>") == 3, "thinking, a tool result, the counters"
+    assert page.count("<details>") == 4, "thinking, a tool result, a foreign line, the counters"
     assert "turn 1" in page and "1,234 in, 5 out" in page and "user (steer)" in page and "✗ failed" in page
     assert "Tokens</h2>" not in page
 
@@ -76,3 +76,14 @@ def test_tokens_are_shown_only_if_asked_for_coloured_by_doubt() -> None:
     assert 'title="logprob -4.000, version 4">&lt;a&gt;</span>' in page
     assert [page.count(f'class="t d{doubt}"') for doubt in range(4)] == [1, 0, 1, 1]
     assert page.count('class="given"') == 2 and "segment 0: 5 tokens, 3 sampled" in page
+
+
+def test_a_calls_longer_texts_are_shown_as_they_are() -> None:
+    recorder = Recorder(Header("s"))
+    arguments = {"path": "a.py", "new": "def f():\n    return 1\n", "lines": [1, 2]}
+    call = {"id": "c", "name": "edit", "arguments": arguments}
+    recorder.append("completion", {"message": {"role": "assistant", "text": "", "calls": [call]}})
+    recorder.append("edit", {"kind": "change", "path": "a.py", "added": 2, "removed": 1, "hunks": [], "call_id": "c"})
+    page = session_page(recorder.session)
+    assert "def f():\n    return 1\n</pre>" in page and "</span> [1, 2]" in page
+    assert "<summary>change a.py +2 -1</summary>" in page

@@ -19,6 +19,8 @@ from etude.trace.session import Session
 
 # A folded result says what it begins with.
 HEAD_CHARS = 100
+# An argument of this length still reads on the call's own line.
+SHORT_CHARS = 80
 # Colours of a sampled token by -logprob in nats: above each bound the next class. 0.7 nats is one in two, 2.3 one in ten.
 DOUBTS = (0.1, 0.7, 2.3)
 
@@ -79,25 +81,49 @@ def _entry(entry: Entry, turn: int) -> str:
             f'<tr><th>{_text(name)}</th><td class="number">{value:g}</td></tr>'
             for name, value in data["counters"].items()
         )
-        return f"<details><summary>counters</summary><table>{rows}</table></details>"
+        return _folded("counters", f"<table>{rows}</table>")
     if entry.type == "end":
         return _article(entry, "end", f"end: {data['reason']}", _said(data.get("message", "")))
-    return _article(
-        entry, entry.type, entry.type, f"<pre>{_text(json.dumps(data, indent=1, ensure_ascii=False))}</pre>"
-    )
+    return _folded(_gist(entry), f"<pre>{_text(json.dumps(data, indent=1, ensure_ascii=False))}</pre>")
+
+
+def _gist(entry: Entry) -> str:
+    """An entry that is told in one line, and unfolds to all of it."""
+    data = entry.data
+    if entry.type == "edit":
+        return f"{data['kind']} {data['path']} +{data['added']} -{data['removed']}"
+    if entry.type == "foreign":
+        row = data.get("foreign", {})
+        return f"foreign: {row.get('type', row.get('kind', ''))} {row.get('subtype', '')}".rstrip()
+    told = " ".join(f"{key} {value}" for key, value in data.items() if isinstance(value, (str, int, float)))
+    return f"{entry.type}: {told[:HEAD_CHARS]}"
+
+
+def _folded(head: str, body: str) -> str:
+    return f"<details><summary>{_text(head)}</summary>{body}</details>"
 
 
 def _completion(data: dict[str, Any]) -> str:
     message = data.get("message") or {}
     thinking = message.get("thinking", "")
-    parts = [f"<details><summary>thinking</summary><pre>{_text(thinking)}</pre></details>"] if thinking else []
+    parts = [_folded("thinking", f"<pre>{_text(thinking)}</pre>")] if thinking else []
     parts.append(_said(message.get("text", "")))
     parts += [f'<p class="muted">malformed: {_text(message["problem"])}</p>'] if message.get("problem") else []
-    parts += [
-        f"<pre>→ {_text(call['name'])} {_text(json.dumps(call['arguments'], indent=1, ensure_ascii=False))}</pre>"
-        for call in message.get("calls", [])
-    ]
+    parts += [_call(call) for call in message.get("calls", [])]
     return "".join(parts)
+
+
+def _call(call: dict[str, Any]) -> str:
+    """A tool call: short arguments on its line, longer texts below as they are."""
+    short, long = [], []
+    for name, value in call["arguments"].items():
+        told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        (long if "\n" in told or len(told) > SHORT_CHARS else short).append((name, told))
+    line = " ".join(f'<span class="muted">{_text(name)}</span> {_text(told)}' for name, told in short)
+    blocks = [
+        f'<pre class="argument"><span class="muted">{_text(name)}</span>\n{_text(told)}</pre>' for name, told in long
+    ]
+    return f"<pre>→ <b>{_text(call['name'])}</b> {line}</pre>{''.join(blocks)}"
 
 
 def _result(data: dict[str, Any]) -> str:
