@@ -3,57 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from here import Here, document
+from session_lab import FOREIGN, record
 
 from etude.cli.session.transcript import Transcript, clean
-from etude.trace.change import Change
-from etude.trace.entry import EntryTokens, Header
-from etude.trace.message import Message, ToolCall
 from etude.trace.vocabulary import write_vocabulary
 from etude.trace.writer import SessionWriter
-
-FOREIGN = Path(__file__).parents[1] / "foreign" / "data"
-
-
-def record(path: Path, *, said: str = "look", answer: str = "def tally", name: str = "s-1", ended: bool = True) -> Path:
-    """A session with a turn of each kind."""
-    header = Header(
-        name,
-        task_id="t-1",
-        harness="a" * 16,
-        harness_facts={"system": "Be brief."},
-        policy="model",
-        created_unix_s=1.7e9,
-    )
-    writer = SessionWriter(path, header, every="line")
-    add = writer.append
-    root = add("message", Message("user", "fix tally").to_json(), tokens=EntryTokens([0, 1], 2))
-    turn = Message("assistant", said, thinking="hm", calls=(ToolCall("c0", "read", {"path": "core.py"}),))
-    usage = {"input_tokens": 1200, "cached_tokens": 1000, "output_tokens": 30, "seconds": 0.25}
-    data = {"message": turn.to_json(), "finish": "stop", "usage": usage}
-    number = add("completion", data, parent=root, tokens=EntryTokens([1, 0], 0, [-0.5, -1.0], [2, 3]))
-    add(
-        "tool_result",
-        {"call_id": "c0", "name": "read", "text": answer, "failed": False, "seconds": 0.125},
-        parent=number,
-    )
-    add("tool_result", {"call_id": None, "name": "", "text": "malformed: stray", "failed": True}, parent=number)
-    add("message", Message("user", "the other file", delivery="steer").to_json())
-    add("edit", Change("core.py", "a\n", "b\nc\n").to_entry("c0"))
-    add("summary", {"number": 1, "text": "half done", "state": ["todo tests"]})
-    if ended:
-        add("counters", {"counters": {"turns": 1.0, "calls": 0.0}})
-        add("end", {"reason": "done", "message": "fixed", "seconds": {"all": 0.5}})
-    writer.close()
-    return path
 
 
 def test_show_tells_turns_tools_timings_tokens_and_summaries(here: Here, tmp_path: Path) -> None:
@@ -149,22 +109,6 @@ def test_an_exported_page_can_be_without_secrets(here: Here, tmp_path: Path) -> 
     assert "leave out one of" in here("session", "export", str(file), "page.html", "--redact", "--tokens").stderr
 
 
-def test_sessions_of_use_are_found_by_their_ids(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ETUDE_SESSIONS", str(tmp_path / "home"))
-    (tmp_path / "home").mkdir()
-    record(tmp_path / "home" / "x.jsonl", name="abc-1")
-    record(tmp_path / "home" / "y.jsonl", name="abc-12")
-    assert document(here("session", "list", "--json"))["total"] == 2
-    assert document(here("session", "show", "abc-1", "--json"))["session_id"] == "abc-1"
-    assert document(here("session", "show", "abc-12", "--json"))["session_id"] == "abc-12"
-    assert "2 sessions begin so" in here("session", "show", "abc").stderr
-    assert "no session has it" in here("session", "show", "xyz").stderr
-    assert here("session", "diff", "abc-1", "abc-12").returncode == 0
-    brought = document(here("session", "import", str(FOREIGN / "codex.jsonl"), "--json"))
-    assert brought["file"] == str(tmp_path / "home" / "codex-019a.jsonl")
-    assert "turn 1" in here("session", "show", "codex").stdout
-
-
 def test_diff_names_the_first_difference_and_puts_turns_side_by_side(here: Here, tmp_path: Path) -> None:
     one, other = record(tmp_path / "a.jsonl"), record(tmp_path / "b.jsonl", answer="def total")
     same = here("session", "diff", str(one), str(one))
@@ -224,66 +168,6 @@ def test_check_names_file_and_line(here: Here, tmp_path: Path) -> None:
         file.write('{"type":"effort","id":9,"parent":null,"at_s":1.0,"effort":"heroic"}\n')
     done = here("session", "check", str(tmp_path))
     assert done.returncode == 1 and "a.jsonl: line 11: effort.effort" in done.stdout
-
-
-@pytest.fixture
-def used(tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with a session that wrote into it, committed; the sessions lie in the default place."""
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.delenv("ETUDE_SESSIONS", raising=False)
-    root = tmp_path / "repo"
-    root.mkdir()
-    monkeypatch.chdir(root)
-    home = tmp_path / "state" / "etude" / "sessions"
-    home.mkdir(parents=True)
-    facts = {"instruction": "do", "test_command": [], "workspace": str(root)}
-    writer = SessionWriter(home / "u.jsonl", Header("u-1", policy="m", created_unix_s=time.time() - 900, facts=facts))
-    writer.append("message", {"role": "user", "text": "do"})
-    (root / "a.py").write_text("agent_line = 1\n")
-    writer.append("edit", Change("a.py", None, "agent_line = 1\n").to_entry("c"))
-    writer.append("end", {"reason": "done"})
-    writer.close()
-    for words in (
-        ["init", "-q"],
-        ["add", "-A"],
-        ["-c", "user.name=P", "-c", "user.email=p@example.com", "commit", "-qm", "x"],
-    ):
-        subprocess.run(["git", *words], check=True)
-    return root
-
-
-def test_link_signals_and_forget_work_together(here: Here, used: Path, tmp_path: Path) -> None:
-    assert "has no link" in here("session", "link").stdout
-    assert "signals are off" in here("session", "signals").stdout
-    assert document(here("session", "signals", "--on", "--json"))["measured_now"] == 2
-    assert "1 of 1 added lines were written by 1 sessions of 1" in here("session", "link", "HEAD", "--write").stdout
-    assert "a.py:1-1  u-1" in here("session", "link").stdout
-    shown: dict[str, Any] = document(here("session", "signals", "--json"))
-    assert {moment: found["share"] for moment, found in shown["kept"].items()} == {"5min": 1.0, "commit": 1.0}
-    forgotten = here("session", "forget", "u-1")
-    assert forgotten.returncode == 0 and "nothing of it is left here" in forgotten.stdout
-    assert "has no link" in here("session", "link").stdout
-    assert document(here("session", "signals", "--json"))["rows"] == 0
-    again = here("session", "forget", "u-1")
-    assert again.returncode == 1 and "no session u-1 lies under" in again.stderr
-
-
-def test_link_outside_of_a_repository_is_one_clear_line(here: Here, tmp_path: Path) -> None:
-    done = here("session", "link", "HEAD", "--repository", str(tmp_path))
-    assert done.returncode == 1 and "is in no git repository" in done.stderr and done.stderr.count("\n") == 1
-
-
-def test_the_sessions_of_use_lie_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from etude.link.home import sessions_home
-
-    monkeypatch.setenv("ETUDE_SESSIONS", str(tmp_path))
-    assert sessions_home() == tmp_path
-    monkeypatch.delenv("ETUDE_SESSIONS")
-    monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert sessions_home() == Path("/state/etude/sessions")
-    monkeypatch.delenv("XDG_STATE_HOME")
-    assert sessions_home() == Path(os.path.expanduser("~/.local/state/etude/sessions"))
 
 
 def test_a_transcript_shows_every_type_of_entry() -> None:
