@@ -13,9 +13,9 @@ from etude.corpus.judge.python import PythonCheck
 from etude.corpus.licence import LicenceBook, family
 from etude.corpus.quota import OVER
 from etude.corpus.record import Licence, Record
-from etude.corpus.redact.redaction import redact
 from etude.corpus.sources.folder import walk
 from etude.corpus.sources.project import Project
+from etude.redact.redaction import redact
 
 # A licence header stands at the top; reading on would find the licences that a file talks about.
 HEAD_CHARS = 4_000

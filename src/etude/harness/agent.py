@@ -13,9 +13,10 @@ from typing import Any
 
 from etude.chat.renderer import Renderer
 from etude.harness.counters import Counters
+from etude.harness.facts import MALFORMED
 from etude.harness.flow import Ended, Malformed
 from etude.harness.operations import Operations
-from etude.harness.preset import Preset, harness_hash, preset_of
+from etude.harness.preset import Preset, harness_facts, hash_of, preset_of
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
@@ -171,6 +172,7 @@ class Agent:
             self._counters.summary(kinds.thinking + kinds.calling + kinds.message)
         else:
             self._counters.turn(kinds, malformed=message.problem is not None)
+            self._counters.said(message)
         return message
 
     async def _call(self, call: ToolCall) -> None:
@@ -190,7 +192,7 @@ class Agent:
 
     async def _result(self, call: ToolCall) -> ToolResult:
         if (objection := self._valid(call)) is not None:
-            return ToolResult(objection, failed=True)
+            return ToolResult(objection, failed=True, facts={MALFORMED: 1.0})
         start = time.perf_counter()
         try:
             return await self._preset.tools[call.name].run(call.arguments, self._context)
@@ -269,10 +271,12 @@ def session_header(
     recipe: dict[str, Any] | None = None,
 ) -> Header:
     """The first line of a session file: all that is needed to attribute and replay it."""
+    known = harness_facts(settings, renderer.fingerprint if renderer else "")
     return Header(
         session_id=session_id or f"{facts.task_id}-{time.time_ns():x}",
         task_id=facts.task_id,
-        harness=harness_hash(settings, renderer.fingerprint if renderer else ""),
+        harness=hash_of(known),
+        harness_facts=known,
         policy=policy.name,
         takes_tokens=policy.takes_tokens,
         created_unix_s=round(time.time(), 3),

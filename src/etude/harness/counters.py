@@ -1,14 +1,29 @@
-"""Hygiene counters: what the agent did, in numbers. They feed the length penalty's six quantities (thinking, calling,
-tool-output and final-message tokens, calls, turns) and the behaviour rewards; a fuzzy success counts as well as a failure."""
+"""Hygiene counters: what the agent did, in numbers; free and exact, computed from calls, results and reported facts.
+
+They feed the length penalty's six quantities (thinking, calling, tool-output and final-message tokens, calls, turns) and
+the behaviour rewards; a fuzzy success counts as well as a failure. What each name means is `docs/counters.md`. Names that
+end in `_s` are wall seconds: they differ from run to run, so a replay does not compare them.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import Sequence
 
 from etude.chat.renderer import TokenKinds
+from etude.harness import facts as fact
+from etude.harness.shell_rules import runs_tests, tool_instead
 from etude.harness.todo import TodoList
-from etude.trace.message import ToolCall
+from etude.harness.wording import asks, claims_green, thought_comments
+from etude.trace.change import Change
+from etude.trace.message import Message, ToolCall
+
+COUNTED = (
+    "turns malformed_turns calls failed_calls repeated_calls edits loose_edits tests_run tests_passed "
+    "thinking_tokens call_tokens tool_output_tokens message_tokens summaries summary_tokens "
+    "malformed_calls repeated_reads edits_without_read shell_calls shell_for_tool green_claims thought_comments questions"
+).split()
 
 
 class Counters:
@@ -16,9 +31,18 @@ class Counters:
 
     def __init__(self, tool_names: tuple[str, ...]) -> None:
         self._tools = tool_names
+        self._kinds = {fact.kind(name) for name in tool_names}
         self._n: Counter[str] = Counter()
         self._seen: Counter[str] = Counter()
         self._edits_since_test = 0
+        self._known: set[str] = set()  # files whose text the agent has seen or written
+        self._shown: dict[str, set[str]] = {}  # path -> read calls answered since it last changed
+        self._green = False  # the last test run passed and nothing was edited since
+        self._unbacked = 0  # claims of green tests that no green run has backed yet
+        self._files: dict[str, Change] = {}  # path -> the session's change of it as a whole
+        self._lint_delta = 0.0
+        self._saved_s = 0.0
+        self._changes: list[Change] = []  # of the call that is running
 
     def turn(self, kinds: TokenKinds, *, malformed: bool) -> None:
         self._n["turns"] += 1
@@ -27,24 +51,51 @@ class Counters:
         self._n["call_tokens"] += kinds.calling
         self._n["message_tokens"] += kinds.message
 
-    def call(self, call: ToolCall, *, failed: bool, facts: dict[str, float]) -> None:
-        """One call that was answered. The same call again without an edit in between counts as repeated."""
+    def said(self, message: Message) -> None:
+        """What a turn says, before its calls run."""
+        self._claim(message.text)
+        if not message.calls and message.problem is None:
+            self._n["questions"] += asks(message.text)
+
+    def call(
+        self, call: ToolCall, *, failed: bool, facts: fact.Facts, does: str = "", reads: Sequence[str] = ()
+    ) -> None:
+        """One call that was answered. The same call again without an edit in between counts as repeated.
+
+        `does` is the implementation behind the name, if it has another one; `reads` are files whose text was shown. Files
+        that the call changed were told to `changed` before.
+        """
+        does = does or call.name
         self._n["calls"] += 1
         if call.name in self._tools:
             self._n[f"calls_{call.name}"] += 1
         self._n["failed_calls"] += failed
+        self._n["malformed_calls"] += int(facts.get(fact.MALFORMED, 0))
+        self._n["questions"] += int(facts.get(fact.QUESTIONS, 0))
         key = json.dumps([call.name, call.arguments], sort_keys=True, default=str)
         self._n["repeated_calls"] += self._seen[key] > 0
         self._seen[key] += 1
-        self._n["edits"] += int(facts.get("edits", 0))
-        self._n["loose_edits"] += int(facts.get("loose_edits", 0))
-        if facts.get("edits"):
-            self._seen.clear()
-            self._edits_since_test += 1
-        if "passed" in facts:
-            self._n["tests_run"] += 1
-            self._n["tests_passed"] += int(facts["passed"])
-            self._edits_since_test = 0
+        if call.name == "done":
+            self._claim(str(call.arguments.get("message", "")))
+        self._shell(call, does)
+        if not failed:
+            self._read(fact.paths_read(call, does, reads), key)
+        self._edit(call, facts)
+        self._test(call, facts)
+        self._lint_delta += facts.get(fact.LINTS_NEW, 0.0) - facts.get(fact.LINTS_GONE, 0.0)
+
+    def changed(self, change: Change) -> None:
+        """A tool changed a file; the call that did it is told afterwards."""
+        self._changes.append(change)
+        self._whole(change)
+
+    def restored(self, change: Change) -> None:
+        """A file was put back (undo): the session's change is smaller, and no edit was made."""
+        self._whole(change)
+
+    def parallel(self, alone_s: Sequence[float], wall_s: float) -> None:
+        """Calls that ran side by side: what each took, and what all took together."""
+        self._saved_s += max(0.0, sum(alone_s) - wall_s)
 
     def output(self, tokens: int) -> None:
         self._n["tool_output_tokens"] += tokens
@@ -55,15 +106,72 @@ class Counters:
 
     def report(self, todos: TodoList, forks: int) -> dict[str, float]:
         """All counters by name."""
-        names = (
-            "turns malformed_turns calls failed_calls repeated_calls edits loose_edits tests_run tests_passed "
-            "thinking_tokens call_tokens tool_output_tokens message_tokens summaries summary_tokens"
-        ).split()
-        counts = {name: float(self._n[name]) for name in names}
+        counts = {name: float(self._n[name]) for name in COUNTED}
         counts.update({f"calls_{name}": float(self._n[f"calls_{name}"]) for name in self._tools})
         counts["edits_untested"] = float(self._edits_since_test)
         counts["tested_after_last_edit"] = float(self._n["edits"] > 0 and self._edits_since_test == 0)
         counts["todos_opened"] = float(todos.opened)
         counts["todos_unfinished"] = float(len(todos.open))
         counts["forks"] = float(forks)
+        counts["green_claims_unbacked"] = float(self._unbacked)
+        counts["shell_share"] = self._n["shell_calls"] / self._n["calls"] if self._n["calls"] else 0.0
+        counts["lint_delta"] = self._lint_delta
+        whole = [change for change in self._files.values() if change.before != change.after]
+        counts["diff_files"] = float(len(whole))
+        counts["diff_added"] = float(sum(change.added for change in whole))
+        counts["diff_removed"] = float(sum(change.removed for change in whole))
+        counts["parallel_saved_s"] = round(self._saved_s, 4)
         return counts
+
+    def _claim(self, text: str) -> None:
+        claims = claims_green(text)
+        self._n["green_claims"] += claims
+        self._unbacked += 0 if self._green else claims
+
+    def _whole(self, change: Change) -> None:
+        first = self._files.get(change.path, change)
+        self._files[change.path] = Change(change.path, first.before, change.after)
+
+    def _shell(self, call: ToolCall, does: str) -> None:
+        if fact.kind(does) != "shell":
+            return
+        self._n["shell_calls"] += 1
+        self._n["shell_for_tool"] += tool_instead(fact.command(call)) in self._kinds - {"", "shell"}
+        self._shown.clear()  # it may have changed any file: to read one again is no repetition
+
+    def _read(self, paths: Sequence[str], key: str) -> None:
+        self._n["repeated_reads"] += bool(paths) and all(key in self._shown.get(path, ()) for path in paths)
+        for path in paths:
+            self._known.add(path)
+            self._shown.setdefault(path, set()).add(key)
+
+    def _edit(self, call: ToolCall, facts: fact.Facts) -> None:
+        changes, self._changes = self._changes, []
+        self._n["loose_edits"] += int(facts.get(fact.LOOSE_EDITS, 0))
+        self._n["edits"] += int(facts.get(fact.EDITS, 0))
+        if facts.get(fact.EDITS):
+            self._seen.clear()
+            self._edits_since_test += 1
+            self._green = False
+        edited = {c.path for c in changes if c.before is not None} if changes else {*fact.paths_edited(call, facts)}
+        lines = [line for c in changes for line in c.added_lines()] if changes else fact.new_lines(call, facts)
+        self._n["edits_without_read"] += len(edited - self._known)
+        self._n["thought_comments"] += thought_comments(lines)
+        for path in edited | {change.path for change in changes}:
+            self._known.add(path)
+            self._shown.pop(path, None)
+
+    def _test(self, call: ToolCall, facts: fact.Facts) -> None:
+        """A run of the tests: by the tool for it, or by a shell command that runs them and reports its status."""
+        if fact.PASSED in facts:
+            passed = bool(facts[fact.PASSED])
+        elif fact.SHELL_FAILURES in facts and runs_tests(fact.command(call)):
+            passed = not facts[fact.SHELL_FAILURES]
+        else:
+            return
+        self._n["tests_run"] += 1
+        self._n["tests_passed"] += passed
+        self._edits_since_test = 0
+        self._green = passed
+        if passed:
+            self._unbacked = 0

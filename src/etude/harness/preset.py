@@ -111,21 +111,29 @@ _UNSEEN = {"temperature", "max_turns", "max_tokens_per_turn", "max_session_token
 _SKINS_ONLY = {"strict_arguments", "tools_off", "codebase_search", "web", "glob_order", "max_command_s"}
 
 
-def harness_hash(settings: HarnessSettings, chat_fingerprint: str) -> str:
-    """16 hex digits over all that shapes what a policy sees: prompts, schemas, tool limits, chat format, interpreter."""
+def harness_facts(settings: HarnessSettings, chat_fingerprint: str) -> dict[str, Any]:
+    """All that shapes what a policy sees: prompts, schemas, tool limits, chat format, interpreter. As JSON values."""
     chosen = preset_of(settings)
     unseen = _UNSEEN if chosen.skinned else _UNSEEN | _SKINS_ONLY
-    facts = {
+    return {
         "harness": HARNESS_VERSION,
         "system": chosen.system,
         "summary_query": chosen.summary_query,
-        "schemas": chosen.schemas,
+        "schemas": list(chosen.schemas),
         "settings": settings.model_dump(mode="json", exclude=unseen),
         "chat": chat_fingerprint,
         "python": ".".join(map(str, interpreter.find().version[:2])),  # the one inside: a policy sees its words
+        **({"skins": SKINS_VERSION} if chosen.skinned else {}),
     }
-    if chosen.skinned:
-        facts["skins"] = SKINS_VERSION
+
+
+def harness_hash(settings: HarnessSettings, chat_fingerprint: str) -> str:
+    """16 hex digits over the facts."""
+    return hash_of(harness_facts(settings, chat_fingerprint))
+
+
+def hash_of(facts: dict[str, Any]) -> str:
+    """The hash that a session's header carries for these facts."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -51,18 +51,22 @@ class Difference:
     replayed: Any
 
     def __str__(self) -> str:
+        return self.told("recorded", "replayed")
+
+    def told(self, first: str, second: str) -> str:
+        """The difference in words, the two sides by these names."""
         place = f"entry {self.entry}, {self.what}"
         if isinstance(self.recorded, str) and isinstance(self.replayed, str):
             old, new = (text.encode("utf-8", "surrogatepass") for text in (self.recorded, self.replayed))
             at = _first_difference(old, new)
             shown = slice(max(0, at - SHOWN_BYTES // 2), at + SHOWN_BYTES)
-            return f"{place}, byte {at}: recorded {old[shown]!r}, replayed {new[shown]!r}"
+            return f"{place}, byte {at}: {first} {old[shown]!r}, {second} {new[shown]!r}"
         if isinstance(self.recorded, list) and isinstance(self.replayed, list):
             at = _first_difference(self.recorded, self.replayed)
             return (
-                f"{place}, position {at}: recorded {self.recorded[at : at + 4]}, replayed {self.replayed[at : at + 4]}"
+                f"{place}, position {at}: {first} {self.recorded[at : at + 4]}, {second} {self.replayed[at : at + 4]}"
             )
-        return f"{place}: recorded {self.recorded!r}, replayed {self.replayed!r}"
+        return f"{place}: {first} {self.recorded!r}, {second} {self.replayed!r}"
 
 
 def _first_difference(old: Sequence[Any], new: Sequence[Any]) -> int:
@@ -112,8 +116,11 @@ def _compare(old: Entry, new: Entry) -> Difference | None:
     if (old.type, old.parent) != (new.type, new.parent):
         return Difference(old.id, "type and parent", (old.type, old.parent), (new.type, new.parent))
     for key in _COMPARED:
-        if old.data.get(key) != new.data.get(key):
-            return Difference(old.id, key, old.data.get(key), new.data.get(key))
+        then, now = old.data.get(key), new.data.get(key)
+        if key == "counters" and then is not None and now is not None:
+            then, now = _lasting(then, then), _lasting(now, then)
+        if then != now:
+            return Difference(old.id, key, then, now)
     if (old.tokens is None) != (new.tokens is None):
         return Difference(old.id, "has tokens", old.tokens is not None, new.tokens is not None)
     for key in ("ids", "lead", "logprobs", "versions") if old.tokens is not None else ():
@@ -121,3 +128,8 @@ def _compare(old: Entry, new: Entry) -> Difference | None:
         if then != now:
             return Difference(old.id, f"tokens' {key}", then, now)
     return None
+
+
+def _lasting(counters: dict[str, float], recorded: dict[str, float]) -> dict[str, float]:
+    """The counters that can be equal: those the recording has (later versions count more), without seconds."""
+    return {name: value for name, value in counters.items() if name in recorded and not name.endswith("_s")}

@@ -1,5 +1,7 @@
 """One line of a session: a typed node of a tree, with the tokens it added (kept in side files, keyed by the entry's id).
 
+What each type holds is `schema.py`, published as `docs/session-format.md`.
+
 The path from the root to a leaf is one linear token sequence, that is one `Segment`: an entry stores only the tokens it
 adds, a self-summary hangs its continuation on the original request, a fork starts a new root (promises 2 and 4).
 """
@@ -11,9 +13,26 @@ from typing import Any, Literal
 
 import numpy as np
 
-EntryType = Literal["message", "completion", "tool_result", "summary", "fork", "fault", "counters", "verdict", "end"]
+EntryType = Literal[
+    "message",
+    "completion",
+    "tool_result",
+    "summary",
+    "fork",
+    "fault",
+    "effort",
+    "approval",
+    "edit",
+    "undo",
+    "link",
+    "counters",
+    "verdict",
+    "end",
+    "foreign",
+]
+Effort = Literal["low", "medium", "high"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -60,6 +79,8 @@ class Header:
     session_id: str
     task_id: str = ""
     harness: str = ""  # harness hash: prompt bytes, schemas, versions, environment facts
+    harness_facts: dict[str, Any] = field(default_factory=dict)  # what that hash is of, so that two can be compared
+    effort: Effort = "medium"  # asked for at the start; an `effort` entry says when it changed
     policy: str = ""
     takes_tokens: bool = False
     created_unix_s: float = 0.0

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant", "tool"]
+# A user message that came while the agent worked. steer: shown before the next turn; queue: shown when the agent has
+# finished; stop: the turn was broken off (the text may be empty).
+Delivery = Literal["steer", "queue", "stop"]
 
 # The `problem` of a turn without an end, whatever format it came in.
 CUT_OFF = "the turn was cut off before its end"
@@ -33,11 +36,13 @@ class Message:
     problem: str | None = None
     # A user message of the self-summary: the query that asks for one, or the one that carries it into the next segment.
     summary: bool = False
+    # How a user message arrived that did not open the session; None: it did, or the harness itself wrote it.
+    delivery: Delivery | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; fields at their default are left out."""
         row: dict[str, Any] = {"role": self.role, "text": self.text}
-        for key in ("thinking", "call_id", "problem", "summary"):
+        for key in ("thinking", "call_id", "problem", "summary", "delivery"):
             if value := getattr(self, key):
                 row[key] = value
         if self.calls:

@@ -1,67 +1,79 @@
-"""Reads a session back. A torn last line or block is left out, as is every entry after the first one that lost its tokens:
-what remains is a session that ended earlier, never one with holes."""
+"""Reads a session back, also while it is being written. A torn last line or block is left out, as is every entry after the
+first one that lost its tokens: what remains is a session that ended earlier, never one with holes."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Callable, Mapping
 
 from etude.trace.block import unpack_routes, unpack_tokens
 from etude.trace.entry import FORMAT_VERSION, Entry, Header
+from etude.trace.migrations import MIGRATIONS, Row, SessionError, migrate
 from etude.trace.session import Session
-
-Row = dict[str, Any]
-# Version n -> a function that turns one row of version n into one of version n + 1.
-MIGRATIONS: dict[int, Callable[[Row], Row]] = {}
-
-
-class SessionError(ValueError):
-    """The file is no session, is broken inside, or comes from a newer version."""
 
 
 def read_session(path: Path) -> Session:
-    """The session of a `.jsonl` file and the token files beside it (a missing one counts as empty)."""
-    rows = migrate(_rows(path), MIGRATIONS, FORMAT_VERSION)
-    header = {key: value for key, value in rows[0].items() if key != "type"}
+    """The session of a `.jsonl` file and the token files beside it (a missing one counts as empty).
+
+    The lines are read first: tokens reach the disk before the line that counts them, so that whatever line was there,
+    its tokens are too, however fast a writer goes on.
+    """
+    rows = migrate(read_rows(path), MIGRATIONS, FORMAT_VERSION)
     tokens = unpack_tokens(_bytes(path.with_suffix(".tokens")))
     routes = unpack_routes(_bytes(path.with_suffix(".routes")))
-    session = Session(Header(**header))
-    for row in rows[1:]:
-        number, count = row.pop("id"), row.pop("tokens", None)
+    session = Session(header_of(rows[0]))
+    held: set[int] = set()
+    for line, row in enumerate(rows[1:], 2):
+        bare = entry_of(row, f"{path}:{line}")
+        number, count = row["id"], row.pop("tokens", None)
         if count is not None and (number not in tokens or len(tokens[number].ids) != count):
             break
-        kind, parent, at_s = row.pop("type"), row.pop("parent"), row.pop("at_s")
         # A row that counts no tokens has none, also if a torn turn of the same number left its block.
         own = (tokens[number], routes.get(number)) if count is not None else (None, None)
-        session.entries.append(Entry(number, parent, kind, at_s, row, *own))
+        if count is not None and bare.parent is not None and bare.parent not in held:
+            raise SessionError(f"{path}:{line}: its parent {bare.parent} is no entry with tokens before it")
+        held |= {number} if count is not None else set()
+        session.entries.append(Entry(bare.id, bare.parent, bare.type, bare.at_s, bare.data, *own))
     return session
 
 
-def migrate(rows: list[Row], migrations: Mapping[int, Callable[[Row], Row]], target: int) -> list[Row]:
-    """Rows brought to version `target`, one version at a time; the header row carries the version."""
-    version = rows[0].get("version")
-    if not isinstance(version, int) or version > target:
-        raise SessionError(f"session format {version!r}; this program reads up to {target}: use a newer one")
-    for step in range(version, target):
-        if step not in migrations:
-            raise SessionError(f"session format {version} can no longer be read: no migration from {step}")
-        rows = [migrations[step](row) for row in rows]
-        rows[0]["version"] = step + 1
-    return rows
+def header_of(row: Row) -> Header:
+    """The header of a session's first line, already migrated. Raises SessionError for keys that no header has."""
+    fields = {key: value for key, value in row.items() if key != "type"}
+    try:
+        return Header(**fields)
+    except TypeError as error:
+        raise SessionError(f"a session header with {', '.join(sorted(fields))}: {error}") from error
 
 
-def _rows(path: Path) -> list[Row]:
+def entry_of(row: Row, place: str) -> Entry:
+    """The entry of a line without its tokens. Raises SessionError for a line that is none."""
+    if missing := [key for key in ("id", "parent", "type", "at_s") if key not in row]:
+        raise SessionError(f"{place} has no {', '.join(missing)}: it is no entry of a session")
+    data = {key: value for key, value in row.items() if key not in ("type", "id", "parent", "at_s", "tokens")}
+    return Entry(row["id"], row["parent"], row["type"], row["at_s"], data)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The whole lines as they are on disk. Raises SessionError naming the line."""
     lines = path.read_bytes().split(b"\n")
-    rows: list[Row] = []
-    for number, line in enumerate(lines[:-1], 1):  # what follows the last newline is torn, or empty
-        try:
-            rows.append(json.loads(line))
-        except ValueError as error:
-            raise SessionError(f"{path}:{number} is not JSON: {line[:60]!r}; the file was changed by hand") from error
+    rows = [
+        parse_line(line, f"{path}:{number}") for number, line in enumerate(lines[:-1], 1)
+    ]  # the rest is torn, or empty
     if not rows or rows[0].get("type") != "session":
         raise SessionError(f"{path} is not a session: its first line is no session header")
     return rows
+
+
+def parse_line(line: bytes, place: str) -> Row:
+    """A whole line as JSON. Raises SessionError naming the place."""
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise SessionError(f"{place} is not JSON: {line[:60]!r}; the file was changed by hand") from error
+    if not isinstance(row, dict):
+        raise SessionError(f"{place} is JSON but no object: {line[:60]!r}; the file was changed by hand")
+    return row
 
 
 def _bytes(path: Path) -> bytes:

@@ -1,0 +1,60 @@
+"""`etude session list`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json
+from etude.cli.session.gist import gist, versions_text, worth
+from etude.cli.session.places import PlacesOrHome, at_home, session_files
+
+if TYPE_CHECKING:
+    from etude.trace.session import Session
+
+# Enough of a request to know it again.
+ASKED_CHARS = 70
+
+
+def list_sessions(
+    places: PlacesOrHome = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many to print.")] = 40,
+    json: Json = False,
+) -> Answer:
+    """List sessions with their task, length, policy versions and what they were worth."""
+    from etude.trace.reader import read_session
+
+    files = [file for place in places or [at_home(None)] for file in session_files(place)]
+    rows = [_row(file, read_session(file)) for file in files[:limit]]
+    lines = [_line(row) for row in rows]
+    lines += [f"… {len(files)} in all; --limit shows more"] if len(files) > limit else []
+    return Answer({"total": len(files), "sessions": rows}, "\n".join(lines))
+
+
+def _row(file: Path, session: Session) -> dict[str, Any]:
+    header = session.header
+    told = {"session_id": header.session_id, "policy": header.policy, "created_unix_s": header.created_unix_s}
+    ends = session.of("end")
+    return {
+        "file": str(file),
+        **told,
+        **gist(session),
+        "instruction": header.facts.get("instruction", ""),
+        "end": ends[-1].data["reason"] if ends else None,
+    }
+
+
+def _line(row: dict[str, Any]) -> str:
+    """A session of a run by its task and worth, one of use by what was asked."""
+    from etude.cli.session.transcript import clean
+
+    if row["task_id"]:
+        counts = f"{row['turns']} turns, {row['sampled_tokens']} tokens, {row['segments']} segments"
+        return clean(f"{row['file']}  {row['task_id']}  {counts}, {versions_text(row['versions'])}, {worth(row)}")
+    began = datetime.fromtimestamp(row["created_unix_s"], UTC).strftime("%Y-%m-%d %H:%M")
+    asked = " ".join(row["instruction"].split())[:ASKED_CHARS]
+    return clean(f"{row['session_id']}  {began}  {row['turns']} turns, {row['end'] or 'no end yet'}  {asked}")

@@ -1,0 +1,73 @@
+"""`etude session replay`: the promise that a recorded session can be run again (promise 1), for a person to check."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json
+from etude.cli.session.places import Places, piles
+
+if TYPE_CHECKING:
+    from etude.harness.replay import Difference
+
+
+def replay(
+    places: Places,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample", metavar="N", min=1, help="Of each folder, and each stage of a run, so many at random."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of that draw.")] = 0,
+    checkpoint: Annotated[
+        Path | None, typer.Option("--checkpoint", metavar="DIR", help="The tokenizer's folder. Default: the run's own.")
+    ] = None,
+    recipe: Annotated[
+        Path | None, typer.Option("--recipe", help="The recipe that made the task. Default: the run's own.")
+    ] = None,
+    json: Json = False,
+) -> Answer:
+    """Run sessions' decisions again in fresh sandboxes and compare every entry; exits 1 at a difference, naming its byte."""
+    files = [file for place in places for pile in piles(place) for file in _draw(pile, sample, seed)]
+    if len(files) > 1:
+        print(f"replaying {len(files)} sessions", file=sys.stderr, flush=True)
+    found = asyncio.run(_replay(files, checkpoint, recipe))
+    differences = [{"file": str(file), "difference": str(d)} for file, (_, d) in zip(files, found, strict=True) if d]
+    entries = sum(count for count, _ in found)
+    document = {
+        "sessions": len(files),
+        "entries": entries,
+        "equal": not differences,
+        "difference": differences[0]["difference"] if differences else None,
+        "differences": differences,
+    }
+    lines = [f"{d['file']} differs at {d['difference']}" for d in differences]
+    lines.append(f"{len(files)} sessions, {entries} entries: {f'{len(differences)} differ' if lines else 'equal'}")
+    return Answer(document, "\n".join(lines), int(bool(differences)))
+
+
+def _draw(files: list[Path], count: int | None, seed: int) -> list[Path]:
+    return files if count is None or count >= len(files) else random.Random(seed).sample(files, count)
+
+
+async def _replay(
+    files: list[Path], checkpoint: Path | None, recipe: Path | None
+) -> list[tuple[int, Difference | None]]:
+    """For each file how many entries it has and where its replay left it."""
+    from etude.cli.replayer import Replayer
+    from etude.trace.reader import read_session
+
+    found: list[tuple[int, Difference | None]] = []
+    async with Replayer(checkpoint, recipe) as replayer:
+        for file in files:
+            session = read_session(file)
+            found.append((len(session.entries), await replayer.replay(session, file)))
+    return found

@@ -1,0 +1,115 @@
+"""`etude session show`: turns, tools, timings, tokens and summaries, also of a session that is still going on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json
+from etude.cli.session.gist import gist, token_counts, tool_counts, versions_text, worth
+from etude.cli.session.places import File, find_session, vocabulary
+
+if TYPE_CHECKING:
+    from etude.trace.session import Session
+
+# A person watching sees a turn come; the file is asked four times a second.
+POLL_S = 0.25
+
+
+def show(
+    file: File,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Every token, sampled ones with logprob and policy version.")
+    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Every line of every tool result.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print entries as they are written, until the end.")
+    ] = False,
+    json: Json = False,
+) -> Answer:
+    """Print a session's turns in order."""
+    if follow and (json or tokens):
+        raise typer.BadParameter("--follow prints text as it comes; leave out --json and --tokens")
+    if follow:
+        return _follow(file if file.suffix == ".jsonl" else find_session(file), full)
+    file = find_session(file)
+    from etude.cli.session.transcript import Transcript, clean
+    from etude.trace.reader import read_session
+
+    session = read_session(file)
+    document = _document(session)
+    transcript = Transcript(full)
+    lines = transcript.header(session.header)
+    told = [f"{key}={value}" for key, value in session.header.recipe.items() if isinstance(value, (str, int, float))]
+    judged = (
+        [versions_text(document["versions"]), worth(document)] if document["segments"] or "score" in document else []
+    )
+    lines += [clean("  ".join(part for part in (", ".join(judged), " ".join(told)) if part))] if judged or told else []
+    lines += [line for entry in session.entries for line in transcript.entry(entry)]
+    lines += transcript.footer(session.entries)
+    if tokens:
+        document["tokens"] = token_rows(session, vocabulary(file))
+        lines += [line for number, found in enumerate(document["tokens"]) for line in _table(number, found)]
+    return Answer(document, "\n".join(lines))
+
+
+def token_rows(session: Session, words: list[str]) -> list[dict[str, Any]]:
+    """Every segment's tokens as text, with logprob and version where sampled."""
+    return [
+        {
+            "tokens": [words[token] for token in s.ids.tolist()],
+            "sampled": s.sampled.tolist(),
+            "logprobs": [round(value, 4) for value in s.logprobs.tolist()],
+            "versions": s.versions.tolist(),
+        }
+        for s in session.segments()
+    ]
+
+
+def _document(session: Session) -> dict[str, Any]:
+    header = session.header
+    return {
+        "session_id": header.session_id,
+        "policy": header.policy,
+        "effort": header.effort,
+        "harness": header.harness,
+        "recipe": header.recipe,
+        **gist(session),
+        "tools": tool_counts(session.entries),
+        "usage": token_counts(session.entries),
+        "segments_tokens": [len(s) for s in session.segments()],
+        "entries": [entry.to_json() for entry in session.entries],
+    }
+
+
+def _follow(file: Path, full: bool) -> Answer:
+    """Print until the session's end, or until it is interrupted."""
+    from etude.cli.session.transcript import Transcript
+    from etude.trace.tail import SessionTail
+
+    tail, transcript, ended, entries = SessionTail(file), Transcript(full), False, []
+    headed = False
+    while not ended:
+        fresh = tail.read()
+        if tail.header is not None and not headed:
+            headed = True
+            print("\n".join(transcript.header(tail.header)), flush=True)
+        for entry in fresh:
+            print("\n".join(transcript.entry(entry)), flush=True)
+        entries += fresh
+        ended = any(entry.type == "end" for entry in fresh)
+        if not ended:
+            time.sleep(POLL_S)
+    return Answer({}, "\n".join(transcript.footer(entries)))
+
+
+def _table(number: int, segment: dict[str, Any]) -> list[str]:
+    rows = zip(segment["tokens"], segment["sampled"], segment["logprobs"], segment["versions"], strict=True)
+    lines = [
+        f"{logp:9.4f}  {version:4}  {text!r}" if ours else f"{'':17}{text!r}" for text, ours, logp, version in rows
+    ]
+    return [f"segment {number}: logprob, version, token", *lines]
