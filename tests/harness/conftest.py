@@ -12,7 +12,8 @@ from etude.chat.byte_tokenizer import byte_tokenizer
 from etude.chat.nano import NanoRenderer
 from etude.chat.special import SPECIAL_TOKENS
 from etude.corpus.tokenizer import train_tokenizer
-from etude.harness.agent import Agent, TaskFacts, build_agent
+from etude.harness.agent import Agent, build_agent
+from etude.harness.task_facts import TaskFacts
 from etude.harness.settings import HarnessSettings
 from etude.policy.protocol import Request
 from etude.policy.scripted import ScriptedPolicy

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from etude.harness.agent import TaskFacts, build_agent
+from etude.harness.agent import build_agent
+from etude.harness.task_facts import TaskFacts
 from etude.harness.local_folder import LocalFolder
 from etude.harness.settings import HarnessSettings
 from etude.policy.scripted import ScriptedPolicy

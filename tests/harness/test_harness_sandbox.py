@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from etude.chat.nano import NanoRenderer
-from etude.harness.agent import TaskFacts, build_agent
+from etude.harness.agent import build_agent
+from etude.harness.task_facts import TaskFacts
 from etude.harness.preset import preset
 from etude.harness.replay import replay
 from etude.harness.settings import HarnessSettings

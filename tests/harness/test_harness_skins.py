@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.harness import preset as presets
-from etude.harness.agent import TaskFacts, build_agent
+from etude.harness.agent import build_agent
+from etude.harness.task_facts import TaskFacts
 from etude.harness.catalogue import IMPLEMENTATIONS
 from etude.harness.local_folder import LocalFolder
 from etude.harness.names import Names

@@ -12,32 +12,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from etude.chat.renderer import Renderer
+from etude.harness.approval import Approver
+from etude.harness.budget import Budget, effort_words
+from etude.harness.calls import Calls
 from etude.harness.counters import Counters
-from etude.harness.facts import MALFORMED
-from etude.harness.flow import Ended, Malformed
+from etude.harness.edit_log import EditLog
+from etude.harness.flow import Ended
+from etude.harness.inbox import Inbox, Stopped
 from etude.harness.operations import Operations
 from etude.harness.preset import Preset, harness_facts, hash_of, preset_of
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
-from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
+from etude.harness.task_facts import TaskFacts
+from etude.harness.tools.tool import ToolContext
 from etude.harness.transcript import Transcript
-from etude.harness.truncation import Shown, truncate
-from etude.harness.workspace import Journal, Workspace, WorkspaceError
+from etude.harness.watcher import Nobody, Watcher
+from etude.harness.workspace import Journal, Workspace
 from etude.policy.protocol import Policy, PolicyError, Request
 from etude.sandbox.protocol import InfraError
 from etude.trace.entry import Header
-from etude.trace.message import Message, ToolCall
+from etude.trace.message import Message
 from etude.trace.segment import Segment
 from etude.trace.session import Recorder, Session
-
-
-@dataclass(frozen=True)
-class TaskFacts:
-    """What the agent is told about its task. Nothing hidden belongs here (promise 10)."""
-
-    task_id: str
-    instruction: str
-    test_command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,38 +51,37 @@ class Outcome:
 class Agent:
     """One session. Build it with `build_agent`, run it once."""
 
-    def __init__(
-        self,
-        settings: HarnessSettings,
-        policy: Policy,
-        sandbox: Operations,
-        facts: TaskFacts,
-        renderer: Renderer | None,
-        recorder: Recorder,
-        seed: int | None,
-        services: Services,
-        journal: Journal | None,
-    ) -> None:
+    def __init__(self, settings: HarnessSettings, policy: Policy, parts: Parts, seed: int | None) -> None:
         self._settings = settings
         self._policy = policy
-        self._facts = facts
-        self._recorder = recorder
+        self._parts = parts
         self._seed = seed
+        self._recorder, self._inbox, self._watcher = parts.recorder, parts.inbox, parts.watcher
         self._preset: Preset = preset_of(settings)
-        workspace = Workspace(sandbox, journal)
-        self._context = ToolContext(
-            workspace, settings, facts.test_command, names=self._preset.names, services=services
-        )
+        self._budget = Budget.of(settings)
         self._counters = Counters(tuple(self._preset.tools))
-        self._transcript = Transcript(recorder, renderer, self._preset.schemas, self._counters.output)
+        self._transcript = Transcript(parts.recorder, parts.renderer, self._preset.schemas, self._counters.output)
+        edits = EditLog(parts.recorder, self._counters)
+        self._context = ToolContext(
+            Workspace(parts.operations, parts.journal(edits)),
+            settings,
+            parts.facts.test_command,
+            names=self._preset.names,
+            services=parts.services,
+        )
+        self._calls = Calls(
+            self._preset, self._context, self._transcript, self._counters, parts.recorder, parts.approver, parts.inbox, edits
+        )  # fmt: skip
         self._turns = 0
+        self._turns_in_request = 0
         self._turns_in_segment = 0
         self._summaries = 0
         self._seconds = {"policy": 0.0, "tools": 0.0, "all": 0.0}
 
     async def run(self) -> Outcome:
-        """Until the end. Raises InfraError and PolicyError (infra) after recording them."""
+        """Until the inbox is closed and all requests are answered. Raises InfraError and PolicyError (infra) after recording them."""
         start = time.perf_counter()
+        self._recorder.on_entry = self._watcher.entry
         try:
             return await self._until_ended(start)
         except (InfraError, PolicyError) as error:
@@ -100,64 +95,78 @@ class Agent:
                 await self._context.close()
 
     async def _until_ended(self, start: float) -> Outcome:
+        self._open()
+        end = await self._answer_request()
+        while (text := await self._next_request(end)) is not None:
+            self._turns_in_request = 0
+            for call in end.unanswered:
+                self._transcript.result(Message("tool", "ok", call_id=call.id), call.name, failed=False)
+            self._transcript.hear(Message("user", text, delivery="queue"))
+            end = await self._answer_request()
+        self._seconds |= {"all": time.perf_counter() - start, "tools": self._calls.seconds}
+        counters = self._counters.report(self._context.todos, self._transcript.builder.forks)
+        self._recorder.append("counters", {"counters": counters})
+        self._recorder.append("end", {"reason": end.reason, "message": end.message, "seconds": self._seconds})
+        segments = self._transcript.builder.segments()
+        return Outcome(end.reason, end.message, segments, counters, self._recorder.session, dict(self._seconds))
+
+    def _open(self) -> None:
+        facts = self._parts.facts
+        words = (self._preset.system, facts.surroundings, facts.instructions, effort_words(self._preset, self._settings))
+        system = "\n\n".join(text for text in words if text)
+        if self._parts.resumed is not None:
+            self._transcript.restore(self._parts.resumed)
+            self._summaries = len(self._parts.resumed.of("summary"))
+            self._transcript.hear(Message("user", facts.instruction, delivery="queue"))
+        else:
+            prefix = [Message("system", system)] if system else []
+            self._transcript.open([*prefix, Message("user", facts.instruction)])
+
+    async def _answer_request(self) -> Ended:
+        """Turn after turn, until the request is answered or given up."""
         try:
-            self._open()
             while True:
                 await self._step()
                 self._recorder.flush()
+        except Stopped:
+            self._transcript.hear(Message("user", "", delivery="stop"))
+            return Ended("stopped")
         except Ended as end:
-            self._seconds["all"] = time.perf_counter() - start
-            counters = self._counters.report(self._context.todos, self._transcript.builder.forks)
-            self._recorder.append("counters", {"counters": counters})
-            self._recorder.append("end", {"reason": end.reason, "message": end.message, "seconds": self._seconds})
-            segments = self._transcript.builder.segments()
-            session = self._recorder.session
-            return Outcome(end.reason, end.message, segments, counters, session, dict(self._seconds))
+            return end
 
-    def _open(self) -> None:
-        system = [Message("system", self._preset.system)] if self._preset.system else []
-        self._transcript.open([*system, Message("user", self._facts.instruction)])
+    async def _next_request(self, end: Ended) -> str | None:
+        self._recorder.flush()
+        self._watcher.idle(end.reason, end.message)
+        return await self._inbox.next_request()
 
     async def _step(self) -> None:
         """One turn: a self-summary if the segment is full, else act and observe."""
-        if self._turns >= self._settings.max_turns:
+        if self._turns_in_request >= self._budget.turns:
             raise Ended("max_turns")
+        for text in self._inbox.steered():
+            self._transcript.hear(Message("user", text, delivery="steer"))
         await self._transcript.prompt()  # what came since the last turn counts towards the trigger
         if self._summary_due():
             return await self._summarize()
         message = await self._ask(summary=False)
         self._turns += 1
+        self._turns_in_request += 1
         self._turns_in_segment += 1
-        try:
-            if message.problem is not None:
-                raise Malformed(message.problem)
-            if not message.calls:
-                raise Ended("message", message.text)
-            for call in message.calls:
-                await self._call(call)
-        except Malformed as malformed:
-            self._answer(Message("tool", f"malformed: {malformed}"), name="", failed=True)
+        if message.problem is not None:
+            self._transcript.result(Message("tool", f"malformed: {message.problem}"), "", failed=True)
+        elif not message.calls:
+            raise Ended("message", message.text)
+        else:
+            await self._calls.run(message.calls)
 
     async def _ask(self, *, summary: bool) -> Message:
         """The policy's next turn, appended to the transcript and counted."""
-        prompt = await self._transcript.prompt()
-        left = self._settings.max_session_tokens - self._transcript.session_tokens - 1  # 1: the end of a cut-off turn
-        request = Request(
-            session_id=self._recorder.session.header.session_id,
-            messages=tuple(self._transcript.messages),
-            tools=self._preset.schemas,
-            prompt_ids=prompt,
-            stop_ids=self._transcript.stop_ids(),
-            max_tokens=min(self._settings.max_tokens_per_turn, left),
-            temperature=self._settings.temperature,
-            seed=None if self._seed is None else self._seed + self._turns + self._summaries,
-            extra={"summary": True} if summary else {},
-        )
+        request = self._request(await self._transcript.prompt(), summary)
         if request.max_tokens < 1:
             raise Ended("max_tokens")
         start = time.perf_counter()
         try:
-            answer = await self._policy.complete(request)
+            answer = await self._inbox.unless_stopped(self._policy.complete(request))
         except PolicyError as error:
             if error.infra:
                 raise
@@ -175,46 +184,21 @@ class Agent:
             self._counters.said(message)
         return message
 
-    async def _call(self, call: ToolCall) -> None:
-        """Run one call and answer it."""
-        if call.name == "done" and self._valid(call) is None:
-            self._counters.call(call, failed=False, facts={})
-            raise Ended("done", call.arguments["message"])
-        result = await self._result(call)
-        self._counters.call(call, failed=result.failed, facts=dict(result.facts))
-        tool = self._preset.tools.get(call.name)
-        limits = self._settings
-        text = result.text
-        if not isinstance(text, Shown):  # what a tool has cut itself is never cut again
-            keep = tool.keep if tool and not result.failed else "head"
-            text = truncate(text, max_lines=limits.max_tool_lines, max_bytes=limits.max_tool_bytes, keep=keep).text
-        self._answer(Message("tool", text, call_id=call.id), call.name, result.failed)
-
-    async def _result(self, call: ToolCall) -> ToolResult:
-        if (objection := self._valid(call)) is not None:
-            return ToolResult(objection, failed=True, facts={MALFORMED: 1.0})
-        start = time.perf_counter()
-        try:
-            return await self._preset.tools[call.name].run(call.arguments, self._context)
-        except (ToolError, WorkspaceError) as error:
-            return ToolResult(str(error), failed=True)
-        finally:
-            self._seconds["tools"] += time.perf_counter() - start
-
-    def _valid(self, call: ToolCall) -> str | None:
-        """What is wrong with a call, or None. Renderers parse strictly already; endpoints may send anything."""
-        tool = self._preset.tools.get(call.name)
-        if tool is None:
-            return self._preset.unknown(call.name)
-        if self._preset.skinned:
-            return None  # its tools check their arguments themselves, as strictly as the settings say
-        if set(call.arguments) != set(tool.parameters):
-            return f"{call.name} takes {', '.join(tool.parameters) or 'no arguments'}"
-        wrong = [name for name, value in call.arguments.items() if not isinstance(value, str)]
-        return f"{wrong[0]} must be a string" if wrong else None
-
-    def _answer(self, message: Message, name: str, failed: bool) -> None:
-        self._transcript.result(message, name, failed)
+    def _request(self, prompt: tuple[int, ...], summary: bool) -> Request:
+        left = self._budget.session_tokens - self._transcript.session_tokens - 1  # 1: the end of a cut-off turn
+        return Request(
+            session_id=self._recorder.session.header.session_id,
+            messages=tuple(self._transcript.messages),
+            tools=self._preset.schemas,
+            prompt_ids=prompt,
+            stop_ids=self._transcript.stop_ids(),
+            max_tokens=min(self._budget.turn_tokens, left),
+            temperature=self._settings.temperature,
+            seed=None if self._seed is None else self._seed + self._turns + self._summaries,
+            effort=self._settings.effort,
+            on_delta=None if self._parts.unwatched else self._watcher.delta,
+            extra={"summary": True} if summary else {},
+        )
 
     def _summary_due(self) -> bool:
         """A segment must have had a turn of its own, else a long request would be summarized for ever."""
@@ -224,14 +208,49 @@ class Agent:
 
     async def _summarize(self) -> None:
         """Self-summary: query, answer, and a new segment from the request, the answer and the conversation's state."""
-        self._transcript.query(Message("user", self._preset.summary_query, summary=True))
+        self._transcript.hear(Message("user", self._preset.summary_query, summary=True))
         answer = await self._ask(summary=True)
         self._summaries += 1
         self._turns_in_segment = 0
         state = [f"summary {self._summaries}", *(f"todo {item}" for item in self._context.todos.open)]
+        if self._preset.skinned:
+            state += [f"changed {path}" for path in self._counters.changed_paths]
+            state += [f"tests {self._calls.last_test}"] if self._calls.last_test else []
         carried = Message("user", "\n".join([answer.text, *state]), summary=True)
-        data: dict[str, Any] = {"number": self._summaries, "text": answer.text, "state": state}
-        self._transcript.restart(carried, data)
+        self._transcript.restart(carried, {"number": self._summaries, "text": answer.text, "state": state})
+
+
+@dataclass(frozen=True)
+class Parts:
+    """All that a session is given beside its settings and its policy."""
+
+    operations: Operations
+    facts: TaskFacts
+    renderer: Renderer | None
+    recorder: Recorder
+    services: Services
+    told: Journal | None
+    inbox: Inbox
+    approver: Approver
+    watcher: Watcher
+    resumed: Session | None
+
+    @property
+    def unwatched(self) -> bool:
+        """Nobody wants turns in pieces."""
+        return isinstance(self.watcher, Nobody)
+
+    def journal(self, edits: EditLog) -> Journal:
+        """The edit log's, and the caller's if there is one."""
+        told = self.told
+        if told is None:
+            return edits
+
+        def both(path: str, before: bytes | None, after: bytes | None) -> None:
+            edits(path, before, after)
+            told(path, before, after)
+
+        return both
 
 
 def build_agent(
@@ -245,11 +264,16 @@ def build_agent(
     seed: int | None = None,
     services: Services | None = None,
     journal: Journal | None = None,
+    inbox: Inbox | None = None,
+    approver: Approver | None = None,
+    watcher: Watcher | None = None,
+    resumed: Session | None = None,
 ) -> Agent:
     """The one constructor. A token policy needs a renderer; without a recorder the session stays in memory.
 
     `sandbox` may be a `LocalFolder`. `services` are what settings offer beyond it; `journal` is told of every file that a tool
-    changes.
+    changes. Without an inbox nobody speaks after the request, without an approver nothing is asked. `resumed` is a session to
+    go on with: `facts.instruction` is then its next request.
 
     Make the recorder's header with `session_header`, so that every session carries its harness hash and facts.
     """
@@ -257,8 +281,11 @@ def build_agent(
         raise ValueError(f"the policy {policy.name} takes tokens: give build_agent the renderer of its model")
     services = services or Services()
     services.require(codebase_search=settings.codebase_search, web=settings.web)
+    renderer = renderer.at_effort(settings.effort) if renderer else None
     recorder = recorder or Recorder(session_header(settings, policy, facts, renderer=renderer))
-    return Agent(settings, policy, sandbox, facts, renderer, recorder, seed, services, journal)
+    seams = (inbox or Inbox.closed(), approver or Approver(), watcher or Nobody())
+    parts = Parts(sandbox, facts, renderer, recorder, services, journal, *seams, resumed)
+    return Agent(settings, policy, parts, seed)
 
 
 def session_header(
@@ -277,10 +304,11 @@ def session_header(
         task_id=facts.task_id,
         harness=hash_of(known),
         harness_facts=known,
+        effort=settings.effort,
         policy=policy.name,
         takes_tokens=policy.takes_tokens,
         created_unix_s=round(time.time(), 3),
         settings=settings.model_dump(mode="json"),
-        facts={"instruction": facts.instruction, "test_command": list(facts.test_command)},
+        facts=facts.to_json(),
         recipe=recipe or {},
     )

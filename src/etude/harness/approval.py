@@ -40,6 +40,7 @@ class Ruling:
     allowed: bool
     reason: str = ""
     asked: bool = False
+    remembered: bool = False  # and calls like it will run unasked
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,19 @@ class Asked:
 
     answer: Answer
     reason: str = ""
+
+
+# What a tool does to the world, by implementation; one that is not named here runs something.
+_EFFECTS: dict[str, Effect] = {
+    **dict.fromkeys(("read", "list", "glob", "grep", "codebase_search", "todo", "todo_write", "done", "job_output"), "read"),
+    **dict.fromkeys(("write", "edit", "multi_edit", "apply_patch", "delete"), "write"),
+    **dict.fromkeys(("web_search", "web_fetch"), "network"),
+}  # fmt: skip
+
+
+def effect_of(does: str) -> Effect:
+    """The effect of a tool that does this."""
+    return _EFFECTS.get(does, "execute")
 
 
 Ask = Callable[[ToolCall, Effect], Awaitable[Asked]]
@@ -68,9 +82,10 @@ class Approver:
         if self.ask is None:
             return Ruling(False, f"approval policy {self.policy!r} asks for it and nobody is there to ask")
         asked = await self.ask(call, effect)
-        if asked.answer == "session" and (rule := rule_for(call, effect)) is not None:
+        rule = rule_for(call, effect) if asked.answer == "session" else None
+        if rule is not None:
             self.rules.add(rule)
-        return Ruling(asked.answer != "deny", asked.reason, asked=True)
+        return Ruling(asked.answer != "deny", asked.reason, asked=True, remembered=rule is not None)
 
 
 def rule_for(call: ToolCall, effect: Effect) -> tuple[str, ...] | None:

@@ -104,6 +104,11 @@ class Counters:
         self._n["summaries"] += 1
         self._n["summary_tokens"] += tokens
 
+    @property
+    def changed_paths(self) -> list[str]:
+        """Files that differ from what they were when the session began, sorted."""
+        return sorted(path for path, change in self._files.items() if change.before != change.after)
+
     def report(self, todos: TodoList, forks: int) -> dict[str, float]:
         """All counters by name."""
         counts = {name: float(self._n[name]) for name in COUNTED}

@@ -1,25 +1,26 @@
-"""Control flow of the agent's loop, as a small family of exceptions: a step either returns, repairs, or ends the session."""
+"""Control flow of the agent's loop, as a small family of exceptions: a step either returns or ends the request."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-# done: the tool was called. message: a turn without calls. max_*: a limit. refused: the policy can't take the request.
-EndReason = Literal["done", "message", "max_turns", "max_tokens", "refused"]
+from etude.trace.message import ToolCall
+
+# done: the tool was called. message: a turn without calls. stopped: by a person. max_*: a limit. refused: the policy can't take
+# the request.
+EndReason = Literal["done", "message", "stopped", "max_turns", "max_tokens", "refused"]
 
 
 class Flow(Exception):
     """Base: never an error, never leaves the agent."""
 
 
-class Malformed(Flow):
-    """The turn can't be carried out. The policy is told in one tool message and goes on; evidence, never dropped."""
-
-
 class Ended(Flow):
-    """The session is over."""
+    """The request is answered or given up. `unanswered` are the calls of the last turn that never got a result: `done`, and any
+    behind it."""
 
-    def __init__(self, reason: EndReason, message: str = "") -> None:
+    def __init__(self, reason: EndReason, message: str = "", unanswered: tuple[ToolCall, ...] = ()) -> None:
         super().__init__(reason)
         self.reason: EndReason = reason
         self.message = message
+        self.unanswered = unanswered

@@ -12,13 +12,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Literal
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
-Manner = Literal["steer", "queue", "stop"]
+from etude.trace.message import Delivery
+
+T = TypeVar("T")
 
 
 class InboxClosed(Exception):
     """Words for an agent that listens no more."""
+
+
+class Stopped(Exception):
+    """A person broke off what was running. Control flow: it never leaves the agent."""
 
 
 class Inbox:
@@ -29,22 +36,23 @@ class Inbox:
         self._queued: deque[str] = deque()
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
-        self._closed = False
+        self._closed = self._deaf = False
 
     @classmethod
     def closed(cls) -> Inbox:
-        """Nobody will ever say anything."""
+        """Nobody will ever say anything, not even stop."""
         inbox = cls()
         inbox.close()
+        inbox._deaf = True
         return inbox
 
     @property
     def stopping(self) -> bool:
         return self._stop.is_set()
 
-    def say(self, manner: Manner, text: str = "") -> None:
+    def say(self, manner: Delivery, text: str = "") -> None:
         """Raises InboxClosed after `close`, and ValueError for an empty message."""
-        if self._closed:
+        if self._closed and (self._deaf or manner != "stop"):
             raise InboxClosed("the session is over; resume it with `etude agent --resume ID`")
         if manner == "stop":
             self._stop.set()
@@ -72,11 +80,23 @@ class Inbox:
             self._changed.clear()
             await self._changed.wait()
 
-    async def stopped(self) -> None:
-        """Returns when somebody says stop."""
-        await self._stop.wait()
+    async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        """What `work` gives. Raises Stopped, with `work` cancelled and over, once somebody says stop."""
+        if self._deaf:
+            return await work
+        running, stop = asyncio.ensure_future(work), asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait((running, stop), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+            if not running.done():
+                running.cancel()
+                await asyncio.wait((running,))
+        if running.cancelled():
+            raise Stopped
+        return running.result()
 
     def close(self) -> None:
-        """Nothing more will be said: the session ends with the answer to what is queued."""
+        """Nothing more will be said but perhaps stop: the session ends with the answer to what is queued."""
         self._closed = True
         self._changed.set()

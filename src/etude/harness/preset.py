@@ -105,8 +105,8 @@ def preset_of(settings: HarnessSettings) -> Preset:
     return preset(settings.preset, frozenset(off))
 
 
-# How long and how randomly a policy may speak differs between training and bench; it doesn't change what it sees.
-_UNSEEN = {"temperature", "max_turns", "max_tokens_per_turn", "max_session_tokens"}
+# How hard, how long and how randomly a policy may work differs between training and bench; it doesn't change what it sees.
+_UNSEEN = {"effort", "temperature", "max_turns", "max_tokens_per_turn", "max_session_tokens"}
 # Settings that only skinned tools read.
 _SKINS_ONLY = {"strict_arguments", "tools_off", "codebase_search", "web", "glob_order", "max_command_s"}
 

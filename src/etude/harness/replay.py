@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from etude.chat.renderer import Renderer
-from etude.harness.agent import TaskFacts, build_agent, session_header
+from etude.harness.agent import build_agent, session_header
+from etude.harness.task_facts import TaskFacts
 from etude.harness.operations import Operations
 from etude.harness.preset import harness_hash
 from etude.harness.services import Services

@@ -18,9 +18,9 @@ from typing import Any, Callable, Sequence
 from etude.chat.renderer import Pieces, Renderer, TokenKinds
 from etude.trace.builder import SegmentBuilder
 from etude.trace.completion import Completion, SampledTokens
-from etude.trace.entry import EntryRoutes, EntryTokens
+from etude.trace.entry import Entry, EntryRoutes, EntryTokens
 from etude.trace.message import Message
-from etude.trace.session import Recorder
+from etude.trace.session import Recorder, Session
 
 # A text policy without a renderer reports usage or nothing; four characters a token is the usual rule of thumb.
 CHARS_PER_TOKEN = 4
@@ -114,21 +114,71 @@ class Transcript:
         if self._joined:
             self._prompt = _Prompt(tuple(whole), whole[len(self.builder.held) :])
 
-    def query(self, message: Message) -> None:
-        """Append a user message (the self-summary's query)."""
+    def restore(self, session: Session) -> None:
+        """Take up a recorded session where it ended: its last segment's messages and tokens. Before anything is added."""
+        opened = False
+        for entry in session.entries:
+            if entry.type == "completion":
+                opened = True
+                self._again(Message.from_json(entry.data["message"]), entry)
+                self.calls += len(self.messages[-1].calls)
+            elif entry.type == "message":
+                message = Message.from_json({k: v for k, v in entry.data.items() if k != "foreign"})
+                if not opened and message.delivery is None:
+                    self._prefix.append((message, None if entry.tokens is None else entry.tokens.ids))
+                    self._root = entry.id
+                self._again(message, entry)
+            elif entry.type == "tool_result":
+                self._again(Message("tool", entry.data["text"], call_id=entry.data.get("call_id")), entry)
+            elif entry.type == "summary" and (carried := entry.data.get("message")):
+                self._start_segment()
+                self._again(Message.from_json(carried), entry)
+            elif entry.type == "fork" and entry.tokens is not None:
+                self.builder.fork(entry.tokens.ids)
+                self._node = entry.id
+
+    def _again(self, message: Message, entry: Entry) -> None:
+        """Hold a recorded entry."""
+        self.messages.append(message)
+        self._estimate += _chars(message)
+        self._node = entry.id
+        sampled = message.role == "assistant"
+        if self._joined:
+            self._unread = _Unread(message, []) if sampled else self._unread
+            self._unread.messages += [] if sampled else [message]
+        if entry.tokens is None:
+            return
+        tokens, count = entry.tokens, len(entry.tokens.logprobs)
+        self.builder.extend(tokens.ids[: tokens.lead])
+        if count:
+            ids = tokens.ids[tokens.lead : tokens.lead + count]
+            routes = entry.routes
+            given = (None, 0) if routes is None else (routes.rows, routes.start)
+            self.builder.sample(SampledTokens(ids, tokens.logprobs, tokens.versions, *given))
+            self._unread.sampled = ids
+        self.builder.extend(tokens.ids[tokens.lead + count :])
+
+    def hear(self, message: Message) -> None:
+        """Append a user message: the self-summary's query, or what a person says on the way."""
         self._add(message, self._render(message), "message", message.to_json())
 
-    def result(self, message: Message, name: str, failed: bool) -> None:
-        """Append a tool result."""
+    def result(self, message: Message, name: str, failed: bool, seconds: float | None = None) -> None:
+        """Append a tool result, which took so long."""
         before = self.segment_tokens
         ids = self._render(message)
         data = {"call_id": message.call_id, "name": name, "text": message.text, "failed": failed}
+        if seconds is not None:
+            data["seconds"] = seconds
         self._add(message, ids, "tool_result", data)
         if not self._joined:
             self._read(self.segment_tokens - before)
 
     def restart(self, carried: Message, data: dict[str, Any]) -> None:
         """Seal the segment; the next one is the prefix and the message that carries summary and state."""
+        self._start_segment()
+        self._add(carried, self._render(carried), "summary", {**data, "message": carried.to_json()})
+
+    def _start_segment(self) -> None:
         self._sealed += self._estimate
         self._estimate = 0
         self.builder.begin()
@@ -138,7 +188,6 @@ class Transcript:
         self.messages = [message for message, _ in self._prefix]
         self._node = self._root
         self._unread = _Unread()
-        self._add(carried, self._render(carried), "summary", {**data, "message": carried.to_json()})
 
     def completion(self, answer: Completion) -> tuple[Message, TokenKinds]:
         """Append a policy's turn, the answer to the last prompt: its message, and how its tokens divide."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from etude.trace.completion import Completion
+from etude.trace.entry import Effort
 from etude.trace.message import Message
 
 
@@ -25,6 +27,9 @@ class Request:
     max_tokens: int = 256
     temperature: float = 1.0
     seed: int | None = None
+    effort: Effort = "medium"
+    # Told the pieces of the turn ("text" or "thinking") while it is sampled, by policies that have it in pieces. None: nobody listens.
+    on_delta: Callable[[Literal["text", "thinking"], str], None] | None = field(default=None, compare=False)
     extra: dict[str, Any] = field(default_factory=dict)
 
 

@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from etude.chat.renderer import Renderer
-from etude.harness.agent import Outcome, TaskFacts, build_agent, session_header
+from etude.harness.agent import Outcome, build_agent, session_header
 from etude.harness.settings import HarnessSettings
+from etude.harness.task_facts import TaskFacts
 from etude.policy.protocol import Policy, PolicyError
 from etude.rollout.latency import SlowSandbox
 from etude.rollout.retry import InfraFault, delay_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +39,7 @@ class Recorder:
 
     def __init__(self, header: Header) -> None:
         self.session = Session(header)
+        self.on_entry: Callable[[Entry], None] = _unwatched
         self._start = time.monotonic()
 
     def append(
@@ -53,6 +55,7 @@ class Recorder:
         at_s = round(time.monotonic() - self._start, 4)
         entry = Entry(len(self.session.entries), parent, type, at_s, data, tokens, routes)
         self.session.entries.append(entry)
+        self.on_entry(entry)
         return entry.id
 
     def flush(self) -> None:
@@ -60,6 +63,10 @@ class Recorder:
 
     def close(self) -> None:
         """Called when the session is over or has failed, and again by whoever appends a verdict after that."""
+
+
+def _unwatched(_entry: Entry) -> None:
+    """Nobody looks on."""
 
 
 def _path(nodes: dict[int, Entry], leaf: Entry) -> list[Entry]:

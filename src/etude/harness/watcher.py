@@ -1,0 +1,33 @@
+"""Who looks on while a session grows: a terminal, an editor, a JSON stream. Looking on never changes what the policy sees."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+from etude.trace.entry import Entry
+
+Part = Literal["text", "thinking"]
+
+
+class Watcher(Protocol):
+    """Called on the agent's event loop, so it must not block."""
+
+    def delta(self, part: Part, piece: str) -> None:
+        """A piece of the turn that is being sampled. All pieces together are not always the turn: a retry begins anew."""
+        ...
+
+    def entry(self, entry: Entry) -> None:
+        """Something happened and is recorded."""
+        ...
+
+    def idle(self, reason: str, message: str) -> None:
+        """A request is answered (or given up: `reason` says how it ended), and the agent waits for the next."""
+        ...
+
+
+class Nobody:
+    """The watcher of a rollout."""
+
+    def delta(self, part: Part, piece: str) -> None: ...
+    def entry(self, entry: Entry) -> None: ...
+    def idle(self, reason: str, message: str) -> None: ...
