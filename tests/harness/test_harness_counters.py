@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from etude.harness.counters import COUNTED, Counters
 from etude.harness.facts import LINTS_GONE, LINTS_NEW, MALFORMED, PASSED, QUESTIONS, SHELL_FAILURES
-from etude.harness.shell_rules import runs_tests, tool_instead
+from etude.harness.shell_rules import hides_status, runs_tests, tool_instead
 from etude.harness.todo import TodoList
 from etude.harness.wording import asks, claims_green, thought_comments
 from etude.trace.change import Change
@@ -198,7 +198,29 @@ def test_tests_run_by_the_shell_count_if_the_command_tells_its_status() -> None:
     assert (failed["tests_run"], failed["tests_passed"]) == (1, 0)
     assert Scene().call("shell", {SHELL_FAILURES: 0.0}, command="make").counts["tests_run"] == 0
     assert Scene().call("shell", command="pytest").counts["tests_run"] == 0, "unknown how it ended"
+    hidden = (
+        Scene().call("shell", {SHELL_FAILURES: 0.0}, command="pytest -q 2>&1 | tail -3").say("All tests pass.").counts
+    )
+    assert (hidden["tests_run"], hidden["tests_passed"], hidden["green_claims_unbacked"]) == (1, 0, 0)
     assert runs_tests("cd x && cargo test --all") and not runs_tests("echo latest")
+
+
+@pytest.mark.parametrize(
+    ("line", "hidden"),
+    [
+        ("pytest -q", False),
+        ("cd x && pytest -q 2>&1", False),
+        ("pytest a && pytest b", False),
+        ("pytest -q > log.txt 2>&1", False),
+        ("pytest -q | tail -5", True),
+        ("pytest -q; true", True),
+        ("pytest || true", True),
+        ("pytest -q && echo ok", False),
+        ("pytest &", True),
+    ],
+)
+def test_a_status_that_is_not_the_tests_own_is_known(line: str, hidden: bool) -> None:
+    assert runs_tests(line) and hides_status(line) == hidden
 
 
 def test_thinking_left_in_comments_is_counted_by_line() -> None:
@@ -261,7 +283,7 @@ def test_shares_and_sums_hold_for_any_calls(calls: list[tuple[str, dict[str, Any
     counts = scene.counts
     assert counts["calls"] == len(calls) and 0 <= counts["shell_share"] <= 1
     assert counts["shell_for_tool"] <= counts["shell_calls"] <= counts["calls"]
-    assert counts["repeated_reads"] <= counts["repeated_calls"] <= counts["calls"]
+    assert max(counts["repeated_reads"], counts["repeated_calls"]) <= max(0, counts["calls"] - 1)
     assert counts["edits_without_read"] <= counts["edits"]
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from etude.harness.counters import Counters
 from etude.harness.edit_log import EditLog
 from etude.harness.todo import TodoList
@@ -11,39 +15,69 @@ from etude.trace.schema import objections
 from etude.trace.session import Recorder
 
 
-def test_an_edit_in_several_steps_is_one_entry_and_one_that_came_to_nothing_is_none() -> None:
-    recorder, counters = Recorder(Header("s")), Counters(("edit",))
-    log = EditLog(recorder, counters)
-    log("a.py", b"one\n", b"two\n")
-    log("a.py", b"two\n", b"two\nthree\n")
-    log("b.py", None, b"x\n")
-    log("b.py", b"x\n", None)
-    log("picture", b"\xff\x00", b"\xfe\x00")
-    changes = log.changes()
-    counters.call(ToolCall("c1", "edit", {}), failed=False, facts={"edits": 1.0})
-    assert log.answered("c1", changes) == [0]
-    [entry] = recorder.session.entries
-    assert (entry.data["path"], entry.data["kind"], entry.data["added"], entry.data["removed"]) == (
-        "a.py",
-        "change",
-        2,
-        1,
-    )
-    assert objections(entry.to_json()) == []
-    counts = counters.report(TodoList(), 0)
+class Scene:
+    """A log with the recorder and counters it tells."""
+
+    def __init__(self) -> None:
+        self.recorder, self.counters = Recorder(Header("s")), Counters(("edit",))
+        self.log = EditLog(self.recorder, self.counters)
+
+    def answer(self, call_id: str) -> list[int]:
+        changes = self.log.changes(call_id)
+        self.counters.call(ToolCall(call_id, "edit", {}), failed=False, facts={"edits": 1.0})
+        return self.log.answered(call_id, changes)
+
+    @property
+    def told(self) -> list[tuple]:
+        return [
+            (e.data["call_id"], e.data["path"], e.data["kind"], e.data["added"], e.data["removed"])
+            for e in self.recorder.session.entries
+        ]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_an_edit_in_several_steps_is_one_entry_and_one_that_came_to_nothing_is_none(scene: Scene) -> None:
+    scene.log.begin("c1")
+    scene.log("a.py", b"one\n", b"two\n")
+    scene.log("a.py", b"two\n", b"two\nthree\n")
+    scene.log("b.py", None, b"x\n")
+    scene.log("b.py", b"x\n", None)
+    scene.log("picture", b"\xff\x00", b"\xfe\x00")
+    assert scene.answer("c1") == [0]
+    assert scene.told == [("c1", "a.py", "change", 2, 1)]
+    assert objections(scene.recorder.session.entries[0].to_json()) == []
+    counts = scene.counters.report(TodoList(), 0)
     assert (counts["diff_files"], counts["diff_added"], counts["edits_without_read"]) == (1, 2, 1)
 
 
-def test_calls_do_not_share_their_edits() -> None:
-    recorder, counters = Recorder(Header("s")), Counters(("edit",))
-    log = EditLog(recorder, counters)
+def test_calls_one_after_another_do_not_share_their_edits(scene: Scene) -> None:
     for number, (before, after) in enumerate([(None, b"x\n"), (b"x\n", b"y\n")]):
-        log("a.py", before, after)
-        changes = log.changes()
-        counters.call(ToolCall(f"c{number}", "edit", {}), failed=False, facts={"edits": 1.0})
-        log.answered(f"c{number}", changes)
-    assert [(e.data["call_id"], e.data["kind"]) for e in recorder.session.entries] == [
-        ("c0", "create"),
-        ("c1", "change"),
-    ]
-    assert log.changes() == []
+        scene.log.begin(f"c{number}")
+        scene.log("a.py", before, after)
+        scene.answer(f"c{number}")
+    assert [(call, kind) for call, _, kind, _, _ in scene.told] == [("c0", "create"), ("c1", "change")]
+    assert scene.answer("c1") == []
+
+
+async def test_calls_side_by_side_keep_their_edits_apart(scene: Scene) -> None:
+    turn = asyncio.Barrier(2)
+
+    async def edit(call_id: str, path: str) -> None:
+        scene.log.begin(call_id)
+        await turn.wait()
+        scene.log(path, None, b"x\n")
+        await turn.wait()
+        await asyncio.gather(asyncio.create_task(deeper(f"{path}.2")))
+
+    async def deeper(path: str) -> None:
+        await turn.wait()
+        scene.log(path, None, b"y\n")
+
+    await asyncio.gather(edit("c0", "a"), edit("c1", "b"))
+    scene.answer("c1")
+    scene.answer("c0")
+    assert [(call, path) for call, path, *_ in scene.told] == [("c1", "b"), ("c1", "b.2"), ("c0", "a"), ("c0", "a.2")]

@@ -13,7 +13,7 @@ from typing import Sequence
 
 from etude.chat.renderer import TokenKinds
 from etude.harness import facts as fact
-from etude.harness.shell_rules import runs_tests, tool_instead
+from etude.harness.shell_rules import hides_status, runs_tests, tool_instead
 from etude.harness.todo import TodoList
 from etude.harness.wording import asks, claims_green, thought_comments
 from etude.trace.change import Change
@@ -37,7 +37,7 @@ class Counters:
         self._edits_since_test = 0
         self._known: set[str] = set()  # files whose text the agent has seen or written
         self._shown: dict[str, set[str]] = {}  # path -> read calls answered since it last changed
-        self._green = False  # the last test run passed and nothing was edited since
+        self._green = False  # the last test run was not red and nothing was edited since
         self._unbacked = 0  # claims of green tests that no green run has backed yet
         self._files: dict[str, Change] = {}  # path -> the session's change of it as a whole
         self._lint_delta = 0.0
@@ -171,12 +171,12 @@ class Counters:
         if fact.PASSED in facts:
             passed = bool(facts[fact.PASSED])
         elif fact.SHELL_FAILURES in facts and runs_tests(fact.command(call)):
-            passed = not facts[fact.SHELL_FAILURES]
+            passed = None if hides_status(fact.command(call)) else not facts[fact.SHELL_FAILURES]
         else:
             return
         self._n["tests_run"] += 1
-        self._n["tests_passed"] += passed
+        self._n["tests_passed"] += passed is True
         self._edits_since_test = 0
-        self._green = passed
-        if passed:
+        self._green = passed is not False  # what a pipe hides can't be held against a claim
+        if self._green:
             self._unbacked = 0

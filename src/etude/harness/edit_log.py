@@ -1,14 +1,26 @@
 """Turns what the workspace's journal tells into the session's `edit` entries and the counters' changes.
 
-Give it to the workspace as its journal, and tell it when a call has been answered: a call's edits are recorded behind its
-result, merged by file, so that an edit in several steps is one entry and one that came to nothing is none.
+Give it to the workspace as its journal. Calls may run side by side: each names itself in its own task (`begin`), and what is
+written there is its own. When a call is answered its edits are recorded behind its result, merged by file: an edit in several
+steps is one entry, one that came to nothing is none.
+
+    log.begin(call.id)                          in the task that runs the call
+    result = await tool.run(...)
+    changes = log.changes(call.id)              before Counters.call, which counts them
+    counters.call(call, ...)
+    (the answer is recorded)
+    log.answered(call.id, changes)
 """
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
 from etude.harness.counters import Counters
 from etude.trace.change import Change
 from etude.trace.session import Recorder
+
+Sides = tuple[bytes | None, bytes | None]
 
 
 class EditLog:
@@ -17,21 +29,27 @@ class EditLog:
     def __init__(self, recorder: Recorder, counters: Counters) -> None:
         self._recorder = recorder
         self._counters = counters
-        self._running: dict[str, tuple[bytes | None, bytes | None]] = {}
+        self._call: ContextVar[str] = ContextVar("call", default="")
+        self._files: dict[str, dict[str, Sides]] = {}  # call -> path -> first text, last text
+
+    def begin(self, call_id: str) -> None:
+        """What this task and those it starts write from now on belongs to this call."""
+        self._call.set(call_id)
 
     def __call__(self, path: str, before: bytes | None, after: bytes | None) -> None:
-        first = self._running[path][0] if path in self._running else before
-        self._running[path] = (first, after)
+        files = self._files.setdefault(self._call.get(), {})
+        first = files[path][0] if path in files else before
+        files[path] = (first, after)
 
-    def changes(self) -> list[Change]:
-        """What the running call changed, for the counters: call this before `Counters.call`. Binary files are left out."""
-        found = [Change.of_bytes(path, *sides) for path, sides in self._running.items() if sides[0] != sides[1]]
+    def changes(self, call_id: str) -> list[Change]:
+        """What a call changed, told to the counters as well. Binary files are left out: they have no lines."""
+        sides = self._files.pop(call_id, {})
+        found = [Change.of_bytes(path, before, after) for path, (before, after) in sides.items() if before != after]
         changes = [change for change in found if change is not None]
         for change in changes:
             self._counters.changed(change)
         return changes
 
     def answered(self, call_id: str, changes: list[Change]) -> list[int]:
-        """The call is over: its edits become entries, whose ids are returned (an `undo` entry names them)."""
-        self._running.clear()
+        """Record a call's changes; the ids of the entries (an `undo` entry names them)."""
         return [self._recorder.append("edit", change.to_entry(call_id)) for change in changes]

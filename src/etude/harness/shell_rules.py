@@ -41,3 +41,9 @@ def tool_instead(line: str) -> str:
 def runs_tests(line: str) -> bool:
     """Whether a command line runs a test suite."""
     return _TESTS.search(line) is not None
+
+
+def hides_status(line: str) -> bool:
+    """Whether something stands behind the last test command that gives the line another status (`&&` keeps a red one)."""
+    last = max((match.end() for match in _TESTS.finditer(line)), default=0)
+    return re.search(r"[|;\n]|(?<!&)&(?![&>0-9])", line[last:].strip().replace(">&", "")) is not None
