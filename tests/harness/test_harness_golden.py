@@ -125,10 +125,10 @@ async def answers(machine: Any, name: str, calls: list[tuple[str, dict[str, Any]
     return [entry.data["text"] for entry in outcome.session.of("tool_result")]
 
 
-@pytest.fixture
-async def pool() -> AsyncIterator[SandboxPool]:
+@pytest.fixture(params=["local", "bubblewrap"])
+async def pool(request: pytest.FixtureRequest) -> AsyncIterator[SandboxPool]:
     try:
-        pool = await open_pool(SandboxSettings())
+        pool = await open_pool(SandboxSettings(backend=request.param))
     except Unsupported as missing:
         pytest.skip(f"no sandbox works here: {missing}")
     yield pool

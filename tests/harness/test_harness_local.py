@@ -12,9 +12,10 @@ import pytest
 
 from etude.harness.local_folder import LocalFolder
 from etude.harness.operations import Outside
+from etude.harness.scripts import kill_tree
 from etude.harness.text_file import TextFile
 from etude.harness.workspace import Workspace, WorkspaceError
-from etude.sandbox.protocol import DiskFull, OutputLimit, UserError
+from etude.sandbox.protocol import DiskFull, InfraError, OutputLimit, UserError
 
 
 @pytest.fixture
@@ -128,6 +129,15 @@ async def test_a_cancelled_command_is_killed_with_its_children(root: Path) -> No
     with pytest.raises(asyncio.CancelledError):
         await task
     assert children(mark) == []
+
+
+async def test_a_process_that_will_not_die_is_our_fault_not_a_result(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = kill_tree.end
+    monkeypatch.setattr(kill_tree, "end", lambda mark, grace_s: end(mark, grace_s) and False)
+    with pytest.raises(InfraError, match="stays in the kernel"):
+        await LocalFolder(root).run("sleep 60", timeout_s=0.2)
 
 
 async def test_a_background_child_delays_no_answer_and_output_is_bounded(root: Path) -> None:

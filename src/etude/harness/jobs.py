@@ -118,7 +118,13 @@ class Jobs:
         if text := (await self._workspace.output(f"{job.name}.end", 0, 16)).strip():
             job.rc = int(text)
             return True
-        alive = await self._workspace.run(["/bin/kill", "-0", str(job.pid)], timeout_s=10, max_output_bytes=1 << 10)
+        state = [
+            "grep",
+            "-qE",
+            r"\) [^ZX] ",
+            f"/proc/{job.pid}/stat",
+        ]  # not a signal: where processes are shut in it may be refused
+        alive = await self._workspace.run(state, timeout_s=10, max_output_bytes=1 << 10)
         if alive.rc == 0:
             return False
         text = (

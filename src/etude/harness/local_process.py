@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from etude.harness.scripts import kill_tree
 from etude.sandbox.inside.output import Output
-from etude.sandbox.protocol import ExecResult
+from etude.sandbox.protocol import ExecResult, InfraError
 
 _DRAIN_S = 0.2
 _CHUNK_BYTES = 65536
@@ -127,8 +127,9 @@ async def _death(pid: int) -> None:
 
 
 def _kill(mark: str) -> None:
+    """Raises InfraError if a process won't die."""
     if not kill_tree.end(f"{MARK}={mark}".encode(), 0):
-        raise TimeoutError(
+        raise InfraError(
             "a killed command stays in the kernel; see its state with ps, a dead mount is the usual reason"
         )
 

@@ -261,14 +261,14 @@ class Workspace:
 
         Raises WorkspaceError if they lead out.
         """
-        root = self._operations.spec.workdir.rstrip("/")
-        found = await self.run(["readlink", "-f", "--", place], timeout_s=10, max_output_bytes=1 << 13)
-        target = found.out.decode(errors="replace").removesuffix("\n")
+        argv = ["/bin/sh", "-c", 'pwd -P; readlink -f -- "$1"', "link", place]
+        found = await self.run(argv, timeout_s=10, max_output_bytes=1 << 14)
+        root, _, target = found.out.decode(errors="replace").removesuffix("\n").partition("\n")
         if found.rc != 0 or target in ("", place, posixpath.join(root, place)):
             return None
-        if not target.startswith(root + "/"):
+        if not target.startswith(root.rstrip("/") + "/"):
             raise WorkspaceError(f"{place} lies outside of the workspace")
-        return target.removeprefix(root + "/")
+        return target.removeprefix(root.rstrip("/") + "/")
 
     async def _similar(self, path: str) -> str:
         """The words "; did you mean …" with files of a like name in the same folder, or nothing."""
