@@ -13,8 +13,8 @@ from etude.chat.nano import NanoRenderer
 from etude.chat.special import SPECIAL_TOKENS
 from etude.corpus.tokenizer import train_tokenizer
 from etude.harness.agent import Agent, build_agent
-from etude.harness.task_facts import TaskFacts
 from etude.harness.settings import HarnessSettings
+from etude.harness.task_facts import TaskFacts
 from etude.policy.protocol import Request
 from etude.policy.scripted import ScriptedPolicy
 from etude.sandbox.protocol import Entry, ExecResult, SandboxSpec, UserError

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from etude.harness.approval import Answer, ApprovalPolicy, Asked, Approver, Effect, rule_for
-from etude.trace.message import ToolCall
 from hypothesis import given
 from hypothesis import strategies as st
+
+from etude.harness.approval import Answer, ApprovalPolicy, Approver, Asked, Effect, rule_for
+from etude.trace.message import ToolCall
 
 
 def shell(command: str) -> ToolCall:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from etude.harness.agent import build_agent
-from etude.harness.task_facts import TaskFacts
 from etude.harness.local_folder import LocalFolder
 from etude.harness.settings import HarnessSettings
+from etude.harness.task_facts import TaskFacts
 from etude.policy.scripted import ScriptedPolicy
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool, SandboxSpec, Unsupported

@@ -10,10 +10,10 @@ import pytest
 
 from etude.chat.nano import NanoRenderer
 from etude.harness.agent import build_agent
-from etude.harness.task_facts import TaskFacts
 from etude.harness.preset import preset
 from etude.harness.replay import replay
 from etude.harness.settings import HarnessSettings
+from etude.harness.task_facts import TaskFacts
 from etude.harness.tools.tool import ToolContext, ToolError
 from etude.harness.workspace import Workspace, WorkspaceError
 from etude.policy.scripted import ScriptedPolicy

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from etude.harness import preset as presets
 from etude.harness.agent import build_agent
-from etude.harness.task_facts import TaskFacts
 from etude.harness.catalogue import IMPLEMENTATIONS
 from etude.harness.local_folder import LocalFolder
 from etude.harness.names import Names
@@ -21,6 +20,7 @@ from etude.harness.preset import harness_hash, preset, preset_of
 from etude.harness.services import CodeHit, Services, WebHit
 from etude.harness.settings import HarnessSettings
 from etude.harness.skin import BadSkin, Skinned, describe
+from etude.harness.task_facts import TaskFacts
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.harness.truncation import Shown
 from etude.harness.workspace import Workspace, WorkspaceError

@@ -12,8 +12,8 @@ from etude.chat.renderer import Renderer
 from etude.factory.exercises.memory_sandbox import MemorySandbox
 from etude.factory.expert import Expert
 from etude.harness.agent import Outcome, build_agent
-from etude.harness.task_facts import TaskFacts
 from etude.harness.settings import HarnessSettings
+from etude.harness.task_facts import TaskFacts
 from etude.tasks.task import Task
 
 T = TypeVar("T")

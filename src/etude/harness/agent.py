@@ -112,7 +112,12 @@ class Agent:
 
     def _open(self) -> None:
         facts = self._parts.facts
-        words = (self._preset.system, facts.surroundings, facts.instructions, effort_words(self._preset, self._settings))
+        words = (
+            self._preset.system,
+            facts.surroundings,
+            facts.instructions,
+            effort_words(self._preset, self._settings),
+        )
         system = "\n\n".join(text for text in words if text)
         if self._parts.resumed is not None:
             self._transcript.restore(self._parts.resumed)

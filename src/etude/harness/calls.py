@@ -85,6 +85,7 @@ class Calls:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _timed(self, call: ToolCall, ruling: Ruling) -> tuple[ToolResult, float]:
+        self.edits.begin(call.id)
         start = time.perf_counter()
         result = await self._result(call, ruling)
         return result, time.perf_counter() - start
@@ -113,8 +114,8 @@ class Calls:
 
     def _answer(self, call: ToolCall, result: ToolResult, taken_s: float) -> None:
         """Count a call, append its answer, and behind that what it edited."""
-        changes = self.edits.changes()
-        does = result.does or self.preset.does(call.name)
+        changes = self.edits.changes(call.id)
+        does = self.preset.does(call.name)
         self.counters.call(call, failed=result.failed, facts=dict(result.facts), does=does, reads=result.reads)
         if PASSED in result.facts:
             self.last_test = "passed" if result.facts[PASSED] else "failed"

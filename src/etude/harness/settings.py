@@ -18,8 +18,9 @@ class HarnessSettings(BaseModel):
         "search_replace, patch, minimal",
     )
     effort: Literal["low", "medium", "high"] = Field(
-        "medium", description="how hard to try: told to the model where its format or prompt can; low halves turns and tokens, "
-        "high doubles them"
+        "medium",
+        description="how hard to try: told to the model where its format or prompt can; low halves turns and tokens, "
+        "high doubles them",
     )
     max_turns: int = Field(10, ge=1, description="turns of the policy, self-summaries not counted")
     max_tokens_per_turn: int = Field(96, ge=1, description="sampled tokens of one turn")

@@ -21,9 +21,9 @@ from etude.bench.suite import choose
 from etude.bench.summary import summarise
 from etude.events.log import EventLog
 from etude.factory.exercises.source import ExerciseSource
-from etude.harness.task_facts import TaskFacts
 from etude.harness.preset import harness_hash, preset
 from etude.harness.settings import HarnessSettings
+from etude.harness.task_facts import TaskFacts
 from etude.policy.breaker import Breaker
 from etude.policy.meter import Meter, Spent, read_spent
 from etude.policy.protocol import PolicyError, Request
