@@ -58,6 +58,7 @@ BAD: list[tuple[list[str], str]] = [
     (["weights", "show", "absent"], "NoStore"),
     (["base", "compare", "absent", "--on", "."], "CheckpointError"),
     (["tokenizer", "check", "absent"], "FileNotFoundError"),
+    (["model", "check", "absent"], "FileNotFoundError"),
     (["tokenizer", "train", "--out", "new"], "NothingToDo"),
     (["corpus", "build"], "BuildError"),
     (["corpus", "build", "--set", "corpus.sources.mine.kind=fodler"], "RecipeError"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 from typing import Any, Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from etude.harness.replay import replay
 from etude.harness.settings import HarnessSettings
@@ -151,8 +154,6 @@ async def test_tokens_of_results_are_counted_when_they_are_read(agent: Make, mak
 
 
 async def test_long_texts_are_encoded_beside_the_event_loop(make_renderer: Make, monkeypatch: Any) -> None:
-    import asyncio
-
     from etude.harness import transcript
 
     moved: list[str] = []
@@ -188,6 +189,61 @@ async def test_a_turn_after_a_long_history_costs_what_the_first_ones_did(make_re
     early, late = sorted(seconds[5:45])[20], sorted(seconds[-40:])[20]
     assert len(grown.builder.held) > 50_000
     assert late < 3 * early + 0.003  # seconds; on a free core 0.6 ms and 1.7 ms
+
+
+# What may happen in a session, by letter: a turn (c: with calls, s: says something, b: broken, o: ends inside its thinking,
+# l: cut off), then what comes before the next one (r: only what the turn asks for, u: a request too, q: the query for a
+# self-summary, n: a new segment).
+@settings(max_examples=25)
+@given(steps=st.lists(st.tuples(st.sampled_from("ccsbol"), st.sampled_from("rrruqn")), min_size=1, max_size=6))
+@pytest.mark.parametrize("name", ["qwen3", "qwen3.5", "kimi-k2.5", "deepseek-v3.1", "glm-4.5", "gpt-oss"])
+def test_whatever_happens_a_prompt_continues_the_held_tokens_or_is_counted_as_a_fork(
+    make_renderer: Make, name: str, steps: list[tuple[str, str]]
+) -> None:
+    asyncio.run(_session(make_renderer(name), steps))
+
+
+async def _session(renderer: Any, steps: list[tuple[str, str]]) -> None:
+    recorder = Recorder(Header("s"))
+    grown = Transcript(recorder, renderer, (), lambda tokens: None)
+    grown.open([Message("system", "s"), Message("user", "go")])
+    held: list[int] = []
+    forks = 0
+    for number, (kind, then) in enumerate(steps):
+        prompt = await grown.prompt()
+        assert prompt == await grown.prompt()
+        forks += [*prompt[: len(held)]] != held
+        ids = _sampled(renderer, kind, number)
+        turn, kinds = grown.completion(Completion(tokens=SampledTokens(ids, [-1.0] * len(ids), [number] * len(ids))))
+        assert kinds.thinking + kinds.calling + kinds.message == len(ids)
+        assert grown.builder.forks == forks
+        held = [*prompt, *ids]
+        assert grown.builder.held == held
+        for call in turn.calls:
+            grown.result(Message("tool", "r <|im_end|>", call_id=call.id), call.name, False)
+        if turn.problem:
+            grown.result(Message("tool", f"malformed: {turn.problem}"), "", True)
+        if then in "uq":
+            grown.query(Message("user", "and?", summary=then == "q"))
+        if then == "n":
+            grown.restart(Message("user", "so far", summary=True), {})
+            held = [*grown.builder.held]
+    stored, built = recorder.session.segments(), grown.builder.segments()
+    assert sorted(s.ids.tolist() for s in stored) == sorted(s.ids.tolist() for s in built)
+    assert sum(int(s.sampled.sum()) for s in stored) == sum(int(s.sampled.sum()) for s in built)
+
+
+def _sampled(renderer: Any, kind: str, number: int) -> list[int]:
+    """What a model may say, well formed or not."""
+    call = Message("assistant", "", calls=(ToolCall("c", "test", {}), ToolCall("d", "view", {"path": f"{number}"})))
+    if kind == "s":
+        return renderer.answer(Message("assistant", f"said {number}"))
+    ids = renderer.answer(call, first_call=2 * number)
+    if kind == "b":
+        return [*ids[: len(ids) // 2], *ids[-1:]]
+    if kind == "o":
+        return [*renderer._tokenizer.encode("<think>hm, let me"), ids[-1]]
+    return ids[:-2] if kind == "l" else ids
 
 
 def _transcript(renderer: Any) -> Transcript:
