@@ -224,7 +224,7 @@ async def _session(renderer: Any, steps: list[tuple[str, str]]) -> None:
         if turn.problem:
             grown.result(Message("tool", f"malformed: {turn.problem}"), "", True)
         if then in "uq":
-            grown.query(Message("user", "and?", summary=then == "q"))
+            grown.hear(Message("user", "and?", summary=then == "q"))
         if then == "n":
             grown.restart(Message("user", "so far", summary=True), {})
             held = [*grown.builder.held]

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from etude.harness.inbox import Inbox, InboxClosed
+from etude.harness.inbox import Inbox, InboxClosed, Stopped
 
 
 async def test_a_closed_inbox_has_no_next_request() -> None:
@@ -42,11 +42,41 @@ async def test_the_next_request_is_waited_for() -> None:
 async def test_stop_ends_one_request_not_the_next() -> None:
     inbox = Inbox()
     inbox.say("stop")
-    await inbox.stopped()
     inbox.say("queue", "something else")
     assert inbox.stopping
     assert await inbox.next_request() == "something else"
     assert not inbox.stopping
+
+
+async def test_stop_breaks_off_what_runs_and_leaves_nothing_running() -> None:
+    inbox, ended = Inbox(), asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    running = asyncio.create_task(inbox.unless_stopped(work()))
+    await asyncio.sleep(0)
+    inbox.close()  # the last request may still be stopped
+    inbox.say("stop")
+    with pytest.raises(Stopped):
+        await running
+    assert ended.is_set()
+
+
+async def test_errors_and_cancellation_pass_through() -> None:
+    async def fail() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        await Inbox().unless_stopped(fail())
+    running = asyncio.create_task(Inbox().unless_stopped(asyncio.sleep(60)))
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 @pytest.mark.parametrize("manner", ["steer", "queue"])

@@ -171,7 +171,7 @@ class Agent:
             raise Ended("max_tokens")
         start = time.perf_counter()
         try:
-            answer = await self._inbox.unless_stopped(self._policy.complete(request))
+            answer = await self._inbox.turn(self._policy.complete(request))
         except PolicyError as error:
             if error.infra:
                 raise
@@ -303,7 +303,7 @@ def session_header(
     recipe: dict[str, Any] | None = None,
 ) -> Header:
     """The first line of a session file: all that is needed to attribute and replay it."""
-    known = harness_facts(settings, renderer.fingerprint if renderer else "")
+    known = harness_facts(settings, renderer.at_effort(settings.effort).fingerprint if renderer else "")
     return Header(
         session_id=session_id or f"{facts.task_id}-{time.time_ns():x}",
         task_id=facts.task_id,

@@ -96,6 +96,10 @@ class Inbox:
             raise Stopped
         return running.result()
 
+    async def turn(self, work: Coroutine[Any, Any, T]) -> T:
+        """`unless_stopped` for the policy's turn."""
+        return await self.unless_stopped(work)
+
     def close(self) -> None:
         """Nothing more will be said but perhaps stop: the session ends with the answer to what is queued."""
         self._closed = True

@@ -14,6 +14,7 @@ from etude.chat.renderer import Renderer
 from etude.harness.agent import build_agent, session_header
 from etude.harness.operations import Operations
 from etude.harness.preset import harness_hash
+from etude.harness.recorded import RecordedApprover, RecordedInbox
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
@@ -21,6 +22,8 @@ from etude.policy.replay import ReplayPolicy
 from etude.trace.entry import Entry
 from etude.trace.session import Session
 
+# Appended to a session after its end.
+_LATER = ("verdict", "link")
 # What must be equal; times, usage and seconds differ by nature.
 _COMPARED = (
     "role",
@@ -35,6 +38,10 @@ _COMPARED = (
     "counters",
     "reason",
     "finish",
+    "delivery",
+    "decision",
+    "path",
+    "hunks",
 )
 
 
@@ -78,7 +85,8 @@ def _first_difference(old: Sequence[Any], new: Sequence[Any]) -> int:
 def made_with(session: Session, renderer: Renderer | None) -> bool:
     """Whether this harness with this renderer is the one that the session's header names."""
     settings = HarnessSettings.model_validate(session.header.settings)
-    return harness_hash(settings, renderer.fingerprint if renderer else "") == session.header.harness
+    chat = renderer.at_effort(settings.effort).fingerprint if renderer else ""
+    return harness_hash(settings, chat) == session.header.harness
 
 
 async def replay(
@@ -91,18 +99,20 @@ async def replay(
     """
     header = session.header
     settings = HarnessSettings.model_validate(header.settings)
-    facts = TaskFacts(header.task_id, header.facts["instruction"], tuple(header.facts["test_command"]))
+    facts = TaskFacts.from_json(header.task_id, header.facts)
     policy = ReplayPolicy(session)
     again = session_header(settings, policy, facts, renderer=renderer)
     if again.harness != header.harness:
         return Difference(-1, "harness hash", header.harness, again.harness)
-    outcome = await build_agent(settings, policy, sandbox, facts, renderer=renderer, services=services).run()
+    person = {"inbox": RecordedInbox(session), "approver": RecordedApprover(session)}
+    agent = build_agent(settings, policy, sandbox, facts, renderer=renderer, services=services, **person)
+    outcome = await agent.run()
     return compare(session, outcome.session)
 
 
 def compare(recorded: Session, replayed: Session) -> Difference | None:
-    """The first difference of two sessions, times left aside, and verdicts, which a grader adds later."""
-    then, now = ([entry for entry in s.entries if entry.type != "verdict"] for s in (recorded, replayed))
+    """The first difference of two sessions, times left aside, and what is learnt later."""
+    then, now = ([entry for entry in s.entries if entry.type not in _LATER] for s in (recorded, replayed))
     for old, new in zip(then, now, strict=False):
         if (difference := _compare(old, new)) is not None:
             return difference
