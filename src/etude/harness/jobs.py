@@ -24,7 +24,9 @@ _FIRST_LOOK_S, _LAST_LOOK_S = 0.02, 0.5
 # What one look returns at most; the rest comes with the next.
 MAX_PIECE_BYTES = 1 << 18
 
+# Where /proc is closed and commands are shut off from each other (back end `process`), a job could be neither seen nor ended.
 _START = """mark=$1; shift; name=$1; shift
+{ read -r etude_state </proc/self/stat; } 2>/dev/null || { echo "no background work is possible in this sandbox"; exit 1; }
 : "${OUTPUTS:=${TMPDIR:-/tmp}/etude-outputs}"
 mkdir -p "$OUTPUTS" && : > "$OUTPUTS/$name.txt" || exit 1
 export OUTPUTS ETUDE_JOB="$mark"
@@ -105,12 +107,17 @@ class Jobs:
         job.killed = True
 
     async def close(self) -> None:
-        """End all that run; called when the session ends. A machine that has died took its jobs along."""
+        """End all that run; called when the session ends. A machine that has died took its jobs along.
+
+        Raises InfraError if one won't die.
+        """
         try:
             for job in self._jobs.values():
                 await self.kill(job)
         except InfraError:
             return
+        except OSError as error:
+            raise InfraError(str(error)) from error
 
     async def _ended(self, job: Job) -> bool:
         if job.killed or job.rc is not None:
@@ -118,13 +125,8 @@ class Jobs:
         if text := (await self._workspace.output(f"{job.name}.end", 0, 16)).strip():
             job.rc = int(text)
             return True
-        state = [
-            "grep",
-            "-qE",
-            r"\) [^ZX] ",
-            f"/proc/{job.pid}/stat",
-        ]  # not a signal: where processes are shut in it may be refused
-        alive = await self._workspace.run(state, timeout_s=10, max_output_bytes=1 << 10)
+        asked = ["grep", "-qE", r"\) [^ZX] ", f"/proc/{job.pid}/stat"]
+        alive = await self._workspace.run(asked, timeout_s=10, max_output_bytes=1 << 10)
         if alive.rc == 0:
             return False
         text = (
