@@ -1,0 +1,96 @@
+"""A text as the index sees it: chunks, and for each chunk how often each term stands in which field."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from etude.index.chunking import Chunk, chunks, sections
+from etude.index.definitions import Syntax, read_syntax
+from etude.index.languages import GRAMMARS, grammar_name, language_of
+from etude.index.words import terms
+
+# The columns of a posting, in the order of the store: code, names of the definition, path, comments and docstrings.
+FIELDS = ("body", "symbol", "path", "doc")
+# Counts are kept in a byte; the 256th mention of a word in sixty lines says nothing new.
+MOST = 255
+
+
+@dataclass(frozen=True)
+class AnalysedChunk:
+    """`counts`: term -> occurrences by field. `length`: occurrences of terms in body and doc."""
+
+    chunk: Chunk
+    counts: dict[str, list[int]]
+    length: int
+
+
+@dataclass(frozen=True)
+class AnalysedFile:
+    path: str
+    language: str
+    digest: bytes
+    text: str
+    chunks: list[AnalysedChunk]
+
+    @property
+    def places(self) -> list[Chunk]:
+        return [made.chunk for made in self.chunks]
+
+
+def analyse(path: str, text: str, digest: bytes) -> AnalysedFile:
+    """The whole of what is indexed of a file. Deterministic: the same path and text give the same chunks and counts."""
+    grammar = grammar_name(path, text)
+    lines = split_lines(text)
+    source = text.encode()
+    if grammar in GRAMMARS:
+        syntax = read_syntax(grammar, source)
+    else:
+        syntax = Syntax(sections(lines) if grammar == "markdown" else [], [])
+    starts = [0, *accumulate(len(line.encode()) + 1 for line in lines)]
+    path_terms = terms(path.rsplit(".", 1)[0])
+    found = []
+    for chunk in chunks(lines, syntax.definitions):
+        begin, end = starts[chunk.start - 1], starts[chunk.end]
+        body, doc = _parted(source, begin, end, syntax.prose)
+        found.append(_counted(chunk, terms(body), terms(chunk.symbol), path_terms, terms(doc)))
+    return AnalysedFile(path, language_of(grammar), digest, text, found)
+
+
+def split_lines(text: str) -> list[str]:
+    """Lines as editors and tree-sitter count them: only \\n ends one; an empty rest after the last is none."""
+    lines = text.split("\n")
+    return lines[:-1] if lines and not lines[-1] else lines
+
+
+def _parted(source: bytes, begin: int, end: int, prose: Sequence[tuple[int, int]]) -> tuple[str, str]:
+    """[begin, end) of the source without its prose, and its prose alone."""
+    body, doc, at = [], [], begin
+    for first, last in _within(prose, begin, end):
+        body.append(source[at:first])
+        doc.append(source[first:last])
+        at = last
+    body.append(source[at:end])
+    return b" ".join(body).decode(errors="replace"), b" ".join(doc).decode(errors="replace")
+
+
+def _within(ranges: Sequence[tuple[int, int]], begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of disjoint ordered ranges that lie in [begin, end)."""
+    at = max(bisect_left(ranges, (begin, begin)) - 1, 0)
+    while at < len(ranges) and ranges[at][0] < end:
+        first, last = max(ranges[at][0], begin), min(ranges[at][1], end)
+        if first < last:
+            yield first, last
+        at += 1
+
+
+def _counted(chunk: Chunk, *fields: Counter[str]) -> AnalysedChunk:
+    counts: dict[str, list[int]] = {}
+    for column, found in enumerate(fields):
+        for term, count in found.items():
+            counts.setdefault(term, [0, 0, 0, 0])[column] = min(count, MOST)
+    body, _, _, doc = fields
+    return AnalysedChunk(chunk, counts, body.total() + doc.total())
