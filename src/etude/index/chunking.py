@@ -54,7 +54,7 @@ def sections(lines: Sequence[str]) -> list[Definition]:
         if not fenced and (heading := HEADING.match(line)):
             found.append((row, heading[2]))
     ends = [row - 1 for row, _ in found[1:]] + [len(lines) - 1]
-    return [Definition("section", title, row, end) for (row, title), end in zip(found, ends, strict=True)]
+    return [Definition("section", title, row, end) for (row, title), end in zip(found, ends, strict=False)]
 
 
 def _with_leading(lines: Sequence[str], owners: Sequence[Definition | None], first: int) -> int:

@@ -47,7 +47,7 @@ class Overlay:
             raise IndexRefused(f"more than {MOST_FILES} changed files in one session; update the base index instead")
         refused: dict[str, str] = {}
         for path, content in named.items():
-            self._take(path, content.encode() if isinstance(content, str) else content, refused)
+            self._take(path, content.encode(errors="replace") if isinstance(content, str) else content, refused)
         self._view = None
         return refused
 

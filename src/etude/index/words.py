@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 WORD = re.compile(r"\w+")
-# Runs of capitals end before a capitalised part (HTTPServer: HTTP, Server); letters beyond ASCII have no humps.
-PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
+# Runs of capitals end before a capitalised part (HTTPServer: HTTP, Server); letters beyond ASCII count as small ones.
+PART = re.compile(r"[A-Z]+(?=[A-Z][^\W\d_A-Z])|[A-Z]?[^\W\d_A-Z]+|[A-Z]+|\d+")
 # Longer runs are digests and encoded data, which nobody asks for by name.
 LONGEST_WORD = 80
 # The width of the store's term column; what is longer is cut, in the index and in queries alike.
