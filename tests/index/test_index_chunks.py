@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,6 +109,13 @@ def test_functions_inside_a_long_function_are_found() -> None:
     inner = "  function inner{}() {{\n    return 1;\n  }}\n"
     text = "(function () {\n" + "".join(inner.format(n) for n in range(40)) + "})();\n"
     assert {c.symbol for c in analyse("a.js", text, b"").places} >= {f"inner{n}" for n in range(40)}
+
+
+def test_a_large_text_that_a_grammar_cannot_cope_with_is_cut_by_lines_in_bounded_time() -> None:
+    began = time.thread_time()
+    made = analyse("A.java", "a < b <\n" * 60_000, b"").places
+    assert time.thread_time() - began < 15.0  # parsed whole: minutes
+    assert made[-1].end == 60_000 and {chunk.symbol for chunk in made} == {""}
 
 
 def test_deep_nesting_is_no_recursion() -> None:

@@ -34,7 +34,7 @@ class Served:
 
     def start(self) -> None:
         self.service = Service(self.path, [self.lab.index()])
-        self._thread = threading.Thread(target=self.service.serve_forever, args=(0.01,))
+        self._thread = threading.Thread(target=self.service.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
 
     def stop(self) -> None:

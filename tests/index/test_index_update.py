@@ -106,7 +106,7 @@ def lay_out(root: Path, count: int) -> None:
     """Files in which each can be told by its name."""
     root.mkdir(exist_ok=True)
     for n in range(count):
-        (root / f"f{n:04}.py").write_text(f"def needle_{n}(value):\n    return value\n" + f"# filler {n}\n" * 400)
+        (root / f"f{n:04}.py").write_text(f"def needle_{n}(value):\n    return value\n" + f"# filler {n}\n" * 60)
 
 
 def children() -> set[int]:
@@ -118,7 +118,7 @@ def children() -> set[int]:
 
 def test_a_worker_that_dies_costs_nothing_but_time(lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out(lab.root, 240)
-    monkeypatch.setattr(update, "ALONE_BYTES", 1 << 18)
+    monkeypatch.setattr(update, "ALONE_BYTES", 1 << 14)
     before, killed = children(), []
 
     def kill_one() -> None:
@@ -163,15 +163,15 @@ import sys
 from pathlib import Path
 from etude.index import update
 from etude.index.index import Index
-update.ALONE_BYTES, update.COMMIT_EVERY_S = 1 << 18, 0.0
+update.BATCH_FILES, update.COMMIT_EVERY_S = 30, 0.0
 Index(Path(sys.argv[1]), Path(sys.argv[2])).update(workers=1, progress=lambda done, total: print(done, flush=True))
 """
 
 
 @pytest.mark.parametrize("batches", [0, 2, 3])
 def test_a_build_killed_anywhere_goes_on_and_ends_the_same(lab, batches: int) -> None:
-    lay_out(lab.root, 400)
-    for n in range(400):
+    lay_out(lab.root, 120)
+    for n in range(120):
         lab.age(f"f{n:04}.py")
     words = [sys.executable, "-c", KILLED_BUILD, str(lab.root), str(lab.home / "store")]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
@@ -180,7 +180,7 @@ def test_a_build_killed_anywhere_goes_on_and_ends_the_same(lab, batches: int) ->
             process.stdout.readline()
         process.send_signal(signal.SIGKILL)
     report = lab.index().update(workers=1)
-    assert report.files == 400 and (batches == 0 or report.indexed < 400)
+    assert report.files == 120 and (batches == 0 or report.indexed < 120)
     assert answers(lab.index()) == answers(lab.built("scratch"))
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.index.words import TERM_BYTES, compounds, expand, stem, terms
+from etude.index.words import TERM_BYTES, expand, stem, terms
 
 parts = st.lists(st.text("abcdefghijklmnopqrstuvwxyz", min_size=2, max_size=8), min_size=1, max_size=4)
 
@@ -24,12 +24,6 @@ def test_any_text_has_terms_that_fit_the_store_and_name_themselves(text: str) ->
     for term in terms(text):
         assert 0 < len(term.encode()) <= TERM_BYTES
         assert "\0" not in term
-
-
-@given(parts)
-def test_neighbouring_words_of_a_question_make_the_name_that_joins_them(words: list[str]) -> None:
-    if 2 <= len(words) <= 3:
-        assert expand("_".join(words))[-1] in set(compounds(" ".join(words)))
 
 
 @pytest.mark.parametrize(

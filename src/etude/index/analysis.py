@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from etude.index.chunking import Chunk, chunks, sections
-from etude.index.definitions import Syntax, read_syntax
+from etude.index.definitions import Syntax, TooHard, read_syntax
 from etude.index.languages import GRAMMARS, grammar_name, language_of
 from etude.index.words import terms
 
 # The columns of a posting, in the order of the store: code, names of the definition, path, comments and docstrings.
 FIELDS = ("body", "symbol", "path", "doc")
-# Counts are kept in a byte; the 256th mention of a word in sixty lines says nothing new.
-MOST = 255
 
 
 @dataclass(frozen=True)
@@ -46,18 +44,25 @@ def analyse(path: str, text: str, digest: bytes) -> AnalysedFile:
     grammar = grammar_name(path, text)
     lines = split_lines(text)
     source = text.encode()
-    if grammar in GRAMMARS:
-        syntax = read_syntax(grammar, source)
-    else:
-        syntax = Syntax(sections(lines) if grammar == "markdown" else [], [])
+    syntax = _syntax(grammar, source, lines)
     starts = [0, *accumulate(len(line.encode()) + 1 for line in lines)]
     path_terms = terms(path.rsplit(".", 1)[0])
     found = []
     for chunk in chunks(lines, syntax.definitions):
         begin, end = starts[chunk.start - 1], starts[chunk.end]
         body, doc = _parted(source, begin, end, syntax.prose)
-        found.append(_counted(chunk, terms(body), terms(chunk.symbol), path_terms, terms(doc)))
+        found.append(_counted(chunk, body, path_terms, doc))
     return AnalysedFile(path, language_of(grammar), digest, text, found)
+
+
+def _syntax(grammar: str, source: bytes, lines: Sequence[str]) -> Syntax:
+    """What the text's grammar finds; nothing, so that it is cut by lines, where there is none or it gives up."""
+    if grammar not in GRAMMARS:
+        return Syntax(sections(lines) if grammar == "markdown" else [], [])
+    try:
+        return read_syntax(grammar, source)
+    except TooHard:
+        return Syntax([], [])
 
 
 def split_lines(text: str) -> list[str]:
@@ -87,10 +92,19 @@ def _within(ranges: Sequence[tuple[int, int]], begin: int, end: int) -> Iterator
         at += 1
 
 
-def _counted(chunk: Chunk, *fields: Counter[str]) -> AnalysedChunk:
+def _counted(chunk: Chunk, body: str, path: Counter[str], doc: str) -> AnalysedChunk:
     counts: dict[str, list[int]] = {}
-    for column, found in enumerate(fields):
-        for term, count in found.items():
-            counts.setdefault(term, [0, 0, 0, 0])[column] = min(count, MOST)
-    body, _, _, doc = fields
-    return AnalysedChunk(chunk, counts, body.total() + doc.total())
+    length = _add(counts, terms(body), 0) + _add(counts, terms(doc), 3)
+    _add(counts, terms(chunk.symbol), 1)
+    _add(counts, path, 2)
+    return AnalysedChunk(chunk, counts, length)
+
+
+def _add(counts: dict[str, list[int]], found: Counter[str], column: int) -> int:
+    """Puts a field's counts into its column; returns their sum."""
+    for term, count in found.items():
+        row = counts.get(term)
+        if row is None:
+            row = counts[term] = [0, 0, 0, 0]
+        row[column] = count
+    return found.total()

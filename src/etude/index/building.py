@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import zstandard
@@ -17,6 +18,8 @@ from etude.index.words import TERM_BYTES
 TERM_TYPE = f"S{TERM_BYTES}"
 # Text is written once and read for hits alone; level 1 packs source about four times at some 300 MB/s.
 PACKING = 1
+# Counts are kept in a byte; the 256th mention of a word in sixty lines says nothing new.
+MOST = 255
 
 
 class SegmentBuilder:
@@ -35,7 +38,7 @@ class SegmentBuilder:
         self._symbols: list[bytes] = []
         self._kinds: list[bytes] = []
         self._vocabulary: dict[str, int] = {}
-        self._terms, self._chunks, self._counts = array("i"), array("i"), bytearray()
+        self._terms, self._chunks, self._counts = array("i"), array("i"), array("I")
         self._packer = zstandard.ZstdCompressor(level=PACKING)
 
     def add(self, file: AnalysedFile) -> None:
@@ -57,7 +60,7 @@ class SegmentBuilder:
             vocabulary = self._vocabulary
             self._terms.extend([vocabulary.setdefault(term, len(vocabulary)) for term in made.counts])
             self._chunks.extend([number] * len(made.counts))
-            self._counts += b"".join(map(bytes, made.counts.values()))
+            self._counts.extend(chain.from_iterable(made.counts.values()))
         self._first_chunk.append(len(self._lines))
 
     def columns(self) -> Columns:
@@ -66,9 +69,8 @@ class SegmentBuilder:
         order = np.argsort(words)
         rank = np.empty(len(order), np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
-        term = rank[np.frombuffer(self._terms, np.int32)] if self._terms else np.empty(0, np.int32)
-        chunk = np.frombuffer(self._chunks, np.int32) if self._chunks else np.empty(0, np.int32)
-        counts = np.frombuffer(bytes(self._counts), np.uint8).reshape(-1, len(FIELDS))
+        term, chunk = rank[np.array(self._terms, np.int32)], np.array(self._chunks, np.int32)
+        counts = np.minimum(np.array(self._counts, np.uint32), MOST).astype(np.uint8).reshape(-1, len(FIELDS))
         sizes = np.diff(self._first_chunk)
         return {
             **blob("paths", self._paths),

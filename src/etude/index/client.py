@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +20,7 @@ from etude.index.service import LONGEST_LINE_BYTES
 
 # A query takes milliseconds and an update of a large repository a minute; what takes longer hangs.
 TIMEOUT_S = 180.0
-ERRORS = {error.__name__: error for error in (IndexRefused, NotBuilt, EmbedderFailed)}
+ERRORS = {error.__name__: error for error in (IndexRefused, NotBuilt, EmbedderFailed, ServiceLost)}
 
 
 class IndexClient:
@@ -61,27 +62,32 @@ class IndexClient:
 
     async def _call(self, method: str, **params: Any) -> Any:
         async with self._lock:
-            held = self._streams is not None
+            if self._streams is not None:
+                with contextlib.suppress(
+                    ConnectionResetError, BrokenPipeError
+                ):  # an old line: the service may be there again
+                    return await self._ask(method, params)
             try:
                 await self._connect()
                 return await self._ask(method, params)
-            except ConnectionError as error:
-                if not held or isinstance(error, ServiceLost):
-                    raise
-            await self._connect()  # the line was an old one: the service may be there again
-            return await self._ask(method, params)
+            except (ConnectionResetError, BrokenPipeError) as error:
+                raise ServiceLost(f"{error} over {method}; its log says why") from error
 
     async def _connect(self) -> None:
-        """Opens the line if need be, and says what the session changed before."""
-        if self._streams is not None:
-            return
+        """Opens the line, and says what the session changed before."""
         try:
             self._streams = await asyncio.open_unix_connection(str(self._socket), limit=LONGEST_LINE_BYTES)
         except OSError as error:
             raise ServiceLost(f"{self._socket}: {error}; start it with `etude index serve`") from error
+        try:
+            await self._begin()
+        except (IndexRefused, ServiceLost):
+            await self.close()  # a line without its session must not be used
+            raise
+
+    async def _begin(self) -> None:
         opened = await self._ask("open", {} if self._root is None else {"root": str(self._root)})
         if self._generation not in (None, opened["generation"]):
-            await self.close()
             raise ServiceLost(
                 f"{self._socket}: the index went from generation {self._generation} to {opened['generation']} within a session; begin it anew"
             )

@@ -7,6 +7,7 @@ one chunk: names inside a short function are found by its text. A tree with erro
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 # Functions over so many lines are looked into; also the longest chunk (chunking.py).
 LONG_LINES = 60
+# Some grammars parse text that is not their language in quadratic time (`a < b <` in Java: 3 s for 64 KiB, minutes for a MiB), where code takes
+# 10 ms. So a large file's beginning is tried first, by the thread's own time; the binding's time-outs would be the plain way, and crash (0.26).
+PROBE_BYTES = 64 << 10
+PROBE_S = 0.5
 # Definitions of these kinds own the functions inside.
 OWNERS = frozenset({"class", "interface", "struct", "trait", "impl", "enum", "union"})
 FUNCTIONS = frozenset({"function", "method", "macro"})
@@ -56,10 +61,19 @@ class Syntax:
     prose: list[tuple[int, int]]
 
 
+class TooHard(Exception):
+    """The grammar takes too long for this text, which then hardly is in its language."""
+
+
 def read_syntax(name: str, source: bytes) -> Syntax:
-    """Definitions and prose of a source in the grammar `name`."""
+    """Definitions and prose of a source in the grammar `name`. Raises TooHard."""
     from tree_sitter import QueryCursor
 
+    if len(source) > 2 * PROBE_BYTES:
+        began = time.thread_time()
+        parser(name).parse(source[:PROBE_BYTES])
+        if time.thread_time() - began > PROBE_S:
+            raise TooHard(f"{name}: {PROBE_BYTES} bytes took more than {PROBE_S} s")
     root = parser(name).parse(source).root_node
     captured = QueryCursor(docs_query(name)).captures(root).get("doc", [])
     ranges = sorted((node.start_byte, node.end_byte) for node in captured)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from etude.index.segment import Postings
 from etude.index.view import LivePart, View
-from etude.index.words import compounds, terms
+from etude.index.words import terms
 
 Scores = NDArray[np.float64]
 # A question's rarest terms; the others of a pasted page would cost time and say little.
@@ -31,16 +31,14 @@ COMMON = 0.25
 
 @dataclass(frozen=True)
 class Weights:
-    """`fields`: body, symbol, path, doc (multiples of a quarter, so that sums are exact). `k1`, `b`: of chunks; `file_k1`, `file_b`: of files.
-    `file_share`: what a file's score adds to its chunks'. `symbol_bonus`: how much a name that the question spells out whole adds, as a factor.
+    """`fields`: body, symbol, path, doc (multiples of a quarter, so that sums are exact). `k1` and `b` are the textbook's.
+    `file_share`: what a file's score adds to its chunks'. `symbol_bonus`: the share by which a definition
+    gains whose name the question spells out whole.
     """
 
-    fields: tuple[float, float, float, float] = (1.0, 4.0, 2.0, 1.5)
+    fields: tuple[float, float, float, float] = (1.0, 3.0, 3.0, 1.0)
     k1: float = 1.2
-    b: float = 0.5
-    file_fields: tuple[float, float, float, float] = (1.0, 2.0, 0.5, 1.5)
-    file_k1: float = 1.2
-    file_b: float = 0.75
+    b: float = 0.75
     file_share: float = 0.5
     symbol_bonus: float = 0.3
 
@@ -70,33 +68,30 @@ class Question:
 def question(view: View, text: str) -> Question:
     """What of a text can be looked up in a view."""
     words = list(terms(text))
-    known = [term for word in dict.fromkeys([*words, *compounds(text)]) if (term := _look_up(view, word)) is not None]
+    known = [term for word in words if (term := _look_up(view, word)) is not None]
     telling = [term for term in known if _share(view, term) <= COMMON] or known
     return Question(frozenset(words), sorted(telling, key=lambda term: (-term.idf, term.term))[:MOST_TERMS])
 
 
 def scores(view: View, asked: Question, weights: Weights) -> list[Scores]:
     """(C,) for each part of the view: 0 where no term stands."""
-    mean = view.length / max(view.chunks, 1)
-    file_mean = view.length / max(view.files, 1)
+    mean, file_mean = view.length / max(view.chunks, 1) or 1.0, view.length / max(view.files, 1) or 1.0
     return [_part_scores(part, n, asked, weights, mean, file_mean) for n, part in enumerate(view.parts)]
 
 
 def _part_scores(part: LivePart, number: int, asked: Question, w: Weights, mean: float, file_mean: float) -> Scores:
-    segment = part.segment
-    norm = w.k1 * (1 - w.b + w.b * segment.length / max(mean, 1.0))  # (C,)
-    file_norm = w.file_k1 * (1 - w.file_b + w.file_b * part.file_length / max(file_mean, 1.0))  # (F,)
+    segment, fields = part.segment, np.array(w.fields)
+    norm = w.k1 * (1 - w.b + w.b * segment.length / mean)  # (C,)
+    file_norm = w.k1 * (1 - w.b + w.b * part.file_length / file_mean)  # (F,)
     of_chunk, of_file = np.zeros(segment.chunks), np.zeros(segment.files)
     for term in asked.found:
         postings = term.postings[number]
         if postings is None:
             continue
-        counts = postings.counts.astype(np.float64)  # (n, 4)
-        tf = counts @ np.array(w.fields)
-        of_chunk[postings.chunks] += term.idf * (w.k1 + 1) * tf / (tf + norm[postings.chunks])
-        files = segment.chunk_file[postings.chunks]
-        file_tf = np.bincount(files, weights=counts @ np.array(w.file_fields), minlength=segment.files)
-        of_file += term.file_idf * (w.file_k1 + 1) * file_tf / (file_tf + file_norm)
+        at, tf = postings.chunks, postings.counts @ fields  # (n,)
+        of_chunk[at] += term.idf * (w.k1 + 1) * tf / (tf + norm[at])
+        file_tf = np.bincount(segment.chunk_file[at], weights=tf, minlength=segment.files)
+        of_file += term.file_idf * (w.k1 + 1) * file_tf / (file_tf + file_norm)
     return np.where(of_chunk > 0, of_chunk + w.file_share * of_file[segment.chunk_file], 0.0)
 
 

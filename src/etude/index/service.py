@@ -14,6 +14,7 @@ answered, or the connection is closed; other clients never notice. Only the sock
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -51,10 +52,13 @@ class Connection:
             request = read_request(line)
             number = request.id
             params = read_params(request)
-            with self._busy:
+            # An update takes long and waits for others: it must not keep searches from their turn.
+            with self._busy if request.method != "update" else contextlib.nullcontext():
                 return {"id": number, "result": self._call(request.method, params)}
         except (IndexRefused, EmbedderFailed) as error:
             return {"id": number, "error": {"type": type(error).__name__, "message": str(error)}}
+        except OSError as error:  # a full disk, a folder that went: ours, not the asker's
+            return {"id": number, "error": {"type": "ServiceLost", "message": f"the service could not: {error}"}}
 
     def _call(self, method: str, params: Params) -> Any:
         if isinstance(params, Open):

@@ -134,7 +134,7 @@ class _Job:
             if status in ("indexed", "same"):
                 self.seen.files[path] = trusted
             elif status == "skipped":
-                self.seen.skipped[path] = (reason, *trusted)
+                self.seen.skipped[path] = (reason, trusted.mtime_ns, trusted.size)
         counts = Counter(outcome.status for outcome in done.outcomes)
         self.report.indexed += counts["indexed"]
         self.report.same += counts["same"]

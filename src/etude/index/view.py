@@ -30,7 +30,7 @@ class LivePart:
     def file_length(self) -> NDArray[np.float64]:
         """(F,)"""
         segment = self.segment
-        return np.bincount(segment.chunk_file, weights=segment.length, minlength=segment.files)
+        return np.bincount(segment.chunk_file, weights=segment.length, minlength=segment.files).astype(np.float64)
 
     @cached_property
     def totals(self) -> tuple[int, int, int]:

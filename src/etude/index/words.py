@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from functools import lru_cache
 
 WORD = re.compile(r"\w+")
@@ -24,11 +23,11 @@ REMEMBERED_WORDS = 1 << 18
 
 def terms(text: str) -> Counter[str]:
     """How often each term stands in the text."""
-    found: Counter[str] = Counter()
+    found: dict[str, int] = {}
     for word, count in Counter(WORD.findall(text)).items():
         for term in expand(word):
-            found[term] += count
-    return found
+            found[term] = found.get(term, 0) + count
+    return Counter(found)
 
 
 @lru_cache(REMEMBERED_WORDS)
@@ -39,21 +38,8 @@ def expand(word: str) -> tuple[str, ...]:
     parts = [part.lower() for part in PART.findall(word)]
     found = [cut(stem(part)) for part in parts if len(part) > 1]
     if len(parts) > 1:
-        found.append(whole(parts))
+        found.append(cut("".join(parts)))  # the name, however it joins its parts
     return tuple(dict.fromkeys(found))
-
-
-def whole(parts: list[str]) -> str:
-    """The term of a name made of these lower-case parts, however it joins them."""
-    return cut("".join(parts))
-
-
-def compounds(text: str) -> Iterator[str]:
-    """The names that two or three neighbouring words of a question would make: "retry policy" may mean `RetryPolicy`."""
-    words = [word.lower() for word in WORD.findall(text)]
-    for size in (2, 3):
-        for at in range(len(words) - size + 1):
-            yield whole([part.lower() for word in words[at : at + size] for part in PART.findall(word)])
 
 
 def stem(word: str) -> str:
