@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import asyncio
+import dataclasses
 import hashlib
 import json
 import math
@@ -24,13 +25,14 @@ import resource
 import shutil
 import statistics
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,8 @@ from etude.index.walk import walk
 from etude.index.words import terms
 
 FILES = 10_000
-QUESTIONS = 400  # in each half; a recall of 60% is then known to some 5 points
+QUESTIONS = 300  # in each half; a recall of 85% is then known to some 4 points
+SPARE = 2  # candidates drawn for each: some stand in vendored copies too
 FEWEST_WORDS = 6
 WORD = re.compile(r"\w+")
 STOP = frozenset(
@@ -66,53 +69,84 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--files", type=int, default=FILES)
     parser.add_argument(
+        "--corpus", type=Path, help="lay the files out here, or take those that an earlier run laid out"
+    )
+    parser.add_argument(
         "--tune", action="store_true", help="figures on the half that constants are chosen on; writes nothing"
     )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/index.json"))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        root, store = Path(scratch) / "corpus", Path(scratch) / "store"
-        questions = lay_out(root, options.files)
-        index = Index(root, store)
-        found: dict[str, Any] = {"machine": machine(), "corpus": {"files": options.files, "bytes": size(root)}}
-        found["build"] = build(index, store)
-        asked = [q for q in questions if q.tuning == options.tune]
-        found["query"] = query_times(index, [q.text for q in asked], Path(scratch) / "socket")
-        found["retrieval"] = retrieval(index, root, asked)
-        found["update"] = updates(index, root)
-    text = json.dumps(found, indent=1)
+        corpus = options.corpus or Path(scratch) / "corpus"
+        if not (corpus / "questions.json").exists():
+            lay_out(corpus, options.files)
+        questions = [Asked(**entry) for entry in json.loads((corpus / "questions.json").read_text())]
+        text = json.dumps(
+            measure(corpus / "root", Path(scratch), [q for q in questions if q.tuning == options.tune]), indent=1
+        )
     print(text)
     if not options.tune:
         options.out.write_text(text + "\n")
+
+
+def measure(root: Path, scratch: Path, asked: Sequence[Asked]) -> dict[str, Any]:
+    index = Index(root, scratch / "store")
+    found: dict[str, Any] = {"machine": machine(), "corpus": size(root)}
+    stages: dict[str, Callable[[], dict[str, Any]]] = {
+        "build": lambda: build(index),
+        "query": lambda: query_times(index, [q.text for q in asked], scratch / "socket"),
+        "update": lambda: updates(index, root),
+        "retrieval": lambda: retrieval(index, root, asked),
+    }
+    for name, stage in stages.items():
+        print(f"{name} …", file=sys.stderr, flush=True)
+        found[name] = stage()
+        print(json.dumps(found[name]), file=sys.stderr, flush=True)
+    return found
 
 
 def machine() -> dict[str, Any]:
     return {"cores": os.cpu_count(), "python": platform.python_version(), "load_before": os.getloadavg()[0]}
 
 
-def lay_out(root: Path, count: int) -> list[Asked]:
-    """Copies that many files to `root`, some of them without a docstring that then is the question."""
+def lay_out(corpus: Path, count: int) -> None:
+    """Copies that many files to `corpus`/root, some of them without a docstring that then is a question."""
     texts = dict(installed(count))
-    found = {path: docstrings(text) for path, text in texts.items() if path.endswith(".py")}
-    paragraphs = Counter(normal(doc) for docs in found.values() for doc, _, _ in docs)
     rng = random.Random(0)
-    half: dict[bool, list[Asked]] = {True: [], False: []}
-    for path in sorted(found, key=lambda p: hashlib.sha256(p.encode()).digest()):
-        own = [
-            entry
-            for entry in found[path]
-            if paragraphs[normal(entry[0])] == 1 and len(entry[0].split()) >= FEWEST_WORDS
-        ]
+    half: dict[bool, list[tuple[Asked, int, int]]] = {True: [], False: []}
+    for path, text in texts.items():  # in the order of their hashes
         tuning = hashlib.sha256(path.split("/")[1].encode()).digest()[0] % 2 == 0
-        if own and len(half[tuning]) < QUESTIONS:
-            doc, begin, end = rng.choice(own)
-            half[tuning].append(Asked(doc, path, tuning))
-            source = texts[path].encode()
-            texts[path] = (source[:begin] + b"..." + source[end:]).decode()
+        if path.endswith(".py") and len(half[tuning]) < QUESTIONS * SPARE:
+            own = [entry for entry in docstrings(text) if len(entry[0].split()) >= FEWEST_WORDS]
+            half[tuning] += [
+                (Asked(doc, path, tuning), begin, end) for doc, begin, end in rng.sample(own, min(len(own), 1))
+            ]
+    elsewhere = occurrences(texts.values(), {opening(asked.text) for drawn in half.values() for asked, _, _ in drawn})
+    kept = [[entry for entry in drawn if elsewhere[opening(entry[0].text)] == 1][:QUESTIONS] for drawn in half.values()]
+    for asked, begin, end in [entry for drawn in kept for entry in drawn]:
+        source = texts[asked.path].encode()
+        texts[asked.path] = (source[:begin] + b"..." + source[end:]).decode()
     for path, text in texts.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
-    return half[True] + half[False]
+        (corpus / "root" / path).parent.mkdir(parents=True, exist_ok=True)
+        (corpus / "root" / path).write_text(text)
+    questions = [dataclasses.asdict(asked) for drawn in kept for asked, _, _ in drawn]
+    (corpus / "questions.json").write_text(json.dumps(questions, indent=1))
+
+
+def opening(text: str) -> str:
+    """The first words, by which a docstring is known again in a vendored copy or a stub, however its lines are broken."""
+    return " ".join(WORD.findall(text.lower())[:FEWEST_WORDS])
+
+
+def occurrences(texts: Iterable[str], openings: set[str]) -> Counter[str]:
+    """In how many files each opening stands."""
+    firsts = {opening.split(" ")[0] for opening in openings}
+    found: Counter[str] = Counter()
+    for text in texts:
+        words = WORD.findall(text.lower())
+        starts = [at for at, word in enumerate(words) if word in firsts]
+        found.update({run for at in starts if (run := " ".join(words[at : at + FEWEST_WORDS])) in openings})
+    return found
 
 
 def installed(count: int) -> Iterator[tuple[str, str]]:
@@ -151,28 +185,27 @@ def docstrings(text: str) -> list[tuple[str, int, int]]:
     return found
 
 
-def normal(text: str) -> str:
-    return " ".join(WORD.findall(text.lower()))
+def size(root: Path) -> dict[str, int]:
+    files = [file.stat().st_size for file in root.rglob("*") if file.is_file()]
+    return {"files": len(files), "bytes": sum(files)}
 
 
-def size(root: Path) -> int:
-    return sum(file.stat().st_size for file in root.rglob("*") if file.is_file())
-
-
-def build(index: Index, store: Path) -> dict[str, Any]:
-    """From nothing, all cores; then from nothing with one."""
+def build(index: Index) -> dict[str, Any]:
+    """From nothing, a worker a core. `core_s`: user and system time of the workers, which others' work on the machine stretches least."""
     report = index.update()
-    child_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e3
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
     stats = index.stats()
     return {
         "seconds": report.seconds,
+        "core_s": round(children.ru_utime + children.ru_stime, 1),
         "files": report.files,
         "chunks": report.chunks,
         "files_per_s": round(report.files / report.seconds),
-        "worker_peak_rss_mb": round(child_mb),
+        "worker_peak_rss_mb": round(children.ru_maxrss / 1e3),
         "store_bytes": stats["store_bytes"],
         "segments": stats["segments"],
         "languages": dict(list(stats["languages"].items())[:6]),
+        "load_after": os.getloadavg()[0],
     }
 
 
