@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from etude.index.analysis import analyse, split_lines
 from etude.index.definitions import LONG_LINES
 from etude.index.languages import GRAMMARS
+from etude.index.words import WORD
 
 EXAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "a.py": (
@@ -91,10 +92,8 @@ def test_a_definition_takes_the_comments_and_decorators_right_above_it() -> None
 
 
 def test_a_docstring_counts_as_prose_and_code_as_code() -> None:
-    (made,) = analyse("a.py", 'def f(value):\n    """Frobnicate."""\n    return value  # carefully\n', b"").chunks
-    assert made.counts["frobnicat"] == [0, 0, 0, 1]
-    assert made.counts["carefully"] == [0, 0, 0, 1]
-    assert made.counts["valu"] == [2, 0, 0, 0]
+    (made,) = analyse("pkg/a.py", 'def f(value):\n    """Frobnicate."""\n    return value  # carefully\n', b"").chunks
+    assert made.fields == (["def", "f", "value", "return", "value"], ["f"], ["pkg", "a"], ["Frobnicate", "carefully"])
 
 
 def test_a_long_function_is_cut_and_every_piece_knows_its_name() -> None:
@@ -161,7 +160,5 @@ def test_chunks_are_disjoint_in_order_and_cover_every_line(path: str, text: str)
 @settings(max_examples=50, deadline=None)
 @given(st.sampled_from(sorted(EXAMPLES)), CODE)
 def test_every_word_of_a_file_is_in_some_chunk(path: str, text: str) -> None:
-    from etude.index.words import terms
-
     made = analyse(path, text, b"").chunks
-    assert set(terms(text)) <= {term for chunk in made for term in chunk.counts}
+    assert set(WORD.findall(text)) <= {word for chunk in made for words in chunk.fields for word in words}

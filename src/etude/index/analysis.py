@@ -1,9 +1,8 @@
-"""A text as the index sees it: chunks, and for each chunk how often each term stands in which field."""
+"""A text as the index sees it: chunks, and for each chunk the words that stand in which field."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -11,7 +10,7 @@ from itertools import accumulate
 from etude.index.chunking import Chunk, chunks, sections
 from etude.index.definitions import Syntax, TooHard, read_syntax
 from etude.index.languages import GRAMMARS, grammar_name, language_of
-from etude.index.words import terms
+from etude.index.words import WORD
 
 # The columns of a posting, in the order of the store: code, names of the definition, path, comments and docstrings.
 FIELDS = ("body", "symbol", "path", "doc")
@@ -19,11 +18,10 @@ FIELDS = ("body", "symbol", "path", "doc")
 
 @dataclass(frozen=True)
 class AnalysedChunk:
-    """`counts`: term -> occurrences by field. `length`: occurrences of terms in body and doc."""
+    """`fields`: the words (words.WORD) that stand in each of FIELDS, as they come; the builder makes terms of them."""
 
     chunk: Chunk
-    counts: dict[str, list[int]]
-    length: int
+    fields: tuple[list[str], list[str], list[str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -40,18 +38,18 @@ class AnalysedFile:
 
 
 def analyse(path: str, text: str, digest: bytes) -> AnalysedFile:
-    """The whole of what is indexed of a file. Deterministic: the same path and text give the same chunks and counts."""
+    """The whole of what is indexed of a file. Deterministic: the same path and text give the same chunks and words."""
     grammar = grammar_name(path, text)
     lines = split_lines(text)
     source = text.encode()
     syntax = _syntax(grammar, source, lines)
     starts = [0, *accumulate(len(line.encode()) + 1 for line in lines)]
-    path_terms = terms(path.rsplit(".", 1)[0])
+    path_words = WORD.findall(path.rsplit(".", 1)[0])
     found = []
     for chunk in chunks(lines, syntax.definitions):
-        begin, end = starts[chunk.start - 1], starts[chunk.end]
-        body, doc = _parted(source, begin, end, syntax.prose)
-        found.append(_counted(chunk, body, path_terms, doc))
+        body, doc = _parted(source, starts[chunk.start - 1], starts[chunk.end], syntax.prose)
+        fields = WORD.findall(body), WORD.findall(chunk.symbol), path_words, WORD.findall(doc)
+        found.append(AnalysedChunk(chunk, fields))
     return AnalysedFile(path, language_of(grammar), digest, text, found)
 
 
@@ -90,21 +88,3 @@ def _within(ranges: Sequence[tuple[int, int]], begin: int, end: int) -> Iterator
         if first < last:
             yield first, last
         at += 1
-
-
-def _counted(chunk: Chunk, body: str, path: Counter[str], doc: str) -> AnalysedChunk:
-    counts: dict[str, list[int]] = {}
-    length = _add(counts, terms(body), 0) + _add(counts, terms(doc), 3)
-    _add(counts, terms(chunk.symbol), 1)
-    _add(counts, path, 2)
-    return AnalysedChunk(chunk, counts, length)
-
-
-def _add(counts: dict[str, list[int]], found: Counter[str], column: int) -> int:
-    """Puts a field's counts into its column; returns their sum."""
-    for term, count in found.items():
-        row = counts.get(term)
-        if row is None:
-            row = counts[term] = [0, 0, 0, 0]
-        row[column] = count
-    return found.total()
