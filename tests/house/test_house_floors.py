@@ -10,7 +10,7 @@ from pathlib import Path
 import etude
 
 SOURCE = Path(etude.__file__).parent
-LIGHT_ROOMS = ["recipe", "trace", "events", "policy", "report", "redact", "link", "foreign"]
+LIGHT_ROOMS = ["recipe", "trace", "events", "policy", "report", "redact", "link", "foreign", "index"]
 
 
 def light_modules() -> list[str]:

@@ -19,6 +19,7 @@ from etude.cli import (
     clean,
     corpus,
     doctor,
+    index,
     model,
     report,
     run,
@@ -49,6 +50,7 @@ app.add_typer(tasks.app, name="tasks")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(session.app, name="session")
 app.add_typer(weights.app, name="weights")
+app.add_typer(index.app, name="index")
 app.command("doctor")(doctor.doctor)
 app.command("clean")(clean.clean)
 

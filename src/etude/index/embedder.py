@@ -1,0 +1,71 @@
+"""The seam to a model of meaning: texts in, unit vectors out. None is built in; any OpenAI-compatible `/v1/embeddings` endpoint serves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from etude.index.errors import EmbedderFailed
+
+Vectors = NDArray[Any]
+Role = Literal["query", "document"]
+KEY_VARIABLE = "ETUDE_EMBEDDINGS_KEY"
+TIMEOUT_S = 60.0
+# A restarting server comes back within this; after it the error is the caller's.
+ATTEMPTS = 3
+
+
+class Embedder(Protocol):
+    """`name` tells embedders apart whose vectors can't be compared; `embed` gives float32 (n, d) of unit length."""
+
+    name: str
+
+    def embed(self, texts: Sequence[str], role: Role) -> Vectors: ...
+
+
+class EndpointEmbedder:
+    """`query_prefix` and `document_prefix` are what asymmetric models want before a text. The key, if any, is in ETUDE_EMBEDDINGS_KEY."""
+
+    def __init__(self, url: str, model: str, *, query_prefix: str = "", document_prefix: str = "") -> None:
+        self.name = f"{model}|{document_prefix}"
+        self._url, self._model = f"{url.rstrip('/')}/embeddings", model
+        self._prefix: dict[Role, str] = {"query": query_prefix, "document": document_prefix}
+
+    def embed(self, texts: Sequence[str], role: Role) -> Vectors:
+        """Raises EmbedderFailed with the endpoint's answer."""
+        body = self._post({"model": self._model, "input": [self._prefix[role] + text for text in texts]})
+        try:
+            rows = sorted(body["data"], key=lambda row: row["index"])
+            made = np.array([row["embedding"] for row in rows], np.float32)
+        except (KeyError, TypeError, ValueError) as error:
+            raise EmbedderFailed(f"{self._url} answered no embeddings: {str(body)[:200]}") from error
+        if made.ndim != 2 or len(made) != len(texts) or not np.isfinite(made).all():
+            raise EmbedderFailed(
+                f"{self._url} answered {made.shape} for {len(texts)} texts; is {self._model} an embedder?"
+            )
+        return made / np.maximum(np.linalg.norm(made, axis=1, keepdims=True), 1e-12)
+
+    def _post(self, body: dict[str, Any]) -> Any:
+        import httpx
+
+        key = os.environ.get(KEY_VARIABLE)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        trouble = ""
+        for _ in range(ATTEMPTS):
+            try:
+                response = httpx.post(self._url, json=body, headers=headers, timeout=TIMEOUT_S)
+            except httpx.TransportError as error:
+                trouble = f"{type(error).__name__}: {error}"
+                continue
+            if response.status_code == 200:
+                return response.json()
+            trouble = f"status {response.status_code}: {response.text[:200]}"
+            if response.status_code < 500 and response.status_code != 429:
+                break
+        raise EmbedderFailed(
+            f"{self._url}: {trouble}; see that it runs, knows {self._model}, and that {KEY_VARIABLE} is right"
+        )

@@ -1,0 +1,168 @@
+"""A question answered from a view: ranked by words, and by an embedder's vectors beside them if there are any.
+
+Promise: the order is the same for the same living files, whatever happened before; equal scores come by path, then line.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from etude.index.analysis import split_lines
+from etude.index.errors import IndexRefused
+from etude.index.hit import Hit
+from etude.index.languages import LANGUAGES
+from etude.index.ranking import Question, Weights, question, scores
+from etude.index.snippet import snippet
+from etude.index.view import View
+from etude.index.words import WORD, terms
+
+MOST_HITS = 200
+# Ranked in full before the best are shown; deep enough for two lists to meet and for files to crowd each other out.
+CANDIDATES = 200
+# Hits of one file: more would hide the other files from whoever asks for ten.
+PER_FILE = 2
+# Reciprocal rank fusion (Cormack, Clarke and Büttcher 2009): score = sum over lists of 1 / (60 + rank).
+FUSION = 60
+
+# For each part of a view the similarity (C,) of its chunks to a question, or None where a part has no vectors.
+Similarity = Callable[[View, str], Sequence[NDArray[np.floating] | None]]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """`under`: a folder or file, relative to the root, "" for all; `language`: one of LANGUAGES, "" for all."""
+
+    under: str = ""
+    language: str = ""
+
+    @classmethod
+    def of(cls, view: View, under: str | None, language: str | None) -> Filter:
+        """Raises IndexRefused for a folder without indexed files and for a language that is none."""
+        name = (language or "").lower()
+        if name and name not in LANGUAGES:
+            raise IndexRefused(f"language {language!r} is unknown; known are {', '.join(LANGUAGES)}")
+        folder = relative(under or "")
+        if folder and not any(
+            a < b and p.alive_files[a:b].any() for p in view.parts for a, b in [p.segment.below(folder)]
+        ):
+            tops = sorted({path.split("/")[0] for path in view.places()})
+            known = ", ".join(tops[:12]) + (" …" if len(tops) > 12 else "")
+            raise IndexRefused(f"no indexed file lies under {under!r}; the root has {known or 'none at all'}")
+        return cls(folder, name)
+
+    def masks(self, view: View) -> list[NDArray[np.bool_]]:
+        """Which chunks (C,) of each part may be answered."""
+        made = []
+        for part in view.parts:
+            segment = part.segment
+            mask = part.alive
+            if self.under:
+                first, last = segment.below(self.under)
+                inside = np.zeros(segment.chunks, np.bool_)
+                inside[segment.first_chunk[first] : segment.first_chunk[last]] = True
+                mask = mask & inside
+            if self.language:
+                mask = mask & (segment.language == LANGUAGES.index(self.language))[segment.chunk_file]
+            made.append(mask)
+        return made
+
+
+def relative(path: str) -> str:
+    """A path below the root in the index's spelling; "" is the root. Raises IndexRefused for one that leads out of it."""
+    parts = [part for part in PurePosixPath(path).parts if part != "."]
+    if path.startswith("/") or ".." in parts:
+        raise IndexRefused(f"{path!r} leads out of the root; name a folder relative to it")
+    return "/".join(parts)
+
+
+def search(
+    view: View, query: str, *, limit: int, wanted: Filter, weights: Weights, similarity: Similarity | None = None
+) -> list[Hit]:
+    """At most `limit` hits, best first. Raises IndexRefused for a question without words and for a limit out of range."""
+    if not 1 <= limit <= MOST_HITS:
+        raise IndexRefused(f"limit is {limit}; ask for 1 to {MOST_HITS} hits")
+    if not WORD.search(query):
+        raise IndexRefused(f"the query {query[:80]!r} has no word in it; describe what the code does, or name it")
+    asked = question(view, query)
+    masks = wanted.masks(view)
+    by_words = [np.where(mask, found, 0.0) for found, mask in zip(scores(view, asked, weights), masks, strict=True)]
+    ranked = _ordered(view, _with_bonus(view, asked, weights, _best(by_words)))
+    if similarity is not None:
+        by_meaning = [
+            np.where(mask, found, 0.0) if found is not None else np.zeros(len(mask))
+            for found, mask in zip(similarity(view, query), masks, strict=True)
+        ]
+        ranked = _ordered(view, _fused(ranked, _ordered(view, _best(by_meaning))))
+    return [_hit(view, asked, *place, score) for place, score in _spread(view, ranked, limit)]
+
+
+Place = tuple[int, int]  # part, chunk
+Scored = tuple[Place, float]
+
+
+def _best(found: Sequence[NDArray[np.floating]]) -> list[Scored]:
+    """The CANDIDATES best positive ones, and all that are level with the last of them: a tie must not be cut by how parts lie."""
+    heads = [np.partition(s, -CANDIDATES)[-CANDIDATES:] if len(s) > CANDIDATES else s for s in found]
+    best = heapq.nlargest(CANDIDATES, (float(score) for head in heads for score in head if score > 0))
+    if not best:
+        return []
+    return [
+        ((part, int(chunk)), float(s[chunk])) for part, s in enumerate(found) for chunk in np.flatnonzero(s >= best[-1])
+    ]
+
+
+def _with_bonus(view: View, asked: Question, weights: Weights, found: Iterable[Scored]) -> list[Scored]:
+    """Definitions whose own name the question spells get more, by the share of the name's words that it has."""
+    made = []
+    for (part, chunk), score in found:
+        name = view.parts[part].segment.chunk(chunk).symbol.rpartition(".")[2]
+        words = terms(name)
+        share = sum(word in asked.asked for word in words) / len(words) if words else 0.0
+        made.append(((part, chunk), score * (1 + weights.symbol_bonus * share)))
+    return made
+
+
+def _fused(first: Sequence[Scored], second: Sequence[Scored]) -> list[Scored]:
+    made: dict[Place, float] = {}
+    for ranked in (first, second):
+        for rank, (place, _) in enumerate(ranked, 1):
+            made[place] = made.get(place, 0.0) + 1 / (FUSION + rank)
+    return list(made.items())
+
+
+def _ordered(view: View, found: Iterable[Scored]) -> list[Scored]:
+    def key(scored: Scored) -> tuple[float, str, int]:
+        (part, chunk), score = scored
+        segment = view.parts[part].segment
+        return -score, segment.paths[segment.chunk_file[chunk]], chunk  # chunks of one file are in the order of lines
+
+    return sorted(found, key=key)
+
+
+def _spread(view: View, ranked: Iterable[Scored], limit: int) -> list[Scored]:
+    """The best, at most PER_FILE of each file while others are left to show."""
+    taken: list[Scored] = []
+    crowded: list[Scored] = []
+    seen: Counter[Place] = Counter()
+    for place, score in ranked:
+        file = place[0], int(view.parts[place[0]].segment.chunk_file[place[1]])
+        seen[file] += 1
+        (taken if seen[file] <= PER_FILE else crowded).append((place, score))
+    return taken[:limit] + crowded[: max(limit - len(taken), 0)]
+
+
+def _hit(view: View, asked: Question, part: int, chunk: int, score: float) -> Hit:
+    segment = view.parts[part].segment
+    file = int(segment.chunk_file[chunk])
+    found = segment.chunk(chunk)
+    lines = split_lines(segment.text(file))[found.start - 1 : found.end]
+    text, first = snippet(lines, found.start, asked.idf)
+    language = segment.language_of(file)
+    return Hit(segment.paths[file], found.start, found.end, found.symbol, found.kind, language, score, text, first)

@@ -1,0 +1,96 @@
+"""Ignore rules agree with git, which is asked."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from etude.index.walk import walk
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed; it is the oracle")
+
+NAMES = ["a", "b", "ab", "a.py", "b.txt", "build"]
+PATHS = [
+    *NAMES,
+    *(f"{d}/{n}" for d in ("x", "y", "build2") for n in NAMES),
+    *(f"x/z/{n}" for n in NAMES),
+    "y/x/z/a",
+    "y/x/z/b.txt",
+]
+piece = st.sampled_from(
+    [
+        "a",
+        "b",
+        "*",
+        "?",
+        "**",
+        "x",
+        "y",
+        "z",
+        "*.py",
+        "*.txt",
+        "build*",
+        "[ab]",
+        "[!a]",
+        "[a-b]*",
+        "\\a",
+        "a*b",
+        "[",
+        "\\*",
+    ]
+)
+pattern = st.builds(
+    lambda bang, lead, parts, end: bang + lead + "/".join(parts) + end,
+    st.sampled_from(["", "", "!"]),
+    st.sampled_from(["", "/", "**/"]),
+    st.lists(piece, min_size=1, max_size=3),
+    st.sampled_from(["", "", "/", "/**", " "]),
+)
+rules = st.lists(pattern | st.sampled_from(["", "# note", "\\#", "!"]), max_size=5).map("\n".join)
+
+
+def untracked(root: Path) -> set[str]:
+    listed = ["git", "-c", "core.excludesFile=", "ls-files", "-z", "--others", "--exclude-standard"]
+    done = subprocess.run(listed, cwd=root, capture_output=True, check=True)
+    return {path for path in done.stdout.decode().split("\0") if path}
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("repository")
+    subprocess.run(["git", "init", "-q", "."], cwd=root, check=True)
+    for path in PATHS:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        if not (root / path).is_dir():
+            (root / path).write_text("text\n")
+    return root
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(top=rules, inner=rules, exclude=rules)
+def test_the_walk_takes_what_git_takes(repository: Path, top: str, inner: str, exclude: str) -> None:
+    (repository / ".gitignore").write_text(top)
+    (repository / "x" / ".gitignore").write_text(inner)
+    (repository / ".git" / "info" / "exclude").write_text(exclude)
+    empty = {p for p in (".gitignore", "x/.gitignore") if not (repository / p).read_text()}
+    assert set(walk(repository).files) == untracked(repository) - empty
+
+
+def test_a_folder_inside_a_repository_keeps_the_rules_above_it(repository: Path) -> None:
+    (repository / ".gitignore").write_text("*.txt\n/x/z/a\n")
+    (repository / "x" / ".gitignore").write_text("!b.txt\n/ab\n")
+    (repository / ".git" / "info" / "exclude").write_text("build\n")
+    inside = {path.removeprefix("x/") for path in untracked(repository) if path.startswith("x/")}
+    assert set(walk(repository / "x").files) == inside
+
+
+def test_a_folder_that_is_no_repository_has_rules_too(fresh_lab: Callable[[], object]) -> None:
+    lab = fresh_lab()
+    lab.write({".gitignore": "secret.py\nout/\n", "secret.py": "x = 1\n", "out/a.py": "x = 1\n", "kept.py": "x = 1\n"})  # type: ignore[attr-defined]
+    assert set(walk(lab.root).files) == {".gitignore", "kept.py"}  # type: ignore[attr-defined]
