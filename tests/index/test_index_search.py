@@ -130,3 +130,8 @@ def test_a_long_chunk_shows_its_telling_lines(lab) -> None:
 def test_a_pasted_page_is_a_question_too(index) -> None:
     page = " ".join(f"word{n}" for n in range(5000))
     assert index.search(f"{page} backoff_seconds {page}")[0].path == "src/net/retry.py"
+
+
+def test_what_is_tested_comes_before_its_tests_unless_tests_are_asked_for(index) -> None:
+    assert index.search("load_file")[0].path == "src/config.py"
+    assert index.search("test of load_file")[0].path == "tests/test_config.py"

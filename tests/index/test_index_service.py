@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from etude.index import service as services
+from etude.index import store
 from etude.index.client import IndexClient
 from etude.index.errors import IndexRefused, ServiceLost
 from etude.index.service import Service
@@ -126,6 +129,21 @@ async def test_an_update_is_seen_by_sessions_that_begin_later(served: Served) ->
     assert not await first.search("frobnicate") and await second.search("frobnicate")
     await first.close()
     await second.close()
+
+
+async def test_a_full_disk_is_the_services_fault_not_the_askers(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(store, "write_checked", full)
+    client = IndexClient(served.path)
+    served.lab.write({"c.py": "x = 1\n"})
+    with pytest.raises(ServiceLost, match="No space left"):
+        await client.update()
+    assert (await client.search("parse_config"))[0].path == "a.py"
+    await client.close()
 
 
 async def test_without_a_service_the_client_says_how_to_start_one(tmp_path: Path) -> None:

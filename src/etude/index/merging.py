@@ -19,8 +19,8 @@ from etude.index.segment import Segment
 FAN_IN = 8
 # Sizes count as one within this factor.
 STEP = 8
-# Bigger ones are left alone: merging holds all their postings in memory (about 16 bytes each, 70 a chunk, so some 250 MB).
-LARGEST_CHUNKS = 200_000
+# What merging makes has at most so many: it holds all their postings in memory (about 40 bytes each at the peak, 70 a chunk, so some 300 MB).
+LARGEST_CHUNKS = 100_000
 # A segment with more dead than living chunks is written anew.
 MOST_DEAD = 0.5
 

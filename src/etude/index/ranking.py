@@ -33,7 +33,7 @@ COMMON = 0.25
 class Weights:
     """`fields`: body, symbol, path, doc (multiples of a quarter, so that sums are exact). `k1` and `b` are the textbook's.
     `file_share`: what a file's score adds to its chunks'. `symbol_bonus`: the share by which a definition
-    gains whose name the question spells out whole.
+    gains whose name the question spells out whole. `tests`: what is left of the score of a test file's chunk.
     """
 
     fields: tuple[float, float, float, float] = (1.0, 3.0, 3.0, 1.0)
@@ -41,6 +41,7 @@ class Weights:
     b: float = 0.75
     file_share: float = 0.5
     symbol_bonus: float = 0.3
+    tests: float = 0.8
 
 
 @dataclass(frozen=True)

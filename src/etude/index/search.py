@@ -6,6 +6,7 @@ Promise: the order is the same for the same living files, whatever happened befo
 from __future__ import annotations
 
 import heapq
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,12 @@ CANDIDATES = 200
 PER_FILE = 2
 # Reciprocal rank fusion (Cormack, Clarke and Büttcher 2009): score = sum over lists of 1 / (60 + rank).
 FUSION = 60
+
+# Files of tests by the naming of pytest, Jest, Go, RSpec and Maven; and the words of a question that is about them.
+TEST_PATH = re.compile(
+    r"(?:^|/)(?:tests?|testing|__tests__|spec)/|(?:^|/)(?:test_|conftest\.)[^/]*$|[._](?:test|spec)\.[a-z]+$"
+)
+TEST_WORDS = frozenset({"test", "spec", "fixtur", "conftest"})
 
 # For each part of a view the similarity (C,) of its chunks to a question, or None where a part has no vectors.
 Similarity = Callable[[View, str], Sequence[NDArray[np.floating] | None]]
@@ -93,7 +100,7 @@ def search(
     asked = question(view, query)
     masks = wanted.masks(view)
     by_words = [np.where(mask, found, 0.0) for found, mask in zip(scores(view, asked, weights), masks, strict=True)]
-    ranked = _ordered(view, _with_bonus(view, asked, weights, _best(by_words)))
+    ranked = _ordered(view, _adjusted(view, asked, weights, _best(by_words)))
     if similarity is not None:
         by_meaning = [
             np.where(mask, found, 0.0) if found is not None else np.zeros(len(mask))
@@ -118,14 +125,16 @@ def _best(found: Sequence[NDArray[np.floating]]) -> list[Scored]:
     ]
 
 
-def _with_bonus(view: View, asked: Question, weights: Weights, found: Iterable[Scored]) -> list[Scored]:
-    """Definitions whose own name the question spells get more, by the share of the name's words that it has."""
+def _adjusted(view: View, asked: Question, weights: Weights, found: Iterable[Scored]) -> list[Scored]:
+    """Definitions whose own name the question spells get more, by the share of the name's words that it has; tests less, unless it is about tests."""
     made = []
+    about_tests = not TEST_WORDS.isdisjoint(asked.asked)
     for (part, chunk), score in found:
-        name = view.parts[part].segment.chunk(chunk).symbol.rpartition(".")[2]
-        words = terms(name)
+        segment = view.parts[part].segment
+        words = terms(segment.chunk(chunk).symbol.rpartition(".")[2])
         share = sum(word in asked.asked for word in words) / len(words) if words else 0.0
-        made.append(((part, chunk), score * (1 + weights.symbol_bonus * share)))
+        is_test = not about_tests and TEST_PATH.search(segment.paths[segment.chunk_file[chunk]])
+        made.append(((part, chunk), score * (1 + weights.symbol_bonus * share) * (weights.tests if is_test else 1.0)))
     return made
 
 

@@ -24,7 +24,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from etude.index.embedder import Embedder
 from etude.index.errors import EmbedderFailed, IndexRefused
 from etude.index.index import Index
 from etude.index.overlay import Overlay
@@ -133,14 +132,6 @@ class Service(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         """Also takes the socket's file away."""
         super().server_close()
         self.path.unlink(missing_ok=True)
-
-
-def served(folders: Sequence[Path], embedder: Embedder | None = None) -> list[Index]:
-    """The indexes of some folders, brought up to date."""
-    indexes = [Index(folder, embedder=embedder) for folder in folders]
-    for index in indexes:
-        index.update()
-    return indexes
 
 
 def _free(path: Path) -> None:

@@ -25,8 +25,8 @@ from etude.index.workers import cores, read_all
 
 RACY_NS = 2_000_000_000
 UNTRUSTED = -1
-# What one worker holds at a time: some 150 MB of postings, and a segment that needs no merging soon.
-BATCH_BYTES = 24 << 20
+# What one worker holds at a time: some 350 MB at the peak, when words are sorted into postings.
+BATCH_BYTES = 12 << 20
 BATCH_FILES = 4000
 # Below this a second process costs more than it reads.
 ALONE_BYTES = 4 << 20

@@ -1,7 +1,8 @@
 """Batches read side by side in processes of their own.
 
 A grammar is native code, and a file may crash it: then the batches that were lost are halved and tried again, until the file that does it
-stands alone and is skipped with that reason. So one bad file costs itself, never the index.
+stands alone and is skipped with that reason. So one bad file costs itself, never the index. That holds with several workers; with one (and in
+updates too small for more) the files are read in this process.
 """
 
 from __future__ import annotations
