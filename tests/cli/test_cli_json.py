@@ -64,6 +64,8 @@ BAD: list[tuple[list[str], str]] = [
     (["corpus", "build", "--set", "corpus.sources.mine.kind=fodler"], "RecipeError"),
     (["corpus", "stats", "absent"], "FileNotFoundError"),
     (["corpus", "show", "absent"], "FileNotFoundError"),
+    (["index", "build", "absent"], "IndexRefused"),
+    (["index", "stats", "."], "NotBuilt"),
     (["clean", ".", "--yes"], "CleanError"),
 ]
 

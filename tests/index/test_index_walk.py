@@ -80,6 +80,7 @@ def test_what_is_no_folder_is_refused_by_name(lab, what: str) -> None:
     lab.root = lab.root / what
     with pytest.raises(IndexRefused, match=f"{what}.*name a folder"):
         lab.built()
+    assert not (lab.home / "store").exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -20,7 +20,7 @@ from etude.index.reading import Batch, BatchDone, Wanted
 from etude.index.store import Seen, State, Store
 from etude.index.vectors import move_vectors
 from etude.index.view import View
-from etude.index.walk import Stamp, Walk, walk
+from etude.index.walk import Stamp, Walk, require_folder, walk
 from etude.index.workers import cores, read_all
 
 RACY_NS = 2_000_000_000
@@ -55,6 +55,7 @@ class Report:
 def update(store: Store, root: Path, *, workers: int = 0, progress: Progress | None = None) -> tuple[State, Report]:
     """`workers` 0: one a core. Raises IndexRefused for a root that is no readable folder; the store's lock is held meanwhile."""
     began = time.monotonic()
+    require_folder(root)  # before a store is made for it
     with store.writing():
         job = _Job(store, root)
         job.run(workers or cores(), progress or (lambda done, total: None))

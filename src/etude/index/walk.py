@@ -46,8 +46,8 @@ class Walk:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-def walk(root: Path) -> Walk:
-    """Everything below `root`; links are not followed. Raises IndexRefused where root is no folder or can't be read."""
+def require_folder(root: Path) -> None:
+    """Raises IndexRefused where root is no folder or can't be read."""
     if not root.is_dir():
         raise IndexRefused(f"{root} is {'a file' if root.exists() else 'missing'}; name a folder to index")
     try:
@@ -56,6 +56,11 @@ def walk(root: Path) -> Walk:
         raise IndexRefused(
             f"{root} can't be read ({error.strerror}); give yourself the right or name another"
         ) from error
+
+
+def walk(root: Path) -> Walk:
+    """Everything below `root`; links are not followed. Raises IndexRefused where root is no folder or can't be read."""
+    require_folder(root)
     prefix, outer = repository_rules(root.resolve())
     found = Walk()
     pending: list[tuple[str, Ignores]] = [("", outer)]
