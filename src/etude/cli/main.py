@@ -14,6 +14,7 @@ import typer
 
 from etude.cli import (
     ablate,
+    acp,
     base,
     bench,
     clean,
@@ -41,6 +42,7 @@ app.command("sft")(stages.sft)
 app.command("rl")(stages.rl)
 app.command("bench")(bench.bench)
 app.command("ablate")(ablate.ablate)
+app.command("acp")(acp.acp)
 app.command("report")(report.report)
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(base.app, name="base")

@@ -57,7 +57,7 @@ class Agent:
         self._parts = parts
         self._seed = seed
         self._recorder, self._inbox, self._watcher = parts.recorder, parts.inbox, parts.watcher
-        self._preset: Preset = preset_of(settings)
+        self._preset: Preset = preset_of(settings, parts.services.mcp)
         self._budget = Budget.of(settings)
         self._counters = Counters(tuple(self._preset.tools))
         self._transcript = Transcript(parts.recorder, parts.renderer, self._preset.schemas, self._counters.output)
@@ -287,7 +287,7 @@ def build_agent(
     services = services or Services()
     services.require(codebase_search=settings.codebase_search, web=settings.web)
     renderer = renderer.at_effort(settings.effort) if renderer else None
-    recorder = recorder or Recorder(session_header(settings, policy, facts, renderer=renderer))
+    recorder = recorder or Recorder(session_header(settings, policy, facts, renderer=renderer, services=services))
     seams = (inbox or Inbox.closed(), approver or Approver(), watcher or Nobody())
     parts = Parts(sandbox, facts, renderer, recorder, services, journal, *seams, resumed)
     return Agent(settings, policy, parts, seed)
@@ -301,9 +301,11 @@ def session_header(
     renderer: Renderer | None = None,
     session_id: str | None = None,
     recipe: dict[str, Any] | None = None,
+    services: Services | None = None,
 ) -> Header:
-    """The first line of a session file: all that is needed to attribute and replay it."""
-    known = harness_facts(settings, renderer.at_effort(settings.effort).fingerprint if renderer else "")
+    """The first line of a session file: all that is needed to attribute and replay it. `services`: those of the agent."""
+    chat = renderer.at_effort(settings.effort).fingerprint if renderer else ""
+    known = harness_facts(settings, chat, services.mcp if services else ())
     return Header(
         session_id=session_id or f"{facts.task_id}-{time.time_ns():x}",
         task_id=facts.task_id,

@@ -90,7 +90,9 @@ class Approver:
 
 def rule_for(call: ToolCall, effect: Effect) -> tuple[str, ...] | None:
     """The rule that an answer for the session would make; None where it must be asked for each time."""
-    if effect != "execute":
+    if effect != "execute" or call.name.startswith(
+        "mcp__"
+    ):  # a server's tool runs no shell of ours, whatever its arguments
         return (call.name,)
     command = call.arguments.get("command")
     if not isinstance(command, str) or _COMPOUND.search(command):

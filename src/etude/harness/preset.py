@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from etude.harness.arguments import closest
 from etude.harness.catalogue import IMPLEMENTATIONS, QUIET
 from etude.harness.names import Names
+from etude.harness.services import ServedTool
 from etude.harness.settings import HarnessSettings
 from etude.harness.skin import BadSkin, Skinned
 from etude.harness.tools.nano.done import Done
@@ -63,6 +64,17 @@ class Preset:
         """Whether calls of this tool change nothing, so that they may run beside others of their kind."""
         return self.does(name) in QUIET
 
+    def joined(self, served: tuple[ServedTool, ...]) -> Preset:
+        """With the tools of servers behind its own. Raises ValueError where there is no place for them."""
+        if not served:
+            return self
+        if not self.skinned:
+            raise ValueError(f"the preset {self.name} takes no tools of MCP servers; use {', '.join(_SKINS)}")
+        if twice := {tool.name for tool in served} & set(self.tools):
+            raise ValueError(f"an MCP server's tool has the name {min(twice)!r} of a tool of {self.name}")
+        tools = {**self.tools, **{tool.name: tool for tool in served}}
+        return replace(self, tools=tools, schemas=(*self.schemas, *(dict(tool.schema) for tool in served)))
+
     def unknown(self, name: str) -> str:
         """What a call of a tool that isn't there is answered with."""
         if not self.skinned:
@@ -88,8 +100,12 @@ def preset(name: str, off: frozenset[str] = frozenset()) -> Preset:
     raise ValueError(f"no harness preset {name!r}; there are nano, full, {', '.join(_SKINS)}")
 
 
-def preset_of(settings: HarnessSettings) -> Preset:
-    """The preset that settings ask for. Raises ValueError where they leave out a tool that isn't there."""
+def preset_of(settings: HarnessSettings, served: tuple[ServedTool, ...] = ()) -> Preset:
+    """The preset that settings ask for, with the tools of servers. Raises ValueError where they leave out a tool that isn't there."""
+    return _chosen(settings).joined(served)
+
+
+def _chosen(settings: HarnessSettings) -> Preset:
     if settings.preset not in _SKINS:
         return preset(settings.preset, frozenset(settings.tools_off))
     off = {
@@ -111,9 +127,11 @@ _UNSEEN = {"effort", "temperature", "max_turns", "max_tokens_per_turn", "max_ses
 _SKINS_ONLY = {"strict_arguments", "tools_off", "codebase_search", "web", "glob_order", "max_command_s"}
 
 
-def harness_facts(settings: HarnessSettings, chat_fingerprint: str) -> dict[str, Any]:
+def harness_facts(
+    settings: HarnessSettings, chat_fingerprint: str, served: tuple[ServedTool, ...] = ()
+) -> dict[str, Any]:
     """All that shapes what a policy sees: prompts, schemas, tool limits, chat format, interpreter. As JSON values."""
-    chosen = preset_of(settings)
+    chosen = preset_of(settings, served)
     unseen = _UNSEEN if chosen.skinned else _UNSEEN | _SKINS_ONLY
     return {
         "harness": HARNESS_VERSION,

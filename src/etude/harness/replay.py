@@ -101,7 +101,7 @@ async def replay(
     settings = HarnessSettings.model_validate(header.settings)
     facts = TaskFacts.from_json(header.task_id, header.facts)
     policy = ReplayPolicy(session)
-    again = session_header(settings, policy, facts, renderer=renderer)
+    again = session_header(settings, policy, facts, renderer=renderer, services=services)
     if again.harness != header.harness:
         return Difference(-1, "harness hash", header.harness, again.harness)
     person = {"inbox": RecordedInbox(session), "approver": RecordedApprover(session)}

@@ -5,9 +5,13 @@ Settings say which of them a policy is offered; a session that offers one must h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:  # tools are given services
+    from etude.harness.tools.tool import ToolContext, ToolResult
+    from etude.harness.truncation import Keep
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,31 @@ class WebFetch(Protocol):
     async def fetch(self, url: str) -> str: ...
 
 
+class ServedTool(Protocol):
+    """A tool that a server beside the session offers: a `Tool` of the harness that brings its own schema."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def keep(self) -> Keep: ...
+    @property
+    def parameters(self) -> Collection[str]: ...
+    @property
+    def schema(self) -> Mapping[str, Any]: ...
+
+    async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        """Raises ToolError for whatever keeps it from answering."""
+        ...
+
+
 @dataclass(frozen=True)
 class Services:
-    """Absent by default; the web ones must stay so in training and benches (promise 10)."""
+    """Absent by default; the web ones and `mcp` must stay so in training and benches (promise 10)."""
 
     code_index: CodeIndex | None = None
     web_search: WebSearch | None = None
     web_fetch: WebFetch | None = None
+    mcp: tuple[ServedTool, ...] = ()  # offered behind the preset's own, and part of the harness hash
 
     def require(self, *, codebase_search: bool, web: bool) -> None:
         """Raises ValueError where settings offer a tool whose service is missing."""

@@ -71,6 +71,9 @@ class Transcript:
         self._root: int | None = None  # the original request, where every segment hangs
         self._prefix: list[tuple[Message, list[int] | None]] = []
         self._prompt: _Prompt | None = None
+        self._answered: tuple[
+            int, ...
+        ] = ()  # the last prompt of the open segment that has its answer: a prefix of the held tokens
         self._unread = _Unread()
         self._estimate = 0  # tokens of the open segment if nothing else tells
         self._sealed = 0  # tokens of the sealed segments, counted the same way
@@ -188,6 +191,7 @@ class Transcript:
         self.messages = [message for message, _ in self._prefix]
         self._node = self._root
         self._unread = _Unread()
+        self._answered = ()
 
     def completion(self, answer: Completion) -> tuple[Message, TokenKinds]:
         """Append a policy's turn, the answer to the last prompt: its message, and how its tokens divide."""
@@ -226,6 +230,7 @@ class Transcript:
             self._node = self._fork(prompt.follows)
         else:
             self.builder.extend(lead)
+        self._answered = prompt.ids
         if self._joined:
             self._read(prompt.read)
         self.builder.sample(sampled)
@@ -245,18 +250,23 @@ class Transcript:
         held = self.builder.held
         if self._pieces is not None:
             follows = self._pieces.generation_prompt()
-            return _Prompt((*held, *follows), follows)
+            return _Prompt(self._after_held(follows), follows)
         new = self._unread
         if new.turn is not None:
             arguments = (new.turn, new.sampled, tuple(new.messages), self._tools)
             bridge = await _aside(new.messages, self._renderer.bridge, *arguments)
             if bridge is not None:
                 read = sum(n for n, message in zip(bridge.taken, new.messages, strict=True) if message.role == "tool")
-                return _Prompt((*held, *bridge.ids), bridge.ids, read=read)
+                return _Prompt(self._after_held(bridge.ids), bridge.ids, read=read)
         whole = await _aside(self.messages, self._renderer.render, tuple(self.messages), self._tools)
         if whole[: len(held)] == held:  # the proof, also where the format promises nothing
             return _Prompt(tuple(whole), whole[len(held) :])
         return _Prompt(tuple(whole), whole, forks=True)
+
+    def _after_held(self, follows: list[int]) -> tuple[int, ...]:
+        """The held tokens and these. What grows with the history is one copy of the last prompt, as one block of memory."""
+        new = self.builder.held[len(self._answered) :]
+        return self._answered + (*new, *follows)
 
     def _opening(self, prefix: Sequence[Message], whole: list[int]) -> Sequence[list[int] | None]:
         """The tokens of each message of the prefix, which all segments share; `whole` is it as a prompt."""

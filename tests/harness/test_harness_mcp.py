@@ -1,0 +1,264 @@
+"""The MCP client, against real servers of the official SDK over stdio and streamable HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etude.harness.agent import build_agent, session_header
+from etude.harness.approval import Approver, Asked, Effect
+from etude.harness.local_folder import LocalFolder
+from etude.harness.mcp.config import project_servers, servers_of, settings_servers
+from etude.harness.mcp.server import McpConfigError, Server
+from etude.harness.mcp.servers import Servers
+from etude.harness.mcp.tool import MAX_NAME_CHARS, presented_name
+from etude.harness.mcp.trust import Trust
+from etude.harness.services import Services
+from etude.harness.settings import HarnessSettings
+from etude.harness.task_facts import TaskFacts
+from etude.policy.scripted import ScriptedPolicy
+from etude.trace.message import Message, ToolCall
+
+SCRIPT = Path(__file__).with_name("mcp_server.py")
+SETTINGS = HarnessSettings.full(preset="minimal", max_tool_lines=20)
+
+
+def stdio(*args: str, **more: Any) -> Server:
+    return Server("shelf", command=sys.executable, args=(str(SCRIPT), *args), trusted=True, **more)
+
+
+@pytest.fixture
+async def started(tmp_path: Path) -> AsyncIterator[Any]:
+    opened: list[Servers] = []
+
+    async def start(*servers: Server, **options: Any) -> Servers:
+        found = await Servers.start(servers, tmp_path, trust=Trust(tmp_path / "state" / "trust.json"), **options)
+        opened.append(found)
+        return found
+
+    yield start
+    for servers in opened:
+        await servers.close()
+
+
+@pytest.fixture(scope="module")
+def http_url() -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen([sys.executable, str(SCRIPT), "--http", str(port)], stderr=subprocess.DEVNULL)
+    for _ in range(200):
+        with socket.socket() as knock:
+            if knock.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.1)
+    yield f"http://127.0.0.1:{port}/mcp"
+    process.terminate()
+    process.wait()
+
+
+async def answers(tmp_path: Path, servers: Servers, *calls: tuple[str, dict[str, Any]], **options: Any) -> list[str]:
+    """What the policy sees of calls, each in a turn of its own."""
+    turns = [Message("assistant", calls=(ToolCall(f"c{i}", *call),)) for i, call in enumerate(calls)]
+    policy = ScriptedPolicy([*turns, Message("assistant", "over")])
+    services = Services(mcp=servers.tools)
+    agent = build_agent(SETTINGS, policy, LocalFolder(tmp_path), TaskFacts("t", "go"), services=services, **options)
+    session = (await agent.run()).session
+    return [("failed: " if entry.data["failed"] else "") + entry.data["text"] for entry in session.of("tool_result")]
+
+
+async def test_tools_of_a_server_over_stdio_are_the_agents_own(started: Any, tmp_path: Path) -> None:
+    servers = await started(stdio())
+    assert servers.problems == []
+    assert await answers(tmp_path, servers, ("mcp__shelf__add", {"a": 2, "b": 3})) == ["5"]
+    schema = next(tool.schema for tool in servers.tools if tool.name == "mcp__shelf__add")["function"]
+    assert schema["description"] == "The sum of two numbers."
+    assert schema["parameters"]["properties"]["a"]["type"] == "integer"
+
+
+async def test_tools_of_a_server_over_http_are_the_agents_own(started: Any, tmp_path: Path, http_url: str) -> None:
+    servers = await started(Server("web", url=http_url, trusted=True))
+    assert servers.problems == []
+    told = await answers(tmp_path, servers, ("mcp__web__add", {"a": 2, "b": 3}), ("mcp__web__fail", {}))
+    assert told[0] == "5"
+    assert told[1].startswith("failed: ") and "the shelf is empty" in told[1]
+
+
+async def test_failures_are_typed_answers_and_cost_no_session(started: Any, tmp_path: Path) -> None:
+    servers = await started(stdio(timeout_s=3))
+    wrong, empty, late, after = await answers(
+        tmp_path,
+        servers,
+        ("mcp__shelf__add", {"a": "x"}),
+        ("mcp__shelf__fail", {}),
+        ("mcp__shelf__slow", {"seconds": 30}),
+        ("mcp__shelf__add", {"a": 1, "b": 1}),
+    )
+    assert wrong.startswith("failed: ") and "b" in wrong
+    assert empty.startswith("failed: ") and "the shelf is empty" in empty
+    assert late == "failed: the MCP server shelf did not answer within 3 s"
+    assert after == "2"
+
+
+async def test_a_server_that_dies_is_started_once_more_and_then_told(started: Any, tmp_path: Path) -> None:
+    servers = await started(stdio())
+    add = ("mcp__shelf__add", {"a": 1, "b": 1})
+    first, again, second, down = await answers(
+        tmp_path, servers, ("mcp__shelf__die", {}), add, ("mcp__shelf__die", {}), add
+    )
+    assert "was started again" in first and again == "2"
+    assert "died again and stays down" in second and "not running" in down
+
+
+async def test_pictures_are_told_and_long_answers_cut_with_a_remedy(started: Any, tmp_path: Path) -> None:
+    servers = await started(stdio())
+    picture, text = await answers(tmp_path, servers, ("mcp__shelf__picture", {}), ("mcp__shelf__long", {"lines": 500}))
+    assert picture == "[image, image/png, 300 bytes, not shown]"
+    assert text.count("\n") < 30 and "$OUTPUTS/1.txt" in text and "line 499" in text
+
+
+async def test_a_tool_of_a_server_is_asked_for_as_a_command_is(started: Any, tmp_path: Path) -> None:
+    servers = await started(stdio())
+    asked: list[Effect] = []
+
+    async def ask(call: ToolCall, effect: Effect) -> Asked:
+        asked.append(effect)
+        return Asked("session")
+
+    add = ("mcp__shelf__add", {"a": 1, "b": 1})
+    assert await answers(tmp_path, servers, add, add, approver=Approver("commands", ask)) == ["2", "2"]
+    assert asked == ["execute"]  # once: the answer holds for the tool
+
+
+async def test_the_harness_hash_changes_with_the_list_of_tools(started: Any) -> None:
+    both = [await started(stdio()), await started(stdio("--without", "long"))]
+    policy, facts = ScriptedPolicy([]), TaskFacts("t", "go")
+    hashes = [session_header(SETTINGS, policy, facts, services=Services(mcp=s.tools)).harness for s in both]
+    again = session_header(SETTINGS, policy, facts, services=Services(mcp=both[0].tools)).harness
+    assert len({*hashes, session_header(SETTINGS, policy, facts).harness}) == 3
+    assert again == hashes[0]
+
+
+async def test_a_trained_vocabulary_takes_no_tools_of_servers(started: Any, tmp_path: Path) -> None:
+    servers = await started(stdio())
+    with pytest.raises(ValueError, match="preset nano takes no tools"):
+        build_agent(
+            HarnessSettings(), ScriptedPolicy([]), LocalFolder(tmp_path), TaskFacts("t", "go"),
+            services=Services(mcp=servers.tools),
+        )  # fmt: skip
+
+
+async def test_a_server_that_does_not_start_is_told_with_its_own_words(started: Any) -> None:
+    broken = Server("broken", command=sys.executable, args=("-c", "raise SystemExit('no licence')"), trusted=True)
+    missing = Server("missing", command="no-such-program", trusted=True)
+    silent = Server(
+        "silent", command=sys.executable, args=("-c", "input(); input()"), trusted=True, startup_timeout_s=1.0
+    )
+    servers = await started(broken, missing, silent, stdio())
+    assert [tool.name for tool in servers.tools if tool.name.endswith("add")] == ["mcp__shelf__add"]
+    told = sorted(servers.problems)
+    assert "broken can't be started" in told[0] and "no licence" in told[0]
+    assert "no-such-program" in told[1]
+    assert "silent" in told[2] and "within 1 s" in told[2]
+
+
+async def test_secrets_are_filled_in_and_never_shown(
+    started: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHELF_TOKEN", "s3cr3t-of-the-shelf")
+    servers = await started(stdio(env={"TOKEN": "${SHELF_TOKEN}", "PLAIN": "${NO_SUCH:-plain text}"}))
+    token, plain = await answers(
+        tmp_path,
+        servers,
+        ("mcp__shelf__environment", {"name": "TOKEN"}),
+        ("mcp__shelf__environment", {"name": "PLAIN"}),
+    )
+    assert (token, plain) == ("${SHELF_TOKEN}", "plain text")
+
+
+async def test_a_variable_that_is_not_set_is_named(started: Any) -> None:
+    servers = await started(stdio(env={"TOKEN": "${SHELF_TOKEN_UNSET}"}, source=".mcp.json"))
+    assert servers.tools == () and "needs the variable SHELF_TOKEN_UNSET" in servers.problems[0]
+
+
+async def test_a_projects_server_starts_only_when_approved_and_the_approval_is_remembered(
+    started: Any, tmp_path: Path
+) -> None:
+    row = {"command": sys.executable, "args": [str(SCRIPT)]}
+    asked: list[str] = []
+
+    def write(**more: Any) -> list[Server]:
+        (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"shelf": {**row, **more}}}))
+        return project_servers(tmp_path)
+
+    async def approve(server: Server) -> bool:
+        asked.append(server.shown)
+        return True
+
+    async def refuse(server: Server) -> bool:
+        return False
+
+    assert (await started(*write())).tools == ()  # nobody to ask
+    assert "was not approved" in (await started(*write(), approve=refuse)).problems[0]
+    assert (await started(*write(), approve=approve)).tools
+    assert (await started(*write())).tools  # remembered
+    assert asked == [f"{sys.executable} {SCRIPT}"]
+    assert (await started(*write(env={"LD_PRELOAD": "./evil.so"}))).tools == ()  # another description is another server
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", 'no "mcpServers" table'),
+        ('{"mcpServers": {"a": 1}}', "must be a table"),
+        ('{"mcpServers": {"a": {}}}', "needs a 'command'"),
+        ('{"mcpServers": {"a": {"type": "sse", "url": "http://x"}}}', "type 'sse'"),
+        ('{"mcpServers": {"a": {"command": "x", "env": {"KEY": 5}}}}', "'env' must be a table of texts"),
+    ],
+)
+def test_a_bad_project_file_is_told_with_place_and_remedy(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / ".mcp.json").write_text(text)
+    with pytest.raises(McpConfigError, match=message) as told:
+        project_servers(tmp_path)
+    assert ".mcp.json" in str(told.value)
+
+
+def test_settings_tables_are_trusted_and_strict(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('[mcp.shelf]\ncommand = "shelf"\nargs = ["-q"]\ntimeout_s = 5\n')
+    assert settings_servers(file) == [
+        Server("shelf", command="shelf", args=("-q",), timeout_s=5, trusted=True, source=str(file))
+    ]
+    with pytest.raises(McpConfigError, match="unknown field 'comand'"):
+        servers_of({"a": {"comand": "x"}}, "s.toml", trusted=True)
+
+
+@given(st.text(max_size=90), st.text(max_size=90), st.text(max_size=90), st.text(max_size=90))
+def test_names_fit_endpoints_and_differ_where_tools_do(server: str, tool: str, server_2: str, tool_2: str) -> None:
+    names = [presented_name(server, tool), presented_name(server_2, tool_2)]
+    for name in names:
+        assert 0 < len(name) <= MAX_NAME_CHARS and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
+    if f"{server}__{tool}" != f"{server_2}__{tool_2}":
+        assert names[0] != names[1]
+
+
+async def test_closing_ends_the_servers_processes(tmp_path: Path) -> None:
+    servers = await Servers.start([stdio()], tmp_path, trust=Trust(tmp_path / "trust.json"))
+    children = Path("/proc/self/task/").joinpath(str(threading.get_native_id()), "children")
+    before = children.read_text().split()
+    await servers.close()
+    await asyncio.sleep(0)
+    assert len(children.read_text().split()) < len(before)
