@@ -297,3 +297,25 @@ async def test_a_projects_mcp_server_is_asked_for_at_the_first_prompt(connect: C
             await agent.prompt(session.session_id, add)
             assert editor.of("tool_call_update")[-1].content[0].content.text == "5"
         assert len(editor.asked) == 2 and str(MCP_SCRIPT) in editor.asked[0][0].title
+
+
+async def test_an_editor_that_goes_away_ends_everything_and_the_session_is_whole(folder: Path, tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(SCRIPT), str(tmp_path), "never", env=env, **pipes
+    )
+    assert process.stdin is not None and process.stdout is not None
+    agent = acp.connect_to_agent(Editor(), process.stdin, process.stdout)  # pyright: ignore[reportArgumentType]
+    await agent.initialize(acp.PROTOCOL_VERSION)
+    session = await agent.new_session(cwd=str(folder))
+    sleep = {"call": ["run_terminal_cmd", {"command": "touch began; sleep 60"}]}
+    running = asyncio.create_task(agent.prompt(session.session_id, program(sleep)))
+    while not (folder / "began").exists():
+        await asyncio.sleep(0.05)
+    process.stdin.close()
+    assert await asyncio.wait_for(process.wait(), 15) == 0
+    running.cancel()
+    await agent.close()
+    recorded = read_session(tmp_path / "sessions" / f"{session.session_id}.jsonl")
+    assert recorded.entries[-1].data["reason"] == "stopped"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import socket
 import subprocess
@@ -262,3 +263,30 @@ async def test_closing_ends_the_servers_processes(tmp_path: Path) -> None:
     await servers.close()
     await asyncio.sleep(0)
     assert len(children.read_text().split()) < len(before)
+
+
+def test_secrets_are_hidden_by_name_and_folders_are_not() -> None:
+    server = Server(
+        "shelf",
+        command="shelf",
+        args=("--root", "${HOME}", "--token=${SHELF_TOKEN}"),
+        env={"API_KEY": "literal-secret", "MODE": "production"},
+        headers={"Authorization": "Bearer ${SHELF_WORD}"},
+    )
+    environ = {"HOME": "/home/someone", "SHELF_TOKEN": "token-value", "SHELF_WORD": "word-value"}
+    assert server.secrets(environ) == {
+        "literal-secret": "[API_KEY]",
+        "token-value": "${SHELF_TOKEN}",
+        "word-value": "${SHELF_WORD}",
+    }
+    assert server.filled(environ).headers == {"Authorization": "Bearer word-value"}
+
+
+@given(st.sampled_from(["command", "args", "env", "cwd", "url", "headers", "name"]), st.text(min_size=1, max_size=9))
+def test_an_approval_holds_for_nothing_that_decides_what_is_started(part: str, text: str) -> None:
+    server = Server("shelf", command="shelf", args=("-q",), env={"A": "b"})
+    value: Any = {"args": (text,), "env": {"C": text}, "headers": {"C": text}}.get(part, f"{text}/other")
+    other = dataclasses.replace(server, **{part: value})
+    place = Path("/project")
+    assert other.digest(place) != server.digest(place) != server.digest(Path("/elsewhere"))
+    assert dataclasses.replace(server, timeout_s=9.0, source="x").digest(place) == server.digest(place)

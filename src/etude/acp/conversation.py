@@ -7,6 +7,7 @@ prompt goes on from what is on disk. A prompt that comes while one is answered s
 from __future__ import annotations
 
 import asyncio
+import logging
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -233,8 +234,10 @@ class Conversation:
             update = await self._outgoing.get()
             try:
                 await self._client.session_update(session_id=self._id, update=update)
-            except ConnectionError:
-                self._inbox.say("stop")  # nobody is there to see it
+            except Exception as error:  # noqa: BLE001 - a prompt must not wait for ever for what can't be told
+                logging.warning("an update of %s could not be told: %s", self._id, error)
+                if isinstance(error, ConnectionError):
+                    self.cancel()  # nobody is there to see it
             finally:
                 self._outgoing.task_done()
 

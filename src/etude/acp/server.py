@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import stat
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -180,8 +183,17 @@ class AcpServer:
         return self._sessions[session_id]
 
 
+class NoEditor(OSError):
+    """Nobody can speak the protocol over what stdin and stdout are."""
+
+
 async def serve(setup: Setup) -> None:
-    """Over stdin and stdout, until the editor closes them."""
+    """Over stdin and stdout, until the editor closes them. Raises NoEditor."""
+    for stream in (sys.stdin, sys.stdout):
+        if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise NoEditor(f"{stream.name} is a file; an editor starts this command and speaks to it over pipes")
+    if sys.stdin.isatty():
+        print("etude acp waits for an editor to speak the Agent Client Protocol; Ctrl-C ends it", file=sys.stderr)
     server = AcpServer(setup)
     try:
         await acp.run_agent(cast(acp.Agent, server))  # the SDK answers for the methods that it lacks

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+PRESETS = ("search_replace", "patch", "minimal")
+
 
 def acp(
     model: Annotated[str, typer.Option("--model", envvar="ETUDE_MODEL", help="The endpoint's name of the model.")],
@@ -21,7 +23,7 @@ def acp(
         str, typer.Option("--approval", help="What is asked for at first: never, commands, writes or all.")
     ] = "commands",
     settings: Annotated[
-        Path | None, typer.Option("--settings", metavar="FILE", help="TOML with your [mcp.NAME] servers.")
+        Path | None, typer.Option("--settings", metavar="FILE", help="TOML whose mcp.NAME tables are your MCP servers.")
     ] = None,
 ) -> None:
     """Serve the agent to an editor. Its key comes from OPENAI_API_KEY; logs go to stderr."""
@@ -34,8 +36,12 @@ def acp(
     from etude.link.home import sessions_home
     from etude.policy.openai import OpenAIPolicy
 
+    if preset not in PRESETS:
+        raise typer.BadParameter(f"--preset {preset!r} is not for endpoints: {', '.join(PRESETS)}")
+    if settings is not None and not settings.is_file():
+        raise typer.BadParameter(f"--settings {settings}: there is no such file")
     if not is_mode(approval):
-        raise typer.BadParameter(f"{approval!r} is no approval policy: never, commands, writes or all")
+        raise typer.BadParameter(f"--approval {approval!r} is no approval policy: never, commands, writes or all")
     home = sessions_home()
     setup = Setup(
         settings=HarnessSettings.full(preset=preset),

@@ -13,7 +13,7 @@ from pathlib import Path
 _SLOT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 # Shorter values are words like "1" or "true", which hiding would cut out of any answer.
 _MIN_SECRET_CHARS = 8
-_HIDDEN_NAMES = re.compile(r"key|token|secret|password|passwd|credential|auth", re.IGNORECASE)
+_SECRET_NAMES = re.compile(r"key|token|secret|password|passwd|credential|auth", re.IGNORECASE)
 
 
 class McpConfigError(Exception):
@@ -74,11 +74,16 @@ class Server:
         return value
 
     def secrets(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """From each value that no answer may show to what stands in its place: variables that are filled in, and the values of
-        fields that are called like secrets."""
-        texts = (self.command, *self.args, self.cwd, self.url, *self.env.values(), *self.headers.values())
-        slots = {environ.get(slot[1], ""): f"${{{slot[1]}}}" for text in texts for slot in _SLOT.finditer(text)}
-        named = {**self.env, **self.headers}
-        fields = {text: f"[{name}]" for name, text in named.items() if _HIDDEN_NAMES.search(name) and "${" not in text}
-        found = {**fields, **slots}
+        """From each value that no answer may show to what stands in its place: those of fields and variables that are called like
+        secrets. A folder that is filled in is none, and an answer that names it must stay usable."""
+        fields = [*self.env.items(), *self.headers.items(), *(("", text) for text in (*self.args, self.url))]
+        found: dict[str, str] = {}
+        for field_name, text in fields:
+            secret_field = bool(_SECRET_NAMES.search(field_name))
+            slots = list(_SLOT.finditer(text))
+            if secret_field and not slots:
+                found[text] = f"[{field_name}]"
+            for slot in slots:
+                if secret_field or _SECRET_NAMES.search(slot[1]):
+                    found[environ.get(slot[1], "")] = f"${{{slot[1]}}}"
         return {value: shown for value, shown in found.items() if len(value) >= _MIN_SECRET_CHARS}
