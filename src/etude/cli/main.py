@@ -16,6 +16,7 @@ from etude.cli import (
     ablate,
     base,
     bench,
+    capture,
     clean,
     corpus,
     doctor,
@@ -48,6 +49,7 @@ app.add_typer(model.app, name="model")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(session.app, name="session")
+app.add_typer(capture.app, name="capture")
 app.add_typer(weights.app, name="weights")
 app.command("doctor")(doctor.doctor)
 app.command("clean")(clean.clean)
@@ -79,7 +81,7 @@ def main() -> None:
         sys.exit("etude: this system has none of the Linux sandboxes this needs; use a Linux VM, on Windows WSL2.")
     signal.signal(signal.SIGTERM, _terminate)
     words = sys.argv[1:]
-    ours = words[: words.index("--")] if "--" in words else words  # what follows belongs to `sandbox run`'s command
+    ours = words[: words.index("--")] if "--" in words else words  # what follows is another's command
     sys.exit(give(lambda: app(standalone_mode=False), as_json="--json" in ours))
 
 

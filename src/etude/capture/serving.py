@@ -1,0 +1,48 @@
+"""An endpoint in this process, for as long as a block runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+
+import uvicorn
+
+from etude.capture.book import Book
+from etude.capture.server import LOOPBACK, make_app
+
+# Agents that stream keep connections open; those left at the end are closed after this.
+LAST_WORDS_S = 2
+
+
+class _Quiet(uvicorn.Server):
+    """Leaves signals to whoever runs the process."""
+
+    @contextlib.contextmanager
+    def capture_signals(self):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving(book: Book, *, host: str = "127.0.0.1", port: int = 0, operator_key: str = "") -> AsyncIterator[str]:
+    """The endpoint's address, e.g. http://127.0.0.1:40123; port 0 takes a free one. On leaving, open sessions are ended. Raises
+    OSError if the address is taken, ValueError without an operator's key on an address that others can reach."""
+    if host not in LOOPBACK and not operator_key:
+        raise ValueError(f"{host} can be reached from other machines: set ETUDE_CAPTURE_KEY, which then makes sessions")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family)
+    name = f"[{host}]" if ":" in host else host
+    hosts = LOOPBACK if host in LOOPBACK else LOOPBACK | {host}
+    app = make_app(book, operator_key=operator_key, hosts=hosts)
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=LAST_WORDS_S)
+    server = _Quiet(config)
+    task = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        while not server.started and not task.done():
+            await asyncio.sleep(0.01)
+        yield f"http://{name}:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await task
+        listening.close()
