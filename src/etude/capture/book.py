@@ -33,6 +33,7 @@ class Book:
         self.renderer = renderer
         self._sessions: dict[str, CaptureSession] = {}
         self._by_key: dict[str, CaptureSession] = {}
+        settings.sessions.mkdir(parents=True, exist_ok=True)
         if renderer is not None:
             write_vocabulary(settings.sessions, renderer.vocabulary())
 
@@ -64,9 +65,14 @@ class Book:
         return self._sessions[id]
 
     async def close(self) -> list[dict[str, Any]]:
-        """End every session that has not ended: as stopped. What they came to."""
+        """End every session that has not ended: as stopped. What they came to. One that can't be written does not keep the others
+        from it; its error is raised when all have ended."""
         left = [session for session in self._sessions.values() if session.summary is None]
-        return await asyncio.gather(*(session.end("stopped") for session in left))
+        ended = await asyncio.gather(*(session.end("stopped") for session in left), return_exceptions=True)
+        for outcome in ended:
+            if isinstance(outcome, BaseException):
+                raise outcome
+        return [outcome for outcome in ended if not isinstance(outcome, BaseException)]
 
 
 def _digest(key: str) -> str:

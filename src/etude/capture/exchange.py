@@ -148,6 +148,8 @@ def _outcome(sampling: Sampling) -> Completion | Refused:
         return sampling.task.result()
     if isinstance(error, PolicyError):
         return Refused(str(error), 503 if error.infra else 400)
+    if isinstance(error, OSError):
+        return Refused(f"the session can't be written, so this turn is not given out: {error}", 500)
     if isinstance(error, Refused):
         return error
     raise error

@@ -13,6 +13,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from etude.capture.ask import Refused
 from etude.capture.book import Book
@@ -40,7 +41,8 @@ def make_app(book: Book, *, operator_key: str = "", hosts: frozenset[str] = LOOP
         await book.close()
 
     app = FastAPI(lifespan=lifespan, openapi_url=None)
-    _guard(app, hosts)
+    app.add_middleware(HostGuard, hosts=hosts)
+    app.add_exception_handler(Refused, _refused)
     for path, dialect in DIALECTS.items():
         app.add_api_route(path, _turns(dialect, book), methods=["POST"])
     _sessions(app, book, operator_key)
@@ -53,19 +55,24 @@ def make_app(book: Book, *, operator_key: str = "", hosts: frozenset[str] = LOOP
     return app
 
 
-def _guard(app: FastAPI, hosts: frozenset[str]) -> None:
-    @app.middleware("http")
-    async def named(request: Request, call_next: Any) -> Response:
-        name = request.url.hostname or ""
-        if name not in hosts:
-            message = f"this endpoint is {' or '.join(sorted(hosts))}, not {name!r}; use that address"
-            return JSONResponse(openai_error(403, message), 403)
-        return await call_next(request)
+class HostGuard:
+    """Refuses requests that name another host than ours."""
 
-    @app.exception_handler(Refused)
-    async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, Refused)
-        return JSONResponse(openai_error(error.status, str(error)), error.status)
+    def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = (Request(scope).url.hostname or "") if scope["type"] == "http" else None
+        if name is None or name in self._hosts:
+            return await self._app(scope, receive, send)
+        message = f"this endpoint is {' or '.join(sorted(self._hosts))}, not {name!r}; use that address"
+        await JSONResponse(openai_error(403, message), 403)(scope, receive, send)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return JSONResponse(openai_error(error.status, str(error)), error.status)
 
 
 def _turns(dialect: Dialect, book: Book) -> Any:
