@@ -36,10 +36,10 @@ async def exchange(request: Request, dialect: Dialect, book: Book) -> Response:
         session = book.of_key(key_of(request))
         if session.summary is not None:
             raise Refused(f"the session {session.id} has ended; make another with POST /sessions", 409)
-        body = await read_json(request)
-        ask = dialect.read(body, book.settings.allowed)
+        data = await read_body(request)
+        ask = dialect.read(parsed(data), book.settings.allowed)
         source = {"dialect": dialect.name, "agent": request.headers.get("user-agent", "")}
-        sampling = session.retries.join(_signs(request, dialect, body), lambda: session.answer(ask, source))
+        sampling = session.retries.join(_signs(request, dialect, data), lambda: session.answer(ask, source))
     except Refused as refused:
         return _refusal(dialect, refused)
     number = f"{session.id}-{sampling.number}"
@@ -64,9 +64,9 @@ def key_of(request: Request) -> str:
     return value.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
 
 
-async def read_json(request: Request) -> dict[str, Any]:
-    """The body. Raises Refused for what is no JSON object, and for one sent as another type: a web page may send those to any
-    address without asking."""
+async def read_body(request: Request) -> bytes:
+    """The body. Raises Refused for one that is too long, and for one sent as another type than JSON: a web page may send those to
+    any address without asking."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Refused(f"the content-type is {kind or 'missing'}; send application/json", 415)
@@ -75,8 +75,13 @@ async def read_json(request: Request) -> dict[str, Any]:
         data += piece
         if len(data) > MAX_BODY_BYTES:
             raise Refused(f"the body is longer than {MAX_BODY_BYTES >> 20} MiB; shorten the conversation", 413)
+    return bytes(data)
+
+
+def parsed(data: bytes) -> dict[str, Any]:
+    """A body. Raises Refused for what is no JSON object."""
     try:
-        body = json.loads(bytes(data))
+        body = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise Refused(f"the body is no JSON: {error}") from error
     if not isinstance(body, dict):
@@ -84,11 +89,10 @@ async def read_json(request: Request) -> dict[str, Any]:
     return body
 
 
-def _signs(request: Request, dialect: Dialect, body: dict[str, Any]) -> Signs:
-    text = json.dumps([dialect.name, body], sort_keys=True)
+def _signs(request: Request, dialect: Dialect, data: bytes) -> Signs:
     count = request.headers.get("x-stainless-retry-count", "0")
     return Signs(
-        hashlib.sha256(text.encode()).hexdigest(),
+        hashlib.sha256(dialect.name.encode() + data).hexdigest(),
         request.headers.get("idempotency-key", ""),
         retried=count.isdecimal() and int(count) > 0,
     )

@@ -83,9 +83,9 @@ class Record:
     def fault(self, kind: str, message: str, *, infra: bool) -> None:
         self._writer.append("fault", {"kind": kind, "message": message, "infra": infra})
 
-    def end(self, reason: str, message: str, counters: dict[str, float]) -> int:
+    def end(self, reason: str, message: str, counters: dict[str, int]) -> int:
         """The last lines; how many training samples the session holds."""
-        self._writer.append("counters", {"counters": counters})
+        self._writer.append("counters", {"counters": {name: float(count) for name, count in counters.items()}})
         self._writer.append("end", {"reason": reason, "message": message})
         self._writer.close()
         return len(self._writer.session.segments())

@@ -6,9 +6,7 @@ point here). On any other address sessions are made and ended with an operator's
 
 from __future__ import annotations
 
-import contextlib
 import hmac
-from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -21,7 +19,7 @@ from etude.capture.dialect.anthropic import AnthropicDialect
 from etude.capture.dialect.chat import ChatDialect
 from etude.capture.dialect.protocol import Dialect
 from etude.capture.dialect.responses import ResponsesDialect
-from etude.capture.exchange import exchange, key_of, read_json
+from etude.capture.exchange import exchange, key_of, parsed, read_body
 from etude.policy.wire.errors import openai_error
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -32,16 +30,12 @@ DIALECTS: dict[str, Dialect] = {
 }
 
 
-def make_app(book: Book, *, operator_key: str = "", hosts: frozenset[str] = LOOPBACK) -> FastAPI:
-    """The application; its end ends the sessions. Without an operator's key anyone who reaches it may make a session."""
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        await book.close()
-
-    app = FastAPI(lifespan=lifespan, openapi_url=None)
-    app.add_middleware(HostGuard, hosts=hosts)
+def make_app(book: Book, *, operator_key: str = "", hosts: frozenset[str] | None = LOOPBACK) -> FastAPI:
+    """The application. Without an operator's key anyone who reaches it may make a session; without `hosts` it answers to any
+    name."""
+    app = FastAPI(openapi_url=None)
+    if hosts is not None:
+        app.add_middleware(HostGuard, hosts=hosts)
     app.add_exception_handler(Refused, _refused)
     for path, dialect in DIALECTS.items():
         app.add_api_route(path, _turns(dialect, book), methods=["POST"])
@@ -90,7 +84,7 @@ def _sessions(app: FastAPI, book: Book, operator_key: str) -> None:
     async def make(request: Request) -> dict[str, str]:
         if operator_key and not operates(request):
             raise Refused("sessions of this endpoint are made with its operator's key (ETUDE_CAPTURE_KEY)", 401)
-        body = await read_json(request)
+        body = parsed(await read_body(request))
         if unknown := body.keys() - {"task_id"}:
             raise Refused(f"POST /sessions knows no field {min(unknown)!r}; task_id is the only one")
         session, key = book.open(str(body.get("task_id") or ""))

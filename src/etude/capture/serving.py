@@ -16,6 +16,10 @@ from etude.capture.server import LOOPBACK, make_app
 LAST_WORDS_S = 2
 
 
+class Exposed(ValueError):
+    """The endpoint would be open to other machines without a key."""
+
+
 class _Quiet(uvicorn.Server):
     """Leaves signals to whoever runs the process."""
 
@@ -27,22 +31,24 @@ class _Quiet(uvicorn.Server):
 @contextlib.asynccontextmanager
 async def serving(book: Book, *, host: str = "127.0.0.1", port: int = 0, operator_key: str = "") -> AsyncIterator[str]:
     """The endpoint's address, e.g. http://127.0.0.1:40123; port 0 takes a free one. On leaving, open sessions are ended. Raises
-    OSError if the address is taken, ValueError without an operator's key on an address that others can reach."""
+    OSError if the address is taken, Exposed without an operator's key on an address that others can reach."""
     if host not in LOOPBACK and not operator_key:
-        raise ValueError(f"{host} can be reached from other machines: set ETUDE_CAPTURE_KEY, which then makes sessions")
+        raise Exposed(f"{host} can be reached from other machines: set ETUDE_CAPTURE_KEY, which then makes sessions")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family)
     name = f"[{host}]" if ":" in host else host
-    hosts = LOOPBACK if host in LOOPBACK else LOOPBACK | {host}
-    app = make_app(book, operator_key=operator_key, hosts=hosts)
+    app = make_app(book, operator_key=operator_key, hosts=LOOPBACK if host in LOOPBACK else None)
     config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=LAST_WORDS_S)
     server = _Quiet(config)
     task = asyncio.create_task(server.serve(sockets=[listening]))
     try:
-        while not server.started and not task.done():
+        while not server.started:
+            if task.done():
+                task.result()
             await asyncio.sleep(0.01)
         yield f"http://{name}:{listening.getsockname()[1]}"
     finally:
+        await book.close()
         server.should_exit = True
-        await task
+        await asyncio.wait((task,))  # told to stop, the process cancels it together with us
         listening.close()

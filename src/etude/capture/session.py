@@ -100,12 +100,12 @@ class CaptureSession:
             self.summary = {"session": self.id, "file": file, "reason": reason, "samples": samples, **counters}
         return self.summary
 
-    def counters(self) -> dict[str, float]:
+    def counters(self) -> dict[str, int]:
         """What happened so far, in numbers."""
         names = ("turns", "malformed_turns", "calls", "sampled_tokens", "forks")
-        own = {name: float(self._record.counts[name]) if self._record else 0.0 for name in names}
-        asked = {name: float(self.retries.counts[name]) for name in ("replayed", "joined", "cancelled")}
-        return {**own, "branches": float(sum(map(_ends, self._roots.values()))), **asked}
+        own = {name: self._record.counts[name] if self._record else 0 for name in names}
+        asked = {name: self.retries.counts[name] for name in ("replayed", "joined", "cancelled")}
+        return {**own, "branches": sum(map(_ends, self._roots.values())), **asked}
 
     def _begin(self, ask: Ask, source: dict[str, str]) -> Record:
         if self.summary is not None:

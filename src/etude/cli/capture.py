@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +18,8 @@ from etude.cli.option import Json
 
 if TYPE_CHECKING:
     from etude.capture.book import Book
+    from etude.capture.settings import CaptureSettings
+    from etude.policy.protocol import Policy
 
 app = typer.Typer(no_args_is_help=True, help="Capture the sessions of other agents: an endpoint they are pointed at.")
 
@@ -61,19 +66,18 @@ def serve(
 ) -> Answer:
     """Serve until stopped. POST /sessions gives an agent its key."""
     from etude.capture.serving import serving
+    from etude.capture.settings import CaptureSettings
 
-    book, close = _book(model, name, key_env, tokens, sessions, max_tokens, context, allow)
+    settings = CaptureSettings(sessions, max_tokens, context, allowed=frozenset(allow or ()))
 
-    async def until_stopped() -> None:
+    async def until_stopped(book: Book) -> None:
         async with serving(book, host=host, port=port, operator_key=os.environ.get("ETUDE_CAPTURE_KEY", "")) as address:
             print(f"{book.policy.name} answers at {address}; sessions go to {sessions}/", file=sys.stderr)
             print(f"curl -X POST {address}/sessions -H 'content-type: application/json' -d '{{}}'", file=sys.stderr)
             await asyncio.Event().wait()
 
-    try:
-        asyncio.run(until_stopped())
-    finally:
-        close()
+    with _book(model, name, key_env, tokens, settings) as book:
+        asyncio.run(until_stopped(book))
     return Answer({}, "")
 
 
@@ -94,19 +98,18 @@ def run(
     """Run an agent as one session: its endpoint and key are in its environment. The exit status is the agent's."""
     from etude.capture.launch import environment, launch
     from etude.capture.serving import serving
+    from etude.capture.settings import CaptureSettings
 
-    book, close = _book(model, name, key_env, tokens, sessions, max_tokens, context, allow)
+    settings = CaptureSettings(sessions, max_tokens, context, allowed=frozenset(allow or ()))
 
-    async def whole() -> tuple[int, dict[str, Any]]:
+    async def whole(book: Book) -> tuple[int, dict[str, Any]]:
         async with serving(book) as address:
             session, key = book.open(task)
             status = await launch(command, environment(address, key))
             return status, await session.end("done" if status == 0 else "stopped")
 
-    try:
-        status, summary = asyncio.run(whole())
-    finally:
-        close()
+    with _book(model, name, key_env, tokens, settings) as book:
+        status, summary = asyncio.run(whole(book))
     return Answer({**summary, "exit_status": status}, _told(summary), status)
 
 
@@ -114,42 +117,44 @@ def _told(summary: dict[str, Any]) -> str:
     if summary["file"] is None:
         return "the agent asked nothing: does it read OPENAI_BASE_URL or ANTHROPIC_BASE_URL?"
     names = ("turns", "samples", "branches", "forks", "replayed", "sampled_tokens")
-    counts = ", ".join(f"{int(summary[name])} {name.replace('_', ' ')}" for name in names)
+    counts = ", ".join(f"{summary[name]} {name.replace('_', ' ')}" for name in names)
     return f"{summary['file']}: {counts}"
 
 
-def _book(
-    model: str,
-    name: str,
-    key_env: str,
-    tokens: Path | None,
-    sessions: Path,
-    max_tokens: int,
-    context: int,
-    allow: list[str] | None,
-) -> tuple[Book, Any]:
-    """The endpoint's book, and what frees its policy."""
+@contextlib.contextmanager
+def _book(model: str, name: str, key_env: str, tokens: Path | None, settings: CaptureSettings) -> Iterator[Book]:
+    """The endpoint's book; its policy is freed at the end. Raises CaptureError."""
     from etude.capture.book import Book
-    from etude.capture.settings import CaptureSettings
     from etude.chat.load import load_renderer
 
-    allowed = frozenset(allow or ())
-    if model.startswith(("http://", "https://")):
-        from etude.policy.openai import OpenAIPolicy
+    try:
+        if model.startswith(("http://", "https://")):
+            from etude.policy.openai import OpenAIPolicy
 
-        policy = OpenAIPolicy(name, base_url=model, api_key_env=key_env)
-        settings = CaptureSettings(sessions, max_tokens=max_tokens, allowed=allowed)
-        return Book(policy, settings, load_renderer(tokens) if tokens is not None else None), lambda: None
-    folder = Path(model)
-    if not (folder / "config.json").is_file():
-        raise CaptureError(f"--model {model} is neither an http(s) address nor a checkpoint's folder (config.json)")
-    if tokens is not None:
-        raise CaptureError("--tokens is for --model URL; a checkpoint's sessions are in its own format")
+            policy = OpenAIPolicy(name, base_url=model, api_key_env=key_env)
+            renderer = load_renderer(tokens) if tokens is not None else None
+            yield Book(policy, dataclasses.replace(settings, context_tokens=None), renderer)
+            return
+        folder = Path(model)
+        if not (folder / "config.json").is_file():
+            raise CaptureError(f"--model {model} is neither an http(s) address nor a checkpoint's folder (config.json)")
+        if tokens is not None:
+            raise CaptureError("--tokens is for --model URL; a checkpoint's sessions are in its own format")
+        with _engine(folder, settings) as policy:
+            yield Book(policy, settings, load_renderer(folder))
+    except ValueError as error:
+        raise CaptureError(str(error)) from error
+
+
+@contextlib.contextmanager
+def _engine(folder: Path, settings: CaptureSettings) -> Iterator[Policy]:
     from etude.engine.policy import EnginePolicy
     from etude.engine.settings import EngineSettings
     from etude.model.checkpoint import load_checkpoint
 
-    renderer = load_renderer(folder)
-    engine = EnginePolicy.start(load_checkpoint(folder), EngineSettings(max_len=context), name=folder.name)
-    settings = CaptureSettings(sessions, max_tokens=max_tokens, context_tokens=context, allowed=allowed)
-    return Book(engine, settings, renderer), engine.close
+    length = settings.context_tokens or EngineSettings().max_len
+    engine = EnginePolicy.start(load_checkpoint(folder), EngineSettings(max_len=length), name=folder.resolve().name)
+    try:
+        yield engine
+    finally:
+        engine.close()
