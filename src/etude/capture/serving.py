@@ -35,10 +35,13 @@ async def serving(book: Book, *, host: str = "127.0.0.1", port: int = 0, operato
     if host not in LOOPBACK and not operator_key:
         raise Exposed(f"{host} can be reached from other machines: set ETUDE_CAPTURE_KEY, which then makes sessions")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server((host, port), family=family)
+    # By its protocol asyncio knows a socket for which to switch Nagle's algorithm off: else every answer waits 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((host, port))
     name = f"[{host}]" if ":" in host else host
     app = make_app(book, operator_key=operator_key, hosts=LOOPBACK if host in LOOPBACK else None)
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=LAST_WORDS_S)
+    config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=LAST_WORDS_S)
     server = _Quiet(config)
     task = asyncio.create_task(server.serve(sockets=[listening]))
     try:

@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from etude.cli.answer import Answer
+from etude.cli.answer import Answer, Terminated
 from etude.cli.option import Json
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from etude.policy.protocol import Policy
 
 app = typer.Typer(no_args_is_help=True, help="Capture the sessions of other agents: an endpoint they are pointed at.")
+
+
+Result = TypeVar("Result")
 
 
 class CaptureError(Exception):
@@ -77,7 +81,7 @@ def serve(
             await asyncio.Event().wait()
 
     with _book(model, name, key_env, tokens, settings) as book:
-        asyncio.run(until_stopped(book))
+        _run(until_stopped(book))
     return Answer({}, "")
 
 
@@ -109,8 +113,23 @@ def run(
             return status, await session.end("done" if status == 0 else "stopped")
 
     with _book(model, name, key_env, tokens, settings) as book:
-        status, summary = asyncio.run(whole(book))
+        status, summary = _run(whole(book))
     return Answer({**summary, "exit_status": status}, _told(summary), status)
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    """asyncio.run; SIGTERM cancels the work, so that it ends its sessions and its agent while the loop still runs."""
+
+    async def told_to_end() -> Result:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(told_to_end())
+    except asyncio.CancelledError:
+        raise Terminated from None
 
 
 def _told(summary: dict[str, Any]) -> str:
