@@ -169,3 +169,13 @@ async def until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not true():
             await asyncio.sleep(0.01)
+
+
+async def test_a_session_that_can_not_be_written_gives_no_turns_out(served: Serve, policy: TokenPolicy) -> None:
+    async with served(policy, policy._renderer) as endpoint:
+        session, key = await endpoint.session()
+        session.path.mkdir()  # where the file should be
+        got = await post(endpoint, key)
+        assert got.status_code == 500 and "can't be written" in got.json()["error"]["message"]
+        session.path.rmdir()
+        assert said(await post(endpoint, key)) == '{"command": "step 1"}'

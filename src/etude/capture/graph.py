@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from etude.capture.tokens import Held
 from etude.trace.message import Message
 
+_JSON = json.JSONEncoder(sort_keys=True)  # made once: json.dumps would make one for every message
+
 
 @dataclass(eq=False)
 class Node:
@@ -89,4 +91,4 @@ def _key(message: Message) -> str:
     """A digest of what a message says. Calls count by name and arguments: some agents give them ids of their own."""
     text = message.text.strip() if message.role == "assistant" else message.text
     said = [message.role, text, message.call_id, [[call.name, call.arguments] for call in message.calls]]
-    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(_JSON.encode(said).encode()).hexdigest()

@@ -1,5 +1,8 @@
 """Anthropic messages.
 
+Claude Code puts a line for its maker's accounts in front of its system prompt, another one with every request; that server takes
+it off, and so does this one: else no request would go on with another.
+
 Whether and how long the model thinks is its chat format's affair, and so is which old thinking its prompt keeps: the fields
 about it are let through without effect.
 """
@@ -17,6 +20,8 @@ from etude.policy.wire.anthropic_stream import MessagesStream
 from etude.policy.wire.anthropic_types import MessagesRequest
 from etude.policy.wire.errors import WireError, anthropic_error
 from etude.trace.completion import Completion
+
+ACCOUNTS = "x-anthropic-billing-header:"
 
 
 def _clears_thinking_only(value: Any) -> bool:
@@ -44,7 +49,7 @@ class AnthropicDialect:
 
     def read(self, body: dict[str, Any], allowed: Collection[str]) -> Ask:
         ignored = check(body, FIELDS, allowed)
-        request = validated(MessagesRequest, body)
+        request = validated(MessagesRequest, {**body, "system": _without_accounts(body.get("system"))})
         choice = request.tool_choice or {}
         if choice.get("disable_parallel_tool_use") and "disable_parallel_tool_use" not in allowed:
             raise Refused("tool_choice.disable_parallel_tool_use can't be promised; leave it out")
@@ -79,6 +84,14 @@ class AnthropicDialect:
 
     def broken(self, status: int, message: str) -> bytes:
         return sse.frame(anthropic_error(status, message), "error")
+
+
+def _without_accounts(system: Any) -> Any:
+    if isinstance(system, str) and system.startswith(ACCOUNTS):
+        return system.partition("\n")[2]
+    if isinstance(system, list):
+        return [b for b in system if not (isinstance(b, dict) and str(b.get("text", "")).startswith(ACCOUNTS))]
+    return system
 
 
 def _effort(config: dict[str, Any]) -> Any:
