@@ -17,6 +17,7 @@ from etude.cli import (
     acp,
     base,
     bench,
+    capture,
     clean,
     corpus,
     doctor,
@@ -51,6 +52,7 @@ app.add_typer(model.app, name="model")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(session.app, name="session")
+app.add_typer(capture.app, name="capture")
 app.add_typer(weights.app, name="weights")
 app.add_typer(index.app, name="index")
 app.command("doctor")(doctor.doctor)
@@ -83,7 +85,7 @@ def main() -> None:
         sys.exit("etude: this system has none of the Linux sandboxes this needs; use a Linux VM, on Windows WSL2.")
     signal.signal(signal.SIGTERM, _terminate)
     words = sys.argv[1:]
-    ours = words[: words.index("--")] if "--" in words else words  # what follows belongs to `sandbox run`'s command
+    ours = words[: words.index("--")] if "--" in words else words  # what follows is another's command
     sys.exit(give(lambda: app(standalone_mode=False), as_json="--json" in ours))
 
 

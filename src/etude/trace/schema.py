@@ -69,7 +69,7 @@ class _Line(_Part):
         None, ge=0, description="how many tokens the entry added; they are in the `.tokens` file"
     )
     foreign: dict[str, Any] | None = Field(
-        None, description="of an imported session: what the other agent's log said and this format has no place for"
+        None, description="of another agent's session: what it said and this format has no place for"
     )
 
 

@@ -26,11 +26,15 @@ class Session:
         return [entry for entry in self.entries if entry.type in types]
 
     def segments(self) -> list[Segment]:
-        """The token segments, one per leaf of the tree, equal to those the agent's SegmentBuilder held."""
+        """The token segments, one per leaf of the tree, equal to those the agent's SegmentBuilder held.
+
+        A turn that several branches go on from counts as sampled in the last of them alone, elsewhere it is context: every
+        sampled token is trained on once (promise 4)."""
         nodes = {entry.id: entry for entry in self.entries if entry.tokens is not None}
         parents = {entry.parent for entry in nodes.values()}
-        leaves = [entry for entry in nodes.values() if entry.id not in parents]
-        segments = [_segment(_path(nodes, leaf)) for leaf in leaves]
+        paths = [_path(nodes, entry) for entry in nodes.values() if entry.id not in parents]
+        last = {entry.id: i for i, path in enumerate(paths) for entry in path}
+        segments = [_segment(path, [last[entry.id] == i for entry in path]) for i, path in enumerate(paths)]
         return [segment for segment in segments if segment.sampled.any()]
 
 
@@ -76,20 +80,22 @@ def _path(nodes: dict[int, Entry], leaf: Entry) -> list[Entry]:
     return path[::-1]
 
 
-def _segment(path: list[Entry]) -> Segment:
+def _segment(path: list[Entry], counts: list[bool]) -> Segment:
+    """`counts[i]`: the i-th entry's sampled tokens are this segment's."""
     ids = [token for entry in path if entry.tokens for token in entry.tokens.ids]
     sampled = np.zeros(len(ids), dtype=bool)
     logprobs = np.zeros(len(ids), dtype=np.float32)
     versions = np.full(len(ids), -1, dtype=np.int32)
     routes: list[tuple[int, np.ndarray]] = []
     at = 0
-    for entry in path:
+    for entry, own in zip(path, counts, strict=True):
         assert entry.tokens is not None
         first = at + entry.tokens.lead
         last = first + len(entry.tokens.logprobs)
-        sampled[first:last] = True
-        logprobs[first:last] = entry.tokens.logprobs
-        versions[first:last] = entry.tokens.versions
+        if own:
+            sampled[first:last] = True
+            logprobs[first:last] = entry.tokens.logprobs
+            versions[first:last] = entry.tokens.versions
         if entry.routes is not None:
             routes.append((entry.routes.start, entry.routes.rows))
         at += len(entry.tokens.ids)

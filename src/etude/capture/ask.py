@@ -1,0 +1,34 @@
+"""What an agent asked, whatever format it spoke, and what it may be told instead of an answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from etude.chat.renderer import Effort
+from etude.trace.message import Message
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request of an agent."""
+
+    model: str  # what the agent calls the model: the endpoint has one, which answers to any name
+    messages: tuple[Message, ...]
+    tools: tuple[dict[str, Any], ...] = ()  # JSON-schema functions
+    failed: frozenset[str] = frozenset()  # ids of calls whose results the agent marks as errors
+    max_tokens: int | None = None
+    temperature: float = 1.0
+    seed: int | None = None
+    effort: Effort | None = None
+    stream: bool = False
+    stream_usage: bool = False
+    ignored: tuple[str, ...] = ()  # fields that were let through without effect
+
+
+class Refused(ValueError):
+    """A request that gets an error instead of an answer; `status` is the HTTP status, the text says what to change."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status

@@ -1,0 +1,35 @@
+"""What the server asks of a wire format."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Protocol
+
+from etude.capture.ask import Ask
+from etude.trace.completion import Completion
+
+
+class Dialect(Protocol):
+    """Pure: bodies in, bodies out."""
+
+    name: str
+
+    def read(self, body: dict[str, Any], allowed: Collection[str]) -> Ask:
+        """A request's body. Raises Refused, naming the field, for what can't be honoured or read."""
+        ...
+
+    def answer(self, answer: Completion, *, id: str, ask: Ask) -> dict[str, Any]:
+        """The body that answers."""
+        ...
+
+    def stream(self, answer: Completion, *, id: str, ask: Ask) -> Iterator[bytes]:
+        """The answer as server-sent events."""
+        ...
+
+    def error(self, status: int, message: str) -> dict[str, Any]:
+        """The body of an error response."""
+        ...
+
+    def broken(self, status: int, message: str) -> bytes:
+        """An error within a stream that has begun."""
+        ...

@@ -1,0 +1,72 @@
+"""OpenAI responses, for agents that send their whole input each time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from etude.capture.ask import Ask, Refused
+from etude.capture.dialect.fields import Fields, check, declares, effort_of, empty, one_of, validated
+from etude.policy.wire import sse
+from etude.policy.wire.errors import WireError, openai_error
+from etude.policy.wire.responses import events, request_messages, request_tools, response, wire_form
+from etude.policy.wire.responses_types import ResponsesRequest
+from etude.trace.completion import Completion
+
+FIELDS = Fields(
+    honoured=frozenset(
+        "model input instructions tools tool_choice temperature max_output_tokens reasoning stream".split()
+    ),
+    ignored=frozenset(
+        "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention include "
+        "stream_options client_metadata".split()
+    ),
+    neutral={
+        "previous_response_id": empty,
+        "conversation": empty,
+        "top_p": one_of(1),
+        "top_logprobs": one_of(0),
+        "truncation": one_of("disabled"),
+        "background": one_of(False),
+        "parallel_tool_calls": one_of(True),
+        "text": lambda value: value in ({}, {"format": {"type": "text"}}, {"verbosity": "medium"}),
+    },
+)
+
+
+class ResponsesDialect:
+    """See `Dialect`."""
+
+    name = "openai-responses"
+
+    def read(self, body: dict[str, Any], allowed: Collection[str]) -> Ask:
+        ignored = check(body, FIELDS, allowed)
+        request = validated(ResponsesRequest, body)
+        try:
+            messages, tools = tuple(request_messages(request)), request_tools(request)
+        except WireError as error:
+            raise Refused(str(error)) from error
+        return Ask(
+            model=request.model,
+            messages=messages,
+            tools=tools if declares(request.tool_choice, tools, "tool_choice") else (),
+            max_tokens=request.max_output_tokens,
+            temperature=1.0 if request.temperature is None else request.temperature,
+            effort=effort_of(request.reasoning.effort if request.reasoning else None, "reasoning.effort"),
+            stream=bool(request.stream),
+            ignored=ignored,
+        )
+
+    def answer(self, answer: Completion, *, id: str, ask: Ask) -> dict[str, Any]:
+        return wire_form(response(answer, id=f"resp_{id}", model=ask.model, created_at=int(time.time())))
+
+    def stream(self, answer: Completion, *, id: str, ask: Ask) -> Iterator[bytes]:
+        for event in events(response(answer, id=f"resp_{id}", model=ask.model, created_at=int(time.time()))):
+            yield sse.frame(event, event["type"])
+
+    def error(self, status: int, message: str) -> dict[str, Any]:
+        return openai_error(status, message)
+
+    def broken(self, status: int, message: str) -> bytes:
+        return sse.frame({"type": "error", **openai_error(status, message)["error"]}, "error")

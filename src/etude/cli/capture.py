@@ -1,0 +1,179 @@
+"""`etude capture`: an endpoint that any agent can be pointed at, and whose every session becomes training data."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from etude.cli.answer import Answer, Terminated
+from etude.cli.option import Json
+
+if TYPE_CHECKING:
+    from etude.capture.book import Book
+    from etude.capture.settings import CaptureSettings
+    from etude.policy.protocol import Policy
+
+app = typer.Typer(no_args_is_help=True, help="Capture the sessions of other agents: an endpoint they are pointed at.")
+
+
+Result = TypeVar("Result")
+
+
+class CaptureError(Exception):
+    """What was asked for can't be served."""
+
+
+Model = Annotated[
+    str, typer.Option("--model", metavar="URL|DIR", help="Who answers: an OpenAI-compatible endpoint, or a checkpoint.")
+]
+Name = Annotated[str, typer.Option("--name", help="The model's name at the endpoint.")]
+KeyEnv = Annotated[str, typer.Option("--key-env", metavar="VARIABLE", help="The variable with that endpoint's key.")]
+Renderer = Annotated[
+    Path | None,
+    typer.Option("--tokens", metavar="DIR", help="With a URL: record the turns as tokens in this checkpoint's format."),
+]
+Sessions = Annotated[Path, typer.Option("--sessions", metavar="DIR", help="Where the sessions are written.")]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", min=1, help="Of an answer, if the agent names no limit.")]
+Context = Annotated[int, typer.Option("--context", min=64, help="Of a checkpoint: prompt and answer, in tokens.")]
+Allow = Annotated[
+    list[str] | None, typer.Option("--allow", metavar="FIELD", help="A request field to let through without effect.")
+]
+Task = Annotated[str, typer.Option("--task", metavar="ID", help="The task that the session is of.")]
+Host = Annotated[
+    str, typer.Option("--host", help="The address to listen on; not loopback: ETUDE_CAPTURE_KEY is needed.")
+]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0 takes a free one.")]
+
+
+@app.command()
+def serve(
+    model: Model,
+    name: Name = "default",
+    key_env: KeyEnv = "OPENAI_API_KEY",
+    tokens: Renderer = None,
+    sessions: Sessions = Path("sessions"),
+    max_tokens: MaxTokens = 4096,
+    context: Context = 4096,
+    allow: Allow = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8321,
+    json: Json = False,
+) -> Answer:
+    """Serve until stopped. POST /sessions gives an agent its key."""
+    from etude.capture.serving import serving
+    from etude.capture.settings import CaptureSettings
+
+    settings = CaptureSettings(sessions, max_tokens, context, allowed=frozenset(allow or ()))
+
+    async def until_stopped(book: Book) -> None:
+        async with serving(book, host=host, port=port, operator_key=os.environ.get("ETUDE_CAPTURE_KEY", "")) as address:
+            print(f"{book.policy.name} answers at {address}; sessions go to {sessions}/", file=sys.stderr)
+            print(f"curl -X POST {address}/sessions -H 'content-type: application/json' -d '{{}}'", file=sys.stderr)
+            await asyncio.Event().wait()
+
+    with _book(model, name, key_env, tokens, settings) as book:
+        _run(until_stopped(book))
+    return Answer({}, "")
+
+
+@app.command(context_settings={"ignore_unknown_options": True})
+def run(
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="The agent, with its arguments.")],
+    model: Model,
+    name: Name = "default",
+    key_env: KeyEnv = "OPENAI_API_KEY",
+    tokens: Renderer = None,
+    sessions: Sessions = Path("sessions"),
+    max_tokens: MaxTokens = 4096,
+    context: Context = 4096,
+    allow: Allow = None,
+    task: Task = "",
+    json: Json = False,
+) -> Answer:
+    """Run an agent as one session: its endpoint and key are in its environment. The exit status is the agent's."""
+    from etude.capture.launch import environment, launch
+    from etude.capture.serving import serving
+    from etude.capture.settings import CaptureSettings
+
+    settings = CaptureSettings(sessions, max_tokens, context, allowed=frozenset(allow or ()))
+
+    async def whole(book: Book) -> tuple[int, dict[str, Any]]:
+        async with serving(book) as address:
+            session, key = book.open(task)
+            status = await launch(command, environment(address, key))
+            return status, await session.end("done" if status == 0 else "stopped")
+
+    with _book(model, name, key_env, tokens, settings) as book:
+        status, summary = _run(whole(book))
+    return Answer({**summary, "exit_status": status}, _told(summary), status)
+
+
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    """asyncio.run; SIGTERM cancels the work, so that it ends its sessions and its agent while the loop still runs."""
+
+    async def told_to_end() -> Result:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work
+
+    try:
+        return asyncio.run(told_to_end())
+    except asyncio.CancelledError:
+        raise Terminated from None
+
+
+def _told(summary: dict[str, Any]) -> str:
+    if summary["file"] is None:
+        return "the agent asked nothing: does it read OPENAI_BASE_URL or ANTHROPIC_BASE_URL?"
+    names = ("turns", "samples", "branches", "forks", "replayed", "sampled_tokens")
+    counts = ", ".join(f"{summary[name]} {name.replace('_', ' ')}" for name in names)
+    return f"{summary['file']}: {counts}"
+
+
+@contextlib.contextmanager
+def _book(model: str, name: str, key_env: str, tokens: Path | None, settings: CaptureSettings) -> Iterator[Book]:
+    """The endpoint's book; its policy is freed at the end. Raises CaptureError."""
+    from etude.capture.book import Book
+    from etude.chat.load import load_renderer
+
+    try:
+        if model.startswith(("http://", "https://")):
+            from etude.policy.openai import OpenAIPolicy
+
+            policy = OpenAIPolicy(name, base_url=model, api_key_env=key_env)
+            renderer = load_renderer(tokens) if tokens is not None else None
+            yield Book(policy, dataclasses.replace(settings, context_tokens=None), renderer)
+            return
+        folder = Path(model)
+        if not (folder / "config.json").is_file():
+            raise CaptureError(f"--model {model} is neither an http(s) address nor a checkpoint's folder (config.json)")
+        if tokens is not None:
+            raise CaptureError("--tokens is for --model URL; a checkpoint's sessions are in its own format")
+        with _engine(folder, settings) as policy:
+            yield Book(policy, settings, load_renderer(folder))
+    except ValueError as error:
+        raise CaptureError(str(error)) from error
+
+
+@contextlib.contextmanager
+def _engine(folder: Path, settings: CaptureSettings) -> Iterator[Policy]:
+    from etude.engine.policy import EnginePolicy
+    from etude.engine.settings import EngineSettings
+    from etude.model.checkpoint import load_checkpoint
+
+    length = settings.context_tokens or EngineSettings().max_len
+    engine = EnginePolicy.start(load_checkpoint(folder), EngineSettings(max_len=length), name=folder.resolve().name)
+    try:
+        yield engine
+    finally:
+        engine.close()

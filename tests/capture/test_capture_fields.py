@@ -1,0 +1,73 @@
+"""The tables of fields, and what happens to a field of no table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etude.capture.ask import Refused
+from etude.capture.dialect import anthropic, chat, responses
+from etude.capture.dialect.fields import Fields, check
+
+TABLES = {"chat completions": chat.FIELDS, "messages": anthropic.FIELDS, "responses": responses.FIELDS}
+PAGE = Path(__file__).parents[2] / "docs" / "capture.md"
+DIALECTS = [chat.ChatDialect(), anthropic.AnthropicDialect(), responses.ResponsesDialect()]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 9) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(
+        "role content type text id name input tool_calls function arguments tool_use_id call_id output summary".split()
+    ), inner, max_size=5), max_leaves=12,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_page_lists_every_field(name: str) -> None:
+    row = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| {name} |"))
+    cells = row.split("|")[2:5]
+    fields = TABLES[name]
+    for cell, known in zip(cells, (fields.honoured, fields.ignored, frozenset(fields.neutral)), strict=True):
+        assert {word.strip("`") for word in cell.split() if word.startswith("`")} == set(known)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.integers(0, 2), max_size=4))
+def test_a_field_has_its_effect_or_is_refused_or_noted(body: dict[str, Any]) -> None:
+    fields = Fields(frozenset("a"), frozenset("b"), {"c": lambda value: value == 1})
+    fine = "d" not in body and body.get("c", 1) == 1
+    if fine:
+        assert check(body, fields, ()) == (("b",) if "b" in body else ())
+    else:
+        with pytest.raises(Refused, match="d =" if body.get("c", 1) == 1 else "[cd] ="):
+            check(body, fields, ())
+    assert set(check(body, fields, {"c", "d"})) <= {"b", "c", "d"}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@given(messages=JSON, tools=JSON)
+def test_any_body_is_read_or_refused_in_words(dialect: Any, messages: Any, tools: Any) -> None:
+    body = {"model": "m", "messages": messages, "tools": tools}
+    if dialect.name == "openai-responses":
+        body = {"model": "m", "input": messages, "tools": tools}
+    elif dialect.name == "anthropic":
+        body["max_tokens"] = 5
+    try:
+        assert dialect.read(body, ()).model == "m"
+    except Refused as refused:
+        assert str(refused)
+
+
+@pytest.mark.parametrize("block", [True, False])
+def test_claude_code_s_line_for_accounts_does_not_tell_conversations_apart(block: bool) -> None:
+    def asked(nonce: str) -> Any:
+        line = f"x-anthropic-billing-header: cc_version=2; cch={nonce};"
+        system: Any = (
+            [{"type": "text", "text": line}, {"type": "text", "text": "You fix."}] if block else f"{line}\nYou fix."
+        )
+        body = {"model": "m", "max_tokens": 5, "system": system, "messages": [{"role": "user", "content": "Hi"}]}
+        return anthropic.AnthropicDialect().read(body, ())
+
+    assert asked("1") == asked("2")
+    assert [message.text for message in asked("1").messages] == ["You fix.", "Hi"]
