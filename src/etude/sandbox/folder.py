@@ -50,7 +50,23 @@ def require(spec: SandboxSpec) -> None:
     real = os.path.realpath(spec.folder)
     if not os.path.isdir(spec.folder) or real != spec.folder:
         raise UserError(f"{spec.folder} is no folder by its real path; give the folder to work in")
-    closed = ("/", "/root", "/home", "/usr", "/bin", "/sbin", "/lib", "/etc", "/proc", "/dev", "/sys", "/run", "/tmp", "/var", "/opt")
+    closed = (
+        "/",
+        "/root",
+        "/home",
+        "/usr",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/etc",
+        "/proc",
+        "/dev",
+        "/sys",
+        "/run",
+        "/tmp",
+        "/var",
+        "/opt",
+    )
     if real in closed or real.startswith(("/proc/", "/dev/", "/sys/")) or real == os.path.realpath(Path.home()):
         raise UserError(f"{real} is no folder for an agent to write in: give a project's folder, or use --sandbox none")
     if spec.workdir != spec.folder or spec.files:
