@@ -48,8 +48,9 @@ class Events:
 
     def delta(self, part: Part, piece: str) -> None:
         if not piece:
-            for kind in [kind for kind in _TEXTS if kind in self._open]:
-                self._item("updated", {"type": _TEXTS[kind], "delta": "", "restarted": True}, self._open[kind])
+            for kind, told in _TEXTS.items():
+                if kind in self._open:
+                    self._item("updated", {"type": told, "delta": "", "restarted": True}, self._open[kind])
             return
         if part not in self._open:
             self._open[part] = self._item("started", {"type": _TEXTS[part], "text": ""})
@@ -98,10 +99,10 @@ class Events:
             ("output_tokens",) * 2,
         ):
             self._usage[key] += data["usage"][count]
-        for part, text in (("thinking", message.thinking), ("text", message.text)):
+        for part, kind, text in (("thinking", "reasoning", message.thinking), ("text", "agent_message", message.text)):
             number = self._open.pop(part, None)
-            if text:
-                self._item("completed", {"type": _TEXTS[part], "text": text}, number)
+            if text or number is not None:
+                self._item("completed", {"type": kind, "text": text}, number)
         if message.problem is not None:
             self._item("completed", {"type": "malformed", "problem": message.problem})
         for call in message.calls:

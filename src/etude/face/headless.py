@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from etude.face.control import Control
 from etude.face.errors import INFRA, exit_code
@@ -94,7 +94,7 @@ async def _work(talk: Talk, inbox: Inbox, job: Job, ends: Ends) -> int:
 
 
 @contextmanager
-def _signals(inbox: Inbox, running: asyncio.Future[object]) -> Iterator[None]:
+def _signals(inbox: Inbox, running: asyncio.Future[Any]) -> Iterator[None]:
     """SIGINT and SIGTERM stop the turn; the second one cancels."""
     loop = asyncio.get_running_loop()
 

@@ -44,6 +44,8 @@ class Teller:
             self._line(f"→ {_called(item)}", HEAD)
         elif kind == "item.completed":
             self._completed(item)
+        elif kind == "turn.started" and self.answers:
+            self._line(f"» {plain(event['request'])}", HEAD)
         elif kind == "turn.failed":
             self._line(f"✗ {event['error']['message']}", BAD)
         elif kind == "turn.completed":
