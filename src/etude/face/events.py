@@ -106,6 +106,8 @@ class Events:
         if message.problem is not None:
             self._item("completed", {"type": "malformed", "problem": message.problem})
         for call in message.calls:
+            if call.name == "done":
+                continue  # the turn's end, told as such; it never gets a result
             self._calls[call.id] = self._described(call)
             self._open[call.id] = self._item("started", {**self._calls[call.id], "status": "in_progress"})
 

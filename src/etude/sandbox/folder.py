@@ -82,7 +82,13 @@ def _covered(spec: SandboxSpec) -> list[str]:
     home = os.path.realpath(Path.home())
     places = ["/var/tmp", *(os.path.join(home, name) for name in SECRETS), *spec.hidden]
     real = [os.path.realpath(path) for path in places if os.path.exists(path)]
-    return [path for path in real if not (spec.folder + "/").startswith(path + "/")]
+    apart = [path for path in real if not (spec.folder + "/").startswith(path + "/")]
+    return [path for path in apart if uid(spec) == os.geteuid() or _open_to_others(path)]
+
+
+def _open_to_others(path: str) -> bool:
+    """Where root starts a sandbox as somebody else: what that user can't get at needs no cover, and none can be put there."""
+    return all(parent.stat().st_mode & 0o001 for parent in Path(path).parents)
 
 
 def _cover(path: str) -> list[str]:
