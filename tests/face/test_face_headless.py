@@ -195,3 +195,39 @@ def _until(true: Callable[[], bool]) -> None:
             return
         time.sleep(0.1)
     raise AssertionError("it did not come to pass in 30 s")
+
+
+def test_forgetting_a_session_takes_what_undo_kept_along(shop: Path, homes: Path, etude: Etude) -> None:
+    with serving(fixer) as lab:
+        etude("agent", "-p", "fix total", "-m", lab.url, folder=shop)
+    (file,) = session_files(homes)
+    assert {path.name.removeprefix(file.stem) for path in homes.iterdir()} == {".jsonl", ".undo.jsonl", ".undo"}
+    assert etude("session", "forget", file.stem, folder=shop).code == 0
+    assert list(homes.iterdir()) == []
+
+
+def test_the_laptop_checkpoint_answers_in_process_with_the_harness_it_was_trained_in(shop: Path, homes: Path, etude: Etude) -> None:
+    from etude.chat.load import load_renderer
+    from etude.harness.preset import harness_hash
+    from etude.harness.settings import HarnessSettings
+
+    checkpoint = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
+    done = etude("agent", "-p", "fix shop", "-m", str(checkpoint), "--test", "true", folder=shop)
+    assert done.code in (0, 1), done.err
+    (file,) = session_files(homes)
+    session = read_session(file)
+    assert session.header.takes_tokens and all(segment.sampled.any() for segment in session.segments())
+    assert session.header.harness == harness_hash(HarnessSettings(), load_renderer(checkpoint).fingerprint)
+    other = etude("agent", "-p", "x", "-m", str(checkpoint), "--preset", "patch", folder=shop)
+    assert other.code == 2 and "takes --preset nano, not patch" in other.err
+
+
+def test_a_binary_file_is_told_and_never_shown(shop: Path, etude: Etude) -> None:
+    (shop / "logo.png").write_bytes(bytes(range(256)) * 10)
+
+    def play(messages: list[dict[str, Any]]) -> dict[str, Any]:
+        return {"text": "ok"} if turns(messages) else {"calls": [("read_file", {"target_file": "logo.png"})]}
+
+    with serving(play) as lab:
+        etude("agent", "-p", "look", "-m", lab.url, folder=shop)
+    assert "takes text only" in lab.asked[1]["messages"][-1]["content"]
