@@ -15,6 +15,7 @@ import typer
 from etude.cli import (
     ablate,
     acp,
+    agent,
     base,
     bench,
     capture,
@@ -37,6 +38,8 @@ from etude.cli.answer import Terminated, give
 HELP = "Train a coding agent end to end: base model, SFT, asynchronous RL in sandboxes, bench and report."
 
 app = typer.Typer(name="etude", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=HELP)
+app.command("agent")(agent.agent)
+app.add_typer(agent.app, name="agents")
 app.command("run")(run.run)
 app.command("pretrain")(stages.pretrain)
 app.command("sft")(stages.sft)
@@ -86,7 +89,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     words = sys.argv[1:]
     ours = words[: words.index("--")] if "--" in words else words  # what follows is another's command
-    sys.exit(give(lambda: app(standalone_mode=False), as_json="--json" in ours))
+    streams = ours[:1] == ["agent"]  # its --json is a stream of documents, which it writes itself
+    sys.exit(give(lambda: app(standalone_mode=False), as_json="--json" in ours and not streams))
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

@@ -21,6 +21,7 @@ from etude.harness.flow import Ended
 from etude.harness.inbox import Inbox, Stopped
 from etude.harness.operations import Operations
 from etude.harness.preset import Preset, harness_facts, hash_of, preset_of
+from etude.harness.resuming import open_answers
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
@@ -122,6 +123,8 @@ class Agent:
         if self._parts.resumed is not None:
             self._transcript.restore(self._parts.resumed)
             self._summaries = len(self._parts.resumed.of("summary"))
+            for call, answer in open_answers(self._parts.resumed):
+                self._transcript.result(answer, call.name, failed=call.name != "done")
             self._transcript.hear(Message("user", facts.instruction, delivery="queue"))
         else:
             prefix = [Message("system", system)] if system else []

@@ -13,7 +13,7 @@ class Watcher(Protocol):
     """Called on the agent's event loop, so it must not block."""
 
     def delta(self, part: Part, piece: str) -> None:
-        """A piece of the turn that is being sampled. All pieces together are not always the turn: a retry begins anew."""
+        """A piece of the turn that is being sampled; an empty one: forget those before it, a retry begins the turn anew."""
         ...
 
     def entry(self, entry: Entry) -> None:

@@ -10,6 +10,7 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
+from etude.policy.openai_stream import STREAM_FAULTS, Reply, Told, ask
 from etude.policy.protocol import PolicyError, Request
 from etude.policy.wire.chat import from_wire, to_wire
 from etude.trace.completion import Completion, Usage
@@ -73,7 +74,7 @@ class OpenAIPolicy:
     async def complete(self, request: Request) -> Completion:
         start = time.perf_counter()
         try:
-            body = await self._post(self._body(request))
+            body = await self._post(self._body(request), request.on_delta)
         except _MalformedCall as malformed:
             said = Message("assistant", malformed.said, problem="the server could not parse the tool call")
             return Completion(message=said, usage=Usage(seconds=time.perf_counter() - start))
@@ -104,31 +105,42 @@ class OpenAIPolicy:
             body["tool_choice"] = "none"  # the tools stay declared, so that the endpoint's prompt cache still fits
         if request.seed is not None:
             body["seed"] = request.seed
+        if request.effort != "medium":  # the default everywhere; endpoints without the field refuse it
+            body["reasoning_effort"] = request.effort
         return {key: value for key, value in body.items() if key not in self._omit}
 
-    async def _post(self, body: dict[str, Any]) -> dict[str, Any]:
+    async def _post(self, body: dict[str, Any], told: Told | None) -> dict[str, Any]:
         import httpx
 
         trouble = ""
         for attempt in range(self._max_retries + 1):
             asked_s = 0.0
             try:
-                response = await self._connection().post(self._url, json=body, headers=self._headers())
+                reply = await ask(self._connection(), self._url, body, self._headers(), told)
             except httpx.TransportError as error:
                 trouble = f"{type(error).__name__}: {error}"
+            except STREAM_FAULTS as error:
+                trouble = str(error)
+                if any(mark in trouble.lower() for mark in _REQUEST_FAULTS):
+                    raise PolicyError(trouble, infra=False) from error
             else:
-                if response.status_code == 200:
-                    return _json(response)
-                trouble = f"HTTP {response.status_code}: {response.text[:300]}"
-                if any(mark in response.text.lower() for mark in _MALFORMED):
-                    raise _MalformedCall(response.text[:2000])
-                if response.status_code not in RETRIED_STATUS:
-                    raise self._refused(response.status_code, trouble)
-                asked_s = _retry_after_s(response.headers.get("retry-after"))
+                if reply.status == 200:
+                    return self._completion(reply)
+                trouble = f"HTTP {reply.status}: {reply.text[:300]}"
+                if any(mark in reply.text.lower() for mark in _MALFORMED):
+                    raise _MalformedCall(reply.text[:2000])
+                if reply.status not in RETRIED_STATUS:
+                    raise self._refused(reply.status, trouble)
+                asked_s = _retry_after_s(reply.retry_after)
             if attempt < self._max_retries:
                 wait_s = FIRST_WAIT_S * 2**attempt * self._random.uniform(0.5, 1.5)
                 await asyncio.sleep(min(MAX_WAIT_S, max(wait_s, asked_s)))
         raise PolicyError(f"{self._url} failed {self._max_retries + 1} times, last with {trouble}")
+
+    def _completion(self, reply: Reply) -> dict[str, Any]:
+        if reply.body is None:
+            raise PolicyError(f"{self._url} answered no JSON: {reply.text[:200]!r}")
+        return reply.body
 
     def _connection(self) -> httpx.AsyncClient:
         """One client an event loop: its connections can't move to another."""
@@ -160,13 +172,6 @@ class _MalformedCall(Exception):
     def __init__(self, said: str) -> None:
         super().__init__(said)
         self.said = said
-
-
-def _json(response: httpx.Response) -> dict[str, Any]:
-    try:
-        return response.json()
-    except ValueError as error:
-        raise PolicyError(f"{response.url} answered no JSON: {response.text[:200]!r}") from error
 
 
 def _retry_after_s(value: str | None) -> float:

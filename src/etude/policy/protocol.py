@@ -28,7 +28,8 @@ class Request:
     temperature: float = 1.0
     seed: int | None = None
     effort: Effort = "medium"
-    # Told the pieces of the turn ("text" or "thinking") while it is sampled, by policies that have it in pieces. None: nobody listens.
+    # Told the pieces of the turn ("text" or "thinking") while it is sampled, by policies that have it in pieces; an empty piece says
+    # that those before it are void, the turn begins anew. None: nobody listens.
     on_delta: Callable[[Literal["text", "thinking"], str], None] | None = field(default=None, compare=False)
     extra: dict[str, Any] = field(default_factory=dict)
 

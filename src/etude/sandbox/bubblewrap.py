@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from etude.sandbox import bundle
+from etude.sandbox import bundle, folder
 from etude.sandbox.inside import cell, root, seccomp
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import Launch, in_memory
@@ -47,11 +47,17 @@ class Bubble:
 
     def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
         filter_fd = in_memory(seccomp.program(), files)
+        start = bundle.COMMAND.format(program=program, control=control)
+        python = [self._python.path, "-P", "-s", "-S", "-B", "-c", start]
+        if spec.folder:
+            argv = [self._bwrap, *_spaces(spec), "--seccomp", str(filter_fd), *folder.tree(spec)]
+            argv += ["--proc", "/proc", *_closed_proc(), "--remount-ro", "/"]
+            return Launch([*argv, "--chdir", "/", "--", *python], [filter_fd], user=folder.uid(spec))
         stubs = {path: in_memory(text.encode(), files) for path, text in root.STUBS.items()}
         binds = [*root.system_binds(), *self._python.binds, *spec.read_only_binds]
         for source, _ in (*self._python.binds, *spec.read_only_binds):
             _require_reachable(source)
-        argv = [self._bwrap, *_spaces(), "--seccomp", str(filter_fd), *_tree(binds)]
+        argv = [self._bwrap, *_spaces(spec), "--seccomp", str(filter_fd), *_tree(binds)]
         for path, fd in stubs.items():
             argv += ["--file", str(fd), path]
         argv += _commands(self._python.path)
@@ -61,8 +67,7 @@ class Bubble:
         for path in (spec.workdir, "/tmp"):
             argv += ["--perms", "0755", "--size", size, "--tmpfs", path]
         argv += ["--remount-ro", "/"]  # last: until then mount points are made
-        start = bundle.COMMAND.format(program=program, control=control)
-        argv += ["--chdir", "/", "--", self._python.path, "-P", "-s", "-S", "-B", "-c", start]
+        argv += ["--chdir", "/", "--", *python]
         return Launch(argv, [filter_fd, *stubs.values()])
 
 
@@ -75,9 +80,11 @@ def _require_reachable(source: str) -> None:
         )
 
 
-def _spaces() -> list[str]:
-    uid = str(root.INSIDE_UID)
-    spaces = [f"--unshare-{name}" for name in ("user", "ipc", "pid", "net", "uts", "cgroup-try")]
+def _spaces(spec: SandboxSpec) -> list[str]:
+    """Around a folder a person stays who they are; nobody is root inside, or an exec would regain capabilities."""
+    uid = str(folder.uid(spec) or root.INSIDE_UID) if spec.folder else str(root.INSIDE_UID)
+    names = ("user", "ipc", "pid", "uts", "cgroup-try", *(("net",) if spec.network == "none" else ()))
+    spaces = [f"--unshare-{name}" for name in names]
     return [*spaces, "--uid", uid, "--gid", uid, "--hostname", "sandbox", "--as-pid-1", "--new-session"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 
+from etude.sandbox import folder
 from etude.sandbox.protocol import Isolation, SandboxSpec, Unsupported, UserError
 
 _STRENGTH: tuple[Isolation, ...] = ("process", "namespace", "gvisor", "vm")
@@ -30,8 +31,11 @@ def require(spec: SandboxSpec, backend: str, isolation: Isolation) -> None:
         raise Unsupported(
             f"isolation_min={spec.isolation_min!r}: back end {backend} gives {isolation!r}; lower the demand"
         )
+    if spec.folder:
+        _require_folder(spec, backend)
+        return
     if spec.network != "none":
-        raise Unsupported(f"network={spec.network!r}: only 'none' is built")
+        raise Unsupported(f"network={spec.network!r}: a sandbox has one only around a folder of the host")
     for path in (spec.workdir, *(inside for _, inside in spec.read_only_binds)):
         if not path.startswith("/") or posixpath.normpath(path) != path or path == "/":
             raise Unsupported(f"{path!r}: a folder inside must be an absolute, plain path below /")
@@ -45,3 +49,11 @@ def require(spec: SandboxSpec, backend: str, isolation: Isolation) -> None:
             raise UserError(
                 f"read_only_binds: {host} is closed to others, and a sandbox made by root is one; chmod o+rX it"
             )
+
+
+def _require_folder(spec: SandboxSpec, backend: str) -> None:
+    if backend != "bubblewrap":
+        raise Unsupported(
+            f"back end {backend} can't bind a folder of the host; install bubblewrap (sandbox.backend='bubblewrap'), or work unconfined"
+        )
+    folder.require(spec)

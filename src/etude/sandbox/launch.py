@@ -22,11 +22,13 @@ _SHOWN_BYTES = 2000  # of what a launcher says on stderr
 
 @dataclass
 class Launch:
-    """What to start: the command line, and the descriptors that it refers to by number."""
+    """What to start: the command line, the descriptors that it refers to by number, and as whom, where root must become another user
+    that isn't one of the unprivileged ones."""
 
     argv: list[str]
     descriptors: list[int] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
+    user: int | None = None
 
 
 class Surroundings(Protocol):
@@ -108,6 +110,8 @@ class Launcher:
 
     def _spawn(self, launch: Launch, descriptors: tuple[int, ...], said: int) -> subprocess.Popen[bytes]:
         uids = UNPRIVILEGED_UIDS if self._surroundings.drops_root and os.geteuid() == 0 else (None,)
+        if launch.user is not None:
+            uids = (launch.user,) if launch.user != os.geteuid() else (None,)
         problem = "no uid"
         for uid in uids:
             try:

@@ -137,6 +137,7 @@ def _spec_frame(spec: SandboxSpec, place: dict[str, Any]) -> bytes:
         "memory_mb": spec.memory_mb,
         "pids": spec.pids,
         "disk_mb": spec.disk_mb,
+        "bound": bool(spec.folder),
         "files": [[path, len(data)] for path, data in spec.files.items()],
     }
     try:

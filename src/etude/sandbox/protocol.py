@@ -23,12 +23,15 @@ class SandboxSpec:
     memory_mb: int = 512
     pids: int = 64
     disk_mb: int = 64
-    network: Literal["none"] = "none"
+    network: Literal["none", "host"] = "none"  # host: the machine's own, only around a folder
     isolation_min: Isolation = (
         "process"  # nothing beyond what the back end in the settings gives; "process" is never chosen unasked
     )
     read_only_binds: tuple[tuple[str, str], ...] = ()  # (host path, path inside), e.g. a package folder for tests
     labels: dict[str, str] = field(default_factory=dict)
+    # A folder of the host to work in, read-write under its own path; the rest of the host is then in sight, read-only (folder.py).
+    folder: str = ""
+    hidden: tuple[str, ...] = ()  # around a folder: paths of the host to cover, beside those of folder.SECRETS
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,10 @@ def to_wire(message: Message) -> dict[str, Any]:
         if message.call_id is None:
             return {"role": "user", "content": message.text}
         return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
-    # Some endpoints refuse an empty turn, which a model that was cut off while thinking leaves behind.
-    empty = message.role == "assistant" and not message.text.strip() and not message.calls
-    row: dict[str, Any] = {"role": message.role, "content": "(nothing)" if empty else message.text}
+    # Some endpoints refuse an empty turn, which a model that was cut off while thinking leaves behind, and a stop without words.
+    empty = not message.text.strip() and not message.calls
+    nothing = {"assistant": "(nothing)", "user": "(stopped here)"}.get(message.role, "")
+    row: dict[str, Any] = {"role": message.role, "content": nothing if empty else message.text}
     if message.calls:
         row["tool_calls"] = [
             {

@@ -47,7 +47,7 @@ class Ground:
     def too_many_inodes(self) -> str:
         """For file systems that somebody else mounted, with a size but without a number of inodes."""
         most = self._spec["disk_mb"] * INODES_PER_MB
-        for path in (self.workdir, self.tmp):
+        for path in (self.tmp,) if self._spec["bound"] else (self.workdir, self.tmp):
             found = os.statvfs(path)
             if found.f_files - found.f_ffree > most:
                 return f"{path} holds more than {most} files and folders (disk_mb={self._spec['disk_mb']})"

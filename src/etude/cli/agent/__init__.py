@@ -1,0 +1,6 @@
+"""`etude agent` and `etude agents`: the agent in any folder, alone or several at once."""
+
+from etude.cli.agent.agent import agent
+from etude.cli.agent.agents import app
+
+__all__ = ["agent", "app"]

@@ -1,0 +1,146 @@
+"""One request without a person at the terminal: progress or events as it works, an exit status at the end.
+
+Ctrl-C stops the turn and ends well, with everything recorded; a second one breaks off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from etude.face.control import Control
+from etude.face.errors import INFRA, exit_code
+from etude.face.events import Event, Sink
+from etude.face.model import Choice, open_model
+from etude.face.place import Place, opened
+from etude.face.talk import Ask, Talk, begin, resume
+from etude.harness.approval import ApprovalPolicy, Approver
+from etude.harness.inbox import Inbox
+from etude.policy.protocol import PolicyError
+from etude.sandbox.protocol import InfraError
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that a headless run is given. `session`: one to go on with. `control`: a folder through which others speak to it."""
+
+    ask: Ask
+    choice: Choice
+    place: Place
+    approval: ApprovalPolicy = "never"
+    session: Path | None = None
+    control: Path | None = None
+
+
+@dataclass
+class Ends:
+    """How the last request ended, and whether the agent is idle since."""
+
+    reason: str = ""
+    idle: bool = False
+
+    def __call__(self, event: Event) -> None:
+        if event["type"] in ("turn.completed", "turn.failed"):
+            self.reason = event.get("reason") or event["error"]["reason"]
+            self.idle = True
+        elif event["type"] == "turn.started":
+            self.idle = False
+
+
+async def run_headless(job: Job, sink: Sink) -> int:
+    """The exit status. Raises FaceError for what can't be begun."""
+    ends = Ends()
+
+    def told(event: Event) -> None:
+        ends(event)
+        sink(event)
+
+    model = await open_model(job.choice)
+    try:
+        async with opened(job.place) as operations:
+            inbox, approver = Inbox(), Approver(job.approval)
+            start = (job.choice, model, job.place, operations, inbox, approver, told)
+            talk = begin(job.ask, *start) if job.session is None else resume(job.session, job.ask.request, *start)
+            return await _work(talk, inbox, job, ends)
+    finally:
+        closing = model.close()
+        if closing is not None:
+            await closing
+
+
+async def _work(talk: Talk, inbox: Inbox, job: Job, ends: Ends) -> int:
+    """Until nobody has anything more to say."""
+    control = Control(job.control, inbox) if job.control else None
+    if control is None:
+        inbox.close()  # the answer to the one request ends it; stop is still heard
+    running = asyncio.ensure_future(talk.agent.run())
+    listening = asyncio.ensure_future(control.listen(lambda: ends.idle)) if control else None
+    with _signals(inbox, running):
+        try:
+            await running
+        except (PolicyError, InfraError):
+            return INFRA  # told as an `error` event
+        finally:
+            if listening is not None:
+                listening.cancel()
+    return exit_code(ends.reason)
+
+
+@contextmanager
+def _signals(inbox: Inbox, running: asyncio.Future[Any]) -> Iterator[None]:
+    """SIGINT and SIGTERM stop the turn; the second one cancels."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if inbox.stopping:
+            running.cancel()
+        inbox.say("stop")
+        inbox.close()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def json_lines(file: TextIO) -> Sink:
+    """Every event on a line of its own, at once."""
+
+    def write(event: Event) -> None:
+        file.write(json.dumps(event, ensure_ascii=False) + "\n")
+        file.flush()
+
+    return write
+
+
+def plain_text(out: TextIO, progress: Callable[[Event], None]) -> Sink:
+    """The answer to `out`, all else to `progress`."""
+
+    def write(event: Event) -> None:
+        progress(event)
+        if event["type"] == "turn.completed" and event["message"]:
+            out.write(event["message"].rstrip("\n") + "\n")
+            out.flush()
+
+    return write
+
+
+def standard(as_json: bool) -> Sink:
+    """The sink of this process' own streams."""
+    if as_json:
+        return json_lines(sys.stdout)
+    from rich.console import Console
+
+    from etude.face.teller import Teller
+
+    return plain_text(sys.stdout, Teller(Console(stderr=True), answers=False))

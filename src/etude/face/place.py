@@ -1,0 +1,120 @@
+"""Where the agent works: the person's folder, inside of the sandbox room's walls or without any; and what it is told about it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from etude.face.errors import BadUse, OutOfReach
+from etude.harness.local_folder import LocalFolder
+from etude.harness.operations import Operations
+from etude.link.git import GitError, git
+from etude.link.home import sessions_home
+from etude.sandbox.protocol import InfraError, SandboxSpec, UserError
+
+Walls = Literal["workspace", "none"]
+# Of one command; a person's own project may compile, so far more than a rollout's.
+MEMORY_MB, PROCESSES, SCRATCH_MB = 16_384, 1024, 2048
+# Variables that open other doors; commands inside don't get them.
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|_AUTH", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder and what stands around it."""
+
+    folder: Path
+    walls: Walls = "workspace"
+    network: bool = False
+
+    @classmethod
+    def at(cls, folder: Path, walls: Walls, network: bool) -> Place:
+        """Raises BadUse for a folder that isn't there or can't be read."""
+        if not folder.is_dir():
+            raise BadUse(f"{folder} is no folder; give the one to work in with --folder DIR")
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            raise BadUse(f"{folder} can't be read and written by this user; change its mode, or work elsewhere")
+        if network and walls == "none":
+            raise BadUse("--network opens a sandbox' network; with --sandbox none there is no wall to open")
+        return cls(folder.resolve(), walls, network)
+
+
+@asynccontextmanager
+async def opened(place: Place) -> AsyncIterator[Operations]:
+    """The folder as tools see it. Raises BadUse, and OutOfReach where no sandbox can be made."""
+    if place.walls == "none":
+        local = LocalFolder(place.folder)
+        try:
+            yield local
+        finally:
+            await local.kill()
+        return
+    from etude.sandbox.pool import open_pool
+    from etude.sandbox.settings import SandboxSettings
+
+    try:
+        pool = await open_pool(SandboxSettings(backend="bubblewrap"))
+    except InfraError as error:
+        raise OutOfReach(f"{error}; or, without walls: --sandbox none") from error
+    try:
+        try:
+            box = await pool.create(_spec(place))
+        except UserError as error:
+            raise BadUse(str(error)) from error
+        yield box
+    finally:
+        await pool.close()
+
+
+def _spec(place: Place) -> SandboxSpec:
+    folder = str(place.folder)
+    variables = {key: value for key, value in os.environ.items() if not _SECRET.search(key) and key != "TMPDIR"}
+    return SandboxSpec(
+        workdir=folder,
+        folder=folder,
+        env={**variables, "GIT_OPTIONAL_LOCKS": "0"},  # the repository's own data can't be written
+        memory_mb=MEMORY_MB,
+        pids=PROCESSES,
+        disk_mb=SCRATCH_MB,
+        network="host" if place.network else "none",
+        hidden=(str(sessions_home()),),
+    )
+
+
+def surroundings(place: Place) -> str:
+    """What the agent is told about where it is, as it stands in the system prompt."""
+    if place.walls == "none":
+        shell = "run on the person's machine, with the person's rights"
+    else:
+        network = "with network" if place.network else "without network"
+        shell = (
+            f"run in a sandbox, {network}; only the workspace and /tmp can be written, and not .git: the person commits"
+        )
+    return "\n".join(
+        [
+            "<surroundings>",
+            f"workspace: {place.folder}",
+            f"repository: {repository(place.folder)}",
+            f"system: {platform.system()} {platform.machine()}",
+            f"date: {time.strftime('%Y-%m-%d')}",
+            f"commands: {shell}",
+            "</surroundings>",
+        ]
+    )
+
+
+def repository(folder: Path) -> str:
+    """Its branch and state in words; that there is none, where there is none."""
+    try:
+        branch = git(folder, "branch", "--show-current").decode().strip()
+        changed = len(git(folder, "status", "--porcelain").splitlines())
+    except GitError:
+        return "none (no git)"
+    return f"git, branch {branch or '(detached)'}, {changed or 'no'} uncommitted changes"

@@ -1,0 +1,56 @@
+"""A question of the approval policy, answered in a line: y, a(lways), or n with a reason that the agent is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from etude.face.teller import plain
+from etude.harness.approval import Asked, Effect
+from etude.trace.message import ToolCall
+
+# Of a value that is shown with the question: a person must see what they allow.
+SHOWN_CHARS = 600
+
+
+class Question:
+    """One at a time: calls are ruled on one after the other."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._asked: asyncio.Future[Asked] | None = None
+
+    @property
+    def open(self) -> bool:
+        return self._asked is not None
+
+    async def ask(self, call: ToolCall, effect: Effect) -> Asked:
+        """Wait for the person's answer; a stop takes the question back."""
+        self._asked = asyncio.get_running_loop().create_future()
+        values = "\n".join(f"    {name}: {plain(_short(value))}" for name, value in call.arguments.items())
+        self._say(f"? {call.name} ({effect})\n{values}\n  allow it? y · a(lways, for this session) · n REASON")
+        try:
+            return await self._asked
+        finally:
+            self._asked = None
+
+    def answer(self, words: str) -> None:
+        """What else is said asks again: a slip must not allow anything."""
+        assert self._asked is not None
+        first, _, rest = words.strip().partition(" ")
+        if first.lower() in ("y", "yes"):
+            found = Asked("once")
+        elif first.lower() in ("a", "always"):
+            found = Asked("session")
+        elif first.lower() in ("n", "no"):
+            found = Asked("deny", rest.strip() or "the person said no")
+        else:
+            self._say("y, a(lways) or n REASON")
+            return
+        if not self._asked.done():
+            self._asked.set_result(found)
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}… ({len(text) - SHOWN_CHARS} more characters)"

@@ -1,0 +1,139 @@
+"""Events in words, for a terminal of any width, with colours or without: what progress, the terminal face and `attach` print.
+
+Streamed text is printed line by line; `tail` holds the line that has not ended. What comes from a model or a tool can't move
+the cursor or paint: control characters are shown as what they are.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+from etude.face.events import Event
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Of a tool's answer and of a diff; --json and `etude session show` have all of it.
+RESULT_LINES, DIFF_LINES = 3, 40
+DIM, BAD, GOOD, HEAD = Style(dim=True), Style(color="red"), Style(color="green"), Style(bold=True)
+
+
+def plain(text: str) -> str:
+    """Without what would steer a terminal; tabs become blanks."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n").expandtabs(4))
+
+
+@dataclass
+class Teller:
+    """`answers` says whether the final text is told too (else somebody prints it elsewhere)."""
+
+    console: Console
+    answers: bool = True
+    tail: str = ""
+    tail_is_thought: bool = False
+    _streamed: bool = False
+
+    def __call__(self, event: Event) -> None:
+        kind, item = event["type"], event.get("item", {})
+        if kind == "item.updated":
+            self._piece(item)
+        elif kind == "item.started" and item["type"] in ("command_execution", "tool_call"):
+            self._line(f"→ {_called(item)}", HEAD)
+        elif kind == "item.completed":
+            self._completed(item)
+        elif kind == "turn.started" and self.answers:
+            self._line(f"» {plain(event['request'])}", HEAD)
+        elif kind == "turn.failed":
+            self._line(f"✗ {event['error']['message']}", BAD)
+        elif kind == "turn.completed":
+            used = event["usage"]
+            if used["input_tokens"] + used["output_tokens"]:
+                cached = f" ({used['cached_input_tokens']:,} cached)" if used["cached_input_tokens"] else ""
+                self._line(f"✓ {used['input_tokens']:,} tokens in{cached}, {used['output_tokens']:,} out", DIM)
+        elif kind == "error":
+            self._line(f"error: {event['message']}", BAD)
+
+    def _piece(self, item: Event) -> None:
+        if item.get("restarted"):
+            self.tail, self._streamed = "", False
+            self._line("(broken off; the turn begins anew)", DIM)
+            return
+        thought = item["type"] == "reasoning"
+        if thought != self.tail_is_thought:
+            self._flush()
+            self.tail_is_thought = thought
+        if thought or self.answers:
+            self._streamed = True
+            *lines, self.tail = (self.tail + plain(item["delta"])).split("\n")
+            for line in lines:
+                self._line(line, DIM if thought else None)
+
+    def _completed(self, item: Event) -> None:
+        kind = item["type"]
+        if kind in ("agent_message", "reasoning"):
+            self._text(item, kind == "reasoning")
+        elif kind in ("command_execution", "tool_call"):
+            self._result(item)
+        elif kind == "file_change":
+            self._change(item)
+        elif kind == "user_message":
+            self._line(f"» {item['text']}" if item["text"] else "» stop", HEAD)
+        elif kind == "approval" and item["decision"] == "denied":
+            self._line(f"✗ not allowed: {item.get('reason') or item['name']}", BAD)
+        elif kind == "malformed":
+            self._line(f"✗ a turn that could not be read: {item['problem']}", BAD)
+        elif kind == "summary":
+            self._line(f"⋯ summarized itself ({item['number']})", DIM)
+        elif kind == "undo":
+            self._line(f"↶ took back {', '.join(item['paths'])}", GOOD)
+
+    def _text(self, item: Event, thought: bool) -> None:
+        if self._streamed and thought == self.tail_is_thought:
+            self._flush()
+        elif thought or self.answers:
+            self._line(plain(item["text"]), DIM if thought else None)
+        self._streamed = False
+
+    def _result(self, item: Event) -> None:
+        bad = item["status"] == "failed"
+        text = item.get("output", item.get("result", ""))
+        lines = plain(text).rstrip("\n").split("\n")
+        for line in lines[:RESULT_LINES]:
+            self._line(f"  {line}", BAD if bad else DIM, crop=True)
+        if len(lines) > RESULT_LINES:
+            self._line(f"  … {len(lines) - RESULT_LINES} more lines", DIM)
+
+    def _change(self, item: Event) -> None:
+        self._line(f"  {item['kind']} {plain(item['path'])} +{item['added']} -{item['removed']}", HEAD)
+        lines = [line for line in plain(item["diff"]).split("\n") if not line.startswith(("---", "+++"))]
+        for line in lines[:DIFF_LINES]:
+            style = GOOD if line.startswith("+") else BAD if line.startswith("-") else DIM
+            self._line(f"  {line}", style, crop=True)
+        if len(lines) > DIFF_LINES:
+            self._line(f"  … {len(lines) - DIFF_LINES} more lines", DIM)
+
+    def _flush(self) -> None:
+        if self.tail:
+            self._line(self.tail, DIM if self.tail_is_thought else None)
+        self.tail = ""
+
+    def _line(self, line: str, style: Style | None = None, *, crop: bool = False) -> None:
+        """One line; a cropped one keeps to the width."""
+        text = Text(line, style=style or "")
+        overflow = "ellipsis" if crop else "fold"
+        self.console.print(text, soft_wrap=False, no_wrap=crop, overflow=overflow, crop=crop, highlight=False)
+
+
+def _called(item: Event) -> str:
+    if item["type"] == "command_execution":
+        return "$ " + plain(item["command"]).replace("\n", "; ")[:300]
+    values = ", ".join(_short(value) for value in item["arguments"].values())
+    return f"{item['name']}({plain(values)})"
+
+
+def _short(value: object) -> str:
+    text = str(value).replace("\n", "⏎")
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,0 +1,74 @@
+"""A small repository, sessions and agents in folders of the test's own, and the command in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # tests are no package: this is how they share a module
+
+SHOP = "def total(items):\n    out = 0\n    for x in items:\n        out -= x\n    return out\n"
+COMMAND = [sys.executable, "-c", "from etude.cli.main import main; main()"]
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=t", "-c", "user.email=t@localhost", "-c", "commit.gpgsign=false"]
+    return subprocess.run(["git", "-C", str(folder), *who, *words], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where sessions lie."""
+    monkeypatch.setenv("ETUDE_SESSIONS", str(tmp_path / "sessions"))
+    monkeypatch.setenv("ETUDE_AGENTS", str(tmp_path / "agents"))
+    monkeypatch.delenv("ETUDE_MODEL", raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    return tmp_path / "sessions"
+
+
+@pytest.fixture
+def shop(tmp_path: Path, homes: Path) -> Path:
+    """A repository with a bug in its one file."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "shop.py").write_text(SHOP)
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "A shop")
+    return folder
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def items(self, kind: str) -> list[dict[str, Any]]:
+        return [e["item"] for e in self.events if e["type"] == "item.completed" and e["item"]["type"] == kind]
+
+
+@pytest.fixture
+def etude(homes: Path) -> Callable[..., Done]:
+    def run(*words: str, folder: Path | None = None, stdin: str = "", **variables: str) -> Done:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+        done = subprocess.run(
+            [*COMMAND, *words], cwd=folder, input=stdin, capture_output=True, text=True, env=environment, timeout=60, check=False
+        )  # fmt: skip
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    return run
