@@ -36,6 +36,7 @@ GOOD: list[tuple[list[str], str]] = [
     (["weights", "verify", "."], "whole"),
     (["ablate", "cpt", "--dry-run"], "cells"),
     (["doctor"], "findings"),
+    (["agents", "ls"], "agents"),
     (["clean", "--dry-run"], "removed"),
     (["clean"], "removed"),
 ]
@@ -66,8 +67,13 @@ BAD: list[tuple[list[str], str]] = [
     (["corpus", "show", "absent"], "FileNotFoundError"),
     (["index", "build", "absent"], "IndexRefused"),
     (["index", "stats", "."], "NotBuilt"),
+    (["agents", "stop", "absent"], "BadUse"),
+    (["capture", "serve", "--model", "absent"], "CaptureError"),
+    (["acp", "--absent"], "UsageError"),
     (["clean", ".", "--yes"], "CleanError"),
 ]
+# Its --json is a stream, tried in tests/face.
+STREAMS = {"agent"}
 
 
 @pytest.mark.parametrize(("words", "key"), GOOD, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
@@ -88,7 +94,7 @@ def test_an_error_is_one_document_too(here: Here, tmp_path: Path, words: list[st
 
 def test_every_verb_is_tried_above() -> None:
     verbs = {c.name for c in app.registered_commands} | {g.name for g in app.registered_groups}
-    assert verbs == {words[0] for words, _ in [*GOOD, *BAD]} - {"absent"}
+    assert verbs == {words[0] for words, _ in [*GOOD, *BAD]} - {"absent"} | STREAMS
 
 
 def test_what_children_and_libraries_print_goes_to_stderr(tmp_path: Path) -> None:
