@@ -71,3 +71,12 @@ def test_claude_code_s_line_for_accounts_does_not_tell_conversations_apart(block
 
     assert asked("1") == asked("2")
     assert [message.text for message in asked("1").messages] == ["You fix.", "Hi"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("tool", [{"type": "function"}, {"type": "function", "function": {}}, {"type": "web_search"}])
+def test_a_tool_that_can_not_be_declared_is_refused(dialect: Any, tool: dict[str, Any]) -> None:
+    talk = [{"role": "user", "content": "Hi"}]
+    body = {"model": "m", ("input" if dialect.name == "openai-responses" else "messages"): talk, "tools": [tool]}
+    with pytest.raises(Refused, match="tool"):
+        dialect.read(body | ({"max_tokens": 5} if dialect.name == "anthropic" else {}), ())

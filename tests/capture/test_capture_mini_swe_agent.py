@@ -36,9 +36,15 @@ SCRIPT = [
 
 @pytest.mark.nightly
 @pytest.mark.skipif(not PYTHON, reason="set ETUDE_MINI_SWE_AGENT to a Python that has mini-swe-agent installed")
-@pytest.mark.parametrize("family", ["qwen3", "qwen3-coder", "kimi-k2", "glm-4.5", "gpt-oss"])
+@pytest.mark.parametrize(
+    ("family", "model"),
+    [
+        *((family, "openai/any") for family in ("qwen3", "qwen3-coder", "kimi-k2", "glm-4.5", "gpt-oss")),
+        ("kimi-k2.5", "anthropic/claude-sonnet-4-20250514"),  # LiteLLM then speaks Anthropic's format
+    ],
+)
 async def test_mini_swe_agent_runs_unmodified_and_its_session_is_training_data(
-    served: Serve, make_renderer: Callable[..., Any], tmp_path: Path, family: str
+    served: Serve, make_renderer: Callable[..., Any], tmp_path: Path, family: str, model: str
 ) -> None:
     renderer = make_renderer(family)
     policy = TokenPolicy(renderer, lambda request: SCRIPT[len(policy.requests) - 1])
@@ -48,7 +54,7 @@ async def test_mini_swe_agent_runs_unmodified_and_its_session_is_training_data(
     (repository / "test_tally.py").write_text(TEST)
     async with served(policy, renderer) as endpoint:
         session, key = endpoint.book.open("tally")
-        assert await _mini(repository, tmp_path, environment(endpoint.address, key)) == 0
+        assert await _mini(repository, model, tmp_path, environment(endpoint.address, key)) == 0
         summary = await session.end()
     assert subprocess.run(["python3", "test_tally.py"], cwd=repository).returncode == 0, "it fixed the repository"
     assert check_file(session.path) == []
@@ -66,9 +72,9 @@ async def test_mini_swe_agent_runs_unmodified_and_its_session_is_training_data(
     assert rollout.start_version == 1
 
 
-async def _mini(repository: Path, home: Path, variables: dict[str, str]) -> int:
+async def _mini(repository: Path, model: str, home: Path, variables: dict[str, str]) -> int:
     command = [
-        "env", "-C", str(repository), PYTHON, "-m", "minisweagent.run.mini", "--model", "openai/any", "--yolo",
+        "env", "-C", str(repository), PYTHON, "-m", "minisweagent.run.mini", "--model", model, "--yolo",
         "--exit-immediately", "--task", "total() is wrong: make test_tally.py pass", "--output", str(home / "out.json"),
     ]  # fmt: skip
     own = {

@@ -34,7 +34,7 @@ async def exchange(request: Request, dialect: Dialect, book: Book) -> Response:
     """The response to one request for a turn."""
     try:
         session = book.of_key(key_of(request))
-        if session.summary is not None:
+        if session.ended:
             raise Refused(f"the session {session.id} has ended; make another with POST /sessions", 409)
         data = await read_body(request)
         ask = dialect.read(parsed(data), book.settings.allowed)

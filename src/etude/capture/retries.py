@@ -78,12 +78,14 @@ class Retries:
             asyncio.get_running_loop().call_later(self._grace_s, self._give_up, sampling)
 
     async def close(self) -> None:
-        """Cancel what is being sampled, and wait until it is over."""
+        """Cancel what is being sampled, wait until it is over, and forget the answers."""
         left = [sampling.task for sampling in self._open]
         self.counts["cancelled"] += len(left)
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        self._by_digest.clear()
+        self._by_key.clear()
 
     def _repeats(self, found: Sampling, signs: Signs) -> bool:
         return bool(signs.key) or signs.retried or not found.task.done() or not found.delivered

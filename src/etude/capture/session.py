@@ -48,7 +48,8 @@ class CaptureSession:
         self.id = id
         self.task_id = task_id
         self.retries = Retries(settings.grace_s)
-        self.summary: dict[str, Any] | None = None  # once it has ended
+        self.ended = False
+        self.summary: dict[str, Any] | None = None  # once all of it is written
         self._policy = policy
         self._renderer = renderer
         self._settings = settings
@@ -59,6 +60,7 @@ class CaptureSession:
         self._calls = 0
         self._said = ""
         self._lock = asyncio.Lock()
+        self._ending = asyncio.Lock()
 
     @property
     def path(self) -> Path:
@@ -89,16 +91,18 @@ class CaptureSession:
 
     async def end(self, reason: str = "done") -> dict[str, Any]:
         """Seal the session: what it came to. Ending it again changes nothing."""
-        if self.summary is None:
-            self.summary = {}
-            await self.retries.close()
-            counters = self.counters()
-            samples = self._record.end(reason, self._said, counters) if self._record else 0
-            for name in self._names.values():
-                await self._policy.release(name)
-            file = str(self.path) if self._record else None
-            self.summary = {"session": self.id, "file": file, "reason": reason, "samples": samples, **counters}
-        return self.summary
+        self.ended = True
+        async with self._ending:
+            if self.summary is None:
+                await self.retries.close()
+                counters = self.counters()
+                samples = self._record.end(reason, self._said, counters) if self._record else 0
+                for name in self._names.values():
+                    await self._policy.release(name)
+                file = str(self.path) if self._record else None
+                self.summary = {"session": self.id, "file": file, "reason": reason, "samples": samples, **counters}
+                self._record, self._roots, self._names = None, {}, {}  # it is all in the file
+            return self.summary
 
     def counters(self) -> dict[str, int]:
         """What happened so far, in numbers."""
@@ -108,7 +112,7 @@ class CaptureSession:
         return {**own, "branches": sum(map(_ends, self._roots.values())), **asked}
 
     def _begin(self, ask: Ask, source: dict[str, str]) -> Record:
-        if self.summary is not None:
+        if self.ended:
             raise Refused(f"the session {self.id} has ended", 409)
         if self._record is None:
             self._tools = ask.tools

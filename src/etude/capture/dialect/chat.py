@@ -53,6 +53,8 @@ class ChatDialect:
         for i, tool in enumerate(request.tools or []):
             if tool.get("type") != "function" or not isinstance(tool.get("function"), dict):
                 raise Refused(f"tools[{i}] is of type {tool.get('type')!r}; only functions can be declared")
+            if not isinstance(tool["function"].get("name"), str):
+                raise Refused(f"tools[{i}] has no name")
         try:
             messages = tuple(request_messages(request))
         except WireError as error:

@@ -43,6 +43,9 @@ class ResponsesDialect:
     def read(self, body: dict[str, Any], allowed: Collection[str]) -> Ask:
         ignored = check(body, FIELDS, allowed)
         request = validated(ResponsesRequest, body)
+        for i, tool in enumerate(request.tools or []):
+            if tool.get("type") == "function" and not isinstance(tool.get("name"), str):
+                raise Refused(f"tools[{i}] has no name")
         try:
             messages, tools = tuple(request_messages(request)), request_tools(request)
         except WireError as error:
