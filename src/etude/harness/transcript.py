@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Sequence
 
 from etude.chat.renderer import Pieces, Renderer, TokenKinds
+from etude.harness.allocator import keep_large_blocks
 from etude.trace.builder import SegmentBuilder
 from etude.trace.completion import Completion, SampledTokens
 from etude.trace.entry import Entry, EntryRoutes, EntryTokens
@@ -58,6 +59,7 @@ class Transcript:
         tools: Sequence[dict[str, Any]],
         read: Callable[[int], None],
     ) -> None:
+        keep_large_blocks()
         self.messages: list[Message] = []
         self.builder = SegmentBuilder()
         self.calls = 0  # names calls across segments: an id is unique in its session
