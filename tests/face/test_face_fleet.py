@@ -43,7 +43,9 @@ def process_of(name: str) -> int:
 
 
 def _members() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit() and "etude.face.fleet.member" in _words(int(name))]
+    return [
+        int(name) for name in os.listdir("/proc") if name.isdigit() and "etude.face.fleet.member" in _words(int(name))
+    ]
 
 
 def _words(pid: int) -> list[str]:

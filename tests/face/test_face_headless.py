@@ -20,7 +20,9 @@ Etude = Callable[..., Any]
 
 
 @pytest.mark.parametrize("walls", ["workspace", "none"])
-def test_a_request_is_carried_out_and_the_answer_alone_is_on_stdout(walls: str, shop: Path, homes: Path, etude: Etude) -> None:
+def test_a_request_is_carried_out_and_the_answer_alone_is_on_stdout(
+    walls: str, shop: Path, homes: Path, etude: Etude
+) -> None:
     (shop / "AGENTS.md").write_text("Always add tests.")
     with serving(fixer) as lab:
         done = etude("agent", "-p", "fix total", "-m", lab.url, "--sandbox", walls, "--approval", "never", folder=shop)
@@ -157,7 +159,9 @@ def test_a_session_goes_on_with_its_model_and_another_effort(shop: Path, homes: 
     assert [entry.data for entry in read_session(file).of("effort")] == [{"effort": "high"}]
 
 
-def test_the_sandbox_keeps_the_rest_of_the_machine_and_the_repositorys_own_data(shop: Path, tmp_path: Path, etude: Etude) -> None:
+def test_the_sandbox_keeps_the_rest_of_the_machine_and_the_repositorys_own_data(
+    shop: Path, tmp_path: Path, etude: Etude
+) -> None:
     outside = tmp_path / "outside"
     command = f"echo x > {outside}; echo x > .git/hooks/post-commit; echo x > inside; echo $SOME_API_KEY; ls {tmp_path}/sessions"
 
@@ -206,7 +210,9 @@ def test_forgetting_a_session_takes_what_undo_kept_along(shop: Path, homes: Path
     assert list(homes.iterdir()) == []
 
 
-def test_the_laptop_checkpoint_answers_in_process_with_the_harness_it_was_trained_in(shop: Path, homes: Path, etude: Etude) -> None:
+def test_the_laptop_checkpoint_answers_in_process_with_the_harness_it_was_trained_in(
+    shop: Path, homes: Path, etude: Etude
+) -> None:
     from etude.chat.load import load_renderer
     from etude.harness.preset import harness_hash
     from etude.harness.settings import HarnessSettings

@@ -57,7 +57,13 @@ class Screen:
 def terminal(folder: Path, *words: str, **variables: str) -> Iterator[Screen]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    environment = {**os.environ, "TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", "OMP_NUM_THREADS": "1", **variables}
+    environment = {
+        **os.environ,
+        "TERM": "xterm-256color",
+        "PROMPT_TOOLKIT_NO_CPR": "1",
+        "OMP_NUM_THREADS": "1",
+        **variables,
+    }
     environment.pop("NO_COLOR", None) if "NO_COLOR" not in variables else None
     process = subprocess.Popen(
         [*COMMAND, "agent", *words], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
@@ -76,7 +82,14 @@ def test_a_request_streams_and_edits_are_shown_as_coloured_diffs(shop: Path) -> 
     with serving(fixer) as lab, terminal(shop, "-m", lab.url) as screen:
         screen.until("etude · fake", "/help")
         screen.type("fix total")
-        screen.until("» fix total", "Look first.", "-        out -= x", "+        out += x", "Fixed the sign in shop.py.", "✓ 400")
+        screen.until(
+            "» fix total",
+            "Look first.",
+            "-        out -= x",
+            "+        out += x",
+            "Fixed the sign in shop.py.",
+            "✓ 400",
+        )
         assert "\x1b[32m" in screen.raw and "\x1b[31m" in screen.raw
         screen.type("/undo")
         screen.until("took back shop.py")
@@ -159,7 +172,10 @@ def test_effort_changes_for_the_next_request_and_the_conversation_stays(shop: Pa
 
 @pytest.mark.parametrize("said", ["\x1b]0;title\x07red \x1b[31m", "tab\tand \u202e"])
 def test_what_a_model_says_can_not_steer_the_terminal(said: str, shop: Path) -> None:
-    with serving(lambda messages: {"text": said + " end"}) as lab, terminal(shop, "-m", lab.url, NO_COLOR="1") as screen:
+    with (
+        serving(lambda messages: {"text": said + " end"}) as lab,
+        terminal(shop, "-m", lab.url, NO_COLOR="1") as screen,
+    ):
         screen.until("/help")
         screen.type("hi")
         screen.until(" end", "✓ 100")

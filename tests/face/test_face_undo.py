@@ -56,7 +56,9 @@ class Told:
 
 @settings(max_examples=60)
 @given(first=STEPS, second=STEPS, everything=st.booleans())
-def test_undo_puts_back_what_was_there_before_the_request(first: list[Step], second: list[Step], everything: bool) -> None:
+def test_undo_puts_back_what_was_there_before_the_request(
+    first: list[Step], second: list[Step], everything: bool
+) -> None:
     async def play() -> None:
         with tempfile.TemporaryDirectory() as home:
             told = Told(Path(home))

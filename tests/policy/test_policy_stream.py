@@ -78,7 +78,13 @@ async def told(streams: Streams, **changes: Any) -> tuple[Any, list[tuple[str, s
 async def test_pieces_are_told_and_the_turn_is_what_they_make(streams: Streams) -> None:
     call = {"index": 0, "id": "c", "function": {"name": "grep", "arguments": '{"pattern": '}}
     rest = {"index": 0, "function": {"arguments": '"x"}'}}
-    rows = [piece(reasoning_content="hm"), piece(content="o"), piece(content="k"), piece(tool_calls=[call]), piece(tool_calls=[rest])]
+    rows = [
+        piece(reasoning_content="hm"),
+        piece(content="o"),
+        piece(content="k"),
+        piece(tool_calls=[call]),
+        piece(tool_calls=[rest]),
+    ]
     streams.answers = [(SSE, sse(*rows, END, USAGE, b"[DONE]"))]
     answer, pieces = await told(streams)
     assert answer.message == Message("assistant", "ok", "hm", (ToolCall("c", "grep", {"pattern": "x"}),))

@@ -56,7 +56,9 @@ async def test_files_and_commands_work_in_the_persons_own_folder(box: Sandbox, f
     assert (status.st_uid, status.st_gid) == (folder.stat().st_uid, folder.stat().st_gid)
 
 
-@pytest.mark.parametrize("place", ["/usr/x", "/etc/x", "/x", "~/x", "../beside.txt", ".git/hooks/post-commit", ".git/config"])
+@pytest.mark.parametrize(
+    "place", ["/usr/x", "/etc/x", "/x", "~/x", "../beside.txt", ".git/hooks/post-commit", ".git/config"]
+)
 async def test_nothing_else_can_be_written(place: str, box: Sandbox, folder: Path) -> None:
     home = {"HOME": str(Path.home())}
     done = await box.run(f"echo x > {place}", env=home)
