@@ -23,7 +23,7 @@ from etude.harness.operations import Operations
 from etude.harness.preset import preset_of
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
-from etude.link.home import read_header, session_files, sessions_home
+from etude.link.home import read_entries, read_header, session_files, sessions_home
 from etude.trace.entry import Header
 from etude.trace.session import Session
 from etude.trace.writer import SessionBusy, SessionWriter
@@ -165,3 +165,10 @@ def choice_of(header: Header) -> Choice:
     if not isinstance(kept, dict):
         raise BadUse(f"{header.session_id} does not say which model held it; give --model")
     return Choice.from_json(kept)
+
+
+def last_words(file: Path) -> str:
+    """What the agent said last in a session; nothing where it only called tools."""
+    _, entries = read_entries(file)
+    said = [entry.data["message"]["text"] for entry in entries if entry.type == "completion"]
+    return next((text for text in reversed(said) if text), "")

@@ -20,7 +20,7 @@ from etude.face.line import Line, Queued
 from etude.face.model import Model, open_model
 from etude.face.place import opened
 from etude.face.question import Question
-from etude.face.talk import Ask, Talk, begin, resume
+from etude.face.talk import Ask, Talk, begin, last_words, resume
 from etude.face.teller import DIM, Teller, plain
 from etude.face.undo import undo
 from etude.harness.approval import Approver
@@ -83,6 +83,8 @@ class Terminal:
     async def run(self) -> int:
         walls = "in a sandbox" if self._job.place.walls == "workspace" else "without a sandbox"
         self._say(f"etude · {self._model.policy.name} · {self._job.place.folder} · {walls} · /help")
+        if self._file is not None:
+            self._say(f"goes on with {self._file.stem}; it said last:\n{plain(last_words(self._file))}")
         while True:
             try:
                 words = await self._line.read()

@@ -34,6 +34,8 @@ def require(spec: SandboxSpec, backend: str, isolation: Isolation) -> None:
     if spec.folder:
         _require_folder(spec, backend)
         return
+    if spec.hidden:
+        raise Unsupported(f"hidden={spec.hidden!r}: paths of the host are in sight only around a folder of it")
     if spec.network != "none":
         raise Unsupported(f"network={spec.network!r}: a sandbox has one only around a folder of the host")
     for path in (spec.workdir, *(inside for _, inside in spec.read_only_binds)):

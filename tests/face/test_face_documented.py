@@ -1,0 +1,38 @@
+"""`docs/harness.md` names every option, event and item that there is, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from face_lab import fixer, serving
+from typer.main import get_command
+
+from etude.cli.main import app
+
+PAGE = (Path(__file__).parents[2] / "docs" / "harness.md").read_text(encoding="utf-8")
+
+
+def section(title: str) -> str:
+    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def test_the_page_lists_the_options_of_the_agent() -> None:
+    command = get_command(app).commands["agent"]  # type: ignore[attr-defined]
+    options = {name for parameter in command.params for name in parameter.opts if name.startswith("--")} - {"--help"}
+    assert set(re.findall(r"--[a-z][a-z-]*", section("Options"))) - {"--all"} == options - {"--all"}
+    assert "--all" in section("Options")
+
+
+def test_the_page_lists_the_verbs_of_the_fleet() -> None:
+    verbs = set(get_command(app).commands["agents"].commands)  # type: ignore[attr-defined]
+    assert set(re.findall(r"`etude agents ([a-z]+)", section("Several at once"))) == verbs
+
+
+def test_every_event_and_item_of_a_session_is_on_the_page(shop: Path, etude: object) -> None:
+    with serving(fixer) as lab:
+        done = etude("agent", "--json", "-p", "fix total", "-m", lab.url, folder=shop)  # type: ignore[operator]
+    for event in done.events:
+        assert f"`{event['type']}`" in section("Events")
+        for key in event.get("item", {}):
+            assert f"`{key}`" in section("Events"), event
