@@ -64,7 +64,8 @@ class Line:
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
         keys.add("enter", eager=True)(lambda event: self._take(event, str))
-        keys.add("escape", "enter")(lambda event: self._take(event, Queued))
+        for enter in ("enter", "c-j"):  # the second while something is printed
+            keys.add("escape", enter)(lambda event: self._take(event, Queued))
         keys.add("c-c", eager=True)(self._interrupt)
         keys.add("<sigint>", eager=True)(self._interrupt)  # while something is printed the terminal sends the signal
         keys.add("c-d", eager=True)(self._end)
