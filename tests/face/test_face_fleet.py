@@ -84,6 +84,7 @@ def test_a_merge_that_conflicts_is_refused_with_what_to_do_and_changes_nothing(s
     assert git(shop, "status", "--porcelain") == "" and "out = out + x" in (shop / "shop.py").read_text()
 
 
+@pytest.mark.nightly
 def test_a_merge_commit_names_the_request(shop: Path, etude: Etude) -> None:
     git(shop, "config", "user.name", "p")
     with serving(fixer) as lab:
@@ -112,6 +113,7 @@ def test_a_killed_agent_is_dead_and_goes_on_where_it_was(shop: Path, homes: Path
     assert len(session_files(homes)) == 1
 
 
+@pytest.mark.nightly
 def test_an_agent_hears_what_is_said_and_stops(shop: Path, homes: Path, etude: Etude) -> None:
     def play(messages: list[dict[str, Any]]) -> dict[str, Any]:
         if messages[-1]["content"] in ("faster", "next"):

@@ -66,7 +66,8 @@ def terminal(folder: Path, *words: str, **variables: str) -> Iterator[Screen]:
     }
     environment.pop("NO_COLOR", None) if "NO_COLOR" not in variables else None
     process = subprocess.Popen(
-        [*COMMAND, "agent", *words], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+        [*COMMAND, "agent", *words], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     )  # fmt: skip
     os.close(theirs)
     try:
@@ -94,6 +95,7 @@ def test_a_request_streams_and_edits_are_shown_as_coloured_diffs(shop: Path) -> 
         screen.type("/undo")
         screen.until("took back shop.py")
         assert (shop / "shop.py").read_text() == SHOP
+        screen.forget()
         screen.type("and now?")
         screen.until("✓ 400", "and now?")
         screen.type("/quit")
@@ -164,6 +166,7 @@ def test_effort_changes_for_the_next_request_and_the_conversation_stays(shop: Pa
         screen.until("heard: second")
         screen.type("/status")
         screen.until("effort low", "2 turns")
+        time.sleep(0.5)  # while something is printed the terminal itself takes Ctrl-D
         screen.type("", end="\x04")
         screen.until("etude agent --resume")
     assert lab.asked[1]["reasoning_effort"] == "low" and len(lab.asked[1]["messages"]) == 4

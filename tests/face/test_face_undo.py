@@ -54,7 +54,7 @@ class Told:
         return done
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(first=STEPS, second=STEPS, everything=st.booleans())
 def test_undo_puts_back_what_was_there_before_the_request(
     first: list[Step], second: list[Step], everything: bool

@@ -85,21 +85,23 @@ class Terminal:
         self._say(f"etude · {self._model.policy.name} · {self._job.place.folder} · {walls} · /help")
         if self._file is not None:
             self._say(f"goes on with {self._file.stem}; it said last:\n{plain(last_words(self._file))}")
-        while True:
-            try:
-                words = await self._line.read()
-            except KeyboardInterrupt:
-                if self._interrupted():
-                    break
-            except EOFError:
-                break
-            else:
-                if words.strip() and not await self._heard(words.strip(), isinstance(words, Queued)):
-                    break
+        async with self._line:
+            while await self._listen():
+                self._line.refresh()
         await self._close()
         if self._file is not None:
             self._say(f"session {self._file.stem}; etude agent --resume {self._file.stem}")
         return ANSWERED
+
+    async def _listen(self) -> bool:
+        """One thing that the person does. False: they leave."""
+        try:
+            words = await self._line.read()
+        except KeyboardInterrupt:
+            return not self._interrupted()
+        except EOFError:
+            return False
+        return not words.strip() or await self._heard(words.strip(), isinstance(words, Queued))
 
     async def _heard(self, words: str, queued: bool) -> bool:
         """False: the person leaves."""
