@@ -33,10 +33,13 @@ def to_wire(message: Message) -> dict[str, Any]:
         if message.call_id is None:
             return {"role": "user", "content": message.text}
         return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+    row: dict[str, Any] = {"role": message.role, "content": message.text}
     # Some endpoints refuse an empty turn, which a model that was cut off while thinking leaves behind, and a stop without words.
-    empty = not message.text.strip() and not message.calls
-    nothing = {"assistant": "(nothing)", "user": "(stopped here)"}.get(message.role, "")
-    row: dict[str, Any] = {"role": message.role, "content": nothing if empty else message.text}
+    if not message.text.strip() and not message.calls:
+        if message.role == "assistant":
+            row["content"] = "(nothing)"
+        elif message.delivery == "stop":
+            row["content"] = "(stopped here)"
     if message.calls:
         row["tool_calls"] = [
             {
