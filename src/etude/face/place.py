@@ -14,10 +14,9 @@ from typing import Literal
 
 from etude.face.errors import BadUse, OutOfReach
 from etude.harness.local_folder import LocalFolder
-from etude.harness.operations import Operations
 from etude.link.git import GitError, git
 from etude.link.home import sessions_home
-from etude.sandbox.protocol import InfraError, SandboxSpec, UserError
+from etude.sandbox.protocol import InfraError, Operations, SandboxSpec, UserError
 
 Walls = Literal["workspace", "none"]
 # Of one command; a person's own project may compile, so far more than a rollout's.

@@ -19,11 +19,11 @@ from etude.harness.agent import Agent, build_agent, session_header
 from etude.harness.approval import Approver
 from etude.harness.inbox import Inbox
 from etude.harness.instructions import find_instructions, rendered
-from etude.harness.operations import Operations
 from etude.harness.preset import preset_of
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.link.home import read_entries, read_header, session_files, sessions_home
+from etude.sandbox.protocol import Operations
 from etude.trace.entry import Header
 from etude.trace.session import Session
 from etude.trace.writer import SessionBusy, SessionWriter

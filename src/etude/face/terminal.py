@@ -25,9 +25,8 @@ from etude.face.teller import DIM, Teller, plain
 from etude.face.undo import undo
 from etude.harness.approval import Approver
 from etude.harness.inbox import Inbox
-from etude.harness.operations import Operations
 from etude.policy.protocol import PolicyError
-from etude.sandbox.protocol import InfraError
+from etude.sandbox.protocol import InfraError, Operations
 from etude.trace.entry import Effort
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from etude.face.errors import BadUse
 from etude.face.journal import Edit, UndoJournal, digest_of
-from etude.harness.operations import Operations
 from etude.harness.workspace import Workspace, WorkspaceError
+from etude.sandbox.protocol import Operations
 from etude.trace.entry import Entry
 
 

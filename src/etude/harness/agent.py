@@ -19,7 +19,6 @@ from etude.harness.counters import Counters
 from etude.harness.edit_log import EditLog
 from etude.harness.flow import Ended
 from etude.harness.inbox import Inbox, Stopped
-from etude.harness.operations import Operations
 from etude.harness.preset import Preset, harness_facts, hash_of, preset_of
 from etude.harness.resuming import open_answers
 from etude.harness.services import Services
@@ -30,7 +29,7 @@ from etude.harness.transcript import Transcript
 from etude.harness.watcher import Nobody, Watcher
 from etude.harness.workspace import Journal, Workspace
 from etude.policy.protocol import Policy, PolicyError, Request
-from etude.sandbox.protocol import InfraError
+from etude.sandbox.protocol import InfraError, Operations
 from etude.trace.entry import Header
 from etude.trace.message import Message
 from etude.trace.segment import Segment

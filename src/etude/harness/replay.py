@@ -12,13 +12,13 @@ from typing import Any
 
 from etude.chat.renderer import Renderer
 from etude.harness.agent import build_agent, session_header
-from etude.harness.operations import Operations
 from etude.harness.preset import harness_hash
 from etude.harness.recorded import RecordedApprover, RecordedInbox
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.replay import ReplayPolicy
+from etude.sandbox.protocol import Operations
 from etude.trace.entry import Entry
 from etude.trace.session import Session
 

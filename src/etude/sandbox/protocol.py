@@ -117,10 +117,10 @@ class Unsupported(InfraError):
     retryable = False
 
 
-class Sandbox(Protocol):
-    """One live sandbox. All paths are inside it; relative ones start at the spec's workdir."""
+class Operations(Protocol):
+    """What can be done with a machine's files and commands: a sandbox's, or a folder of this machine's. Relative paths start at the
+    spec's workdir."""
 
-    id: str
     spec: SandboxSpec
 
     async def run(
@@ -151,6 +151,12 @@ class Sandbox(Protocol):
     async def export(self, path: str = ".", *, max_bytes: int = 16 << 20) -> dict[str, bytes]:
         """All regular files under `path` that can be read (links, devices and what has a mode against it left out), relative paths."""
         ...
+
+
+class Sandbox(Operations, Protocol):
+    """One live sandbox. All paths are inside it."""
+
+    id: str
 
     async def kill(self) -> None:
         """Idempotent; returns when every process inside is gone."""
