@@ -70,6 +70,10 @@ class AnthropicDialect:
             ignored=ignored,
         )
 
+    def counted(self, body: dict[str, Any], allowed: Collection[str]) -> Ask:
+        """A request whose tokens are to be counted: one for a turn, without the turn's limit. Raises Refused."""
+        return self.read({"max_tokens": 1, **body}, allowed)
+
     def answer(self, answer: Completion, *, id: str, ask: Ask) -> dict[str, Any]:
         body = messages_response(answer, id=f"msg_{id}", model=ask.model).model_dump()
         content = [{key: value for key, value in block.items() if value is not None} for block in body["content"]]
