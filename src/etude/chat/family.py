@@ -18,6 +18,8 @@ from etude.chat import reading
 from etude.chat.conversation import package_messages
 from etude.chat.families import Family
 from etude.chat.hub_tokenizer import HubTokenizer
+from etude.chat.live import LiveTurn
+from etude.chat.live_families import live_turns
 from etude.chat.problem import Problem
 from etude.chat.renderer import Bridge, Effort, RenderError, TokenKinds
 from etude.trace.message import Message
@@ -57,6 +59,7 @@ class FamilyRenderer:
         self._generation = self._package.render_ids(_ASKED, add_generation_prompt=True)[len(asked) :]
         self._roles = frozenset(tokenizer.convert_tokens_to_ids(list(family.roles)))
         self._opener = tokenizer.convert_tokens_to_ids(family.opener) if family.opener else None
+        self._live = live_turns(family, tokenizer, self._generation, self.stop_ids)
         self.fingerprint = self._hash()
 
     def at_effort(self, effort: Effort | None) -> FamilyRenderer:
@@ -119,6 +122,9 @@ class FamilyRenderer:
         except _REFUSED as error:
             problem = Problem.MALFORMED.say(f"it could not be read ({type(error).__name__})")
             return Message("assistant", self._tokenizer.decode(body), problem=problem)
+
+    def listen(self) -> LiveTurn:
+        return self._live()
 
     def count(self, ids: Sequence[int]) -> TokenKinds:
         body = [token for token in ids if 0 <= token < self._tokenizer.size]
