@@ -185,3 +185,22 @@ def test_every_family_declares_its_tools(make_renderer: Callable[..., FamilyRend
     renderer = make_renderer(name)
     text = renderer._tokenizer.decode(renderer.render(ASKED, TOOLS))
     assert all(tool["function"]["name"] in text and "Mock" in text for tool in TOOLS)
+
+
+SCHEMAS = st.recursive(
+    st.sampled_from([{}, {"description": "any value"}, {"type": "string"}, {"enum": ["a"]}, {"default": 1}]),
+    lambda inner: st.one_of(
+        st.builds(lambda one: {"type": "array", "items": one}, inner),
+        st.builds(lambda one: {"properties": {"x": one}, "additionalProperties": one}, inner),
+        st.builds(lambda one, key: {key: [one, {"type": "null"}]}, inner, st.sampled_from(["anyOf", "oneOf", "allOf"])),
+    ),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=40)
+@given(schema=SCHEMAS)
+def test_a_tool_with_a_value_of_any_kind_can_be_declared(real: FamilyRenderer, schema: dict[str, Any]) -> None:
+    parameters = {"type": "object", "properties": {"value": schema}, "required": ["value"]}
+    tool = {"type": "function", "function": {"name": "run", "description": "d", "parameters": parameters}}
+    assert len(real.render(ASKED, [tool])) > len(real.render(ASKED, []))

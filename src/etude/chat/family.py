@@ -18,6 +18,7 @@ from etude.chat import reading
 from etude.chat.conversation import package_messages
 from etude.chat.families import Family
 from etude.chat.hub_tokenizer import HubTokenizer
+from etude.chat.kimi_schema import typed_tools
 from etude.chat.live import LiveTurn
 from etude.chat.live_families import live_turns
 from etude.chat.problem import Problem
@@ -157,7 +158,8 @@ class FamilyRenderer:
         return self._tokenizer.guard(rows)
 
     def _tools(self, tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]] | None:
-        return self._tokenizer.guard(list(tools)) or None
+        declared = typed_tools(list(tools)) if self.name == "kimi-k2.5" else list(tools)
+        return self._tokenizer.guard(declared) or None
 
     def _parsed(self, ids: list[int], tools: Sequence[dict[str, Any]]) -> Any:
         """What the package reads. Its search for a parameter's end costs the square of how many have none: a turn that repeats
