@@ -204,3 +204,15 @@ def test_a_tool_with_a_value_of_any_kind_can_be_declared(real: FamilyRenderer, s
     parameters = {"type": "object", "properties": {"value": schema}, "required": ["value"]}
     tool = {"type": "function", "function": {"name": "run", "description": "d", "parameters": parameters}}
     assert len(real.render(ASKED, [tool])) > len(real.render(ASKED, []))
+
+
+def test_system_messages_may_stand_anywhere(real: FamilyRenderer) -> None:
+    """Agents say rules in several of them, and reminders between the turns."""
+    talk = [Message("system", "rule"), Message("system", "other"), *ASKED, Message("system", "note")]
+    text = real._tokenizer.decode(real.render(talk, []))
+    assert text.index("rule") < text.index("other") < text.index("note")
+    turn = Message("assistant", "x", calls=(ToolCall("c0", "list_dir", {}),))
+    sampled = real.answer(turn)
+    new = [Message("tool", "a.py", call_id="c0"), Message("system", "changed")]
+    bridge = real.bridge(real.parse(sampled, tools=TOOLS), sampled, new, TOOLS)
+    assert bridge is not None and "changed" in real._tokenizer.decode(bridge.ids)

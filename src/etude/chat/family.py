@@ -15,7 +15,7 @@ import json
 from typing import Any, Literal, Sequence
 
 from etude.chat import reading
-from etude.chat.conversation import package_messages
+from etude.chat.conversation import one_system, package_messages
 from etude.chat.families import Family
 from etude.chat.hub_tokenizer import HubTokenizer
 from etude.chat.kimi_schema import typed_tools
@@ -155,6 +155,7 @@ class FamilyRenderer:
             messages, call_ids=family.call_ids, thinks=family.thinks, named=family.named, first_call=first_call,
             asked=asked,
         )  # fmt: skip
+        rows = one_system(rows, first=asked is None) if family.first_system else rows
         return self._tokenizer.guard(rows)
 
     def _tools(self, tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]] | None:
