@@ -74,9 +74,18 @@ def test_claude_code_s_line_for_accounts_does_not_tell_conversations_apart(block
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-@pytest.mark.parametrize("tool", [{"type": "function"}, {"type": "function", "function": {}}, {"type": "web_search"}])
+@pytest.mark.parametrize("tool", [{"type": "function"}, {"type": "function", "function": {}}, {"type": "computer"}])
 def test_a_tool_that_can_not_be_declared_is_refused(dialect: Any, tool: dict[str, Any]) -> None:
     talk = [{"role": "user", "content": "Hi"}]
     body = {"model": "m", ("input" if dialect.name == "openai-responses" else "messages"): talk, "tools": [tool]}
     with pytest.raises(Refused, match="tool"):
         dialect.read(body | ({"max_tokens": 5} if dialect.name == "anthropic" else {}), ())
+
+
+@pytest.mark.parametrize(("dialect", "kind"), [(DIALECTS[1], "web_search_20250305"), (DIALECTS[2], "web_search")])
+def test_a_tool_that_the_maker_s_server_would_run_is_left_out_and_noted(dialect: Any, kind: str) -> None:
+    talk = [{"role": "user", "content": "Hi"}]
+    body = {"model": "m", ("messages" if dialect.name == "anthropic" else "input"): talk, "max_tokens": 5}
+    body = {key: value for key, value in body.items() if key != "max_tokens" or dialect.name == "anthropic"}
+    ask = dialect.read({**body, "tools": [{"type": kind, "name": "web_search"}]}, ())
+    assert ask.tools == () and ask.ignored == (f"tools.{kind}",)

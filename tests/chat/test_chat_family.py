@@ -185,3 +185,34 @@ def test_every_family_declares_its_tools(make_renderer: Callable[..., FamilyRend
     renderer = make_renderer(name)
     text = renderer._tokenizer.decode(renderer.render(ASKED, TOOLS))
     assert all(tool["function"]["name"] in text and "Mock" in text for tool in TOOLS)
+
+
+SCHEMAS = st.recursive(
+    st.sampled_from([{}, {"description": "any value"}, {"type": "string"}, {"enum": ["a"]}, {"default": 1}]),
+    lambda inner: st.one_of(
+        st.builds(lambda one: {"type": "array", "items": one}, inner),
+        st.builds(lambda one: {"properties": {"x": one}, "additionalProperties": one}, inner),
+        st.builds(lambda one, key: {key: [one, {"type": "null"}]}, inner, st.sampled_from(["anyOf", "oneOf", "allOf"])),
+    ),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=40)
+@given(schema=SCHEMAS)
+def test_a_tool_with_a_value_of_any_kind_can_be_declared(real: FamilyRenderer, schema: dict[str, Any]) -> None:
+    parameters = {"type": "object", "properties": {"value": schema}, "required": ["value"]}
+    tool = {"type": "function", "function": {"name": "run", "description": "d", "parameters": parameters}}
+    assert len(real.render(ASKED, [tool])) > len(real.render(ASKED, []))
+
+
+def test_system_messages_may_stand_anywhere(real: FamilyRenderer) -> None:
+    """Agents say rules in several of them, and reminders between the turns."""
+    talk = [Message("system", "rule"), Message("system", "other"), *ASKED, Message("system", "note")]
+    text = real._tokenizer.decode(real.render(talk, []))
+    assert text.index("rule") < text.index("other") < text.index("note")
+    turn = Message("assistant", "x", calls=(ToolCall("c0", "list_dir", {}),))
+    sampled = real.answer(turn)
+    new = [Message("tool", "a.py", call_id="c0"), Message("system", "changed")]
+    bridge = real.bridge(real.parse(sampled, tools=TOOLS), sampled, new, TOOLS)
+    assert bridge is not None and "changed" in real._tokenizer.decode(bridge.ids)

@@ -226,6 +226,17 @@ def test_the_laptop_checkpoint_answers_in_process_with_the_harness_it_was_traine
     assert other.code == 2 and "takes --preset nano, not patch" in other.err
 
 
+def test_a_local_checkpoint_is_heard_while_it_writes(shop: Path, etude: Etude) -> None:
+    checkpoint = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
+    done = etude("agent", "-p", "fix shop", "-m", str(checkpoint), "--test", "true", "--json", folder=shop)
+    drafts = [e["item"] for e in done.events if e.get("item", {}).get("type") == "call_draft"]
+    first = [item for item in drafts if item["id"] == drafts[0]["id"]]
+    pieces = [item["delta"] for item in first if "delta" in item]
+    assert len(pieces) > 1 and "delta" not in first[-1]
+    called = next(e["item"] for e in done.events if e.get("item", {}).get("type") in ("tool_call", "command_execution"))
+    assert "".join(pieces) == f"<|{called['name']}|>" + "<|arg|>".join(called["arguments"].values())
+
+
 def test_a_binary_file_is_told_and_never_shown(shop: Path, etude: Etude) -> None:
     (shop / "logo.png").write_bytes(bytes(range(256)) * 10)
 

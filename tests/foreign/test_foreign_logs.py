@@ -114,6 +114,20 @@ def test_codex_items_of_one_answer_become_one_turn_with_its_usage() -> None:
     assert session.header.policy == "gpt-5-codex" and session.header.effort == "high"
 
 
+def test_codex_of_late_2026_writes_items_twice_and_says_in_words_how_a_command_ended() -> None:
+    session = read_foreign(DATA / "codex_0169.jsonl")
+    told = [row for row in outline(session) if row[0] in ("completion", "tool_result")]
+    assert [mark for _, _, mark in told] == [
+        ("", [("c1", "exec_command"), ("c2", "multi_agent_v1__close_agent")]),
+        ("c1", "exec_command", session.of("tool_result")[0].data["text"], True),
+        ("c2", "multi_agent_v1__close_agent", "closed", False),
+        ("Fixed.", []),
+    ]
+    assert session.of("completion")[0].data["message"]["thinking"] == "Look first"
+    assert session.header.recipe["import"]["dropped"] == {"events that repeat an item": 4}
+    assert session.header.facts["instruction"] == "fix tally"
+
+
 def test_openhands_actions_of_one_answer_become_one_turn_and_a_refusal_an_approval() -> None:
     session = read_foreign(LOGS["openhands"])
     assert outline(session) == [

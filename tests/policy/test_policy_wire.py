@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from etude.policy.wire import anthropic, chat
+from etude.policy.wire.answer_stream import AnswerStream
 from etude.policy.wire.anthropic_stream import MessagesAssembly, MessagesStream
 from etude.policy.wire.anthropic_types import MessagesRequest, MessagesResponse
-from etude.policy.wire.chat_stream import ChatAssembly, ChatStream, wire_form
+from etude.policy.wire.chat_stream import ChatAssembly, ChatStream
 from etude.policy.wire.chat_types import ChatRequest
 from etude.policy.wire.errors import WireError, anthropic_error, openai_error
 from etude.policy.wire.sse import DONE, Event, EventReader, frame
@@ -71,14 +72,14 @@ def test_an_answer_survives_both_formats_streamed_or_not(message: Message, used:
     answer = Completion(message=message, finish=finish, usage=Usage(used[0] + used[1], used[1], used[2]))
     body = chat.chat_completion(answer, id="x", model="m", created=1).model_dump()
     streamed = ChatAssembly()
-    for chunk in ChatStream("x", "m", 1).whole(answer, usage=True):
-        streamed.add(json.loads(json.dumps(wire_form(chunk))))
+    for chunk in AnswerStream(ChatStream("x", "m", 1, usage=True)).close(answer):
+        streamed.add(json.loads(json.dumps(chunk)))
     for one in (body, streamed.body()):
         back = chat.from_wire(one, (), 0.0)
         assert back.message == message and back.usage == answer.usage
     response = anthropic.messages_response(answer, id="x", model="m").model_dump(exclude_none=True)
     events = MessagesAssembly()
-    for event in MessagesStream("x", "m").whole(answer):
+    for event in AnswerStream(MessagesStream("x", "m")).close(answer):
         events.add(json.loads(json.dumps(event)))
     for one in (response, events.body()):
         back = anthropic.from_wire(one, 0.0)
@@ -87,14 +88,14 @@ def test_an_answer_survives_both_formats_streamed_or_not(message: Message, used:
 
 def test_events_of_an_anthropic_stream_come_in_the_documented_order() -> None:
     message = Message("assistant", "hi", "hm", (ToolCall("k", "read", {"path": "a"}),))
-    kinds = [event["type"] for event in MessagesStream("x", "m").whole(Completion(message=message))]
+    kinds = [event["type"] for event in AnswerStream(MessagesStream("x", "m")).close(Completion(message=message))]
     block = ["content_block_start", "content_block_delta", "content_block_stop"]
     assert kinds == ["message_start", *block * 3, "message_delta", "message_stop"]
 
 
 def test_a_live_chat_stream_carries_a_role_first_and_a_reason_last() -> None:
     answer = Completion(message=Message("assistant", "hi", calls=(ToolCall("k", "read", {}),)))
-    rows = [wire_form(chunk) for chunk in ChatStream("x", "m", 1).whole(answer, usage=False)]
+    rows = [*AnswerStream(ChatStream("x", "m", 1)).close(answer)]
     assert rows[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert [row["choices"][0]["finish_reason"] for row in rows] == [None, None, None, "tool_calls"]
     assert rows[2]["choices"][0]["delta"]["tool_calls"][0]["index"] == 0
@@ -162,7 +163,10 @@ def test_a_stream_that_breaks_off_or_ends_in_an_error_says_so() -> None:
     ("body", "said"),
     [
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "type 'image_url'"),
-        ({"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "web_search_1", "name": "w"}]}, "server"),
+        (
+            {"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "bash_2025", "name": "w"}]},
+            "input_schema",
+        ),
     ],
 )
 def test_what_has_no_words_of_ours_is_refused_by_its_place(body: dict[str, Any], said: str) -> None:

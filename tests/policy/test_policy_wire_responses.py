@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.policy.wire import responses
+from etude.policy.wire.answer_stream import AnswerStream
 from etude.policy.wire.errors import WireError
+from etude.policy.wire.responses_stream import ResponsesStream
+from etude.policy.wire.responses_tools import toolset
 from etude.policy.wire.responses_types import ResponsesRequest
 from etude.trace.completion import Completion, Usage
 from etude.trace.message import Message, ToolCall
@@ -41,8 +44,9 @@ def test_an_answer_sent_back_as_input_is_the_same_turn(turn: Message) -> None:
 
 def test_events_come_in_the_documented_order_and_end_with_the_whole_answer() -> None:
     turn = Message("assistant", "hi", "hm", (ToolCall("k", "read", {"path": "a"}),))
-    body = responses.response(Completion(message=turn, usage=Usage(5, 2, 3)), id="1", model="m", created_at=1)
-    events = [json.loads(json.dumps(event)) for event in responses.events(body)]
+    answer = Completion(message=turn, usage=Usage(5, 2, 3))
+    body = responses.response(answer, id="1", model="m", created_at=1)
+    events = [json.loads(json.dumps(event)) for event in AnswerStream(ResponsesStream("1", "m", 1)).close(answer)]
     assert [event["sequence_number"] for event in events] == [*range(len(events))]
     kinds = [event["type"].removeprefix("response.") for event in events]
     assert kinds == [
@@ -63,7 +67,7 @@ def test_a_cut_answer_is_incomplete() -> None:
     cut = Completion(message=Message("assistant", "half"), finish="length")
     body = responses.response(cut, id="1", model="m", created_at=1)
     assert body.status == "incomplete" and body.incomplete_details == {"reason": "max_output_tokens"}
-    assert [*responses.events(body)][-1]["type"] == "response.incomplete"
+    assert [*AnswerStream(ResponsesStream("1", "m", 1)).close(cut)][-1]["type"] == "response.incomplete"
 
 
 def test_a_broken_call_in_the_input_is_a_malformed_turn() -> None:
@@ -79,16 +83,48 @@ def test_a_broken_call_in_the_input_is_a_malformed_turn() -> None:
         ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "u"}]}]}, "type 'input_image'"),
         ({"input": [{"type": "web_search_call"}]}, r"input\[0\] is an item of type 'web_search_call'"),
         ({"input": [{"type": "function_call", "arguments": "{}"}]}, "without call_id or name"),
-        ({"input": "x", "tools": [{"type": "web_search"}]}, "would run on the server"),
+        ({"input": "x", "tools": [{"type": "computer"}]}, r"tools\[0\] is of type 'computer'"),
     ],
 )
 def test_what_has_no_words_of_ours_is_refused_by_its_place(body: dict[str, Any], said: str) -> None:
     with pytest.raises(WireError, match=said):
         responses.request_messages(asked(**body))
-        responses.request_tools(asked(**body))
+        toolset(asked(**body).tools or ())
 
 
 def test_functions_are_read_with_their_schemas() -> None:
     tool = {"type": "function", "name": "read", "description": "d", "parameters": {"type": "object"}, "strict": True}
-    [function] = responses.request_tools(asked(input="x", tools=[tool]))
+    [function] = toolset([tool]).functions
     assert function["function"] == {"name": "read", "description": "d", "parameters": {"type": "object"}}
+
+
+def test_namespaces_and_custom_tools_are_functions_to_the_model_and_their_own_to_the_client() -> None:
+    spawn = {"type": "function", "name": "spawn", "parameters": {"type": "object"}}
+    patch = {"type": "custom", "name": "patch", "format": {"type": "grammar", "definition": "start: X"}}
+    declared = toolset([{"type": "namespace", "name": "agents", "tools": [spawn]}, patch, {"type": "web_search"}])
+    assert [tool["function"]["name"] for tool in declared.functions] == ["agents__spawn", "patch"]
+    assert "start: X" in declared.functions[1]["function"]["parameters"]["properties"]["input"]["description"]
+    assert declared.left_out == ("web_search",)
+    calls = (ToolCall("k0", "agents__spawn", {"x": 1}), ToolCall("k1", "patch", {"input": "*** Begin"}))
+    turn = Message("assistant", calls=calls)
+    body = responses.response(Completion(message=turn), id="1", model="m", created_at=1, forms=declared.forms)
+    first, last = body.output
+    assert (first.type, first.namespace, first.name) == ("function_call", "agents", "spawn")
+    assert (last.type, last.name, last.input, last.arguments) == ("custom_tool_call", "patch", "*** Begin", None)
+    result = {"type": "custom_tool_call_output", "call_id": "k1", "output": "ok"}
+    sent = asked(input=[*body.model_dump(exclude_none=True)["output"], result])
+    assert responses.request_messages(sent) == [turn, Message("tool", "ok", call_id="k1")]
+
+
+def test_a_custom_tool_called_with_something_else_hears_what_it_was_called_with() -> None:
+    declared = toolset([{"type": "custom", "name": "patch"}])
+    for arguments in ({"patch": "x"}, {"input": 3}, {"input": "x", "more": 1}):
+        turn = Message("assistant", calls=(ToolCall("k", "patch", arguments),))
+        body = responses.response(Completion(message=turn), id="1", model="m", created_at=1, forms=declared.forms)
+        assert json.loads(body.output[0].input or "") == arguments
+
+
+@pytest.mark.parametrize("tool", [{"type": "namespace"}, {"type": "namespace", "name": "n", "tools": ["x"]}, {}])
+def test_a_tool_without_form_is_refused_by_its_place(tool: dict[str, Any]) -> None:
+    with pytest.raises(WireError, match=r"tools\[0\]"):
+        toolset([tool])

@@ -11,7 +11,9 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from etude.policy.wire import chat, responses
-from etude.policy.wire.chat_stream import ChatStream, wire_form
+from etude.policy.wire.answer_stream import AnswerStream
+from etude.policy.wire.chat_stream import ChatStream
+from etude.policy.wire.responses_stream import ResponsesStream
 from etude.trace.completion import Completion, Usage
 from etude.trace.message import Message, ToolCall
 
@@ -41,7 +43,7 @@ def test_chat_completions_are_what_the_sdk_expects(answer: Completion) -> None:
 
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_chat_chunks_are_what_the_sdk_expects(answer: Completion) -> None:
-    rows = [wire_form(chunk) for chunk in ChatStream("x", "m", 1).whole(answer, usage=True)]
+    rows = [*AnswerStream(ChatStream("x", "m", 1, usage=True)).close(answer)]
     read = [ChatCompletionChunk.model_validate(sent(row)) for row in rows]
     assert answer.message is not None
     assert "".join(c.choices[0].delta.content or "" for c in read if c.choices) == answer.message.text
@@ -55,5 +57,9 @@ def test_responses_and_their_events_are_what_the_sdk_expects(answer: Completion)
     assert answer.message is not None
     assert read.output_text == answer.message.text
     events: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
-    kinds = [type(events.validate_python(sent(event))).__name__ for event in responses.events(body)]
+
+    def events_of(answer: Completion) -> list[dict[str, Any]]:
+        return [*AnswerStream(ResponsesStream("x", "m", 1)).close(answer)]
+
+    kinds = [type(events.validate_python(sent(event))).__name__ for event in events_of(answer)]
     assert kinds[0] == "ResponseCreatedEvent" and kinds[-1] in ("ResponseCompletedEvent", "ResponseIncompleteEvent")

@@ -45,7 +45,9 @@ class Updates:
         self._diffs: dict[str, list[FileEditToolCallContent]] = defaultdict(list)  # call -> what it edited
 
     def delta(self, part: Part, piece: str) -> list[Any]:
-        """A piece of a turn."""
+        """A piece of a turn. The protocol has no word for a call that is still being written."""
+        if part == "call":
+            return []
         self._streamed[part] += piece
         return [_said(part, piece)] if piece else []
 
@@ -140,8 +142,9 @@ def _said(part: Part, text: str) -> Any:
 
 
 def _rest(whole: str, streamed: str) -> str:
-    """What is left to tell: all of it after pieces of a turn that was tried anew."""
-    return whole.removeprefix(streamed) if whole.startswith(streamed) else whole
+    """What is left to tell: all of it after pieces of a turn that was tried anew. Pieces may leave out the blanks in front."""
+    told = next((text for text in (whole, whole.lstrip()) if text.startswith(streamed)), None)
+    return whole if told is None else told.removeprefix(streamed)
 
 
 assert set(_STATUS.values()) == set(get_args(PlanEntryStatus)), "the protocol's plan knows other states than ours"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from etude.chat.renderer import Effort
+from etude.policy.wire.responses_tools import Forms
 from etude.trace.message import Message
 
 
@@ -16,6 +17,7 @@ class Ask:
     model: str  # what the agent calls the model: the endpoint has one, which answers to any name
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...] = ()  # JSON-schema functions
+    forms: Forms = field(default_factory=dict)  # how the agent names tools that are no plain functions
     failed: frozenset[str] = frozenset()  # ids of calls whose results the agent marks as errors
     max_tokens: int | None = None
     temperature: float = 1.0

@@ -1,7 +1,7 @@
 """One HTTP request of an agent: read, answered or refused, whole or as a stream.
 
-An answer is sampled whole before its first word is sent: calls are parsed from whole turns. A stream that has to wait is kept
-alive by comments, and an error then arrives within it.
+A stream begins with the first piece that the policy has, or when that takes long; it is kept alive by comments, and an error
+then arrives within it. Calls come at its end: they are read from whole turns.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 from fastapi import Request
@@ -20,14 +20,16 @@ from etude.capture.book import Book
 from etude.capture.dialect.protocol import Dialect
 from etude.capture.retries import Sampling, Signs
 from etude.capture.session import CaptureSession
+from etude.capture.telling import Telling
 from etude.policy.protocol import PolicyError
+from etude.policy.wire.answer_stream import AnswerStream, Said
 from etude.trace.completion import Completion
 
 # Within this many seconds an error is still an HTTP status; then a stream begins, and says this often that it lives.
 PATIENCE_S = 10.0
 # A conversation of a million tokens is some megabytes of text.
 MAX_BODY_BYTES = 64 << 20
-WAITING = b": waiting for the policy\n\n"
+PING = b": ping\n\n"
 
 
 async def exchange(request: Request, dialect: Dialect, book: Book) -> Response:
@@ -39,20 +41,24 @@ async def exchange(request: Request, dialect: Dialect, book: Book) -> Response:
         data = await read_body(request)
         ask = dialect.read(parsed(data), book.settings.allowed)
         source = {"dialect": dialect.name, "agent": request.headers.get("user-agent", "")}
-        sampling = session.retries.join(_signs(request, dialect, data), lambda: session.answer(ask, source))
+
+        def sample(telling: Telling) -> Coroutine[Any, Any, Completion]:
+            return session.answer(ask, source, telling if ask.stream else None)
+
+        sampling = session.retries.join(_signs(request, dialect, data), sample)
     except Refused as refused:
         return _refusal(dialect, refused)
     number = f"{session.id}-{sampling.number}"
     gone = asyncio.ensure_future(_gone(request))
     try:
-        patience_s = PATIENCE_S if ask.stream else None
-        await asyncio.wait((sampling.task, gone), timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+        await _something(sampling, gone, ask)
     except asyncio.CancelledError:
         session.retries.leave(sampling, delivered=False)
         raise
     finally:
         gone.cancel()
-    if ask.stream and (_answered(sampling) or not sampling.task.done()) and not _came(gone):
+    begun = _answered(sampling) or not sampling.task.done()
+    if ask.stream and begun and not _came(gone):
         events = _events(session, sampling, dialect, ask, number)
         return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-cache"})
     return _whole(session, sampling, dialect, ask, number)
@@ -124,23 +130,68 @@ def _whole(session: CaptureSession, sampling: Sampling, dialect: Dialect, ask: A
     return JSONResponse(dialect.answer(told, id=number, ask=ask))
 
 
+async def _something(sampling: Sampling, gone: asyncio.Future[None], ask: Ask) -> None:
+    """Waits for the answer, for the client to leave, and for a stream also for its first piece, but not for ever."""
+    if not ask.stream:
+        await asyncio.wait((sampling.task, gone), return_when=asyncio.FIRST_COMPLETED)
+    elif not sampling.telling.pieces:
+        await _news(sampling, gone)
+
+
+async def _news(sampling: Sampling, *others: asyncio.Future[None]) -> bool:
+    """Waits for the next piece or the end; False if neither comes in time."""
+    more = asyncio.ensure_future(sampling.telling.news.wait())
+    try:
+        waited = (sampling.task, more, *others)
+        done, _ = await asyncio.wait(waited, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        more.cancel()
+    return bool(done)
+
+
 async def _events(
     session: CaptureSession, sampling: Sampling, dialect: Dialect, ask: Ask, number: str
 ) -> AsyncIterator[bytes]:
     delivered = False
+    stream = AnswerStream(dialect.stream(id=number, ask=ask))
     try:
-        while not sampling.task.done():
-            yield WAITING
-            await asyncio.wait((sampling.task,), timeout=PATIENCE_S)
+        async for piece in _pieces(sampling):
+            yield b"".join(map(dialect.frame, stream.piece(*piece))) if piece else PING
         told = _outcome(sampling)
         if isinstance(told, Refused):
             yield dialect.broken(told.status, str(told))
         else:
-            for event in dialect.stream(told, id=number, ask=ask):
-                yield event
+            yield b"".join(map(dialect.frame, stream.close(told))) + dialect.ended
         delivered = True
+    except Voided:
+        yield dialect.broken(503, "the turn broke off and was begun anew; ask again, and the same turn is told")
     finally:
         session.retries.leave(sampling, delivered=delivered)
+
+
+class Voided(Exception):
+    """Pieces that a client was told are no longer those of the turn."""
+
+
+async def _pieces(sampling: Sampling) -> AsyncIterator[tuple[Said, str] | None]:
+    """The pieces of a turn until it is over; None, now and then, where there are none. Raises Voided."""
+    told, attempt, telling = 0, sampling.telling.attempt, sampling.telling
+    if not telling.pieces and not sampling.task.done():
+        yield None
+    while True:
+        if telling.attempt != attempt:
+            if told:
+                raise Voided
+            attempt = telling.attempt
+        while told < len(telling.pieces):
+            told += 1
+            yield telling.pieces[told - 1]
+            if telling.attempt != attempt:
+                raise Voided
+        if sampling.task.done():
+            return
+        if not await _news(sampling):
+            yield None
 
 
 def _outcome(sampling: Sampling) -> Completion | Refused:

@@ -30,6 +30,7 @@ class Node:
     held: Held | None = None
     sampled: list[int] | None = None  # a turn of the policy's: its ids, or none where there are no tokens
     turn: bool = False
+    heard: Message | None = None  # the turn as its agent was told it in pieces, where that is not what it says
     fork: tuple[int, Held] | None = None  # the root that holds this conversation anew
     children: dict[str, list[Node]] = field(default_factory=dict)
 
@@ -37,7 +38,8 @@ class Node:
         """Hang a message here."""
         assert node.message is not None
         node.parent = self
-        self.children.setdefault(_key(node.message), []).append(node)
+        for key in {_key(message) for message in (node.message, node.heard) if message is not None}:
+            self.children.setdefault(key, []).append(node)
         return node
 
     def find(self, message: Message) -> Node | None:
@@ -45,8 +47,12 @@ class Node:
         the last one if the agent did not send any."""
         same = self.children.get(_key(message), [])
         if message.thinking:
-            same = [node for node in same if node.message and node.message.thinking.strip() == message.thinking.strip()]
+            same = [node for node in same if message.thinking.strip() in node.thoughts()]
         return same[-1] if same else None
+
+    def thoughts(self) -> list[str]:
+        """What a turn thought, as it says and as its agent was told."""
+        return [message.thinking.strip() for message in (self.message, self.heard) if message is not None]
 
     def path(self) -> list[Node]:
         """The nodes from the first message to this one."""

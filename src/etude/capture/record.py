@@ -57,8 +57,10 @@ class Record:
         lead: list[int],
         sampled: SampledTokens | None,
         foreign: dict[str, Any],
+        heard: Message,
     ) -> None:
-        """What the policy answered to the conversation that ends in `node`; `place` is the entry it hangs on and its tokens."""
+        """What the policy answered to the conversation that ends in `node`; `place` is the entry it hangs on and its tokens.
+        `heard` is the turn as its agent was told it."""
         self.counts["turns"] += 1
         self.counts["malformed_turns"] += message.problem is not None
         self.counts["calls"] += len(message.calls)
@@ -72,7 +74,10 @@ class Record:
             if sampled.routes is not None and len(sampled.routes):
                 routes = EntryRoutes(sampled.route_start, sampled.routes)
         entry = self._writer.append("completion", data, parent=place[0], tokens=tokens, routes=routes)
-        node.add(Node(message, entry=entry, held=held, sampled=sampled.ids if sampled else None, turn=True))
+        ids = sampled.ids if sampled else None
+        node.add(
+            Node(message, entry=entry, held=held, sampled=ids, turn=True, heard=None if heard == message else heard)
+        )
 
     def effort_is(self, effort: Any) -> None:
         """The effort of the turns from here on."""

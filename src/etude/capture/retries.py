@@ -13,14 +13,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from etude.capture.ask import Refused
+from etude.capture.telling import Telling
 from etude.trace.completion import Completion
 
 # Answers kept for retries. An SDK tries again within seconds, and an agent has tens of requests in flight, not hundreds.
 KEPT = 64
+
+Sample = Callable[[Telling], Coroutine[Any, Any, Completion]]
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Sampling:
     number: int
     digest: str
     task: asyncio.Task[Completion]
+    telling: Telling
     waiting: int = 0
     delivered: bool = False
 
@@ -58,7 +63,7 @@ class Retries:
         self._by_key: OrderedDict[str, Sampling] = OrderedDict()
         self._open: set[Sampling] = set()
 
-    def join(self, signs: Signs, sample: Callable[[], Awaitable[Completion]]) -> Sampling:
+    def join(self, signs: Signs, sample: Sample) -> Sampling:
         """The sampling that answers this request, begun if need be. Every `join` is followed by a `leave`."""
         found = self._by_key.get(signs.key) if signs.key else self._by_digest.get(signs.digest)
         if found is not None and found.digest != signs.digest:
@@ -90,9 +95,11 @@ class Retries:
     def _repeats(self, found: Sampling, signs: Signs) -> bool:
         return bool(signs.key) or signs.retried or not found.task.done() or not found.delivered
 
-    def _begin(self, signs: Signs, sample: Callable[[], Awaitable[Completion]]) -> Sampling:
+    def _begin(self, signs: Signs, sample: Sample) -> Sampling:
         self.counts["sampled"] += 1
-        sampling = Sampling(self.counts["sampled"], signs.digest, asyncio.ensure_future(sample()))  # pyright: ignore
+        telling = Telling()
+        task = asyncio.create_task(sample(telling))
+        sampling = Sampling(self.counts["sampled"], signs.digest, task, telling)
         self._open.add(sampling)
         sampling.task.add_done_callback(lambda task: self._over(sampling))
         kept = [(self._by_digest, signs.digest), *([(self._by_key, signs.key)] if signs.key else [])]

@@ -1,4 +1,5 @@
-"""The HTTP face: POST /v1/chat/completions, /v1/messages and /v1/responses for agents, /sessions for whoever runs them.
+"""The HTTP face: POST /v1/chat/completions, /v1/messages and /v1/responses for agents, what their SDKs ask beside turns
+(models, counts of tokens), and /sessions for whoever runs them.
 
 Made for one machine: it listens on loopback, and refuses requests that name another host (a web page that had its own name
 point here). On any other address sessions are made and ended with an operator's key alone.
@@ -15,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from etude.capture.ask import Refused
 from etude.capture.book import Book
+from etude.capture.counting import prompt_tokens
 from etude.capture.dialect.anthropic import AnthropicDialect
 from etude.capture.dialect.chat import ChatDialect
 from etude.capture.dialect.protocol import Dialect
@@ -40,12 +42,8 @@ def make_app(book: Book, *, operator_key: str = "", hosts: frozenset[str] | None
     for path, dialect in DIALECTS.items():
         app.add_api_route(path, _turns(dialect, book), methods=["POST"])
     _sessions(app, book, operator_key)
-
-    @app.get("/v1/models")
-    async def models() -> dict[str, Any]:
-        row = {"id": book.policy.name, "object": "model", "created": 0, "owned_by": "etude"}
-        return {"object": "list", "data": [row]}
-
+    _models(app, book)
+    _counts(app, book, AnthropicDialect())
     return app
 
 
@@ -74,6 +72,39 @@ def _turns(dialect: Dialect, book: Book) -> Any:
         return await exchange(request, dialect, book)
 
     return turn
+
+
+def _models(app: FastAPI, book: Book) -> None:
+    """Who answers, in one shape that both makers' SDKs read. Any name is answered, hence found."""
+
+    def row(name: str) -> dict[str, Any]:
+        ours = {"object": "model", "created": 0, "owned_by": "etude"}
+        return {"id": name, **ours, "type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        name = book.policy.name
+        return {"object": "list", "data": [row(name)], "has_more": False, "first_id": name, "last_id": name}
+
+    @app.get("/v1/models/{name:path}")
+    async def model(name: str) -> dict[str, Any]:
+        return row(name)
+
+    @app.head("/")
+    async def here() -> Response:
+        """Some agents look whether anybody is there before they ask."""
+        return Response()
+
+
+def _counts(app: FastAPI, book: Book, dialect: AnthropicDialect) -> None:
+    @app.post("/v1/messages/count_tokens")
+    async def count(request: Request) -> Response:
+        try:
+            book.of_key(key_of(request))
+            ask = dialect.counted(parsed(await read_body(request)), book.settings.allowed)
+            return JSONResponse({"input_tokens": await prompt_tokens(ask, book.renderer)})
+        except Refused as refused:
+            return JSONResponse(dialect.error(refused.status, str(refused)), refused.status)
 
 
 def _sessions(app: FastAPI, book: Book, operator_key: str) -> None:

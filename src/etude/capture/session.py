@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from etude.capture.header import capture_header
 from etude.capture.record import Record
 from etude.capture.retries import Retries
 from etude.capture.settings import CaptureSettings
+from etude.capture.telling import Telling
 from etude.capture.tokens import Held, aside, continued, opening
 from etude.chat.renderer import Renderer, RenderError
 from etude.policy.protocol import Policy, PolicyError, Request
@@ -58,6 +59,7 @@ class CaptureSession:
         self._names: dict[Node, str] = {}  # what the policy calls each conversation, by the end of its opening
         self._tools: tuple[dict[str, Any], ...] = ()
         self._calls = 0
+        self._call_ids: set[str] = set()  # where the policy gives them
         self._said = ""
         self._lock = asyncio.Lock()
         self._ending = asyncio.Lock()
@@ -66,8 +68,8 @@ class CaptureSession:
     def path(self) -> Path:
         return self._settings.sessions / f"{self.id}.jsonl"
 
-    async def answer(self, ask: Ask, source: dict[str, str]) -> Completion:
-        """The policy's turn, recorded. Raises Refused, PolicyError."""
+    async def answer(self, ask: Ask, source: dict[str, str], telling: Telling | None = None) -> Completion:
+        """The policy's turn, recorded; told in pieces too, if somebody wants them. Raises Refused, PolicyError."""
         if not ask.messages or ask.messages[-1].role == "assistant":
             raise Refused(
                 "the conversation must end with a message for the model; it can't go on with a turn begun for it"
@@ -75,7 +77,7 @@ class CaptureSession:
         async with self._lock:
             record = self._begin(ask, source)
             place = await self._place(record, ask)
-        request = self._request(place, ask)
+        request = self._request(place, ask, telling)
         start = time.perf_counter()
         try:
             answer = await self._policy.complete(request)
@@ -87,7 +89,7 @@ class CaptureSession:
         except asyncio.CancelledError:
             record.fault("Disconnected", "the agent went away before its answer was sampled", infra=True)
             raise
-        return self._take(record, place, ask, answer, time.perf_counter() - start)
+        return self._take(record, place, ask, answer, time.perf_counter() - start, telling)
 
     async def end(self, reason: str = "done") -> dict[str, Any]:
         """Seal the session: what it came to. Ending it again changes nothing."""
@@ -174,7 +176,7 @@ class CaptureSession:
         node.fork = record.fork(node, prompt.follows)
         return _Place(node, renderer, *node.fork, [], prompt.ids)
 
-    def _request(self, place: _Place, ask: Ask) -> Request:
+    def _request(self, place: _Place, ask: Ask, telling: Telling | None) -> Request:
         path = place.node.path()
         limit = ask.max_tokens or self._settings.max_tokens
         if self._settings.context_tokens is not None and place.renderer is not None:
@@ -194,6 +196,7 @@ class CaptureSession:
             max_tokens=limit,
             temperature=ask.temperature,
             seed=ask.seed,
+            on_delta=telling.add if telling else None,
         )
 
     def _name(self, path: list[Node]) -> str:
@@ -202,7 +205,9 @@ class CaptureSession:
         assert first is not None
         return self._names.setdefault(first, f"{self.id}.{len(self._names)}" if self._names else self.id)
 
-    def _take(self, record: Record, place: _Place, ask: Ask, answer: Completion, seconds: float) -> Completion:
+    def _take(
+        self, record: Record, place: _Place, ask: Ask, answer: Completion, seconds: float, telling: Telling | None
+    ) -> Completion:
         """Record an answer: as it was sampled, or rendered once as if it had been (see `harness/transcript.py`)."""
         message, sampled = answer.message, answer.tokens
         if place.renderer is not None:
@@ -212,15 +217,28 @@ class CaptureSession:
             message = place.renderer.parse(sampled.ids, tools=ask.tools, first_call=self._calls)
         if message is None:
             raise PolicyError("the policy gave tokens, and this endpoint has no renderer to read them")
+        if place.renderer is None:
+            message = self._told_apart(message)
         usage = answer.usage
         if sampled is not None and not usage.input_tokens + usage.output_tokens:
             usage = Usage(len(place.prompt), 0, len(sampled.ids), round(seconds, 4))
         told = Completion(message=message, tokens=sampled, finish=answer.finish, usage=usage)
         foreign = {"ignored": list(ask.ignored)} if ask.ignored else {}
-        record.turn(place.node, message, told, (place.entry, place.held), place.lead, sampled, foreign)
+        heard = telling.heard(message) if telling else message
+        record.turn(place.node, message, told, (place.entry, place.held), place.lead, sampled, foreign, heard)
         self._calls += len(message.calls)
         self._said = message.text
         return told
+
+    def _told_apart(self, message: Message) -> Message:
+        """With ids of calls that the session has not seen: some servers number those of each turn anew, and agents take two
+        calls of one id for one."""
+        calls = []
+        for call in message.calls:
+            seen = call.id in self._call_ids
+            calls.append(replace(call, id=f"{call.id}-{len(self._call_ids)}") if seen else call)
+            self._call_ids.add(calls[-1].id)
+        return replace(message, calls=tuple(calls))
 
     def _rendered(self, renderer: Renderer, answer: Completion) -> list[int]:
         if answer.message is None:
@@ -243,7 +261,7 @@ def _ends(root: Node) -> int:
     order: list[Node] = []
     while open_nodes:
         order.append(node := open_nodes.pop())
-        open_nodes += [child for same in node.children.values() for child in same]
+        open_nodes += {child for same in node.children.values() for child in same}  # a turn may be known by two texts
     goes_on: set[Node] = set()
     for node in reversed(order):  # children before their parents
         ends += node.turn and node not in goes_on

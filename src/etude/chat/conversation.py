@@ -52,6 +52,14 @@ def package_messages(
     return rows
 
 
+def one_system(rows: Sequence[dict[str, Any]], *, first: bool) -> list[dict[str, Any]]:
+    """For a format in which a system message stands first or nowhere: those at the beginning are one, later ones are said by
+    the user, as agents that know such a format do. `first`: the rows begin the conversation."""
+    leading = next((i for i, row in enumerate(rows) if row["role"] != "system"), len(rows)) if first else 0
+    head = [{**rows[0], "content": "\n\n".join(row["content"] for row in rows[:leading])}] if leading else []
+    return [*head, *({**row, "role": "user"} if row["role"] == "system" else row for row in rows[leading:])]
+
+
 def _row(message: Message, known: dict[str, tuple[str, str]], thinks: bool, named: bool) -> dict[str, Any]:
     if message.calls and message.role != "assistant":
         raise RenderError(f"a {message.role} message carries tool calls; only an assistant message may")

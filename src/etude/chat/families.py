@@ -39,6 +39,7 @@ class Family:
     options: Mapping[str, Any] = field(default_factory=dict)  # of the package's renderer
     effort: tuple[str, Mapping[Effort, str]] | None = None  # the field that says how hard to think, and its words
     call_ids: bool = False  # the format writes ids of calls: functions.NAME:NUMBER
+    first_system: bool = False  # a system message stands first or nowhere
     named: bool = False  # the format writes the tool's name in front of a result
     opener: str = ""  # the marker in front of the first call
     think_end: str = "</think>"
@@ -64,7 +65,12 @@ _QWEN: dict[str, Any] = {
     "call_end": "<|im_end|>",
 }
 _VISION = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
-_QWEN_SEEING: dict[str, Any] = {**_QWEN, "arguments": "parameter", "markers": (*_QWEN["markers"], *_VISION)}
+_QWEN_SEEING: dict[str, Any] = {
+    **_QWEN,
+    "first_system": True,
+    "arguments": "parameter",
+    "markers": (*_QWEN["markers"], *_VISION),
+}
 _QWEN3 = frozenset({"qwen3", "qwen3_moe", "qwen3_next"})
 _QWEN35 = frozenset({"qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text"})
 _KIMI: dict[str, Any] = {
@@ -159,7 +165,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         "minimax-m2", frozenset({"minimax_m2", "minimax"}), arguments="invoke",
-        markers=("]~!b[", "]~b]", "[e~[", "<minimax:tool_call>", "</minimax:tool_call>", *_THINK), roles=("]~b]",),
+        markers=("]~!b[", "]~b]", "[e~[", "<minimax:tool_call>", "</minimax:tool_call>", *_THINK), roles=("]~b]",), first_system=True,
         opener="<minimax:tool_call>", text_end="[e~[", call_end="[e~[",
     ),
 )  # fmt: skip

@@ -15,9 +15,12 @@ import json
 from typing import Any, Literal, Sequence
 
 from etude.chat import reading
-from etude.chat.conversation import package_messages
+from etude.chat.conversation import one_system, package_messages
 from etude.chat.families import Family
 from etude.chat.hub_tokenizer import HubTokenizer
+from etude.chat.kimi_schema import typed_tools
+from etude.chat.live import LiveTurn
+from etude.chat.live_families import live_turns
 from etude.chat.problem import Problem
 from etude.chat.renderer import Bridge, Effort, RenderError, TokenKinds
 from etude.trace.message import Message
@@ -57,6 +60,7 @@ class FamilyRenderer:
         self._generation = self._package.render_ids(_ASKED, add_generation_prompt=True)[len(asked) :]
         self._roles = frozenset(tokenizer.convert_tokens_to_ids(list(family.roles)))
         self._opener = tokenizer.convert_tokens_to_ids(family.opener) if family.opener else None
+        self._live = live_turns(family, tokenizer, self._generation, self.stop_ids)
         self.fingerprint = self._hash()
 
     def at_effort(self, effort: Effort | None) -> FamilyRenderer:
@@ -120,6 +124,9 @@ class FamilyRenderer:
             problem = Problem.MALFORMED.say(f"it could not be read ({type(error).__name__})")
             return Message("assistant", self._tokenizer.decode(body), problem=problem)
 
+    def listen(self) -> LiveTurn:
+        return self._live()
+
     def count(self, ids: Sequence[int]) -> TokenKinds:
         body = [token for token in ids if 0 <= token < self._tokenizer.size]
         try:
@@ -148,10 +155,12 @@ class FamilyRenderer:
             messages, call_ids=family.call_ids, thinks=family.thinks, named=family.named, first_call=first_call,
             asked=asked,
         )  # fmt: skip
+        rows = one_system(rows, first=asked is None) if family.first_system else rows
         return self._tokenizer.guard(rows)
 
     def _tools(self, tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]] | None:
-        return self._tokenizer.guard(list(tools)) or None
+        declared = typed_tools(list(tools)) if self.name == "kimi-k2.5" else list(tools)
+        return self._tokenizer.guard(declared) or None
 
     def _parsed(self, ids: list[int], tools: Sequence[dict[str, Any]]) -> Any:
         """What the package reads. Its search for a parameter's end costs the square of how many have none: a turn that repeats

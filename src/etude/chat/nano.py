@@ -15,6 +15,7 @@ from typing import Any, Sequence
 from tokenizers import Tokenizer
 
 from etude.chat import special
+from etude.chat.live import LiveTurn, Part
 from etude.chat.renderer import Bridge, Effort, RenderError, TokenKinds
 from etude.trace.message import CUT_OFF, Message, ToolCall
 
@@ -37,6 +38,8 @@ class NanoRenderer:
         # Every special token parts text, also those that the chat format has no use for.
         self._text_of = {n: token.content for n, token in tokenizer.get_added_tokens_decoder().items() if token.special}
         self._end, self._arg = self._ids[special.END], self._ids[special.ARG]
+        self._marks: dict[int, Part | None] = {token: "call" for token in self._text_of}
+        self._marks[self._end] = None
         self._size = tokenizer.get_vocab_size()
         self.stop_ids = (self._end,)
         self.fingerprint = hashlib.sha256(f"{self.name}\n{serialized}".encode()).hexdigest()[:16]
@@ -114,6 +117,9 @@ class NanoRenderer:
         if problem is not None:
             return Message("assistant", self._readable(body), problem=problem)
         return Message("assistant", text, calls=tuple(calls))
+
+    def listen(self) -> LiveTurn:
+        return LiveTurn(self._decode, self._marks)
 
     def loss_mask(self, ids: Sequence[int]) -> list[bool]:
         """True where a policy speaks in an already rendered sequence (its end markers included)."""

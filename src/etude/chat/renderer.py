@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Sequence
 
+from etude.chat.live import LiveTurn
 from etude.trace.message import Message
 
 Effort = Literal["low", "medium", "high"]
@@ -95,6 +96,10 @@ class Renderer(Protocol):
     def parse(self, ids: Sequence[int], *, tools: Sequence[dict[str, Any]] = (), first_call: int = 0) -> Message:
         """Read a sampled turn. Never raises: what is wrong stands in `problem` (see `problem.py`). `tools` give the types of
         untyped arguments. `first_call` calls were made before: ids stay unique in a session."""
+        ...
+
+    def listen(self) -> LiveTurn:
+        """Reads one turn while it is sampled, for the eye: `parse` decides what it says."""
         ...
 
     def count(self, ids: Sequence[int]) -> TokenKinds:

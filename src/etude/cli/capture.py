@@ -20,6 +20,7 @@ from etude.cli.option import Json
 if TYPE_CHECKING:
     from etude.capture.book import Book
     from etude.capture.settings import CaptureSettings
+    from etude.chat.renderer import Renderer
     from etude.policy.protocol import Policy
 
 app = typer.Typer(no_args_is_help=True, help="Capture the sessions of other agents: an endpoint they are pointed at.")
@@ -37,7 +38,7 @@ Model = Annotated[
 ]
 Name = Annotated[str, typer.Option("--name", help="The model's name at the endpoint.")]
 KeyEnv = Annotated[str, typer.Option("--key-env", metavar="VARIABLE", help="The variable with that endpoint's key.")]
-Renderer = Annotated[
+Format = Annotated[
     Path | None,
     typer.Option("--tokens", metavar="DIR", help="With a URL: record the turns as tokens in this checkpoint's format."),
 ]
@@ -59,7 +60,7 @@ def serve(
     model: Model,
     name: Name = "default",
     key_env: KeyEnv = "OPENAI_API_KEY",
-    tokens: Renderer = None,
+    tokens: Format = None,
     sessions: Sessions = Path("sessions"),
     max_tokens: MaxTokens = 4096,
     context: Context = 4096,
@@ -91,7 +92,7 @@ def run(
     model: Model,
     name: Name = "default",
     key_env: KeyEnv = "OPENAI_API_KEY",
-    tokens: Renderer = None,
+    tokens: Format = None,
     sessions: Sessions = Path("sessions"),
     max_tokens: MaxTokens = 4096,
     context: Context = 4096,
@@ -159,20 +160,22 @@ def _book(model: str, name: str, key_env: str, tokens: Path | None, settings: Ca
             raise CaptureError(f"--model {model} is neither an http(s) address nor a checkpoint's folder (config.json)")
         if tokens is not None:
             raise CaptureError("--tokens is for --model URL; a checkpoint's sessions are in its own format")
-        with _engine(folder, settings) as policy:
-            yield Book(policy, settings, load_renderer(folder))
+        renderer = load_renderer(folder)
+        with _engine(folder, settings, renderer) as policy:
+            yield Book(policy, settings, renderer)
     except ValueError as error:
         raise CaptureError(str(error)) from error
 
 
 @contextlib.contextmanager
-def _engine(folder: Path, settings: CaptureSettings) -> Iterator[Policy]:
+def _engine(folder: Path, settings: CaptureSettings, renderer: Renderer) -> Iterator[Policy]:
     from etude.engine.policy import EnginePolicy
     from etude.engine.settings import EngineSettings
     from etude.model.checkpoint import load_checkpoint
 
     length = settings.context_tokens or EngineSettings().max_len
-    engine = EnginePolicy.start(load_checkpoint(folder), EngineSettings(max_len=length), name=folder.resolve().name)
+    model, name = load_checkpoint(folder), folder.resolve().name
+    engine = EnginePolicy.start(model, EngineSettings(max_len=length), name=name, renderer=renderer)
     try:
         yield engine
     finally:

@@ -111,6 +111,16 @@ class EngineCore:
                 return self._finish(slot, "abort")[1]
         return None
 
+    def sampled(self, ticket: int, start: int) -> list[int]:
+        """What a running request has sampled so far, from its `start`-th token on."""
+        running = next((running for running in self._running.values() if running.ticket == ticket), None)
+        if running is None:
+            return []
+        base = self.rows.place(running.slot)
+        return self.rows.ids[
+            base + running.prompt_tokens + start : base + int(self.cache.lengths[running.slot]) + 1
+        ].tolist()
+
     def release(self, session: str) -> None:
         """The session will not continue: its slot is free for others."""
         self._table.release(session)

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -24,6 +25,14 @@ Result = Completion | PolicyError
 T = TypeVar("T")
 
 
+@dataclass
+class _Listener:
+    """Who wants a request's tokens as they come, and how many were told."""
+
+    heard: Callable[[list[int]], None]
+    told: int = 0
+
+
 class EngineThread:
     """Owns `core` from `start` to `close`. Use as a context manager."""
 
@@ -32,6 +41,7 @@ class EngineThread:
         self._calls: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
         self._deliver: dict[int, Callable[[Result], None]] = {}  # by ticket
+        self._heard: dict[int, _Listener] = {}  # by ticket, of those alone whose tokens somebody wants as they come
         self._dead: PolicyError | None = None
         self._stopping = False
         self._next_step_at = 0.0  # monotonic; keeps the steps of a thin batch apart
@@ -51,9 +61,14 @@ class EngineThread:
     def alive(self) -> bool:
         return self._dead is None and self._thread.is_alive()
 
-    def submit(self, request: Request, deliver: Callable[[Result], None]) -> Future[int]:
-        """`deliver` is called once, in the engine's thread, with the completion or the error. The future gives the ticket."""
-        return self.submit_many([(request, deliver)])[0]
+    def submit(
+        self, request: Request, deliver: Callable[[Result], None], heard: Callable[[list[int]], None] | None = None
+    ) -> Future[int]:
+        """`deliver` is called once, in the engine's thread, with the completion or the error. The future gives the ticket.
+        `heard` is told, there too, what each step but the last sampled; it must not raise."""
+        future: Future[int] = Future()
+        self._post(lambda: self._enter(request, deliver, future, heard), deliver)
+        return future
 
     def submit_many(self, requests: list[tuple[Request, Callable[[Result], None]]]) -> list[Future[int]]:
         """The same for several at once, which then are prefilled together."""
@@ -72,6 +87,7 @@ class EngineThread:
         def end() -> None:
             completion = self._core.abort(ticket)
             if completion is not None:
+                self._heard.pop(ticket, None)
                 self._deliver.pop(ticket)(completion)
 
         self._post(end)
@@ -110,7 +126,13 @@ class EngineThread:
         if dead is not None and refuse is not None:
             refuse(dead)
 
-    def _enter(self, request: Request, deliver: Callable[[Result], None], future: Future[int]) -> None:
+    def _enter(
+        self,
+        request: Request,
+        deliver: Callable[[Result], None],
+        future: Future[int],
+        heard: Callable[[list[int]], None] | None = None,
+    ) -> None:
         try:
             ticket = self._core.submit(request)
         except PolicyError as error:
@@ -118,15 +140,25 @@ class EngineThread:
             future.set_exception(error)
             return
         self._deliver[ticket] = deliver
+        if heard is not None:
+            self._heard[ticket] = _Listener(heard)
         future.set_result(ticket)
+
+    def _step(self) -> None:
+        for ticket, completion in self._core.step():
+            self._heard.pop(ticket, None)
+            self._deliver.pop(ticket)(completion)
+        for ticket, listener in self._heard.items():
+            if ids := self._core.sampled(ticket, listener.told):
+                listener.told += len(ids)
+                listener.heard(ids)
 
     def _run(self) -> None:
         torch.set_num_threads(self._core.settings.threads)
         error = PolicyError("the engine is closed")
         try:
             while self._next():
-                for ticket, completion in self._core.step():
-                    self._deliver.pop(ticket)(completion)
+                self._step()
                 self._next_step_at = time.monotonic() + self._core.settings.tick_s
         except Exception as failure:  # noqa: BLE001 - whatever it is, the requests must not wait for ever
             error = PolicyError(f"the engine failed: {type(failure).__name__}: {failure}")

@@ -9,8 +9,9 @@
     turn.failed       usage, error {reason, message}         the request is given up
     error             message                                the session can't go on
 
-Items: agent_message, reasoning (text) · command_execution (command, output) · tool_call (name, arguments, result) · file_change
-(path, kind, added, removed, diff) · user_message (delivery, text) · approval · summary · malformed · undo.
+Items: agent_message, reasoning (text) · call_draft (a call while a local model writes it) · command_execution (command, output)
+· tool_call (name, arguments, result) · file_change (path, kind, added, removed, diff) · user_message (delivery, text) ·
+approval · summary · malformed · undo.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Sink = Callable[[Event], None]
 # Of one file's diff; the rest is counted.
 MAX_DIFF_LINES = 200
 _KINDS = {"create": "add", "change": "update", "delete": "delete"}
-_TEXTS: dict[Part, str] = {"text": "agent_message", "thinking": "reasoning"}
+_TEXTS: dict[Part, str] = {"text": "agent_message", "thinking": "reasoning", "call": "call_draft"}
 
 
 class Events:
@@ -103,6 +104,8 @@ class Events:
             number = self._open.pop(part, None)
             if text or number is not None:
                 self._item("completed", {"type": kind, "text": text}, number)
+        if (draft := self._open.pop("call", None)) is not None:
+            self._item("completed", {"type": _TEXTS["call"]}, draft)
         if message.problem is not None:
             self._item("completed", {"type": "malformed", "problem": message.problem})
         for call in message.calls:

@@ -132,5 +132,5 @@ def _checkpoint(choice: Choice) -> Model:
         settings = HarnessSettings.full(**{**chosen, **turns})
     model = load_checkpoint(folder)
     engine = EngineSettings(max_slots=1, max_batch=1, max_len=model.config.max_positions)
-    policy = EnginePolicy.start(model, engine, name=choice.name or folder.resolve().name)
+    policy = EnginePolicy.start(model, engine, name=choice.name or folder.resolve().name, renderer=renderer)
     return Model(policy, renderer, settings, policy.close)

@@ -38,7 +38,7 @@ class Teller:
 
     def __call__(self, event: Event) -> None:
         kind, item = event["type"], event.get("item", {})
-        if kind == "item.updated":
+        if kind == "item.updated" and item["type"] != "call_draft":
             self._piece(item)
         elif kind == "item.started" and item["type"] in ("command_execution", "tool_call"):
             self._line(f"→ {_called(item)}", HEAD)

@@ -8,6 +8,7 @@ become one completion. Events that repeat an item are dropped and counted.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from etude.foreign.draft import Draft, Row, maybe, need, rest, unix_s
@@ -16,6 +17,9 @@ from etude.trace.message import Message, ToolCall
 NAME = "codex"
 
 _REPEATS = frozenset(("user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content"))
+# Items that `item_completed` tells again (0.169 writes both).
+_ITEMS = frozenset(("UserMessage", "AgentMessage", "Reasoning", "CommandExecution"))
+_EXITED = re.compile(r"^Process exited with code (-?\d+)$", re.MULTILINE)
 _META = frozenset(("id", "timestamp", "cwd", "cli_version", "instructions", "base_instructions", "tools"))
 
 
@@ -27,6 +31,7 @@ def read(rows: list[tuple[str, Row]]) -> Draft:
 class _Reader:
     def __init__(self) -> None:
         self.draft = Draft(NAME)
+        self.draft.asides = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions")
         self._names: dict[str, str] = {}
         self._last: int | None = None  # the last entry of the conversation
         self._text: list[str] = []
@@ -121,7 +126,8 @@ class _Reader:
         elif kind == "custom_tool_call":
             name, arguments = need(payload, "name", str, place), {"input": need(payload, "input", str, place)}
         else:
-            name = need(payload, "name", str, place)
+            space = maybe(payload, "namespace", str, place)
+            name = f"{space}__{need(payload, 'name', str, place)}" if space else need(payload, "name", str, place)
             arguments = self._arguments(need(payload, "arguments", str, place), call_id)
         self._names[call_id] = name
         self._calls.append(ToolCall(call_id, name, arguments))
@@ -152,7 +158,8 @@ class _Reader:
 
     def _event(self, payload: Row, row: Row, place: str) -> None:
         kind = need(payload, "type", str, place)
-        if kind in _REPEATS:
+        item = maybe(payload, "item", dict, place) if kind == "item_completed" else {}
+        if kind in _REPEATS or item.get("type") in _ITEMS:
             self.draft.drop("events that repeat an item")
         elif kind == "token_count":
             self._flush(maybe(maybe(payload, "info", dict, place), "last_token_usage", dict, place), place)
@@ -179,7 +186,8 @@ class _Reader:
 
 
 def _shell_output(text: str) -> tuple[str, bool, Row]:
-    """Text, failed and the rest of an output; a shell's is JSON with `output` and `metadata.exit_code`."""
+    """Text, failed and the rest of an output; a shell's is JSON with `output` and `metadata.exit_code`, or (0.169) text whose
+    head says how the process ended."""
     if text.startswith("{"):
         try:
             found = json.loads(text)
@@ -187,4 +195,6 @@ def _shell_output(text: str) -> tuple[str, bool, Row]:
             return text, False, {}
         if isinstance(found, dict) and isinstance(found.get("output"), str) and isinstance(found.get("metadata"), dict):
             return found["output"], found["metadata"].get("exit_code", 0) != 0, {"metadata": found["metadata"]}
-    return text, False, {}
+    head, found, _ = text.partition("\nOutput:\n")
+    exited = _EXITED.search(head) if found else None
+    return text, exited is not None and exited[1] != "0", {}

@@ -33,6 +33,7 @@ class Draft:
         self.policy = ""
         self.workspace = ""
         self.instruction = ""
+        self.asides: tuple[str, ...] = ()  # how messages begin that the agent says in the user's name
         self.effort: Effort = "medium"
         self.harness_facts: Row = {}
         self.facts: Row = {}
@@ -73,7 +74,8 @@ class Draft:
 
     def message(self, message: Message, *, parent: int | None = None, foreign: Mapping[str, Any] | None = None) -> int:
         """A message of the system or the user. The first request becomes the session's instruction."""
-        if message.role == "user" and not self.instruction and not message.summary and message.text.strip():
+        asked = message.role == "user" and not message.summary and not message.text.startswith(self.asides)
+        if asked and not self.instruction and message.text.strip():
             self.instruction = message.text
         return self.add("message", message.to_json(), parent=parent, foreign=foreign)
 

@@ -6,7 +6,8 @@ from typing import Literal, Protocol
 
 from etude.trace.entry import Entry
 
-Part = Literal["text", "thinking"]
+# "call" is a call as the model writes it, in its chat format's spelling.
+Part = Literal["text", "thinking", "call"]
 
 
 class Watcher(Protocol):

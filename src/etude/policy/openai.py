@@ -10,8 +10,8 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from etude.policy.openai_stream import STREAM_FAULTS, Reply, Told, ask
-from etude.policy.protocol import PolicyError, Request
+from etude.policy.openai_stream import STREAM_FAULTS, Reply, ask
+from etude.policy.protocol import PolicyError, Request, Told
 from etude.policy.wire.chat import from_wire, to_wire
 from etude.trace.completion import Completion, Usage
 from etude.trace.message import Message

@@ -7,12 +7,12 @@ piece of text says that what was told so far is void, because the turn is sample
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from etude.policy.protocol import Told
 from etude.policy.wire.chat_stream import ChatAssembly
 from etude.policy.wire.errors import WireError
 from etude.policy.wire.sse import EventReader
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 # What a stream that is none raises; the turn may be asked for again.
 STREAM_FAULTS = (WireError, ValidationError)
-Told = Callable[[Literal["text", "thinking"], str], None]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,10 @@ from etude.trace.completion import Completion
 from etude.trace.entry import Effort
 from etude.trace.message import Message
 
+# Told the pieces of a turn while it is sampled, by policies that have it in pieces: of its text, its thinking, or a call as the
+# model writes it, in whatever spelling. An empty piece says that those before it are void, the turn begins anew.
+Told = Callable[[Literal["text", "thinking", "call"], str], None]
+
 
 @dataclass(frozen=True)
 class Request:
@@ -28,9 +32,7 @@ class Request:
     temperature: float = 1.0
     seed: int | None = None
     effort: Effort = "medium"
-    # Told the pieces of the turn ("text" or "thinking") while it is sampled, by policies that have it in pieces; an empty piece says
-    # that those before it are void, the turn begins anew. None: nobody listens.
-    on_delta: Callable[[Literal["text", "thinking"], str], None] | None = field(default=None, compare=False)
+    on_delta: Told | None = field(default=None, compare=False)  # None: nobody listens
     extra: dict[str, Any] = field(default_factory=dict)
 
 

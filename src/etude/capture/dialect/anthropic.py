@@ -15,7 +15,7 @@ from typing import Any
 from etude.capture.ask import Ask, Refused
 from etude.capture.dialect.fields import Fields, check, declares, effort_of, empty, one_of, validated
 from etude.policy.wire import sse
-from etude.policy.wire.anthropic import messages_response, request_messages, request_tools
+from etude.policy.wire.anthropic import hosted_tools, messages_response, request_messages, request_tools
 from etude.policy.wire.anthropic_stream import MessagesStream
 from etude.policy.wire.anthropic_types import MessagesRequest
 from etude.policy.wire.errors import WireError, anthropic_error
@@ -46,6 +46,7 @@ class AnthropicDialect:
     """See `Dialect`."""
 
     name = "anthropic"
+    ended = b""
 
     def read(self, body: dict[str, Any], allowed: Collection[str]) -> Ask:
         ignored = check(body, FIELDS, allowed)
@@ -67,17 +68,23 @@ class AnthropicDialect:
             effort=_effort(body.get("output_config") or {}),
             stream=bool(request.stream),
             stream_usage=True,
-            ignored=ignored,
+            ignored=(*ignored, *(f"tools.{kind}" for kind in hosted_tools(request))),
         )
+
+    def counted(self, body: dict[str, Any], allowed: Collection[str]) -> Ask:
+        """A request whose tokens are to be counted: one for a turn, without the turn's limit. Raises Refused."""
+        return self.read({"max_tokens": 1, **body}, allowed)
 
     def answer(self, answer: Completion, *, id: str, ask: Ask) -> dict[str, Any]:
         body = messages_response(answer, id=f"msg_{id}", model=ask.model).model_dump()
         content = [{key: value for key, value in block.items() if value is not None} for block in body["content"]]
         return {**body, "content": content}
 
-    def stream(self, answer: Completion, *, id: str, ask: Ask) -> Iterator[bytes]:
-        for event in MessagesStream(f"msg_{id}", ask.model).whole(answer):
-            yield sse.frame(event, event["type"])
+    def stream(self, *, id: str, ask: Ask) -> MessagesStream:
+        return MessagesStream(f"msg_{id}", ask.model)
+
+    def frame(self, event: dict[str, Any]) -> bytes:
+        return sse.frame(event, event["type"])
 
     def error(self, status: int, message: str) -> dict[str, Any]:
         return anthropic_error(status, message)

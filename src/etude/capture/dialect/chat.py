@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 from etude.capture.ask import Ask, Refused
 from etude.capture.dialect.fields import Fields, check, declares, effort_of, empty, one_of, validated
 from etude.policy.wire import sse
 from etude.policy.wire.chat import chat_completion, request_messages
-from etude.policy.wire.chat_stream import ChatStream, wire_form
+from etude.policy.wire.chat_stream import ChatStream
 from etude.policy.wire.chat_types import ChatRequest
 from etude.policy.wire.errors import WireError, openai_error
 from etude.trace.completion import Completion
@@ -46,6 +46,7 @@ class ChatDialect:
     """See `Dialect`."""
 
     name = "openai-chat"
+    ended = sse.DONE
 
     def read(self, body: dict[str, Any], allowed: Collection[str]) -> Ask:
         ignored = check(body, FIELDS, allowed)
@@ -80,11 +81,11 @@ class ChatDialect:
         row["choices"][0]["message"].setdefault("content", None)
         return row
 
-    def stream(self, answer: Completion, *, id: str, ask: Ask) -> Iterator[bytes]:
-        stream = ChatStream(f"chatcmpl-{id}", ask.model, int(time.time()))
-        for chunk in stream.whole(answer, usage=ask.stream_usage):
-            yield sse.frame(wire_form(chunk))
-        yield sse.DONE
+    def stream(self, *, id: str, ask: Ask) -> ChatStream:
+        return ChatStream(f"chatcmpl-{id}", ask.model, int(time.time()), ask.stream_usage)
+
+    def frame(self, event: dict[str, Any]) -> bytes:
+        return sse.frame(event)
 
     def error(self, status: int, message: str) -> dict[str, Any]:
         return openai_error(status, message)

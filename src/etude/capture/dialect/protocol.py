@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any, Protocol
 
 from etude.capture.ask import Ask
+from etude.policy.wire.answer_stream import WireStream
 from etude.trace.completion import Completion
 
 
@@ -13,6 +14,7 @@ class Dialect(Protocol):
     """Pure: bodies in, bodies out."""
 
     name: str
+    ended: bytes  # what is sent behind the last event
 
     def read(self, body: dict[str, Any], allowed: Collection[str]) -> Ask:
         """A request's body. Raises Refused, naming the field, for what can't be honoured or read."""
@@ -22,8 +24,12 @@ class Dialect(Protocol):
         """The body that answers."""
         ...
 
-    def stream(self, answer: Completion, *, id: str, ask: Ask) -> Iterator[bytes]:
-        """The answer as server-sent events."""
+    def stream(self, *, id: str, ask: Ask) -> WireStream:
+        """Writes the answer's events."""
+        ...
+
+    def frame(self, event: dict[str, Any]) -> bytes:
+        """One of them as it is sent."""
         ...
 
     def error(self, status: int, message: str) -> dict[str, Any]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any
 
 from etude.capture.ask import Ask, Refused
 from etude.capture.dialect.fields import Fields, check, declares, effort_of, empty, one_of, validated
 from etude.policy.wire import sse
 from etude.policy.wire.errors import WireError, openai_error
-from etude.policy.wire.responses import events, request_messages, request_tools, response, wire_form
+from etude.policy.wire.responses import request_messages, response, wire_form
+from etude.policy.wire.responses_stream import ResponsesStream
+from etude.policy.wire.responses_tools import toolset
 from etude.policy.wire.responses_types import ResponsesRequest
 from etude.trace.completion import Completion
 
@@ -39,34 +41,37 @@ class ResponsesDialect:
     """See `Dialect`."""
 
     name = "openai-responses"
+    ended = b""
 
     def read(self, body: dict[str, Any], allowed: Collection[str]) -> Ask:
         ignored = check(body, FIELDS, allowed)
         request = validated(ResponsesRequest, body)
-        for i, tool in enumerate(request.tools or []):
-            if tool.get("type") == "function" and not isinstance(tool.get("name"), str):
-                raise Refused(f"tools[{i}] has no name")
         try:
-            messages, tools = tuple(request_messages(request)), request_tools(request)
+            messages, declared = tuple(request_messages(request)), toolset(request.tools or ())
         except WireError as error:
             raise Refused(str(error)) from error
+        tools = declared.functions
         return Ask(
             model=request.model,
             messages=messages,
             tools=tools if declares(request.tool_choice, tools, "tool_choice") else (),
+            forms=declared.forms,
             max_tokens=request.max_output_tokens,
             temperature=1.0 if request.temperature is None else request.temperature,
             effort=effort_of(request.reasoning.effort if request.reasoning else None, "reasoning.effort"),
             stream=bool(request.stream),
-            ignored=ignored,
+            ignored=(*ignored, *(f"tools.{kind}" for kind in declared.left_out)),
         )
 
     def answer(self, answer: Completion, *, id: str, ask: Ask) -> dict[str, Any]:
-        return wire_form(response(answer, id=f"resp_{id}", model=ask.model, created_at=int(time.time())))
+        made = response(answer, id=f"resp_{id}", model=ask.model, created_at=int(time.time()), forms=ask.forms)
+        return wire_form(made)
 
-    def stream(self, answer: Completion, *, id: str, ask: Ask) -> Iterator[bytes]:
-        for event in events(response(answer, id=f"resp_{id}", model=ask.model, created_at=int(time.time()))):
-            yield sse.frame(event, event["type"])
+    def stream(self, *, id: str, ask: Ask) -> ResponsesStream:
+        return ResponsesStream(f"resp_{id}", ask.model, int(time.time()), ask.forms)
+
+    def frame(self, event: dict[str, Any]) -> bytes:
+        return sse.frame(event, event["type"])
 
     def error(self, status: int, message: str) -> dict[str, Any]:
         return openai_error(status, message)

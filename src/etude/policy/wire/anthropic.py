@@ -39,9 +39,19 @@ def request_messages(request: MessagesRequest) -> list[Message]:
     return messages
 
 
+# Run by the maker's server, and offered beside the client's own: a model that isn't told of one can't call it.
+HOSTED = ("web_search_", "web_fetch_", "code_execution_")
+
+
 def request_tools(request: MessagesRequest) -> tuple[dict[str, Any], ...]:
-    """The client's tools as JSON-schema functions. Raises WireError for tools that the server would have to run."""
-    return tuple(_function(tool) for tool in request.tools or ())
+    """The client's tools as JSON-schema functions. Raises WireError for tools without a schema."""
+    hosted = hosted_tools(request)
+    return tuple(_function(tool) for tool in request.tools or () if tool.type not in hosted)
+
+
+def hosted_tools(request: MessagesRequest) -> tuple[str, ...]:
+    """The types of the tools that the maker's server would have run."""
+    return tuple(tool.type for tool in request.tools or () if tool.type and tool.type.startswith(HOSTED))
 
 
 def to_wire(messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -71,14 +81,13 @@ def messages_response(answer: Completion, *, id: str, model: str) -> MessagesRes
     return MessagesResponse(
         id=id,
         model=model,
-        content=answer_blocks(answer.message),
+        content=_answer_blocks(answer.message),
         stop_reason=stop_reason(answer),
         usage=anthropic_usage(answer.usage),
     )
 
 
-def answer_blocks(message: Message) -> list[Block]:
-    """An answer's blocks in the order they are streamed."""
+def _answer_blocks(message: Message) -> list[Block]:
     blocks = [Block(type="thinking", thinking=message.thinking, signature="")] if message.thinking else []
     blocks += [Block(type="text", text=message.text)] if message.text else []
     return blocks + [Block(type="tool_use", id=call.id, name=call.name, input=call.arguments) for call in message.calls]
@@ -166,7 +175,7 @@ def _blocks(message: Message) -> list[dict[str, Any]]:
 
 def _function(tool: AnthropicTool) -> dict[str, Any]:
     if tool.input_schema is None:
-        raise WireError(f"the tool {tool.name} ({tool.type}) would run on the server; declare it with an input_schema")
+        raise WireError(f"the tool {tool.name} ({tool.type}) has no input_schema; declare it with one")
     function = {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
     return {"type": "function", "function": function}
 

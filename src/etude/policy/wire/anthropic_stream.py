@@ -10,57 +10,61 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from etude.policy.wire.anthropic import answer_blocks, anthropic_usage, stop_reason
-from etude.policy.wire.anthropic_types import AnthropicUsage, Block, MessagesResponse, StopReason
+from etude.policy.wire.answer_stream import Said
+from etude.policy.wire.anthropic import anthropic_usage, stop_reason
+from etude.policy.wire.anthropic_types import AnthropicUsage, MessagesResponse
 from etude.policy.wire.errors import WireError
 from etude.trace.completion import Completion, Usage
 
-# The field of a block that grows, and the delta that carries its pieces.
-_GROWS = {"text": ("text", "text_delta"), "thinking": ("thinking", "thinking_delta")}
+_DELTAS: dict[Said, str] = {"text": "text_delta", "thinking": "thinking_delta"}
 
 
 @dataclass
 class MessagesStream:
-    """Writes one answer's events: `opening`, then for each block `start`, `delta` and `stop`, then `closing`."""
+    """Writes one answer's events (a `WireStream`)."""
 
     id: str
     model: str
     _index: int = -1
+    _open: Said | None = None
 
-    def opening(self, usage: Usage) -> dict[str, Any]:
-        """`usage` as far as it is known: the prompt's."""
+    def opening(self, usage: Usage) -> Iterator[dict[str, Any]]:
         message = MessagesResponse(id=self.id, model=self.model, content=[], usage=anthropic_usage(usage))
-        return {"type": "message_start", "message": message.model_dump()}
+        yield {"type": "message_start", "message": message.model_dump()}
 
-    def start(self, block: Block) -> dict[str, Any]:
-        """A block begins, still empty: {type: text}, {type: thinking} or a call with its id and name."""
-        self._index += 1
-        empty: dict[str, Any] = {"input": {}} if block.type == "tool_use" else {_GROWS[block.type][0]: ""}
-        shown = block.model_dump(exclude_none=True, include={"type", "id", "name", "signature"})
-        return {"type": "content_block_start", "index": self._index, "content_block": {**shown, **empty}}
+    def piece(self, part: Said, text: str) -> Iterator[dict[str, Any]]:
+        if part != self._open:
+            yield from self._stopped()
+            self._open = part
+            yield self._start({"type": "text", "text": ""} if part == "text" else _UNSIGNED)
+        yield self._delta({"type": _DELTAS[part], part: text})
 
-    def delta(self, kind: str, piece: str) -> dict[str, Any]:
-        """A piece of the open block: of its text, its thinking, or its input as JSON text."""
-        name, delta = _GROWS.get(kind, ("partial_json", "input_json_delta"))
-        return {"type": "content_block_delta", "index": self._index, "delta": {"type": delta, name: piece}}
-
-    def stop(self) -> dict[str, Any]:
-        return {"type": "content_block_stop", "index": self._index}
-
-    def closing(self, reason: StopReason, usage: Usage) -> Iterator[dict[str, Any]]:
-        delta = {"stop_reason": reason, "stop_sequence": None}
-        yield {"type": "message_delta", "delta": delta, "usage": anthropic_usage(usage).model_dump()}
+    def closing(self, answer: Completion) -> Iterator[dict[str, Any]]:
+        assert answer.message is not None
+        yield from self._stopped()
+        for call in answer.message.calls:
+            yield self._start({"type": "tool_use", "id": call.id, "name": call.name, "input": {}})
+            written = json.dumps(call.arguments, ensure_ascii=False)
+            yield self._delta({"type": "input_json_delta", "partial_json": written})
+            yield {"type": "content_block_stop", "index": self._index}
+        delta = {"stop_reason": stop_reason(answer), "stop_sequence": None}
+        yield {"type": "message_delta", "delta": delta, "usage": anthropic_usage(answer.usage).model_dump()}
         yield {"type": "message_stop"}
 
-    def whole(self, answer: Completion) -> Iterator[dict[str, Any]]:
-        """An answer that is there already, as a stream."""
-        assert answer.message is not None
-        yield self.opening(answer.usage)
-        for block in answer_blocks(answer.message):
-            yield self.start(block)
-            yield self.delta(block.type, block.text or block.thinking or json.dumps(block.input, ensure_ascii=False))
-            yield self.stop()
-        yield from self.closing(stop_reason(answer), answer.usage)
+    def _start(self, block: dict[str, Any]) -> dict[str, Any]:
+        self._index += 1
+        return {"type": "content_block_start", "index": self._index, "content_block": block}
+
+    def _delta(self, delta: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "content_block_delta", "index": self._index, "delta": delta}
+
+    def _stopped(self) -> Iterator[dict[str, Any]]:
+        if self._open is not None:
+            self._open = None
+            yield {"type": "content_block_stop", "index": self._index}
+
+
+_UNSIGNED = {"type": "thinking", "thinking": "", "signature": ""}
 
 
 @dataclass

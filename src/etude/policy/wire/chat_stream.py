@@ -6,60 +6,43 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from etude.policy.wire.answer_stream import Said
 from etude.policy.wire.chat import chat_usage, finish_reason, wire_call
 from etude.policy.wire.chat_types import ChatCall, ChatChunk, ChatChunkChoice, ChatDelta, ChatFinish
 from etude.policy.wire.errors import WireError
 from etude.trace.completion import Completion, Usage
-from etude.trace.message import ToolCall
 
 
 @dataclass(frozen=True)
 class ChatStream:
-    """Writes one answer's pieces: `opening`, any of `thinking`, `text` and `call`, then `closing`. `created` in Unix seconds."""
+    """Writes one answer's chunks (a `WireStream`). `created` in Unix seconds; `usage`: the client asked what it cost."""
 
     id: str
     model: str
     created: int
+    usage: bool = False
 
-    def opening(self) -> ChatChunk:
-        return self._chunk(ChatDelta(role="assistant", content=""))
+    def opening(self, usage: Usage) -> Iterator[dict[str, Any]]:
+        yield self._chunk(ChatDelta(role="assistant", content=""))
 
-    def text(self, piece: str) -> ChatChunk:
-        return self._chunk(ChatDelta(content=piece))
+    def piece(self, part: Said, text: str) -> Iterator[dict[str, Any]]:
+        yield self._chunk(ChatDelta(content=text) if part == "text" else ChatDelta(reasoning_content=text))
 
-    def thinking(self, piece: str) -> ChatChunk:
-        return self._chunk(ChatDelta(reasoning_content=piece))
-
-    def call(self, index: int, call: ToolCall) -> ChatChunk:
-        """A whole call: calls are parsed from whole turns."""
-        return self._chunk(ChatDelta(tool_calls=[wire_call(call, index)]))
-
-    def closing(self, finish: ChatFinish, usage: Usage | None) -> Iterator[ChatChunk]:
-        """Why it ended and, if the client asked for it, what it cost."""
-        yield self._chunk(ChatDelta(), finish)
-        if usage is not None:
+    def closing(self, answer: Completion) -> Iterator[dict[str, Any]]:
+        assert answer.message is not None
+        for index, call in enumerate(answer.message.calls):
+            yield self._chunk(ChatDelta(tool_calls=[wire_call(call, index)]))
+        yield self._chunk(ChatDelta(), finish_reason(answer))
+        if self.usage:
             common = {"id": self.id, "created": self.created, "model": self.model}
-            yield ChatChunk(**common, choices=[], usage=chat_usage(usage))
+            yield _wire_form(ChatChunk(**common, choices=[], usage=chat_usage(answer.usage)))
 
-    def whole(self, answer: Completion, *, usage: bool) -> Iterator[ChatChunk]:
-        """An answer that is there already, as a stream."""
-        message = answer.message
-        assert message is not None
-        yield self.opening()
-        if message.thinking:
-            yield self.thinking(message.thinking)
-        if message.text:
-            yield self.text(message.text)
-        for index, call in enumerate(message.calls):
-            yield self.call(index, call)
-        yield from self.closing(finish_reason(answer), answer.usage if usage else None)
-
-    def _chunk(self, delta: ChatDelta, finish: ChatFinish | None = None) -> ChatChunk:
+    def _chunk(self, delta: ChatDelta, finish: ChatFinish | None = None) -> dict[str, Any]:
         choice = ChatChunkChoice(delta=delta, finish_reason=finish)
-        return ChatChunk(id=self.id, created=self.created, model=self.model, choices=[choice])
+        return _wire_form(ChatChunk(id=self.id, created=self.created, model=self.model, choices=[choice]))
 
 
-def wire_form(chunk: ChatChunk) -> dict[str, Any]:
+def _wire_form(chunk: ChatChunk) -> dict[str, Any]:
     """A chunk as it is sent: without the fields that say nothing, but with `finish_reason`, which clients look for."""
     row = chunk.model_dump(exclude_none=True)
     for choice in row["choices"]:

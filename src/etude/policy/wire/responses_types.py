@@ -30,9 +30,11 @@ class ResponseItem(_Wire):
     role: Literal["system", "developer", "user", "assistant"] | None = None  # message
     content: str | list[ResponsePart] | None = None
     summary: list[ResponsePart] | None = None  # reasoning
-    call_id: str | None = None  # function_call, function_call_output
+    call_id: str | None = None  # function_call, custom_tool_call, and their outputs
     name: str | None = None
-    arguments: str | None = None
+    namespace: str | None = None
+    arguments: str | None = None  # function_call
+    input: str | None = None  # custom_tool_call
     output: str | list[ResponsePart] | None = None
 
 

@@ -1,0 +1,139 @@
+"""A turn as it is sampled: which piece of it is text, which is thinking and which belongs to a call, told from token ids.
+
+For the eye, and for clients that read a stream. What a turn says is decided by `Renderer.parse` when it is whole: the pieces of
+a well-formed turn make its text and its thinking, but for the blanks at their ends; those of a malformed one may not.
+Pieces end between characters, whatever tokens a character is made of. Each token costs a few microseconds, however long the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+# "call" is a call as the model writes it, in its format's own spelling.
+Part = Literal["text", "thinking", "call"]
+Piece = tuple[Part, str]
+# A character has at most four bytes, hence four tokens. More that make no text are broken bytes, told as what they decode to.
+UNFINISHED = 16
+
+
+class Characters:
+    """Token ids to text, whole characters only."""
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        self._decode = decode
+        self._before: list[int] = []  # a tokenizer may write a token's blank only behind another
+        self._open: list[int] = []
+
+    def add(self, token: int) -> str:
+        """What this token completes."""
+        self._open.append(token)
+        text = self._decode([*self._before, *self._open])
+        if text.endswith("\ufffd") and len(self._open) < UNFINISHED:
+            return ""
+        piece = text[len(self._decode(self._before)) :]
+        self._before, self._open = self._open, []
+        return piece
+
+
+class LiveTurn:
+    """One turn. `marks` are the tokens that begin a part, or (None) end the turn; within a call they mean nothing. Where the
+    end of the thinking is no token of its own, `think_end` is its spelling."""
+
+    def __init__(
+        self,
+        decode: Callable[[Sequence[int]], str],
+        marks: Mapping[int, Part | None],
+        *,
+        begins: Part = "text",
+        think_end: str = "",
+    ) -> None:
+        self._decode = decode
+        self._marks = marks
+        self._think_end = think_end
+        self._part: Part | None = begins
+        self._begin(begins)
+
+    def feed(self, ids: Sequence[int]) -> list[Piece]:
+        """The pieces that these tokens, which follow those fed before, make; none is empty."""
+        pieces: list[Piece] = []
+        for token in ids:
+            if self._part is not None:
+                self._token(token, pieces)
+        return pieces
+
+    def _token(self, token: int, pieces: list[Piece]) -> None:
+        if token not in self._marks or (self._part == "call" and self._marks[token] is not None):
+            self._say(self._characters.add(token), pieces)
+            return
+        self._begin(self._marks[token])
+        if self._part == "call":
+            self._say(self._characters.add(token), pieces)
+
+    def _begin(self, part: Part | None) -> None:
+        self._part = part
+        self._characters = Characters(self._decode)
+        self._held = ""  # blanks that may turn out to be the end, or the beginning of `think_end`
+        self._fresh = True
+
+    def _say(self, text: str, pieces: list[Piece]) -> None:
+        part = self._part
+        if part is None or not text:
+            return
+        if part == "call":
+            return _add(pieces, part, text)
+        text = self._held + text
+        after = None
+        if part == "thinking" and self._think_end:
+            text, found, rest = text.partition(self._think_end)
+            after = rest if found else None
+        text = text.lstrip() if self._fresh else text
+        told = text[: len(text) - self._unsure(text)].rstrip()
+        self._held = text[len(told) :]
+        if told:
+            self._fresh = False
+            _add(pieces, part, told)
+        if after is not None:
+            self._begin("text")
+            self._say(after, pieces)
+
+    def _unsure(self, text: str) -> int:
+        """How many characters at the end may be the beginning of `think_end`."""
+        if self._part != "thinking":
+            return 0
+        longest = min(len(text), len(self._think_end) - 1)
+        return next((n for n in range(longest, 0, -1) if text.endswith(self._think_end[:n])), 0)
+
+
+class HarmonyTurn(LiveTurn):
+    """gpt-oss names each message's channel and recipient in a header: what stands in it decides what the body is."""
+
+    def __init__(
+        self, decode: Callable[[Sequence[int]], str], *, opens: frozenset[int], body: int, ends: frozenset[int]
+    ) -> None:
+        super().__init__(decode, {}, begins="thinking")  # the generation prompt has written the first header
+        self._opens, self._body, self._ends = opens, body, ends
+        self._header: list[int] | None = None
+
+    def _token(self, token: int, pieces: list[Piece]) -> None:
+        if token in self._ends:
+            self._header = []
+        elif self._header is None and token in self._opens:
+            self._header = [token]
+        elif self._header is None:
+            self._say(self._characters.add(token), pieces)
+        elif token != self._body:
+            self._header.append(token)
+        else:
+            head = self._decode(self._header)
+            self._header = None
+            self._begin("call" if "to=" in head else "thinking" if "analysis" in head else "text")
+            if self._part == "call":
+                self._say(head, pieces)  # it names the tool
+
+
+def _add(pieces: list[Piece], part: Part, text: str) -> None:
+    if pieces and pieces[-1][0] == part:
+        pieces[-1] = (part, pieces[-1][1] + text)
+    else:
+        pieces.append((part, text))
