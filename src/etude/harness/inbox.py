@@ -58,6 +58,11 @@ class Inbox:
         return inbox
 
     @property
+    def waiting(self) -> bool:
+        """Words were said that nobody has taken out."""
+        return bool(self._steered or self._queued)
+
+    @property
     def stopping(self) -> bool:
         return self._stop.is_set()
 

@@ -44,6 +44,7 @@ class Berth:
     walls: Walls
     network: bool
     approval: ApprovalPolicy
+    wanted: dict[str, Any]
 
     @property
     def home(self) -> Path:
