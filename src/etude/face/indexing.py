@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,15 @@ def folder_index(folder: Path, tell: Callable[[str], None]) -> FolderIndex:
     loop = asyncio.get_running_loop()
     index = Index(folder, notice=lambda line: _post(loop, tell, f"code search: {line}"))
     return FolderIndex(index, Progress(lambda line: _post(loop, tell, line)))
+
+
+def forget_index(folder: Path) -> None:
+    """Take away the index of a folder that goes."""
+    from etude.index.store import default_folder
+
+    store = default_folder(folder.resolve())
+    if store.is_dir():
+        shutil.rmtree(store)
 
 
 class Progress:

@@ -23,7 +23,7 @@ class Question:
 
     @property
     def open(self) -> bool:
-        return self._asked is not None
+        return self._asked is not None and not self._asked.done()
 
     async def ask(self, call: ToolCall, effect: Effect) -> Asked:
         """Wait for the person's answer; a stop takes the question back."""
@@ -48,7 +48,7 @@ class Question:
 
     def answer(self, words: str) -> None:
         """What else is said asks again: a slip must not allow anything."""
-        assert self._asked is not None
+        assert self._asked is not None and not self._asked.done()
         first, _, rest = words.strip().partition(" ")
         if first.lower() in ("y", "yes"):
             found = Asked("once")
@@ -59,8 +59,7 @@ class Question:
         else:
             self._say("y, a(lways) or n REASON")
             return
-        if not self._asked.done():
-            self._asked.set_result(found)
+        self._asked.set_result(found)
 
 
 def _short(value: object) -> str:
