@@ -198,7 +198,7 @@ def test_the_person_has_it_summed_up_and_finds_words_and_sessions_again(shop: Pa
     )
 
 
-@pytest.mark.parametrize("round", range(3))
+@pytest.mark.parametrize("round", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2, 3, 4))])
 def test_keys_while_something_is_printed_are_keys(round: int, shop: Path) -> None:
     """Ctrl-D in the middle of a flood of text leaves; Enter before it speaks."""
     flood = "\n".join(f"line {number}" for number in range(2000))
