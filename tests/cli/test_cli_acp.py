@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import acp
 import pytest
@@ -60,3 +61,30 @@ async def test_a_model_that_is_not_there_is_told_to_the_editor_which_may_try_aga
         for _ in range(2):
             with pytest.raises(acp.RequestError, match="no endpoint at http://127.0.0.1:9/v1"):
                 await agent.new_session(cwd=str(tmp_path))
+
+
+async def test_a_checkpoint_serves_an_editor_too(tmp_path: Path) -> None:
+    """The same model opening as everywhere: the laptop model, its engine in the server's process."""
+
+    class Editor:
+        def __init__(self) -> None:
+            self.kinds: list[str] = []
+
+        async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
+            self.kinds.append(update.session_update)
+
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "shop.py").write_text("def total(items):\n    return -sum(items)\n")
+    checkpoint = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
+    words = (sys.executable, "-c", PROGRAM, "agent", "--acp", "-m", str(checkpoint), "--max-turns", "2")
+    editor = Editor()
+    async with acp.spawn_agent_process(  # pyright: ignore
+        editor, *words, env={**environment(tmp_path), "OMP_NUM_THREADS": "1"}, transport_kwargs={"stderr": None}
+    ) as (agent, _):
+        await agent.initialize(acp.PROTOCOL_VERSION)
+        session = await agent.new_session(cwd=str(folder))
+        answer = await agent.prompt(session.session_id, [acp.text_block("fix shop")])
+    assert answer.stop_reason in ("end_turn", "max_turn_requests", "max_tokens")
+    assert {"tool_call", "agent_message_chunk"} & set(editor.kinds)
+    assert (tmp_path / "sessions" / f"{session.session_id}.tokens").exists()

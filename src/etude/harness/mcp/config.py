@@ -1,5 +1,5 @@
 """Where MCP servers are described: `.mcp.json` of the project, in the shape that other agents read too, and the `[mcp]` tables of
-a person's settings file.
+a person's settings (`face.config` reads the file).
 
     {"mcpServers": {"tickets": {"command": "npx", "args": ["-y", "tickets-mcp"], "env": {"TOKEN": "${TICKETS_TOKEN}"}},
                     "search": {"type": "http", "url": "https://search.example/mcp", "headers": {"Authorization": "Bearer ${KEY}"}}}}
