@@ -2,7 +2,7 @@
 
 {"say": TEXT} | {"think": TEXT, "say": TEXT} | {"call": [NAME, ARGUMENTS]} | {"wait": SECONDS} | {"break": MESSAGE}
 
-python acp_agent.py HOME [APPROVAL]
+python acp_agent.py APPROVAL WALLS
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from pathlib import Path
+from typing import cast
 
 from etude.acp.conversation import Setup
 from etude.acp.server import serve
-from etude.harness.mcp.trust import Trust
+from etude.face.model import Choice, Model
+from etude.face.offers import Wanted
+from etude.face.place import Walls
+from etude.harness.approval import ApprovalPolicy
 from etude.harness.settings import HarnessSettings
 from etude.policy.protocol import PolicyError, Request
 from etude.trace.completion import Completion
@@ -48,8 +51,12 @@ class ProgramPolicy:
 
 
 if __name__ == "__main__":
-    home = Path(sys.argv[1])
     settings = HarnessSettings.full(preset="search_replace", max_turns=20)
-    approval = sys.argv[2] if len(sys.argv) > 2 else "commands"
-    setup = Setup(settings, ProgramPolicy, home / "sessions", Trust(home / "trust.json"), approval=approval)  # pyright: ignore[reportArgumentType]
+    model = Model(ProgramPolicy(), None, settings, lambda: None)
+
+    async def opened() -> Model:
+        return model
+
+    approval, walls = cast(ApprovalPolicy, sys.argv[1]), cast(Walls, sys.argv[2])
+    setup = Setup(Choice("http://127.0.0.1:9/v1"), opened, walls, False, approval, Wanted(index=True, mcp=True))
     asyncio.run(serve(setup))

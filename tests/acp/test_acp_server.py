@@ -4,104 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import acp
 import pytest
-from acp.schema import (
-    AllowedOutcome,
-    ClientCapabilities,
-    DeniedOutcome,
-    FileSystemCapabilities,
-    ReadTextFileResponse,
-    RequestPermissionResponse,
-    WriteTextFileResponse,
-)
+from acp_lab import FIX, MCP_SCRIPT, RUN, SCRIPT, Connect, Editor, program, surroundings
 
 from etude.trace.reader import read_session
-
-SCRIPT = Path(__file__).with_name("acp_agent.py")
-MCP_SCRIPT = Path(__file__).parents[1] / "harness" / "mcp_server.py"
-
-
-class Editor:
-    """An editor: remembers what it was told, answers questions with `answer`, holds `buffers`."""
-
-    def __init__(self) -> None:
-        self.updates: list[tuple[str, Any]] = []
-        self.asked: list[Any] = []
-        self.answer = "once"
-        self.buffers: dict[str, str] = {}
-        self.seen = asyncio.Event()
-
-    async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        self.updates.append((session_id, update))
-        self.seen.set()
-
-    async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:
-        self.asked.append((tool_call, [option.option_id for option in options]))
-        if self.answer == "closed":
-            return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
-        return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=self.answer))
-
-    async def read_text_file(self, session_id: str, path: str, **_: Any) -> ReadTextFileResponse:
-        if path not in self.buffers:
-            raise acp.RequestError.resource_not_found(path)
-        return ReadTextFileResponse(content=self.buffers[path])
-
-    async def write_text_file(self, session_id: str, path: str, content: str, **_: Any) -> WriteTextFileResponse:
-        self.buffers[path] = content
-        return WriteTextFileResponse()
-
-    def of(self, kind: str, session_id: str = "") -> list[Any]:
-        return [u for s, u in self.updates if u.session_update == kind and session_id in ("", s)]
-
-    def said(self, session_id: str = "") -> str:
-        return "".join(update.content.text for update in self.of("agent_message_chunk", session_id))
-
-    async def until(self, kind: str) -> None:
-        while not self.of(kind):
-            self.seen.clear()
-            await self.seen.wait()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "project"
-    place.mkdir()
-    (place / "shop.py").write_text("def total(items):\n    return -sum(items)\n")
-    return place
-
-
-Connect = Callable[..., Any]
-
-
-@pytest.fixture
-def connect(tmp_path: Path) -> Connect:
-    @asynccontextmanager
-    async def connected(approval: str = "commands", *, files: bool = False) -> AsyncIterator[tuple[Editor, Any]]:
-        editor = Editor()
-        env = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        words = (sys.executable, str(SCRIPT), str(tmp_path), approval)
-        async with acp.spawn_agent_process(editor, *words, env=env, transport_kwargs={"stderr": None}) as (agent, _):  # pyright: ignore[reportArgumentType]
-            offered = FileSystemCapabilities(read_text_file=files, write_text_file=files)
-            await agent.initialize(acp.PROTOCOL_VERSION, client_capabilities=ClientCapabilities(fs=offered))
-            yield editor, agent
-
-    return connected
-
-
-def program(*steps: dict[str, Any]) -> list[Any]:
-    return [acp.text_block(json.dumps(steps))]
-
-
-FIX = {"call": ["search_replace", {"file_path": "shop.py", "old_string": "-sum", "new_string": "sum"}]}
-RUN = {"call": ["run_terminal_cmd", {"command": "echo hello"}]}
 
 
 async def test_a_prompt_streams_words_calls_and_diffs_and_ends(connect: Connect, folder: Path) -> None:
@@ -270,7 +180,7 @@ async def test_what_can_not_be_done_is_refused_with_the_remedy(connect: Connect,
     async with connect() as (_, agent):
         with pytest.raises(acp.RequestError, match="no absolute path"):
             await agent.new_session(cwd="somewhere")
-        with pytest.raises(acp.RequestError, match="is not a folder"):
+        with pytest.raises(acp.RequestError, match="is no folder"):
             await agent.new_session(cwd=str(folder / "missing"))
         with pytest.raises(acp.RequestError, match="session/new"):
             await agent.prompt("nobody", program({"say": "x"}))
@@ -300,11 +210,9 @@ async def test_a_projects_mcp_server_is_asked_for_at_the_first_prompt(connect: C
 
 
 async def test_an_editor_that_goes_away_ends_everything_and_the_session_is_whole(folder: Path, tmp_path: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    env = surroundings(tmp_path)
     pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(SCRIPT), str(tmp_path), "never", env=env, **pipes
-    )
+    process = await asyncio.create_subprocess_exec(sys.executable, str(SCRIPT), "never", "none", env=env, **pipes)
     assert process.stdin is not None and process.stdout is not None
     agent = acp.connect_to_agent(Editor(), process.stdin, process.stdout)  # pyright: ignore[reportArgumentType]
     await agent.initialize(acp.PROTOCOL_VERSION)

@@ -69,7 +69,6 @@ BAD: list[tuple[list[str], str]] = [
     (["index", "stats", "."], "NotBuilt"),
     (["agents", "stop", "absent"], "BadUse"),
     (["capture", "serve", "--model", "absent"], "CaptureError"),
-    (["acp", "--absent"], "UsageError"),
     (["clean", ".", "--yes"], "CleanError"),
 ]
 # Its --json is a stream, tried in tests/face.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from etude.cli.main import main
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests are no package: this is how they share a module
 
@@ -29,8 +31,10 @@ def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where sessions lie."""
     monkeypatch.setenv("ETUDE_SESSIONS", str(tmp_path / "sessions"))
     monkeypatch.setenv("ETUDE_AGENTS", str(tmp_path / "agents"))
-    monkeypatch.delenv("ETUDE_MODEL", raising=False)
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for name in ("ETUDE_MODEL", "ETUDE_MODEL_NAME", "ETUDE_CONFIG", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
     return tmp_path / "sessions"
 
 
@@ -63,12 +67,24 @@ class Done:
 
 
 @pytest.fixture
-def etude(homes: Path) -> Callable[..., Done]:
+def etude(homes: Path, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Callable[..., Done]:
+    """The command in this process, by the door of the real one: an interpreter's start for each call would be half of the room's time.
+    Ctrl-C, kills, terminals and agents in the background have processes of their own."""
+
     def run(*words: str, folder: Path | None = None, stdin: str = "", **variables: str) -> Done:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
-        done = subprocess.run(
-            [*COMMAND, *words], cwd=folder, input=stdin, capture_output=True, text=True, env=environment, timeout=60, check=False
-        )  # fmt: skip
-        return Done(done.returncode, done.stdout, done.stderr)
+        source = tmp_path / "stdin"
+        source.write_text(stdin)
+        capfd.readouterr()
+        with pytest.MonkeyPatch.context() as patch, open(source) as file:
+            patch.chdir(folder or Path.cwd())
+            patch.setattr(sys, "stdin", file)
+            patch.setattr(sys, "argv", ["etude", *words])
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            before = signal.getsignal(signal.SIGTERM)
+            with pytest.raises(SystemExit) as ended:
+                main()
+            signal.signal(signal.SIGTERM, before)
+        return Done(int(str(ended.value.code)), *capfd.readouterr())
 
     return run

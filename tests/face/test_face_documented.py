@@ -9,6 +9,8 @@ from face_lab import fixer, serving
 from typer.main import get_command
 
 from etude.cli.main import app
+from etude.face.config import Config, IndexTable, SignalsTable, WebTable
+from etude.face.terminal import HELP
 
 PAGE = (Path(__file__).parents[2] / "docs" / "harness.md").read_text(encoding="utf-8")
 
@@ -22,6 +24,20 @@ def test_the_page_lists_the_options_of_the_agent() -> None:
     options = {name for parameter in command.params for name in parameter.opts if name.startswith("--")} - {"--help"}
     assert set(re.findall(r"--[a-z][a-z-]*", section("Options"))) - {"--all"} == options - {"--all"}
     assert "--all" in section("Options")
+
+
+def test_the_page_lists_the_keys_of_the_settings_file() -> None:
+    tables = {"index": IndexTable, "web": WebTable, "signals": SignalsTable}
+    flat = {name for name in Config.model_fields if name not in tables and name != "mcp"}
+    inner = {f"`[{name}]` `{key}`" for name, table in tables.items() for key in table.model_fields}
+    rows = [row.split(" | ")[0] for row in section("Settings").splitlines() if row.startswith("| `")]
+    named = {name for row in rows if "`[" not in row for name in re.findall(r"`([a-z_]+)`", row)}
+    assert named == flat and {row.removeprefix("| ") for row in rows if "`[" in row} == inner | {"`[mcp.NAME]`"}
+
+
+def test_the_page_lists_the_words_of_the_terminal() -> None:
+    words = set(re.findall(r"/[a-z]+", HELP)) - {"/exit"}
+    assert words == set(re.findall(r"`(/[a-z]+)", section("At the terminal")))
 
 
 def test_the_page_lists_the_verbs_of_the_fleet() -> None:

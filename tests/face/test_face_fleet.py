@@ -105,12 +105,16 @@ def test_a_killed_agent_is_dead_and_goes_on_where_it_was(shop: Path, homes: Path
         until(lambda: len(lab.asked) == 1 and any("completion" in f.read_text() for f in homes.glob("*.jsonl")))
         assert states(etude)[name] == "running"
         assert "is running" in etude("agents", "resume", name).err
+        assert "is running" in etude("session", "forget", next(homes.glob("*.jsonl")).stem).err
         os.kill(process_of(name), signal.SIGKILL)
         until(lambda: states(etude)[name] == "dead")
         assert etude("agents", "resume", name).code == 0
         until(lambda: states(etude)[name] == "done")
     assert "went on after interrupted" in etude("agents", "attach", name).out
-    assert len(session_files(homes)) == 1
+    (file,) = session_files(homes)
+    assert etude("session", "forget", read_session(file).header.session_id).code == 0
+    assert session_files(homes) == [] and [p.name for p in homes.with_name("agents").iterdir()] == [".start"]
+    assert git(shop, "branch", "--list", "etude/*") == ""
 
 
 @pytest.mark.nightly

@@ -153,8 +153,10 @@ def test_a_session_goes_on_with_its_model_and_another_effort(shop: Path, homes: 
         said = [message["content"] for message in lab.asked[-1]["messages"][1:]]
     assert done.out == "heard: second\n" and said == ["first", "heard: first", "second"]
     assert "reasoning_effort" not in lab.asked[0] and lab.asked[1]["reasoning_effort"] == "high"
+    nobody = etude("agent", "--resume", "-p", "third", folder=shop)
     (file,) = session_files(homes)
     assert [entry.data for entry in read_session(file).of("effort")] == [{"effort": "high"}]
+    assert nobody.code == 2 and f"the last one here is {file.stem}" in nobody.err
 
 
 def test_the_sandbox_keeps_the_rest_of_the_machine_and_the_repositorys_own_data(

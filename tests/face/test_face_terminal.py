@@ -2,81 +2,22 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
+import json
 import re
-import select
-import struct
-import subprocess
-import termios
+import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import COMMAND, SHOP
-from face_lab import fixer, parrot, serving
+from conftest import SHOP
+from face_lab import fixer, parrot, serving, turns
+from terminal_lab import terminal
 
 from etude.link.home import session_files
 from etude.trace.reader import read_session
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[()][A-Z0-9]|[=>])|\r")
-
-
-class Screen:
-    """What was shown, without the codes that move the cursor; `raw` has them."""
-
-    def __init__(self, terminal: int, process: subprocess.Popen[bytes]) -> None:
-        self.terminal, self.process, self.raw = terminal, process, ""
-
-    @property
-    def text(self) -> str:
-        return _ESCAPES.sub("", self.raw)
-
-    def until(self, *wanted: str, seconds: float = 20.0) -> None:
-        until_s = time.monotonic() + seconds
-        while not all(words in self.text for words in wanted):
-            assert time.monotonic() < until_s, f"{wanted} not in:\n{self.text}"
-            if select.select([self.terminal], [], [], 0.1)[0]:
-                try:
-                    self.raw += os.read(self.terminal, 65536).decode(errors="replace")
-                except OSError:  # the other end is closed
-                    assert all(words in self.text for words in wanted), f"{wanted} not in:\n{self.text}"
-
-    def type(self, words: str, end: str = "\r") -> None:
-        os.write(self.terminal, (words + end).encode())
-
-    def forget(self) -> None:
-        self.raw = ""
-
-
-@contextmanager
-def terminal(folder: Path, *words: str, **variables: str) -> Iterator[Screen]:
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    environment = {
-        **os.environ,
-        "TERM": "xterm-256color",
-        "PROMPT_TOOLKIT_NO_CPR": "1",
-        "OMP_NUM_THREADS": "1",
-        **variables,
-    }
-    environment.pop("NO_COLOR", None) if "NO_COLOR" not in variables else None
-    process = subprocess.Popen(
-        [*COMMAND, "agent", *words], cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    )  # fmt: skip
-    os.close(theirs)
-    try:
-        yield Screen(ours, process)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        os.close(ours)
+SHELF = Path(__file__).parents[1] / "harness" / "mcp_server.py"
 
 
 def test_a_request_streams_and_edits_are_shown_as_coloured_diffs(shop: Path) -> None:
@@ -92,8 +33,14 @@ def test_a_request_streams_and_edits_are_shown_as_coloured_diffs(shop: Path) -> 
             "✓ 400",
         )
         assert "\x1b[32m" in screen.raw and "\x1b[31m" in screen.raw
+        screen.forget()
+        screen.type("/diff")
+        screen.until("update shop.py +1 -1", "+        out += x")
         screen.type("/undo")
         screen.until("took back shop.py")
+        screen.forget()
+        screen.type("/diff")
+        screen.until("its edits changed nothing")
         assert (shop / "shop.py").read_text() == SHOP
         screen.forget()
         screen.type("and now?")
@@ -166,7 +113,6 @@ def test_effort_changes_for_the_next_request_and_the_conversation_stays(shop: Pa
         screen.until("heard: second")
         screen.type("/status")
         screen.until("effort low", "2 turns")
-        time.sleep(0.5)  # while something is printed the terminal itself takes Ctrl-D
         screen.type("", end="\x04")
         screen.until("etude agent --resume")
     assert lab.asked[1]["reasoning_effort"] == "low" and len(lab.asked[1]["messages"]) == 4
@@ -183,3 +129,83 @@ def test_what_a_model_says_can_not_steer_the_terminal(said: str, shop: Path) -> 
         screen.type("hi")
         screen.until(" end", "✓ 100")
         assert "\x1b]0;" not in screen.raw and "\x1b[31m" not in screen.raw and "\u202e" not in screen.raw
+
+
+def test_a_projects_server_is_asked_for_in_the_line_and_remembered(shop: Path) -> None:
+    """The first request may be typed before the servers run: it waits for them."""
+    row = {"command": sys.executable, "args": [str(SHELF)]}
+    (shop / ".mcp.json").write_text(json.dumps({"mcpServers": {"shelf": row}}))
+
+    def adds(messages: list[dict[str, Any]]) -> dict[str, Any]:
+        if turns(messages):
+            return {"text": f"sum {messages[-1]['content']}"}
+        return {"calls": [("mcp__shelf__add", {"a": 2, "b": 3})]}
+
+    with serving(adds) as lab:
+        with terminal(shop, "-m", lab.url) as screen:
+            screen.until("? start the MCP server shelf, as", "with your rights", "allow it?")
+            screen.type("/mcp")
+            screen.until("servers start with the session")
+            screen.type("y")
+            screen.type("add")
+            screen.until("sum 5")
+            screen.forget()
+            screen.type("/mcp")
+            screen.until("shelf: ", "add")
+            screen.type("", end="\x04")
+            screen.until("etude agent --resume")
+        with terminal(shop, "-m", lab.url) as screen:
+            screen.type("add")
+            screen.until("sum 5")
+            assert "allow it?" not in screen.text
+
+
+def test_the_person_has_it_summed_up_and_finds_words_and_sessions_again(shop: Path, homes: Path) -> None:
+    def play(messages: list[dict[str, Any]]) -> dict[str, Any]:
+        last = messages[-1]["content"]
+        return {"text": "in short: first"} if "summar" in last.lower() else {"text": f"heard: {last}"}
+
+    with serving(play) as lab:
+        with terminal(shop, "-m", lab.url) as screen:
+            screen.until("/help")
+            screen.type("/compact")
+            screen.until("nothing to sum up yet")
+            screen.type("first words")
+            screen.until("heard: first words")
+            screen.type("/compact keep the names")
+            screen.until("summarized itself (1)")
+            screen.forget()
+            screen.type("second")
+            screen.until("heard: second", "✓ 100")
+            screen.forget()
+            screen.type("\x1b[A\x1b[A\x1b[A", end="")  # second, /compact, first words
+            screen.until("first words")
+            screen.type("")
+            screen.until("heard: first words")
+            screen.type("", end="\x04")
+            screen.until("etude agent --resume")
+        with terminal(shop, "--resume") as screen:
+            screen.until("  1  ", "first words", "which? [1]")
+            screen.type("1")
+            screen.until("it said last:", "heard: first words", "/help")
+    (file,) = session_files(homes)
+    session = read_session(file)
+    query = next(e.data for e in session.of("message") if e.data.get("summary"))
+    assert query["delivery"] == "queue" and len(session.of("summary")) == 1
+    after = [message["content"] for message in lab.asked[-1]["messages"]]
+    assert not any("heard: first words" in text for text in after[:-1]) and any(
+        "in short: first" in text for text in after
+    )
+
+
+@pytest.mark.parametrize("round", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2, 3, 4))])
+def test_keys_while_something_is_printed_are_keys(round: int, shop: Path) -> None:
+    """Ctrl-D in the middle of a flood of text leaves; Enter before it speaks."""
+    flood = "\n".join(f"line {number}" for number in range(2000))
+    with serving(lambda messages: {"text": flood}) as lab, terminal(shop, "-m", lab.url) as screen:
+        screen.until("/help")
+        screen.type("go")
+        screen.until(f"line {round}")
+        screen.type("", end="\x04")
+        screen.until("etude agent --resume")
+        assert screen.process.wait(10) == 0

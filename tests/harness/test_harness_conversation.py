@@ -222,6 +222,62 @@ async def test_a_session_is_taken_up_where_it_ended(
         assert longer.sampled.sum() > held.sampled.sum()
 
 
+async def test_a_summary_is_made_when_the_person_wishes_and_replays(agent: Make, scene: Any, make_sandbox: Any) -> None:
+    """Of an agent at work before its next turn, of one that waits at once; the session goes on from it."""
+    inbox = Inbox()
+    last: list[str] = []
+
+    def answer(request: Request) -> Message:
+        last.append(request.messages[-1].text)
+        if len(last) == 1:
+            inbox.summarize("keep the names")
+            return scene.turn(("grep", {"pattern": "total"}))
+        if len(last) == 3:
+            asyncio.get_running_loop().call_soon(inbox.summarize)
+            asyncio.get_running_loop().call_later(0.05, inbox.close)
+        return Message("assistant", f"turn {len(last)}")
+
+    settings = HarnessSettings.full(preset="minimal")
+    outcome = await agent(ScriptedPolicy(answer), settings, inbox=inbox).run()
+    rows = [e.data for e in outcome.session.of("message") if e.data["role"] == "user"]
+    assert [(row.get("delivery"), row.get("summary", False)) for row in rows] == [
+        (None, False), ("steer", False), ("steer", True), ("queue", True)
+    ]  # fmt: skip
+    assert rows[1]["text"] == "keep the names" and len(last) == 4
+    assert [e.data["text"] for e in outcome.session.of("summary")] == ["turn 2", "turn 4"]
+    assert last[2].startswith("turn 2")  # the next turn goes on from the summary
+    assert await replay(outcome.session, make_sandbox()) is None
+
+
+async def test_a_summary_of_nothing_is_not_made(agent: Make) -> None:
+    inbox = queued()
+    inbox._closed = False
+    inbox.summarize()
+    inbox.close()
+    outcome = await agent(SAY, inbox=inbox).run()
+    assert outcome.session.of("summary") == [] and outcome.message == "first answer"
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+async def test_a_session_taken_up_with_other_tools_says_so_and_its_prompt_holds_them(
+    tokens: bool, agent: Make, scene: Any, tmp_path: Path, make_renderer: Any
+) -> None:
+    path = tmp_path / "s.jsonl"
+    given = {"renderer": make_renderer("qwen3", "all")} if tokens else {}
+    before = HarnessSettings.full(preset="search_replace", tools_off=("lints",))
+    policy = ScriptedPolicy(SAY)
+    header = session_header(before, policy, scene.FACTS, **given)
+    await agent(policy, before, recorder=SessionWriter(path, header, every="line"), **given).run()
+    for after, entries in ((before, 0), (HarnessSettings.full(preset="search_replace"), 1)):
+        resumed = read_session(path)
+        recorder = SessionWriter.resume(path, every="line")
+        await agent(ScriptedPolicy(SAY), after, recorder=recorder, resumed=resumed, **given).run()
+        whole = read_session(path)
+        assert len(whole.of("harness")) == entries
+    assert whole.of("harness")[0].data["harness"] == session_header(after, policy, scene.FACTS, **given).harness
+    assert len(whole.of("fork")) == int(tokens)
+
+
 @pytest.mark.parametrize(("effort", "turns"), [("low", 2), ("medium", 4), ("high", 8)])
 async def test_effort_is_asked_for_and_honoured_by_the_budget(agent: Make, scene: Any, effort: Any, turns: int) -> None:
     asked: list[str] = []

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from etude.harness.agent import build_agent, session_header
 from etude.harness.approval import Approver, Asked, Effect
 from etude.harness.local_folder import LocalFolder
-from etude.harness.mcp.config import project_servers, servers_of, settings_servers
+from etude.harness.mcp.config import project_servers, servers_of
 from etude.harness.mcp.server import McpConfigError, Server
 from etude.harness.mcp.servers import Servers
 from etude.harness.mcp.tool import MAX_NAME_CHARS, presented_name
@@ -237,11 +237,10 @@ def test_a_bad_project_file_is_told_with_place_and_remedy(tmp_path: Path, text: 
     assert ".mcp.json" in str(told.value)
 
 
-def test_settings_tables_are_trusted_and_strict(tmp_path: Path) -> None:
-    file = tmp_path / "settings.toml"
-    file.write_text('[mcp.shelf]\ncommand = "shelf"\nargs = ["-q"]\ntimeout_s = 5\n')
-    assert settings_servers(file) == [
-        Server("shelf", command="shelf", args=("-q",), timeout_s=5, trusted=True, source=str(file))
+def test_settings_tables_are_trusted_and_strict() -> None:
+    row = {"command": "shelf", "args": ["-q"], "timeout_s": 5}
+    assert servers_of({"shelf": row}, "s.toml", trusted=True) == [
+        Server("shelf", command="shelf", args=("-q",), timeout_s=5, trusted=True, source="s.toml")
     ]
     with pytest.raises(McpConfigError, match="unknown field 'comand'"):
         servers_of({"a": {"comand": "x"}}, "s.toml", trusted=True)

@@ -1,42 +1,67 @@
-"""A folder of this machine as its editor sees it: files with unsaved changes are read as they stand in the editor, and what is
-written goes through it, so that open buffers follow. Searches and commands see the disk.
+"""A folder as its editor sees it: files with unsaved changes are read as they stand in the editor, and what is written goes through
+it, so that open buffers follow. Searches and commands see the disk. Behind it stands the folder itself, or a sandbox around it.
 
-An editor keeps text without its mark and line ends: where it holds what the disk holds, the disk's bytes count.
+An editor keeps text without its mark and line ends: where it holds what the disk holds, the disk's bytes count. It writes with the
+person's rights, so it is given only files of the workspace, by their real paths, and nothing of the repository's own data, which a
+sandbox keeps read-only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
 from pathlib import Path
 
 from acp import RequestError
 from acp.interfaces import Client
 from acp.schema import FileSystemCapabilities
 
-from etude.harness.local_folder import LocalFolder
+from etude.harness.operations import OUTPUTS_FOLDER
+from etude.sandbox.protocol import Entry, ExecResult, Operations
 
 
-class EditorFolder(LocalFolder):
-    """One session's. `offered`: what of its files the editor lets us have."""
+class EditorFolder:
+    """One session's `Operations` over `inner`. `offered`: what of its files the editor lets us have."""
 
-    def __init__(
-        self, root: Path, client: Client, session_id: str, offered: FileSystemCapabilities, allowed: Sequence[str] = ()
-    ) -> None:
-        super().__init__(root, allowed=allowed)
+    def __init__(self, inner: Operations, client: Client, session_id: str, offered: FileSystemCapabilities) -> None:
+        self.spec = inner.spec
+        self._inner = inner
         self._client = client
         self._session_id = session_id
         self._offered = offered
 
+    async def run(
+        self,
+        argv: list[str] | str,
+        *,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        timeout_s: float = 10.0,
+        stdin: bytes = b"",
+        max_output_bytes: int = 65536,
+        warm: bool = False,
+    ) -> ExecResult:
+        return await self._inner.run(
+            argv, cwd=cwd, env=env, timeout_s=timeout_s, stdin=stdin, max_output_bytes=max_output_bytes, warm=warm
+        )
+
+    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:
+        return await self._inner.list(path, recursive=recursive, max_entries=max_entries)
+
+    async def remove(self, path: str) -> None:
+        await self._inner.remove(path)
+
+    async def export(self, path: str = ".", *, max_bytes: int = 16 << 20) -> dict[str, bytes]:
+        return await self._inner.export(path, max_bytes=max_bytes)
+
     async def read(self, path: str, *, max_bytes: int = 1 << 20, offset: int = 0) -> bytes:
-        disk = await super().read(path, max_bytes=max_bytes, offset=offset)
-        if not self._offered.read_text_file or not self._shared(path):
-            return disk
+        disk = await self._inner.read(path, max_bytes=max_bytes, offset=offset)
+        place = self._shared(path) if self._offered.read_text_file else None
         whole = disk if offset == 0 and len(disk) < max_bytes else None
         text = None if whole is None else _text(whole)
-        if text is None:  # binary, or too large for an editor
+        if place is None or text is None:  # not the editor's; binary, or too large for an editor
             return disk
         try:
-            held = (await self._client.read_text_file(session_id=self._session_id, path=self._resolve(path))).content
+            held = (await self._client.read_text_file(session_id=self._session_id, path=place)).content
         except RequestError:  # it doesn't have the file open and won't read it for us: the disk is all there is
             return disk
         return disk if _plain(held) == _plain(text) else held.encode()[:max_bytes]
@@ -44,18 +69,24 @@ class EditorFolder(LocalFolder):
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """The disk holds the bytes in any case; the editor is told first, so that it does not take them for another's change."""
         text = _text(data)
-        if self._offered.write_text_file and text is not None and self._shared(path):
-            place = self._resolve(path)
+        place = self._shared(path) if self._offered.write_text_file and text is not None else None
+        if place is not None:
             Path(place).parent.mkdir(parents=True, exist_ok=True)  # not every editor makes folders
             try:
-                await self._client.write_text_file(session_id=self._session_id, path=place, content=text)
+                await self._client.write_text_file(session_id=self._session_id, path=place, content=text or "")
             except RequestError as error:
                 raise OSError(f"the editor refused to write {path}: {error}") from error
-        await super().write(path, data, mode=mode)
+        await self._inner.write(path, data, mode=mode)
 
-    def _shared(self, path: str) -> bool:
-        """In the workspace; what a session keeps beside it is not the editor's."""
-        return Path(self._resolve(path)).is_relative_to(self.spec.workdir)
+    def _shared(self, path: str) -> str | None:
+        """The real path of a file of the workspace; None for what is not the editor's: a session's own outputs, files elsewhere, links
+        that lead there, the repository's data."""
+        if path == OUTPUTS_FOLDER or path.startswith(OUTPUTS_FOLDER + "/"):
+            return None
+        real = Path(os.path.realpath(os.path.join(self.spec.workdir, path)))
+        if not real.is_relative_to(self.spec.workdir) or real == Path(self.spec.workdir):
+            return None
+        return None if real.relative_to(self.spec.workdir).parts[0] == ".git" else str(real)
 
 
 def _text(data: bytes) -> str | None:

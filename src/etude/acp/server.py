@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import stat
 import sys
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -42,10 +42,14 @@ from etude.acp.conversation import Conversation, Setup, refused
 from etude.acp.editor_folder import EditorFolder
 from etude.acp.permission import is_mode, modes
 from etude.acp.request import UnusableBlock, text_of
-from etude.harness.mcp.config import project_servers
+from etude.face.desk import Desk, measured
+from etude.face.errors import BadUse, FaceError
+from etude.face.model import Model
+from etude.face.place import Place, opened
+from etude.face.talk import new_id
 from etude.harness.mcp.server import McpConfigError, Server
-from etude.link.home import session_files, sessions_of
-from etude.sandbox.protocol import UserError
+from etude.link.home import session_files, sessions_home, sessions_of
+from etude.sandbox.protocol import SandboxError
 from etude.trace.entry import Effort
 from etude.trace.migrations import SessionError
 from etude.trace.reader import read_session
@@ -61,6 +65,8 @@ class AcpServer:
         self._client: Client | None = None
         self._offered = ClientCapabilities()
         self._sessions: dict[str, Conversation] = {}
+        self._model: Model | None = None
+        self._opening = asyncio.Lock()
 
     def on_connect(self, conn: Client) -> None:
         self._client = conn
@@ -91,10 +97,9 @@ class AcpServer:
         mcp_servers: list[Any] | None = None,
         **_: Any,
     ) -> NewSessionResponse:
-        session_id = f"acp-{secrets.token_hex(8)}"
-        session = self._open(session_id, cwd, mcp_servers or [], additional_directories or [])
+        session = await self._open(new_id(), cwd, mcp_servers or [], additional_directories or [])
         return NewSessionResponse(
-            session_id=session_id, modes=modes(session.approver.policy), config_options=_options(session)
+            session_id=session.id, modes=modes(session.approver.policy), config_options=_options(session)
         )
 
     async def load_session(
@@ -106,7 +111,7 @@ class AcpServer:
         **_: Any,
     ) -> LoadSessionResponse:
         """Everything that happened is told again before the answer."""
-        file = next((file for file in session_files(self._setup.home) if file.stem == session_id), None)
+        file = next((file for file in session_files(sessions_home()) if file.stem == session_id), None)
         if file is None:
             raise RequestError.resource_not_found(session_id)
         try:
@@ -115,8 +120,7 @@ class AcpServer:
             raise refused(str(error)) from error
         if (old := self._sessions.pop(session_id, None)) is not None:
             await old.close()
-        session = self._open(session_id, cwd, mcp_servers or [], additional_directories or [])
-        session.file = file
+        session = await self._open(session_id, cwd, mcp_servers or [], additional_directories or [], file)
         session.replay(recorded)
         await session.told()
         return LoadSessionResponse(modes=modes(session.approver.policy), config_options=_options(session))
@@ -124,7 +128,7 @@ class AcpServer:
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
         """Those of a folder, the newest first; all of them on one page."""
         found: list[SessionInfo] = []
-        for file, header, _entries in sessions_of(self._setup.home, Path(cwd or "/")):
+        for file, header, _entries in sessions_of(sessions_home(), Path(cwd or "/")):
             title = str(header.facts.get("instruction", "")).strip().split("\n")[0][:_TITLE_CHARS]
             updated = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat()
             place = header.facts["workspace"]
@@ -161,19 +165,41 @@ class AcpServer:
         """End all sessions."""
         await asyncio.gather(*(session.close() for session in self._sessions.values()))
         self._sessions.clear()
+        if self._model is not None and (closing := self._model.close()) is not None:
+            await closing
 
-    def _open(self, session_id: str, cwd: str, given: list[Any], beside: list[str]) -> Conversation:
-        assert self._client is not None  # set when the connection was made
+    async def _open(
+        self, session_id: str, cwd: str, given: list[Any], beside: list[str], session: Path | None = None
+    ) -> Conversation:
+        """Raises RequestError, in words with the remedy, for whatever keeps it from being opened."""
         if not Path(cwd).is_absolute():
             raise refused(f"{cwd!r} is no absolute path; give that of the folder to work in")
-        files = self._offered.fs or FileSystemCapabilities()
         try:
-            machine = EditorFolder(Path(cwd), self._client, session_id, files, beside)
-            wanted = [*map(_server, given), *self._setup.servers, *project_servers(Path(cwd))]
-        except (McpConfigError, UserError) as error:
+            servers = [_server(one) for one in given]
+            async with AsyncExitStack() as held:
+                made = await self._conversation(session_id, Path(cwd), beside, servers, held, session)
+                self._sessions[session_id] = made
+        except (McpConfigError, FaceError, SandboxError) as error:
             raise refused(str(error)) from error
-        self._sessions[session_id] = Conversation(self._setup, self._client, session_id, machine, wanted)
-        return self._sessions[session_id]
+        if beside and self._setup.walls == "workspace":
+            made.mention(
+                f"{', '.join(beside)}: can be read, not written; the sandbox opens {cwd} alone (--sandbox none)"
+            )
+        return made
+
+    async def _conversation(
+        self, session_id: str, folder: Path, beside: list[str], servers: list[Server], held: AsyncExitStack, session: Path | None
+    ) -> Conversation:  # fmt: skip
+        assert self._client is not None  # set when the connection was made
+        setup = self._setup
+        place = Place.at(folder, setup.walls, setup.network, tuple(Path(one) for one in beside))
+        async with self._opening:
+            self._model = self._model or await setup.model()
+        inner = await held.enter_async_context(opened(place))
+        await held.enter_async_context(measured(place.folder, setup.wanted.signals))
+        files = self._offered.fs or FileSystemCapabilities()
+        desk = Desk(setup.choice, self._model, place, EditorFolder(inner, self._client, session_id, files))
+        return Conversation(setup, self._client, session_id, desk, held.pop_all(), servers, session=session)
 
     def _session(self, session_id: str) -> Conversation:
         if session_id not in self._sessions:
@@ -183,7 +209,7 @@ class AcpServer:
         return self._sessions[session_id]
 
 
-class NoEditor(OSError):
+class NoEditor(BadUse):
     """Nobody can speak the protocol over what stdin and stdout are."""
 
 
@@ -193,7 +219,9 @@ async def serve(setup: Setup) -> None:
         if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise NoEditor(f"{stream.name} is a file; an editor starts this command and speaks to it over pipes")
     if sys.stdin.isatty():
-        print("etude acp waits for an editor to speak the Agent Client Protocol; Ctrl-C ends it", file=sys.stderr)
+        print(
+            "etude agent --acp waits for an editor to speak the Agent Client Protocol; Ctrl-C ends it", file=sys.stderr
+        )
     server = AcpServer(setup)
     try:
         await acp.run_agent(cast(acp.Agent, server))  # the SDK answers for the methods that it lacks

@@ -14,7 +14,6 @@ import typer
 
 from etude.cli import (
     ablate,
-    acp,
     agent,
     base,
     bench,
@@ -38,7 +37,7 @@ from etude.cli.answer import Terminated, give
 HELP = "Train a coding agent end to end: base model, SFT, asynchronous RL in sandboxes, bench and report."
 
 app = typer.Typer(name="etude", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=HELP)
-app.command("agent")(agent.agent)
+app.command("agent", cls=agent.AgentCommand)(agent.agent)
 app.add_typer(agent.app, name="agents")
 app.command("run")(run.run)
 app.command("pretrain")(stages.pretrain)
@@ -46,7 +45,6 @@ app.command("sft")(stages.sft)
 app.command("rl")(stages.rl)
 app.command("bench")(bench.bench)
 app.command("ablate")(ablate.ablate)
-app.command("acp")(acp.acp)
 app.command("report")(report.report)
 app.add_typer(corpus.app, name="corpus")
 app.add_typer(base.app, name="base")

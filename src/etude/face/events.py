@@ -8,6 +8,7 @@
     turn.completed    usage, reason, message                 the request is answered
     turn.failed       usage, error {reason, message}         the request is given up
     error             message                                the session can't go on
+    notice            message                                what the person should know: a server left out, files being indexed
 
 Items: agent_message, reasoning (text) · call_draft (a call while a local model writes it) · command_execution (command, output)
 · tool_call (name, arguments, result) · file_change (path, kind, added, removed, diff) · user_message (delivery, text) ·
@@ -20,6 +21,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
+from etude.face.journal import Edit, UndoJournal
 from etude.harness.facts import command
 from etude.harness.preset import Preset
 from etude.harness.watcher import Part
@@ -46,6 +48,7 @@ class Events:
         self._calls: dict[str, Event] = {}
         self._sides: dict[str, tuple[bytes | None, bytes | None]] = {}
         self._usage = {"input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0}
+        self._idle = True
 
     def delta(self, part: Part, piece: str) -> None:
         if not piece:
@@ -64,6 +67,7 @@ class Events:
 
     def idle(self, reason: str, message: str) -> None:
         usage = dict(self._usage)
+        self._idle = True
         if reason in ("message", "done"):
             self._tell({"type": "turn.completed", "usage": usage, "reason": reason, "message": message})
         else:
@@ -84,13 +88,20 @@ class Events:
 
     def _on_message(self, data: dict[str, Any]) -> None:
         delivery = data.get("delivery")
-        if data["role"] != "user" or data.get("summary"):
+        if data["role"] != "user":
             return
-        if delivery in (None, "queue"):
-            self._usage = dict.fromkeys(self._usage, 0)
-            self._tell({"type": "turn.started", "request": data["text"]})
+        if data.get("summary"):
+            if self._idle:  # the person wishes one of an agent that waits
+                self._started("/compact")
+        elif delivery in (None, "queue"):
+            self._started(data["text"])
         else:
             self._item("completed", {"type": "user_message", "delivery": delivery, "text": data["text"]})
+
+    def _started(self, request: str) -> None:
+        self._idle = False
+        self._usage = dict.fromkeys(self._usage, 0)
+        self._tell({"type": "turn.started", "request": request})
 
     def _on_completion(self, data: dict[str, Any]) -> None:
         message = Message.from_json(data["message"])
@@ -155,12 +166,36 @@ _WHY = {
 }
 
 
-def diff_of(path: str, before: bytes | None, after: bytes | None) -> str:
+def changes(journal: UndoJournal) -> list[Event]:
+    """What became of each file since the session began, by its tools' edits: `file_change` items, those that are as before left out."""
+    first: dict[str, Edit] = {}
+    last: dict[str, Edit] = {}
+    for edit in journal.edits():
+        first.setdefault(edit.path, edit)
+        last[edit.path] = edit
+    rows = ((path, first[path].before, last[path].after) for path in first)
+    return [_net(path, journal.blob(old), journal.blob(new)) for path, old, new in rows if old != new]
+
+
+def _net(path: str, before: bytes | None, after: bytes | None) -> Event:
+    kind = "add" if before is None else "delete" if after is None else "update"
+    diff = diff_of(path, before, after, most_lines=None)
+    lines = [line for line in diff.split("\n") if not line.startswith(("---", "+++"))]
+    added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    return {"type": "file_change", "path": path, "kind": kind, "added": added, "removed": removed, "diff": diff}
+
+
+def notice(line: str) -> Event:
+    """What the person should know, and the session goes on."""
+    return {"type": "notice", "message": line}
+
+
+def diff_of(path: str, before: bytes | None, after: bytes | None, most_lines: int | None = MAX_DIFF_LINES) -> str:
     """A unified diff; words for what is no text."""
     try:
         old, new = (split((data or b"").decode()) for data in (before, after))
     except UnicodeDecodeError:
         return "(no text)"
     lines = list(difflib.unified_diff(old, new, f"a/{path}", f"b/{path}", lineterm="", n=2))
-    more = len(lines) - MAX_DIFF_LINES
-    return "\n".join(lines[:MAX_DIFF_LINES] + ([f"… {more} more lines"] if more > 0 else []))
+    more = len(lines) - (most_lines or len(lines))
+    return "\n".join(lines[:most_lines] + ([f"… {more} more lines"] if more > 0 else []))

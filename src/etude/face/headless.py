@@ -11,18 +11,21 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
 from etude.face.control import Control
+from etude.face.desk import open_desk
 from etude.face.errors import INFRA, exit_code
-from etude.face.events import Event, Sink
-from etude.face.model import Choice, open_model
-from etude.face.place import Place, opened
-from etude.face.talk import Ask, Talk, begin, resume
+from etude.face.events import Event, Events, Sink, notice
+from etude.face.model import Choice
+from etude.face.offers import Offers, Wanted
+from etude.face.place import Place
+from etude.face.talk import Ask, Person, Talk, begin, resume
 from etude.harness.approval import ApprovalPolicy, Approver
 from etude.harness.inbox import Inbox
+from etude.harness.preset import preset_of
 from etude.policy.protocol import PolicyError
 from etude.sandbox.protocol import InfraError
 
@@ -35,6 +38,7 @@ class Job:
     choice: Choice
     place: Place
     approval: ApprovalPolicy = "never"
+    wanted: Wanted = field(default_factory=Wanted)
     session: Path | None = None
     control: Path | None = None
 
@@ -62,17 +66,20 @@ async def run_headless(job: Job, sink: Sink) -> int:
         ends(event)
         sink(event)
 
-    model = await open_model(job.choice)
-    try:
-        async with opened(job.place) as operations:
-            inbox, approver = Inbox(), Approver(job.approval)
-            start = (job.choice, model, job.place, operations, inbox, approver, told)
-            talk = begin(job.ask, *start) if job.session is None else resume(job.session, job.ask.request, *start)
+    inbox = Inbox()
+    person = Person(inbox, Approver(job.approval), lambda settings: Events(preset_of(settings), told))
+    async with open_desk(job.choice, job.place, job.wanted.signals) as desk:
+        settings = desk.settings(job.session)
+        offers = await Offers.open(job.wanted, job.place.folder, settings, lambda line: sink(notice(line)))
+        try:
+            if job.session is None:
+                talk = begin(job.ask, desk, offers, person)
+            else:
+                talk = resume(job.session, job.ask.request, desk, offers, person)
+            sink({"type": "thread.started", "thread_id": talk.session_id, "session": str(talk.file)})
             return await _work(talk, inbox, job, ends)
-    finally:
-        closing = model.close()
-        if closing is not None:
-            await closing
+        finally:
+            await offers.close()
 
 
 async def _work(talk: Talk, inbox: Inbox, job: Job, ends: Ends) -> int:
@@ -135,10 +142,22 @@ def plain_text(out: TextIO, progress: Callable[[Event], None]) -> Sink:
     return write
 
 
+def _with_notices(sink: Sink) -> Sink:
+    """What a person should know stands on stderr too: nobody reads a stream of events by eye."""
+    from etude.face.teller import plain
+
+    def write(event: Event) -> None:
+        sink(event)
+        if event["type"] == "notice":
+            print(plain(event["message"]), file=sys.stderr, flush=True)
+
+    return write
+
+
 def standard(as_json: bool) -> Sink:
     """The sink of this process' own streams."""
     if as_json:
-        return json_lines(sys.stdout)
+        return _with_notices(json_lines(sys.stdout))
     from rich.console import Console
 
     from etude.face.teller import Teller

@@ -1,17 +1,24 @@
 """The line a person types in, open while the agent works: what is being said stands above it, how things are before it.
 
-One prompt for the whole conversation: the terminal never leaves it in between, so that no key is lost or echoed twice.
+One prompt for the whole conversation: the terminal never leaves it in between, so that no key is lost or echoed twice. Nor does it leave
+raw mode while something is printed above: Ctrl-D, Ctrl-C and Enter are keys at any moment, never the terminal's own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
 from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings
 
 if TYPE_CHECKING:
@@ -22,17 +29,32 @@ class Queued(str):
     """Words to be kept until the agent has finished."""
 
 
+class RawInput(Vt100Input):
+    """Stays in raw mode while something is printed: in the terminal's own mode a Ctrl-D would be an end of file that nobody reads, and
+    arrive as another key. Output is not touched by it."""
+
+    def cooked_mode(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
 class Line:
-    """`state` is shown before what is typed; `tail` is the unfinished line of what is said, and whether it is thought.
+    """`state` is shown before what is typed; `tail` is the unfinished line of what is said, and whether it is thought. `history` keeps
+    what was typed, but for answers, while `answering`.
 
     Use as an async context: the line is open inside of it.
     """
 
-    def __init__(self, state: Callable[[], str], tail: Callable[[], tuple[str, bool]]) -> None:
-        self._state, self._tail = state, tail
+    def __init__(
+        self, state: Callable[[], str], tail: Callable[[], tuple[str, bool]], history: Path, answering: Callable[[], bool]
+    ) -> None:  # fmt: skip
+        self._state, self._tail, self._answering = state, tail, answering
         self._typed: asyncio.Queue[str | type[BaseException]] = asyncio.Queue()
         self._session: PromptSession[str] = PromptSession(
-            self._message, key_bindings=self._keys(), erase_when_done=True
+            self._message,
+            key_bindings=self._keys(),
+            erase_when_done=True,
+            input=RawInput(sys.stdin),
+            history=_kept(history),
         )
         self._open: asyncio.Future[str] | None = None
 
@@ -64,17 +86,16 @@ class Line:
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
         keys.add("enter", eager=True)(lambda event: self._take(event, str))
-        for enter in ("enter", "c-j"):  # the second while something is printed
-            keys.add("escape", enter)(lambda event: self._take(event, Queued))
+        keys.add("escape", "enter")(lambda event: self._take(event, Queued))
         keys.add("c-c", eager=True)(self._interrupt)
-        keys.add("<sigint>", eager=True)(self._interrupt)  # while something is printed the terminal sends the signal
+        keys.add("<sigint>", eager=True)(self._interrupt)  # from elsewhere: kill -INT
         keys.add("c-d", eager=True)(self._end)
         return keys
 
     def _take(self, event: KeyPressEvent, kind: type[str]) -> None:
         buffer = event.current_buffer
         self._typed.put_nowait(kind(buffer.text))
-        buffer.reset(append_to_history=True)
+        buffer.reset(append_to_history=not self._answering())
 
     def _interrupt(self, event: KeyPressEvent) -> None:
         event.current_buffer.reset()
@@ -91,3 +112,10 @@ class Line:
             return FormattedText([prompt])
         width = get_app().output.get_size().columns - 1
         return FormattedText([("ansibrightblack" if thought else "", tail[-width:] + "\n"), prompt])
+
+
+def _kept(file: Path) -> FileHistory:
+    """Only its owner reads it: people type what they would not show."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
+    return FileHistory(file)

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 Preset = Literal["nano", "full", "search_replace", "patch", "minimal"]
 # A first look at an endpoint: enough for a sleeping one to answer, not enough to make a person wait.
 LOOK_S = 10.0
+# Windows below this hold little more than the prompt and the tools.
+MIN_CONTEXT_TOKENS = 8192
+# Self-summaries of one session: as many as fit into all the tokens that a session may have, at the usual trigger.
+MAX_SUMMARIES = 24
 # A request of a person's: beyond it the agent stops and says so, and a word takes it up again.
 MAX_TURNS = 100
 
@@ -40,6 +44,7 @@ class Choice:
     effort: Effort = "medium"
     max_turns: int | None = None
     omit: tuple[str, ...] = ()
+    context: int | None = None  # tokens of the model's window
 
     def to_json(self) -> dict[str, Any]:
         """What a session of use keeps, so that it can be taken up again. No key is in it."""
@@ -76,10 +81,19 @@ async def _endpoint(choice: Choice) -> Model:
         told = f"it has {', '.join(known[:12])}" if known else "it does not say which it has"
         raise BadUse(f"{choice.model}: give the model's name with --name; {told}")
     policy = OpenAIPolicy(name, base_url=choice.model, api_key_env=choice.key_env, omit=choice.omit)
-    settings = HarnessSettings.full(
-        preset=choice.preset or "search_replace", effort=choice.effort, max_turns=choice.max_turns or MAX_TURNS
-    )
-    return Model(policy, None, settings, policy.close)
+    return Model(policy, None, _roomy(choice, choice.context), policy.close)
+
+
+def _roomy(choice: Choice, context: int | None) -> HarnessSettings:
+    """Settings of a large model. Of its window five eighths are filled before it sums up (80k of 128k tokens, as `HarnessSettings.full`
+    says), and one turn takes an eighth at most: the rest is for what tools answer in between."""
+    sizes = {} if context is None else {
+        "summary_trigger_tokens": context * 5 // 8, "max_tokens_per_turn": min(8192, context // 8)
+    }  # fmt: skip
+    return HarnessSettings.full(
+        preset=choice.preset or "search_replace", effort=choice.effort, max_turns=choice.max_turns or MAX_TURNS,
+        max_summaries=MAX_SUMMARIES, **sizes
+    )  # fmt: skip
 
 
 async def _models(choice: Choice) -> list[str]:
@@ -125,12 +139,11 @@ def _checkpoint(choice: Choice) -> Model:
             f"{folder} is a laptop model: its habits are trained in, it takes --preset nano, not {choice.preset}"
         )
     turns = {} if choice.max_turns is None else {"max_turns": choice.max_turns}
+    model = load_checkpoint(folder)
     if nano:
         settings = HarnessSettings.model_validate({"effort": choice.effort, **turns})
     else:
-        chosen = {"preset": choice.preset or "search_replace", "effort": choice.effort, "max_turns": MAX_TURNS}
-        settings = HarnessSettings.full(**{**chosen, **turns})
-    model = load_checkpoint(folder)
+        settings = _roomy(choice, choice.context or model.config.max_positions)
     engine = EngineSettings(max_slots=1, max_batch=1, max_len=model.config.max_positions)
     policy = EnginePolicy.start(model, engine, name=choice.name or folder.resolve().name, renderer=renderer)
     return Model(policy, renderer, settings, policy.close)

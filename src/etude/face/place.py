@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from etude.face.errors import BadUse, OutOfReach
+from etude.face.own_files import config_file, history_file, trust_file
 from etude.harness.local_folder import LocalFolder
 from etude.link.git import GitError, git
 from etude.link.home import sessions_home
@@ -27,14 +28,15 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|_AUTH", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Place:
-    """A folder and what stands around it."""
+    """A folder and what stands around it. `beside`: others that may be written too, where there are no walls."""
 
     folder: Path
     walls: Walls = "workspace"
     network: bool = False
+    beside: tuple[Path, ...] = ()
 
     @classmethod
-    def at(cls, folder: Path, walls: Walls, network: bool) -> Place:
+    def at(cls, folder: Path, walls: Walls, network: bool, beside: tuple[Path, ...] = ()) -> Place:
         """Raises BadUse for a folder that isn't there or can't be read."""
         if not folder.is_dir():
             raise BadUse(f"{folder} is no folder; give the one to work in with --folder DIR")
@@ -42,14 +44,14 @@ class Place:
             raise BadUse(f"{folder} can't be read and written by this user; change its mode, or work elsewhere")
         if network and walls == "none":
             raise BadUse("--network opens a sandbox' network; with --sandbox none there is no wall to open")
-        return cls(folder.resolve(), walls, network)
+        return cls(folder.resolve(), walls, network, beside)
 
 
 @asynccontextmanager
 async def opened(place: Place) -> AsyncIterator[Operations]:
     """The folder as tools see it. Raises BadUse, and OutOfReach where no sandbox can be made."""
     if place.walls == "none":
-        local = LocalFolder(place.folder)
+        local = LocalFolder(place.folder, allowed=place.beside)
         try:
             yield local
         finally:
@@ -83,7 +85,7 @@ def _spec(place: Place) -> SandboxSpec:
         pids=PROCESSES,
         disk_mb=SCRATCH_MB,
         network="host" if place.network else "none",
-        hidden=(str(sessions_home()),),
+        hidden=tuple(str(path) for path in (sessions_home(), history_file(), trust_file(), config_file())),
     )
 
 

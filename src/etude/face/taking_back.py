@@ -6,7 +6,7 @@ from pathlib import Path
 
 from etude.face.errors import BadUse
 from etude.face.journal import UndoJournal
-from etude.face.talk import find
+from etude.face.past import find
 from etude.face.undo import Undone, undo
 from etude.harness.local_folder import LocalFolder
 from etude.link.home import read_entries

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
+from etude.face.desk import Desk
 from etude.face.errors import BadUse, OutOfReach
-from etude.face.events import Events, Sink
 from etude.face.journal import UndoJournal
-from etude.face.model import Choice, Model
+from etude.face.model import Choice
+from etude.face.offers import Offers
 from etude.face.place import Place, surroundings
 from etude.harness.agent import Agent, build_agent, session_header
 from etude.harness.approval import Approver
@@ -22,13 +25,11 @@ from etude.harness.instructions import find_instructions, rendered
 from etude.harness.preset import preset_of
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
-from etude.link.home import read_entries, read_header, session_files, sessions_home
-from etude.sandbox.protocol import Operations
+from etude.harness.watcher import Watcher
+from etude.link.home import sessions_home
 from etude.trace.entry import Header
 from etude.trace.session import Session
 from etude.trace.writer import SessionBusy, SessionWriter
-
-LAST = "last"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,6 @@ class Talk:
     file: Path
     recorder: SessionWriter
     agent: Agent
-    events: Events
     journal: UndoJournal
 
     @property
@@ -48,29 +48,45 @@ class Talk:
 
 @dataclass(frozen=True)
 class Ask:
-    """What a talk is begun with."""
+    """What a talk is begun with. `session_id`: None makes one up."""
 
     request: str
     test_command: tuple[str, ...] = ()
     session_id: str | None = None
 
 
-def begin(
-    ask: Ask,
-    choice: Choice,
-    model: Model,
-    place: Place,
-    operations: Operations,
-    inbox: Inbox,
-    approver: Approver,
-    sink: Sink,
-) -> Talk:
-    """A new session."""
-    facts = _facts(ask, model.settings, place)
+class Eyes(Watcher, Protocol):
+    """Who looks on, and sees what edits replaced."""
+
+    def wrote(self, path: str, before: bytes | None, after: bytes | None) -> None:
+        """A tool changed a file; the session's `edit` entry follows."""
+        ...
+
+
+@dataclass(frozen=True)
+class Person:
+    """How whoever the agent works for is heard, asked and told. `eyes` are made for the session's settings."""
+
+    inbox: Inbox
+    approver: Approver
+    eyes: Callable[[HarnessSettings], Eyes]
+
+
+def begin(ask: Ask, desk: Desk, offers: Offers, person: Person) -> Talk:
+    """A new session. Raises OutOfReach where it can't be written."""
+    settings = offers.over(desk.model.settings)
+    facts = _facts(ask, settings, desk.place)
     session_id = ask.session_id or new_id()
-    header = session_header(model.settings, model.policy, facts, renderer=model.renderer, session_id=session_id)
-    kept = {**header.facts, "workspace": str(place.folder)}
-    header = replace(header, facts=kept, recipe={"model": choice.to_json()})
+    header = session_header(
+        settings,
+        desk.model.policy,
+        facts,
+        renderer=desk.model.renderer,
+        session_id=session_id,
+        services=offers.services,
+    )
+    kept = {**header.facts, "workspace": str(desk.place.folder)}
+    header = replace(header, facts=kept, recipe={"model": desk.choice.to_json()})
     file = sessions_home() / f"{session_id}.jsonl"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -79,47 +95,45 @@ def begin(
         raise OutOfReach(
             f"the session can't be written to {file} ({error}); set ETUDE_SESSIONS to a folder that can"
         ) from error
-    return _talk(file, recorder, facts, model.settings, model, operations, (inbox, approver), sink, None)
+    return _talk(file, recorder, facts, settings, desk, offers, person, None)
 
 
-def resume(
-    file: Path, request: str, choice: Choice, model: Model, place: Place, operations: Operations, inbox: Inbox,
-    approver: Approver, sink: Sink,
-) -> Talk:  # fmt: skip
-    """A session that ended, or was killed, with a further request. Its preset stays; effort and limits are the new ones."""
+def resume(file: Path, request: str, desk: Desk, offers: Offers, person: Person) -> Talk:
+    """A session that ended, or was killed, with a further request. Its preset stays; effort, limits and what is on offer are the new
+    ones, and recorded where they differ. Raises BadUse for one that is in use or was held with another kind of model."""
     try:
         recorder = SessionWriter.resume(file, every="line")
     except SessionBusy as error:
         raise BadUse(f"{file.stem} is in use: attach to it, or wait until it has ended") from error
     header = recorder.session.header
-    kept = HarnessSettings.model_validate(header.settings)
-    settings = kept.model_copy(update={"effort": choice.effort, "max_turns": model.settings.max_turns})
-    if model.policy.takes_tokens != header.takes_tokens:
+    effort = desk.choice.effort
+    changes = {"effort": effort, "max_turns": desk.model.settings.max_turns}
+    settings = offers.over(HarnessSettings.model_validate(header.settings).model_copy(update=changes))
+    if desk.model.policy.takes_tokens != header.takes_tokens:
         raise BadUse(f"{file.stem} was held with another kind of model ({header.policy}); begin a new session")
     facts = replace(TaskFacts.from_json(header.task_id, header.facts), instruction=request)
-    talk = _talk(file, recorder, facts, settings, model, operations, (inbox, approver), sink, recorder.session)
-    if choice.effort != effort_of(recorder.session):
-        recorder.append("effort", {"effort": choice.effort})
+    talk = _talk(file, recorder, facts, settings, desk, offers, person, recorder.session)
+    if effort != effort_of(recorder.session):
+        recorder.append("effort", {"effort": effort})
     return talk
 
 
 def _talk(
-    file: Path, recorder: SessionWriter, facts: TaskFacts, settings: HarnessSettings, model: Model, operations: Operations,
-    person: tuple[Inbox, Approver], sink: Sink, resumed: Session | None,
+    file: Path, recorder: SessionWriter, facts: TaskFacts, settings: HarnessSettings, desk: Desk, offers: Offers, person: Person,
+    resumed: Session | None,
 ) -> Talk:  # fmt: skip
-    events = Events(preset_of(settings), sink)
+    eyes = person.eyes(settings)
     journal = UndoJournal(file, lambda: len(recorder.session.entries))
 
     def wrote(path: str, before: bytes | None, after: bytes | None) -> None:
         journal(path, before, after)
-        events.wrote(path, before, after)
+        eyes.wrote(path, before, after)
 
     agent = build_agent(
-        settings, model.policy, operations, facts, renderer=model.renderer, recorder=recorder, journal=wrote,
-        inbox=person[0], approver=person[1], watcher=events, resumed=resumed,
+        settings, desk.model.policy, desk.operations, facts, renderer=desk.model.renderer, recorder=recorder,
+        services=offers.services, journal=wrote, inbox=person.inbox, approver=person.approver, watcher=eyes, resumed=resumed,
     )  # fmt: skip
-    sink({"type": "thread.started", "thread_id": recorder.session.header.session_id, "session": str(file)})
-    return Talk(file, recorder, agent, events, journal)
+    return Talk(file, recorder, agent, journal)
 
 
 def _facts(ask: Ask, settings: HarnessSettings, place: Place) -> TaskFacts:
@@ -141,34 +155,9 @@ def effort_of(session: Session) -> str:
     return changes[-1].data["effort"] if changes else session.header.effort
 
 
-def find(named: str, folder: Path) -> tuple[Path, Header]:
-    """The session of this id (or the beginning of one), or the last that worked in the folder. Raises BadUse."""
-    home = sessions_home()
-    files = session_files(home) if home.is_dir() else []
-    headers = [(file, read_header(file)) for file in files]
-    if named == LAST:
-        here = [found for found in headers if found[1].facts.get("workspace") == str(folder.resolve())]
-        if not here:
-            raise BadUse(f"no session worked in {folder} yet; begin one, or name one of `etude session list`")
-        return max(here, key=lambda found: found[0].stat().st_mtime)
-    exact = [found for found in headers if found[1].session_id == named]
-    found = exact or [found for found in headers if found[1].session_id.startswith(named)]
-    if len(found) != 1:
-        told = f"{len(found)} sessions begin with {named!r}" if found else f"no session is called {named!r}"
-        raise BadUse(f"{told}; `etude session list` shows them")
-    return found[0]
-
-
 def choice_of(header: Header) -> Choice:
     """The model that a session was held with. Raises BadUse for one that was not begun here."""
     kept = header.recipe.get("model")
     if not isinstance(kept, dict):
         raise BadUse(f"{header.session_id} does not say which model held it; give --model")
     return Choice.from_json(kept)
-
-
-def last_words(file: Path) -> str:
-    """What the agent said last in a session; nothing where it only called tools."""
-    _, entries = read_entries(file)
-    said = [entry.data["message"]["text"] for entry in entries if entry.type == "completion"]
-    return next((text for text in reversed(said) if text), "")

@@ -55,6 +55,8 @@ class Teller:
                 self._line(f"✓ {used['input_tokens']:,} tokens in{cached}, {used['output_tokens']:,} out", DIM)
         elif kind == "error":
             self._line(f"error: {event['message']}", BAD)
+        elif kind == "notice":
+            self._line(f"! {plain(event['message'])}", DIM)
 
     def _piece(self, item: Event) -> None:
         if item.get("restarted"):

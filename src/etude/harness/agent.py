@@ -8,6 +8,7 @@ what we do wrong (InfraError, PolicyError with `infra`) is recorded and raised, 
 from __future__ import annotations
 
 import time
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +19,9 @@ from etude.harness.calls import Calls
 from etude.harness.counters import Counters
 from etude.harness.edit_log import EditLog
 from etude.harness.flow import Ended
-from etude.harness.inbox import Inbox, Stopped
+from etude.harness.inbox import Inbox, Stopped, Summarize
 from etude.harness.preset import Preset, harness_facts, hash_of, preset_of
-from etude.harness.resuming import open_answers
+from etude.harness.resuming import changed_harness, open_answers
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
@@ -31,7 +32,7 @@ from etude.harness.workspace import Journal, Workspace
 from etude.policy.protocol import Policy, PolicyError, Request
 from etude.sandbox.protocol import InfraError, Operations
 from etude.trace.entry import Header
-from etude.trace.message import Message
+from etude.trace.message import Delivery, Message
 from etude.trace.segment import Segment
 from etude.trace.session import Recorder, Session
 
@@ -97,11 +98,14 @@ class Agent:
     async def _until_ended(self, start: float) -> Outcome:
         self._open()
         end = await self._answer_request()
-        while (text := await self._next_request(end)) is not None:
+        while (wish := await self._next_request(end)) is not None:
             self._turns_in_request = 0
             for call in end.unanswered:
                 self._transcript.result(Message("tool", "ok", call_id=call.id), call.name, failed=False)
-            self._transcript.hear(Message("user", text, delivery="queue"))
+            if isinstance(wish, Summarize):
+                end = await self._until_end_of(self._sum_up(wish, "queue"))
+                continue
+            self._transcript.hear(Message("user", wish, delivery="queue"))
             end = await self._answer_request()
         self._seconds |= {"all": time.perf_counter() - start, "tools": self._calls.seconds}
         counters = self._counters.report(self._context.todos, self._transcript.builder.forks)
@@ -120,7 +124,13 @@ class Agent:
         )
         system = "\n\n".join(text for text in words if text)
         if self._parts.resumed is not None:
-            self._transcript.restore(self._parts.resumed)
+            renderer = self._parts.renderer
+            chat = renderer.fingerprint if renderer else ""
+            known = harness_facts(self._settings, chat, self._parts.services.mcp)
+            changed = changed_harness(self._parts.resumed, known)
+            if changed is not None:
+                self._recorder.append("harness", changed.data)
+            self._transcript.restore(self._parts.resumed, anew=changed is not None and changed.offers)
             self._summaries = len(self._parts.resumed.of("summary"))
             for call, answer in open_answers(self._parts.resumed):
                 self._transcript.result(answer, call.name, failed=call.name != "done")
@@ -131,17 +141,26 @@ class Agent:
 
     async def _answer_request(self) -> Ended:
         """Turn after turn, until the request is answered or given up."""
-        try:
+
+        async def turns() -> None:
             while True:
                 await self._step()
                 self._recorder.flush()
+
+        return await self._until_end_of(turns())
+
+    async def _until_end_of(self, work: Coroutine[Any, Any, None]) -> Ended:
+        """How some work ended."""
+        try:
+            await work
+            return Ended("message")
         except Stopped:
             self._transcript.hear(Message("user", "", delivery="stop"))
             return Ended("stopped")
         except Ended as end:
             return end
 
-    async def _next_request(self, end: Ended) -> str | None:
+    async def _next_request(self, end: Ended) -> str | Summarize | None:
         self._recorder.flush()
         self._watcher.idle(end.reason, end.message)
         return await self._inbox.next_request()
@@ -152,6 +171,8 @@ class Agent:
             raise Ended("max_turns")
         for text in self._inbox.steered():
             self._transcript.hear(Message("user", text, delivery="steer"))
+        if (asked := self._inbox.summary_asked()) is not None:
+            return await self._sum_up(asked, "steer")
         await self._transcript.prompt()  # what came since the last turn counts towards the trigger
         if self._summary_due():
             return await self._summarize()
@@ -213,9 +234,18 @@ class Agent:
         full = 0 < trigger <= self._transcript.segment_tokens
         return full and self._turns_in_segment > 0 and self._summaries < self._settings.max_summaries
 
-    async def _summarize(self) -> None:
-        """Self-summary: query, answer, and a new segment from the request, the answer and the conversation's state."""
-        self._transcript.hear(Message("user", self._preset.summary_query, summary=True))
+    async def _sum_up(self, asked: Summarize, manner: Delivery) -> None:
+        """A summary that the person wished for. Where the segment has no turn yet there is nothing to sum up."""
+        for text in (*self._inbox.steered(), asked.words):
+            if text:
+                self._transcript.hear(Message("user", text, delivery="steer"))
+        if any(message.role == "assistant" for message in self._transcript.messages):
+            await self._summarize(manner)
+
+    async def _summarize(self, manner: Delivery | None = None) -> None:
+        """Self-summary: query, answer, and a new segment from the request, the answer and the conversation's state. `manner`: the
+        person wished for it."""
+        self._transcript.hear(Message("user", self._preset.summary_query, summary=True, delivery=manner))
         answer = await self._ask(summary=True)
         self._summaries += 1
         self._turns_in_segment = 0

@@ -16,6 +16,7 @@ from etude.index.errors import EmbedderFailed, IndexRefused, ServiceLost
 from etude.index.hit import Hit
 from etude.index.index import Index
 from etude.index.overlay import Overlay
+from etude.index.update import Progress
 from etude.sandbox.protocol import InfraError
 
 
@@ -27,10 +28,12 @@ class SessionIndex(Protocol):
 
 
 class FolderIndex:
-    """Over the folder that a person works in. The first search waits until the folder is indexed."""
+    """Over the folder that a person works in. The first search waits until the folder is indexed; `progress` is told, on another
+    thread, how far it is."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, progress: Progress | None = None) -> None:
         self._index = index
+        self._progress = progress
         self._updating = asyncio.Lock()
 
     async def search(self, query: str, *, limit: int, under: str | None) -> Sequence[CodeHit]:
@@ -38,7 +41,12 @@ class FolderIndex:
 
     async def _search(self, query: str, limit: int, under: str | None) -> list[Hit]:
         async with self._updating:
-            await asyncio.to_thread(self._index.update)
+            try:
+                await asyncio.to_thread(self._index.update, progress=self._progress)
+            except (
+                OSError
+            ) as error:  # the cache's disk is full, a folder is closed: the person's machine, not a fault of ours
+                raise ToolError(f"the folder can't be indexed ({error}); search by text instead") from error
         return await asyncio.to_thread(self._index.search, query, limit=limit, under=under)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from etude.harness.approval import Approver, Effect, Ruling
-from etude.harness.inbox import Inbox, Stopped
+from etude.harness.inbox import Inbox, Stopped, Summarize
 from etude.trace.message import ToolCall
 from etude.trace.session import Session
 
@@ -17,20 +17,24 @@ T = TypeVar("T")
 class RecordedInbox(Inbox):
     """What was said while the agent worked, by the number of turns that had been taken by then.
 
-    A stop that came while the policy spoke is repeated; what a stopped tool had done until then can't be.
+    A stop that came while the policy spoke is repeated; what a stopped tool had done until then can't be. A summary that the person
+    wished for is found by its query, which has a delivery (queue: of an agent that waited); the words with it were steered.
     """
 
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._turns = 0  # taken so far in the replay; `unless_stopped` sees each one begin
         self._said: dict[int, list[str]] = defaultdict(list)
-        self._requests: deque[str] = deque()
+        self._requests: deque[str | Summarize] = deque()
         self._stops: set[int] = set()
+        self._summaries: set[int] = set()
         turns = 0
         for entry in session.of("message", "completion"):
             turns += entry.type == "completion"
             delivery, text = entry.data.get("delivery"), entry.data.get("text", "")
-            if delivery == "steer":
+            if entry.data.get("summary") and delivery is not None:
+                self._summaries.add(turns) if delivery == "steer" else self._requests.append(Summarize())
+            elif delivery == "steer":
                 self._said[turns].append(text)
             elif delivery == "queue":
                 self._requests.append(text)
@@ -40,7 +44,13 @@ class RecordedInbox(Inbox):
     def steered(self) -> list[str]:
         return self._said.pop(self._turns, [])
 
-    async def next_request(self) -> str | None:
+    def summary_asked(self) -> Summarize | None:
+        if self._turns not in self._summaries:
+            return None
+        self._summaries.discard(self._turns)
+        return Summarize()
+
+    async def next_request(self) -> str | Summarize | None:
         return self._requests.popleft() if self._requests else None
 
     async def unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:

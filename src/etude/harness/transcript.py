@@ -119,8 +119,9 @@ class Transcript:
         if self._joined:
             self._prompt = _Prompt(tuple(whole), whole[len(self.builder.held) :])
 
-    def restore(self, session: Session) -> None:
-        """Take up a recorded session where it ended: its last segment's messages and tokens. Before anything is added."""
+    def restore(self, session: Session, *, anew: bool = False) -> None:
+        """Take up a recorded session where it ended: its last segment's messages and tokens. Before anything is added. `anew`: other
+        tools are on offer, so what declares them is rendered again (and the trace forks)."""
         opened = False
         for entry in session.entries:
             if entry.type == "completion":
@@ -141,6 +142,8 @@ class Transcript:
             elif entry.type == "fork" and entry.tokens is not None:
                 self.builder.fork(entry.tokens.ids)
                 self._node = entry.id
+        if anew:
+            self._unread = _Unread()
 
     def _again(self, message: Message, entry: Entry) -> None:
         """Hold a recorded entry."""

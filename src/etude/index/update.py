@@ -32,7 +32,7 @@ BATCH_FILES = 4000
 ALONE_BYTES = 4 << 20
 COMMIT_EVERY_S = 15.0
 
-# Files done, files to do.
+# Files done, files to do; called first with nothing done.
 Progress = Callable[[int, int], None]
 
 
@@ -83,6 +83,8 @@ class _Job:
         done, committed = 0, time.monotonic()
         batches = list(self._batches(wanted, workers))
         small = sum(w.stamp.size for w in wanted) < ALONE_BYTES
+        if wanted:
+            progress(0, len(wanted))
         for batch in read_all(batches, 1 if small else workers):
             view = self._take(view, batch)
             done += len(batch.outcomes)

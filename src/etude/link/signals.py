@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Iterator, Sequence
 
 from etude.link.follow_up import follow_up
-from etude.link.home import read_entries, session_files
+from etude.link.home import read_entries, read_header, session_files
 from etude.link.written import written
 from etude.redact.redaction import redact
 from etude.trace.change import line_hash, split
@@ -61,14 +61,15 @@ class SignalStore:
         data = self.file.read_bytes() if self.file.exists() else b""
         return [json.loads(line) for line in data.split(b"\n")[:-1]]
 
-    def collect(self, now_unix_s: float) -> list[Row]:
-        """Measure what is due and not yet known, and append it; the new rows. Nothing is measured while switched off."""
+    def collect(self, now_unix_s: float, workspace: Path | None = None) -> list[Row]:
+        """Measure what is due and not yet known, and append it; the new rows. Nothing is measured while switched off. `workspace`: of
+        the sessions that worked in this folder alone."""
         if not self.on:
             return []
         with open(self.file, "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # two sessions that end together must not both measure
             known = {_key(row) for row in self.rows()}
-            fresh = [row for row in self._due(now_unix_s) if _key(row) not in known]
+            fresh = [row for row in self._due(now_unix_s, workspace) if _key(row) not in known]
             file.write(b"".join(json.dumps(row).encode() + b"\n" for row in fresh))
         return fresh
 
@@ -89,8 +90,10 @@ class SignalStore:
             side.replace(self.file)
         return len(rows) - len(kept)
 
-    def _due(self, now_unix_s: float) -> Iterator[Row]:
+    def _due(self, now_unix_s: float, workspace: Path | None) -> Iterator[Row]:
         for path in session_files(self.home):
+            if workspace is not None and read_header(path).facts.get("workspace") != str(workspace):
+                continue
             header, entries = read_entries(path)
             if not any(entry.type == "end" for entry in entries):
                 continue  # still going on

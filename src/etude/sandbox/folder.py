@@ -17,7 +17,7 @@ from etude.sandbox.protocol import SandboxSpec, UserError
 SECRETS = (
     ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".mozilla", ".netrc", ".git-credentials", ".pypirc",
     ".npmrc", ".cargo/credentials.toml", ".cargo/credentials", ".config/gcloud", ".config/gh", ".config/google-chrome", ".config/chromium",
-    ".config/hub", ".config/op", ".local/share/keyrings", ".local/state/etude", ".claude", ".codex", ".bash_history", ".zsh_history",
+    ".config/hub", ".config/op", ".config/etude", ".local/share/keyrings", ".local/state/etude", ".claude", ".codex", ".bash_history", ".zsh_history",
     ".python_history",
 )  # fmt: skip
 _NOT_BOUND = frozenset({"proc", "dev", "sys", "tmp", "run"})

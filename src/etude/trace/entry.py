@@ -21,6 +21,7 @@ EntryType = Literal[
     "fork",
     "fault",
     "effort",
+    "harness",
     "approval",
     "edit",
     "undo",

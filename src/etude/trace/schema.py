@@ -37,7 +37,9 @@ class MessagePart(_Part):
     problem: str | None = Field(None, description="what the parser objected to in a malformed answer")
     summary: bool = Field(False, description="belongs to the self-summary: its query, or what carries it on")
     delivery: Delivery | None = Field(
-        None, description="of a user's message that came while the agent worked: how it was meant"
+        None,
+        description="of a user's message that came while the agent worked: how it was meant; of a summary's query: the person "
+        "wished for it, of an agent at work (steer) or one that waited (queue)",
     )
     calls: list[CallPart] = Field([], description="an assistant's tool calls, in order")
 
@@ -152,6 +154,14 @@ class EffortLine(_Line):
     effort: Effort = Field(description="the new one")
 
 
+class HarnessLine(_Line):
+    """The session was taken up with another harness than before (other tools on offer, a newer version); it holds from here on."""
+
+    type: Literal["harness"]
+    harness: str = Field(description="its hash, 16 hex digits")
+    harness_facts: dict[str, Any] = Field(description="what the hash is of, as in the header")
+
+
 class ApprovalLine(_Line):
     """A call was decided on before it ran."""
 
@@ -234,6 +244,7 @@ LINES: tuple[type[BaseModel], ...] = (
     ForkLine,
     FaultLine,
     EffortLine,
+    HarnessLine,
     ApprovalLine,
     EditLine,
     UndoLine,

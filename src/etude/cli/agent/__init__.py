@@ -2,5 +2,6 @@
 
 from etude.cli.agent.agent import agent
 from etude.cli.agent.agents import app
+from etude.cli.agent.options import AgentCommand
 
-__all__ = ["agent", "app"]
+__all__ = ["AgentCommand", "agent", "app"]

@@ -78,6 +78,18 @@ def say(
 
 
 @app.command()
+def compact(id: Id, words: Annotated[
+    str, typer.Argument(metavar="[WORDS]", help="What the summary must keep.")] = "", json: Json = False,
+) -> Answer:  # fmt: skip
+    """Let a running agent sum up its conversation before its next turn, and go on from the summary."""
+    from etude.face.fleet.care import say as tell
+
+    own = _berth(id)
+    tell(own, words, "compact")
+    return Answer({"id": own.id}, f"told {own.id}")
+
+
+@app.command()
 def stop(id: Id, json: Json = False) -> Answer:
     """Break off what an agent does; its work stays."""
     from etude.face.fleet.care import stop as end

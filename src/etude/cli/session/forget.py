@@ -21,15 +21,36 @@ def forget_session(
     from etude.link.forget import forget
 
     place = at_home(home)
-    found = forget(_file(session, place), place)
+    file = _file(session, place)
+    agents, typed = _of_the_agent(file, place)
+    found = forget(file, place)
     lines = [
-        f"{found.session_id}: {len(found.files)} files, {found.signals} signals and its part of {found.notes} git notes removed",
+        f"{found.session_id}: {len(found.files)} files, {found.signals} signals and its part of {found.notes} git notes removed"
+        + (f", and agent {', '.join(agents)}" if agents else "")
+        + (f", and {typed} typed lines" if typed else ""),
         f"looked again at {found.looked_at_files} files and {found.looked_at_objects} note objects: "
         + ("nothing of it is left here" if not found.left else f"{len(found.left)} places still name it"),
         *(f"  {line}" for line in found.left),
         "copies that were pushed, exported or made by hand are not looked for",
     ]
-    return Answer(vars(found), "\n".join(lines), int(bool(found.left)))
+    return Answer({**vars(found), "agents": agents, "typed": typed}, "\n".join(lines), int(bool(found.left)))
+
+
+def _of_the_agent(file: Path, home: Path) -> tuple[list[str], int]:
+    """What else is a person's of a session of use: an agent's place in the background, by its id, and lines typed at a terminal. Raises
+    BadUse for an agent that runs, or whose work nobody has taken over: then nothing is forgotten."""
+    from etude.face.fleet.berth import berths
+    from etude.face.fleet.care import take_away
+    from etude.face.history import forget_typed
+    from etude.link.home import read_entries, sessions_home
+
+    header, entries = read_entries(file)
+    own = [berth for berth in berths() if berth.session_id == header.session_id]
+    for berth in own:
+        take_away(berth)
+    said = {entry.data["text"] for entry in entries if entry.type == "message" and entry.data["role"] == "user"}
+    typed = forget_typed(said) if home == sessions_home() else 0
+    return [berth.id for berth in own], typed
 
 
 def _file(session: str, home: Path) -> Path:

@@ -3,7 +3,7 @@
 agent.json     what it was asked, where it works, who answers
 tree/          its git worktree, on branch etude/ID
 events.jsonl   what it does, as `etude agent --json` prints it
-inbox.jsonl    what others say to it
+inbox.jsonl    what others say to it, and inbox.heard: how much of that it has heard
 lock           held (flock) as long as its process lives: no number that another process may have got
 status.json    how it ended; absent while it runs, and of one that was killed
 log.txt        whatever its process wrote elsewhere
@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from etude.face.control import clear
 from etude.face.errors import BadUse
 from etude.face.place import Walls
 from etude.harness.approval import ApprovalPolicy
@@ -44,6 +45,7 @@ class Berth:
     walls: Walls
     network: bool
     approval: ApprovalPolicy
+    wanted: dict[str, Any]
 
     @property
     def home(self) -> Path:
@@ -94,8 +96,9 @@ class Berth:
         _write(self.home / "status.json", {"code": code})
 
     def begin(self) -> None:
-        """Its process starts (anew)."""
+        """Its process starts (anew); whoever says so holds the lock."""
         (self.home / "status.json").unlink(missing_ok=True)
+        clear(self.home)
 
     def save(self) -> None:
         _write(self.home / "agent.json", self.to_json())

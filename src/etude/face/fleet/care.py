@@ -8,18 +8,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from etude.face.control import speak
+from etude.face.control import Manner, heard, speak
 from etude.face.errors import BadUse, OutOfReach
 from etude.face.events import Event
 from etude.face.fleet.berth import Berth
 from etude.face.fleet.merge import unmerged
 from etude.face.fleet.start import spawn
+from etude.face.indexing import forget_index
 from etude.link.git import GitError, git
-from etude.trace.message import Delivery
 
 # A turn that is broken off ends within seconds, whatever it ran.
 STOP_S = 30.0
 LOOK_S = 0.1
+# An agent looks ten times a second; one that is starting loads its model first.
+HEAR_S = 60.0
+HEAR_LOOK_S = 0.02
 
 
 def follow(own: Berth, *, live: bool = True) -> Iterator[Event | None]:
@@ -39,11 +42,19 @@ def follow(own: Berth, *, live: bool = True) -> Iterator[Event | None]:
             yield None
 
 
-def say(own: Berth, text: str, manner: Delivery = "steer") -> None:
-    """Raises BadUse for an agent that has ended."""
+def say(own: Berth, text: str, manner: Manner = "steer") -> None:
+    """Returns when it was heard. Raises BadUse for an agent that has ended, also if it ended in this moment; OutOfReach if it doesn't
+    listen."""
     if not own.alive:
         raise BadUse(f"agent {own.id} is {own.state} and hears nothing; etude agents resume {own.id} -p …")
-    speak(own.home, manner, text)
+    said = speak(own.home, manner, text)
+    until_s = time.monotonic() + HEAR_S
+    while heard(own.home) < said:
+        if not own.alive and heard(own.home) < said:
+            raise BadUse(f"agent {own.id} ended before it heard that ({own.state}); etude agents resume {own.id} -p …")
+        if time.monotonic() > until_s:
+            raise OutOfReach(f"agent {own.id} has not heard that within {HEAR_S:g} s; see {own.home / 'log.txt'}")
+        time.sleep(HEAR_LOOK_S)
 
 
 def stop(own: Berth) -> None:
@@ -81,4 +92,5 @@ def take_away(own: Berth, *, force: bool = False) -> None:
             except GitError:
                 if not force:
                     raise
+    forget_index(Path(own.folder))
     shutil.rmtree(own.home)

@@ -10,6 +10,7 @@ from etude.face.errors import FaceError
 from etude.face.fleet.berth import Berth, berth
 from etude.face.headless import Job, json_lines, run_headless
 from etude.face.model import Choice
+from etude.face.offers import Wanted
 from etude.face.place import Place
 from etude.face.talk import Ask
 
@@ -35,7 +36,8 @@ def _job(own: Berth, request: str) -> Job:
     begun = own.session if own.session.exists() else None
     ask = Ask(request, tuple(own.test_command), own.session_id)
     place = Place.at(Path(own.folder), own.walls, own.network)
-    return Job(ask, Choice.from_json(own.choice), place, own.approval, begun, own.home)
+    wanted = Wanted(**own.wanted)
+    return Job(ask, Choice.from_json(own.choice), place, own.approval, wanted, begun, own.home)
 
 
 if __name__ == "__main__":

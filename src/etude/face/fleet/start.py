@@ -39,7 +39,7 @@ def start(job: Job) -> Berth:
         test_command=list(job.ask.test_command), repository=str(root), tree=str(tree),
         folder=str(tree / folder.relative_to(root)), branch=f"etude/{name}", base=base,
         created_unix_s=round(time.time(), 3), choice=_absolute(job.choice).to_json(), walls=job.place.walls,
-        network=job.place.network, approval=job.approval,
+        network=job.place.network, approval=job.approval, wanted=job.wanted.to_json(),
     )  # fmt: skip
     made.home.mkdir(parents=True)
     _add_tree(root, made)

@@ -1,5 +1,5 @@
 """Where MCP servers are described: `.mcp.json` of the project, in the shape that other agents read too, and the `[mcp]` tables of
-a person's settings file.
+a person's settings (`face.config` reads the file).
 
     {"mcpServers": {"tickets": {"command": "npx", "args": ["-y", "tickets-mcp"], "env": {"TOKEN": "${TICKETS_TOKEN}"}},
                     "search": {"type": "http", "url": "https://search.example/mcp", "headers": {"Authorization": "Bearer ${KEY}"}}}}
@@ -11,7 +11,6 @@ a person's settings file.
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,17 +50,6 @@ def project_servers(folder: Path) -> list[Server]:
         )
     kept = {name: row for name, row in rows.items() if not (isinstance(row, dict) and row.get("disabled") is True)}
     return servers_of(kept, str(file), trusted=False)
-
-
-def settings_servers(file: Path) -> list[Server]:
-    """Those of `[mcp.NAME]` in a person's settings file, trusted; none without the file. Raises McpConfigError."""
-    if not file.is_file():
-        return []
-    try:
-        rows = tomllib.loads(file.read_text(encoding="utf-8")).get("mcp", {})
-    except ValueError as error:
-        raise McpConfigError(f"{file} is not TOML: {error}") from None
-    return servers_of(rows, str(file), trusted=True)
 
 
 def servers_of(rows: Mapping[str, Any], source: str, *, trusted: bool) -> list[Server]:

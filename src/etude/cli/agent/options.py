@@ -1,0 +1,110 @@
+"""The options of `etude agent`. Without one the settings file counts, then the default that the help names."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+# What `--resume` means without an ID: the person chooses.
+CHOOSE = "?"
+
+
+class AgentCommand(TyperCommand):
+    """Its `--resume` may stand without a value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        at = args.index("--resume") if "--resume" in args else -1
+        if at >= 0 and (at + 1 == len(args) or args[at + 1].startswith("-")):
+            args = [*args[: at + 1], CHOOSE, *args[at + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+class PresetName(StrEnum):
+    nano = "nano"
+    full = "full"
+    search_replace = "search_replace"
+    patch = "patch"
+    minimal = "minimal"
+
+
+class EffortName(StrEnum):
+    low = "low"
+    medium = "medium"
+    high = "high"
+
+
+class Walls(StrEnum):
+    workspace = "workspace"
+    none = "none"
+
+
+class ApprovalName(StrEnum):
+    never = "never"
+    commands = "commands"
+    writes = "writes"
+    all = "all"
+
+
+Prompt = Annotated[
+    str | None, typer.Option("--prompt", "-p", help="Do this and end (headless). `-`: read it from stdin.")
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model", "-m", envvar="ETUDE_MODEL", metavar="URL|DIR", help="An OpenAI-compatible endpoint, or a checkpoint."
+    ),
+]
+Name = Annotated[
+    str | None, typer.Option("--name", envvar="ETUDE_MODEL_NAME", help="The model's name at the endpoint.")
+]
+KeyEnv = Annotated[
+    str | None,
+    typer.Option(
+        "--key-env", metavar="VARIABLE", help="The environment variable with the API key. Default: OPENAI_API_KEY."
+    ),
+]
+Preset = Annotated[PresetName | None, typer.Option("--preset", help="Tool names and prompts. Default: by the model.")]
+Effort = Annotated[EffortName | None, typer.Option("--effort", help="How hard to try. Default: medium.")]
+MaxTurns = Annotated[int | None, typer.Option("--max-turns", min=1, help="Turns of one request. Default: 100.")]
+Context = Annotated[
+    int | None, typer.Option("--context", min=8192, metavar="TOKENS", help="The model's window. Default: 128k.")
+]
+Sandbox = Annotated[
+    Walls | None,
+    typer.Option("--sandbox", help="workspace: only the folder can be written. none: as you are. Default: workspace."),
+]
+Network = Annotated[bool, typer.Option("--network", help="Let sandboxed commands use the network.")]
+Approval = Annotated[
+    ApprovalName | None,
+    typer.Option("--approval", help="What is asked for first. Default: never; without a sandbox: commands."),
+]
+Folder = Annotated[Path | None, typer.Option("--folder", "-C", metavar="DIR", help="Where to work. Default: here.")]
+Resume = Annotated[
+    str | None,
+    typer.Option(
+        "--resume", metavar="ID|last", help="Go on with this session. Without an ID: choose one of this folder."
+    ),
+]
+Continue = Annotated[bool, typer.Option("--continue", "-c", help="Go on with the last session of this folder.")]
+Undo = Annotated[
+    str | None,
+    typer.Option("--undo", metavar="ID|last", help="Take back the edits of a session's last request, and end."),
+]
+All = Annotated[bool, typer.Option("--all", help="With --undo: all edits of the session.")]
+Background = Annotated[bool, typer.Option("--background", help="In a worktree of its own; see `etude agents`.")]
+Acp = Annotated[bool, typer.Option("--acp", help="Serve an editor over stdin and stdout (Agent Client Protocol).")]
+Test = Annotated[str | None, typer.Option("--test", metavar="COMMAND", help="What the `test` tool runs (nano, full).")]
+Omit = Annotated[
+    list[str] | None, typer.Option("--omit", metavar="FIELD", help="A request field the endpoint refuses; repeatable.")
+]
+NoIndex = Annotated[bool, typer.Option("--no-index", help="Without code search over the folder.")]
+NoMcp = Annotated[bool, typer.Option("--no-mcp", help="Without MCP servers, the project's and your own.")]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Your settings. Default: $ETUDE_CONFIG, ~/.config/etude/agent.toml."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print events, one JSON document a line (docs/harness.md).")]
