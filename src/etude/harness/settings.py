@@ -44,7 +44,9 @@ class HarnessSettings(BaseModel):
         True, description="refuse arguments of another type than the schema's; else 5 is taken from the text 5"
     )
     tools_off: tuple[str, ...] = Field((), description="tools that are not offered, by the preset's names")
-    codebase_search: bool = Field(False, description="offer search by meaning; needs an index beside the workspace")
+    codebase_search: bool = Field(
+        False, description="offer search by meaning; rollouts then have an index service beside them"
+    )
     web: bool = Field(False, description="offer web search and pages; leave off in training and benches")
     glob_order: Literal["path", "mtime"] = Field(
         "path", description="order of files found by name: path (the same everywhere) or mtime (newest first)"
