@@ -15,12 +15,12 @@ from etude.chat.renderer import Renderer
 from etude.harness.approval import Approver
 from etude.harness.budget import Budget, effort_words
 from etude.harness.calls import Calls
-from etude.harness.counters import Counters
 from etude.harness.edit_log import EditLog
 from etude.harness.flow import Ended
 from etude.harness.inbox import Inbox, Stopped
+from etude.harness.parts import Parts
 from etude.harness.preset import Preset, harness_facts, hash_of, preset_of
-from etude.harness.resuming import open_answers
+from etude.harness.resuming import UNTOLD, open_answers
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
@@ -28,6 +28,7 @@ from etude.harness.tools.tool import ToolContext
 from etude.harness.transcript import Transcript
 from etude.harness.watcher import Nobody, Watcher
 from etude.harness.workspace import Journal, Workspace
+from etude.hygiene.of_session import changes_of, counters_of, last_test, todos_of
 from etude.policy.protocol import Policy, PolicyError, Request
 from etude.sandbox.protocol import InfraError, Operations
 from etude.trace.entry import Header
@@ -59,9 +60,8 @@ class Agent:
         self._recorder, self._inbox, self._watcher = parts.recorder, parts.inbox, parts.watcher
         self._preset: Preset = preset_of(settings, parts.services.mcp)
         self._budget = Budget.of(settings)
-        self._counters = Counters(tuple(self._preset.tools))
-        self._transcript = Transcript(parts.recorder, parts.renderer, self._preset.schemas, self._counters.output)
-        edits = EditLog(parts.recorder, self._counters)
+        self._transcript = Transcript(parts.recorder, parts.renderer, self._preset.schemas)
+        edits = EditLog(parts.recorder)
         self._context = ToolContext(
             Workspace(parts.operations, parts.journal(edits)),
             settings,
@@ -70,7 +70,7 @@ class Agent:
             services=parts.services,
         )
         self._calls = Calls(
-            self._preset, self._context, self._transcript, self._counters, parts.recorder, parts.approver, parts.inbox, edits
+            self._preset, self._context, self._transcript, parts.recorder, parts.approver, parts.inbox, edits
         )  # fmt: skip
         self._turns = 0
         self._turns_in_request = 0
@@ -100,15 +100,25 @@ class Agent:
         while (text := await self._next_request(end)) is not None:
             self._turns_in_request = 0
             for call in end.unanswered:
-                self._transcript.result(Message("tool", "ok", call_id=call.id), call.name, failed=False)
+                self._transcript.result(Message("tool", "ok", call_id=call.id), call.name, failed=False, told=UNTOLD)
             self._transcript.hear(Message("user", text, delivery="queue"))
             end = await self._answer_request()
         self._seconds |= {"all": time.perf_counter() - start, "tools": self._calls.seconds}
-        counters = self._counters.report(self._context.todos, self._transcript.builder.forks)
+        await self._lint()
+        counters = counters_of(self._recorder.session)
         self._recorder.append("counters", {"counters": counters})
         self._recorder.append("end", {"reason": end.reason, "message": end.message, "seconds": self._seconds})
         segments = self._transcript.builder.segments()
         return Outcome(end.reason, end.message, segments, counters, self._recorder.session, dict(self._seconds))
+
+    async def _lint(self) -> None:
+        """Behind the last turn, outside of any clock of the session's: what its edits changed of what linters find."""
+        originals, limit_s = self._context.workspace.originals, self._settings.lint_delta_s
+        if limit_s and originals:
+            report = await self._context.lints.change(originals, within_s=limit_s)
+            if report.ran or report.problems:
+                found = {"new": len(report.new), "gone": len(report.gone)}
+                self._recorder.append("lints", {**found, "ran": report.ran, "problems": report.problems})
 
     def _open(self) -> None:
         facts = self._parts.facts
@@ -120,14 +130,19 @@ class Agent:
         )
         system = "\n\n".join(text for text in words if text)
         if self._parts.resumed is not None:
-            self._transcript.restore(self._parts.resumed)
-            self._summaries = len(self._parts.resumed.of("summary"))
-            for call, answer in open_answers(self._parts.resumed):
-                self._transcript.result(answer, call.name, failed=call.name != "done")
+            self._restore(self._parts.resumed)
             self._transcript.hear(Message("user", facts.instruction, delivery="queue"))
         else:
             prefix = [Message("system", system)] if system else []
             self._transcript.open([*prefix, Message("user", facts.instruction)])
+
+    def _restore(self, session: Session) -> None:
+        """Go on where the session was."""
+        self._transcript.restore(session)
+        self._summaries = len(session.of("summary"))
+        self._context.todos, self._calls.last_test = todos_of(session), last_test(session)
+        for call, answer in open_answers(session):
+            self._transcript.result(answer, call.name, failed=call.name != "done", told=UNTOLD)
 
     async def _answer_request(self) -> Ended:
         """Turn after turn, until the request is answered or given up."""
@@ -183,13 +198,7 @@ class Agent:
             self._seconds["policy"] += time.perf_counter() - start
         if answer.finish == "abort":
             raise PolicyError("the policy aborted the completion; sample the session again")
-        message, kinds = self._transcript.completion(answer)
-        if summary:
-            self._counters.summary(kinds.thinking + kinds.calling + kinds.message)
-        else:
-            self._counters.turn(kinds, malformed=message.problem is not None)
-            self._counters.said(message)
-        return message
+        return self._transcript.completion(answer)
 
     def _request(self, prompt: tuple[int, ...], summary: bool) -> Request:
         left = self._budget.session_tokens - self._transcript.session_tokens - 1  # 1: the end of a cut-off turn
@@ -221,43 +230,10 @@ class Agent:
         self._turns_in_segment = 0
         state = [f"summary {self._summaries}", *(f"todo {item}" for item in self._context.todos.open)]
         if self._preset.skinned:
-            state += [f"changed {path}" for path in self._counters.changed_paths]
+            state += [f"changed {path}" for path in changes_of(self._recorder.session).paths]
             state += [f"tests {self._calls.last_test}"] if self._calls.last_test else []
         carried = Message("user", "\n".join([answer.text, *state]), summary=True)
         self._transcript.restart(carried, {"number": self._summaries, "text": answer.text, "state": state})
-
-
-@dataclass(frozen=True)
-class Parts:
-    """All that a session is given beside its settings and its policy."""
-
-    operations: Operations
-    facts: TaskFacts
-    renderer: Renderer | None
-    recorder: Recorder
-    services: Services
-    told: Journal | None
-    inbox: Inbox
-    approver: Approver
-    watcher: Watcher
-    resumed: Session | None
-
-    @property
-    def unwatched(self) -> bool:
-        """Nobody wants turns in pieces."""
-        return isinstance(self.watcher, Nobody)
-
-    def journal(self, edits: EditLog) -> Journal:
-        """The edit log's, and the caller's if there is one."""
-        told = self.told
-        if told is None:
-            return edits
-
-        def both(path: str, before: bytes | None, after: bytes | None) -> None:
-            edits(path, before, after)
-            told(path, before, after)
-
-        return both
 
 
 def build_agent(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from etude.trace.message import Message, ToolCall
 from etude.trace.session import Session
 
+# Of an answer that no tool gave: what it would have reported is known to be nothing.
+UNTOLD: Mapping[str, Any] = {"facts": {}}
 INTERRUPTED = "interrupted: the session ended before this call did; look what it left behind before you repeat it"
 
 

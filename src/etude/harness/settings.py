@@ -48,6 +48,12 @@ class HarnessSettings(BaseModel):
         False, description="offer search by meaning; rollouts then have an index service beside them"
     )
     web: bool = Field(False, description="offer web search and pages; leave off in training and benches")
+    lint_delta_s: float = Field(
+        0.0,
+        ge=0,
+        description="seconds that linters may take when a session ends, to count what its edits changed of their findings; "
+        "0: not counted",
+    )
     glob_order: Literal["path", "mtime"] = Field(
         "path", description="order of files found by name: path (the same everywhere) or mtime (newest first)"
     )
@@ -69,5 +75,6 @@ class HarnessSettings(BaseModel):
             "max_tool_lines": 400,
             "max_tool_bytes": 16_000,
             "max_matches": 100,
+            "lint_delta_s": 10.0,
         }
         return cls.model_validate(defaults | changes)

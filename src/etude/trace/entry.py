@@ -24,6 +24,7 @@ EntryType = Literal[
     "approval",
     "edit",
     "undo",
+    "lints",
     "link",
     "counters",
     "verdict",

@@ -16,9 +16,9 @@ from etude.harness.search import Searcher
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.shell_state import ShellState
-from etude.harness.todo import TodoList
 from etude.harness.truncation import Keep, Limits, Remedy, Shown, fits, show
 from etude.harness.workspace import Workspace
+from etude.hygiene.todo import TodoList
 
 
 class ToolError(Exception):
