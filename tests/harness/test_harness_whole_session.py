@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,9 @@ from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.hygiene.of_session import counters_of
 from etude.policy.scripted import ScriptedPolicy
+from etude.sandbox.pool import open_pool
+from etude.sandbox.protocol import Operations, SandboxSpec, Unsupported
+from etude.sandbox.settings import SandboxSettings
 from etude.trace.message import Message
 from etude.trace.reader import read_session
 from etude.trace.schema import check_file
@@ -103,14 +105,13 @@ async def test_to_dos_outlive_the_process_that_opened_them(agent: Make, scene: A
 
 
 # Complains about each line with the word bad; takes as long as the file LATE says.
-LINTER = f"""#!{sys.executable} -I
-import json, os, sys, time
-text = sys.stdin.read()
-time.sleep(float(open("LATE").read()) if os.path.exists("LATE") else 0)
-found = [{{"filename": sys.argv[-1], "location": {{"row": n, "column": 1}}, "code": "B1", "message": "bad"}}
-         for n, line in enumerate(text.split("\\n"), 1) if "bad" in line]
-print(json.dumps(found))
-sys.exit(bool(found))
+LINTER = """#!/bin/sh
+[ -e LATE ] && sleep "$(cat LATE)"
+for name; do :; done
+row='{"filename":"'$name'","location":{"row":&,"column":1},"code":"B1","message":"bad"}'
+rows=$(grep -n bad | sed "s/:.*//; s|.*|$row|" | paste -sd, -)
+echo "[$rows]"
+[ -z "$rows" ]
 """
 
 
@@ -122,6 +123,24 @@ def linted(folder: Path) -> None:
     (folder / "was.py").write_text("bad\nfine\n")
 
 
+@pytest.fixture
+async def machine(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Operations]:
+    """A person's folder or a sandbox with the same files, its linter with them."""
+    linted(folder)
+    if request.param == "folder":
+        yield LocalFolder(folder)
+        return
+    try:
+        pool = await open_pool(SandboxSettings())
+    except Unsupported as missing:
+        pytest.skip(f"no sandbox works here: {missing}")
+    files = {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+    sandbox = await pool.create(SandboxSpec(files=files))
+    await sandbox.run(["chmod", "755", ".venv/bin/ruff"])
+    yield sandbox
+    await pool.close()
+
+
 def lint_script(scene: Any) -> list[Message]:
     return [
         scene.turn(("search_replace", {"file_path": "was.py", "old_string": "bad", "new_string": "good"})),
@@ -131,12 +150,12 @@ def lint_script(scene: Any) -> list[Message]:
 
 
 @pytest.mark.parametrize("seconds", [30.0, 0.0])
+@pytest.mark.parametrize("machine", ["folder", "sandbox"], indirect=True)
 async def test_the_lint_delta_is_measured_without_the_model_asking(
-    agent: Make, scene: Any, folder: Path, seconds: float
+    agent: Make, scene: Any, machine: Operations, seconds: float
 ) -> None:
-    linted(folder)
     settings = HarnessSettings.full(preset="search_replace", lint_delta_s=seconds)
-    outcome = await agent(lint_script(scene), settings, sandbox=LocalFolder(folder)).run()
+    outcome = await agent(lint_script(scene), settings, sandbox=machine).run()
     if not seconds:
         assert not outcome.session.of("lints") and outcome.counters["lint_delta"] == 0
         return

@@ -15,7 +15,7 @@ from typing import Any, Sequence
 from tokenizers import Tokenizer
 
 from etude.chat import special
-from etude.chat.renderer import Bridge, Effort, RenderError, TokenKinds
+from etude.chat.renderer import Bridge, Effort, RenderError, Thinking, TokenKinds
 from etude.trace.message import CUT_OFF, Message, ToolCall
 
 _ROLE_TOKEN = {"user": special.USER, "assistant": special.ASSISTANT, "tool": special.TOOL, "system": special.SYSTEM}
@@ -60,6 +60,9 @@ class NanoRenderer:
         return self
 
     def at_effort(self, effort: Effort | None) -> NanoRenderer:
+        return self
+
+    def keeping(self, thinking: Thinking) -> NanoRenderer:
         return self
 
     def render(

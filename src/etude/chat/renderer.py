@@ -13,6 +13,8 @@ from typing import Any, Literal, Protocol, Sequence
 from etude.trace.message import Message
 
 Effort = Literal["low", "medium", "high"]
+# How long a model's thinking stays before it: as its family was trained, until the next request of a user's, or always.
+Thinking = Literal["family", "cycle", "all"]
 
 
 class RenderError(ValueError):
@@ -71,6 +73,10 @@ class Renderer(Protocol):
 
     def at_effort(self, effort: Effort | None) -> Renderer:
         """The renderer that tells the model how hard to think; itself where the family has no field for it."""
+        ...
+
+    def keeping(self, thinking: Thinking) -> Renderer:
+        """The renderer that keeps thinking so long; itself for `family` and where turns have no thinking."""
         ...
 
     def render(

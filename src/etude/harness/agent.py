@@ -18,7 +18,7 @@ from etude.harness.calls import Calls
 from etude.harness.edit_log import EditLog
 from etude.harness.flow import Ended
 from etude.harness.inbox import Inbox, Stopped
-from etude.harness.parts import Parts
+from etude.harness.parts import Parts, fitted
 from etude.harness.preset import Preset, harness_facts, hash_of, preset_of
 from etude.harness.resuming import UNTOLD, open_answers
 from etude.harness.services import Services
@@ -264,7 +264,7 @@ def build_agent(
         raise ValueError(f"the policy {policy.name} takes tokens: give build_agent the renderer of its model")
     services = services or Services()
     services.require(codebase_search=settings.codebase_search, web=settings.web)
-    renderer = renderer.at_effort(settings.effort) if renderer else None
+    renderer = fitted(renderer, settings) if renderer else None
     recorder = recorder or Recorder(session_header(settings, policy, facts, renderer=renderer, services=services))
     seams = (inbox or Inbox.closed(), approver or Approver(), watcher or Nobody())
     parts = Parts(sandbox, facts, renderer, recorder, services, journal, *seams, resumed)
@@ -282,7 +282,7 @@ def session_header(
     services: Services | None = None,
 ) -> Header:
     """The first line of a session file: all that is needed to attribute and replay it. `services`: those of the agent."""
-    chat = renderer.at_effort(settings.effort).fingerprint if renderer else ""
+    chat = fitted(renderer, settings).fingerprint if renderer else ""
     known = harness_facts(settings, chat, services.mcp if services else ())
     return Header(
         session_id=session_id or f"{facts.task_id}-{time.time_ns():x}",

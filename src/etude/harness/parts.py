@@ -9,6 +9,7 @@ from etude.harness.approval import Approver
 from etude.harness.edit_log import EditLog
 from etude.harness.inbox import Inbox
 from etude.harness.services import Services
+from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.harness.watcher import Nobody, Watcher
 from etude.harness.workspace import Journal
@@ -47,3 +48,8 @@ class Parts:
             told(path, before, after)
 
         return both
+
+
+def fitted(renderer: Renderer, settings: HarnessSettings) -> Renderer:
+    """The model's renderer as a session with these settings uses it."""
+    return renderer.at_effort(settings.effort).keeping(settings.thinking)

@@ -123,8 +123,8 @@ def _chosen(settings: HarnessSettings) -> Preset:
 
 # How hard, how long and how randomly a policy may work differs between training and bench; it doesn't change what it sees.
 _UNSEEN = {"effort", "temperature", "max_turns", "max_tokens_per_turn", "max_session_tokens", "lint_delta_s"}
-# Settings that only skinned tools read.
-_SKINS_ONLY = {"strict_arguments", "tools_off", "codebase_search", "web", "glob_order", "max_command_s"}
+# Settings that only skinned tools read, or that were no setting when string presets were trained on.
+_SKINS_ONLY = {"strict_arguments", "tools_off", "codebase_search", "web", "glob_order", "max_command_s", "thinking"}
 
 
 def harness_facts(

@@ -22,6 +22,11 @@ class HarnessSettings(BaseModel):
         description="how hard to try: told to the model where its format or prompt can; low halves turns and tokens, "
         "high doubles them",
     )
+    thinking: Literal["family", "cycle", "all"] = Field(
+        "family",
+        description="how long a model sees its own thinking, where its tokens are rendered here: family (as it was trained), "
+        "cycle (until the user's next word), all (always: no word of the user's has the conversation rendered anew)",
+    )
     max_turns: int = Field(10, ge=1, description="turns of the policy, self-summaries not counted")
     max_tokens_per_turn: int = Field(96, ge=1, description="sampled tokens of one turn")
     max_session_tokens: int = Field(
