@@ -21,11 +21,10 @@ class Item:
 
 @dataclass
 class TodoList:
-    """Items by id, in the order they were added. `opened`: ever added; `finished`: ever completed."""
+    """Items by id, in the order they were added. `opened`: ever added."""
 
     items: dict[str, Item] = field(default_factory=dict)
     opened: int = 0
-    finished: int = 0
 
     @property
     def open(self) -> list[str]:
@@ -49,9 +48,7 @@ class TodoList:
 
     def put(self, key: str, content: str, status: Status) -> None:
         """Add an item or change it."""
-        old = self.items.get(key)
-        self.opened += old is None
-        self.finished += status == "completed" and (old is None or old.status != "completed")
+        self.opened += key not in self.items
         self.items[key] = Item(content, status)
 
     def say(self, text: str) -> str:
