@@ -31,7 +31,7 @@ from etude.sandbox import interpreter
 # Raised whenever the loop, a tool's answer or an error string changes what a policy observes.
 HARNESS_VERSION = 2
 # The same for the tools of `presets/*.toml`, which no policy of the string presets sees.
-SKINS_VERSION = 1
+SKINS_VERSION = 2
 
 _FOLDER = Path(__file__).parent
 _SKINS = tuple(sorted(path.stem for path in (_FOLDER / "presets").glob("*.toml")))
