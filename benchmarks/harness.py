@@ -27,7 +27,8 @@ from typing import Any
 from etude.chat.byte_tokenizer import byte_tokenizer
 from etude.chat.nano import NanoRenderer
 from etude.chat.renderer import Renderer
-from etude.harness.agent import build_agent, session_header
+from etude.harness.agent import build_agent
+from etude.harness.header import session_header
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.protocol import Request

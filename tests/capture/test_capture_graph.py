@@ -76,6 +76,10 @@ async def test_a_request_that_continues_is_bridged_and_the_session_is_one_sample
     assert segment.logprobs[segment.sampled].tolist() == [-0.5] * int(segment.sampled.sum())
     stored = sum(len(entry.tokens.ids) for entry in session.entries if entry.tokens)
     assert stored == len(segment), "only added tokens are stored"
+    (counted,) = session.of("counters")
+    told = {name: counted.data["counters"][name] for name in ("turns", "calls_bash", "shell_share", "branches")}
+    assert told == {"turns": 4, "calls_bash": 3, "shell_share": 1, "branches": 1}, "the last call was never answered"
+    assert counted.data["counters"]["repeated_calls"] == 0
 
 
 async def test_compaction_and_sub_agents_become_branches_that_share_their_beginning(

@@ -45,6 +45,15 @@ def test_show_tells_turns_tools_timings_tokens_and_summaries(here: Here, tmp_pat
     assert len(found["entries"]) == 9 and found["segments_tokens"] == [4]
 
 
+def test_a_session_without_counters_is_counted_when_it_is_shown(here: Here, tmp_path: Path) -> None:
+    file = record(tmp_path / "s.jsonl", ended=False)
+    assert "counters: turns 1, calls 1, " in here("session", "show", str(file)).stdout
+    found = document(here("session", "show", str(file), "--json"))["counters"]
+    assert (found["turns"], found["calls_read"], found["diff_added"], found["diff_removed"]) == (1, 1, 2, 1)
+    recorded = document(here("session", "show", str(record(tmp_path / "t.jsonl", name="t")), "--json"))["counters"]
+    assert recorded == {"turns": 1.0, "calls": 0.0}, "what was recorded stands"
+
+
 def test_a_sessions_text_can_not_drive_the_terminal(here: Here, tmp_path: Path) -> None:
     file = record(tmp_path / "s.jsonl", said="\x1b[2J\x07red\u202e", answer="a\rb\x1b]0;title\x07")
     for words in (["show"], ["show", "--full"], ["diff", str(file)]):

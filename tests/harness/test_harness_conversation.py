@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from etude.harness.agent import Agent, session_header
+from etude.harness.agent import Agent
 from etude.harness.approval import Answer, Approver, Asked, Effect
+from etude.harness.header import session_header
 from etude.harness.inbox import Inbox
 from etude.harness.replay import replay
 from etude.harness.settings import HarnessSettings

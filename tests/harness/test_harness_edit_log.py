@@ -1,4 +1,4 @@
-"""Edits told by the workspace's journal become entries behind their call, one a file, and the counters' changes."""
+"""Edits told by the workspace's journal become entries behind their call, one a file."""
 
 from __future__ import annotations
 
@@ -6,26 +6,22 @@ import asyncio
 
 import pytest
 
-from etude.harness.counters import Counters
 from etude.harness.edit_log import EditLog
-from etude.harness.todo import TodoList
+from etude.hygiene.of_session import changes_of
 from etude.trace.entry import Header
-from etude.trace.message import ToolCall
 from etude.trace.schema import objections
 from etude.trace.session import Recorder
 
 
 class Scene:
-    """A log with the recorder and counters it tells."""
+    """A log with the recorder that it tells."""
 
     def __init__(self) -> None:
-        self.recorder, self.counters = Recorder(Header("s")), Counters(("edit",))
-        self.log = EditLog(self.recorder, self.counters)
+        self.recorder = Recorder(Header("s"))
+        self.log = EditLog(self.recorder)
 
     def answer(self, call_id: str) -> list[int]:
-        changes = self.log.changes(call_id)
-        self.counters.call(ToolCall(call_id, "edit", {}), failed=False, facts={"edits": 1.0})
-        return self.log.answered(call_id, changes)
+        return self.log.answered(call_id, self.log.changes(call_id))
 
     @property
     def told(self) -> list[tuple]:
@@ -50,8 +46,7 @@ def test_an_edit_in_several_steps_is_one_entry_and_one_that_came_to_nothing_is_n
     assert scene.answer("c1") == [0]
     assert scene.told == [("c1", "a.py", "change", 2, 1)]
     assert objections(scene.recorder.session.entries[0].to_json()) == []
-    counts = scene.counters.report(TodoList(), 0)
-    assert (counts["diff_files"], counts["diff_added"], counts["edits_without_read"]) == (1, 2, 1)
+    assert changes_of(scene.recorder.session).size() == (1, 2, 1)
 
 
 def test_calls_one_after_another_do_not_share_their_edits(scene: Scene) -> None:

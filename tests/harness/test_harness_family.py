@@ -205,7 +205,7 @@ def test_whatever_happens_a_prompt_continues_the_held_tokens_or_is_counted_as_a_
 
 async def _session(renderer: Any, steps: list[tuple[str, str]]) -> None:
     recorder = Recorder(Header("s"))
-    grown = Transcript(recorder, renderer, (), lambda tokens: None)
+    grown = Transcript(recorder, renderer, ())
     grown.open([Message("system", "s"), Message("user", "go")])
     held: list[int] = []
     forks = 0
@@ -214,8 +214,8 @@ async def _session(renderer: Any, steps: list[tuple[str, str]]) -> None:
         assert prompt == await grown.prompt()
         forks += [*prompt[: len(held)]] != held
         ids = _sampled(renderer, kind, number)
-        turn, kinds = grown.completion(Completion(tokens=SampledTokens(ids, [-1.0] * len(ids), [number] * len(ids))))
-        assert kinds.thinking + kinds.calling + kinds.message == len(ids)
+        turn = grown.completion(Completion(tokens=SampledTokens(ids, [-1.0] * len(ids), [number] * len(ids))))
+        assert sum(recorder.session.entries[-1].data["spoken"].values()) == len(ids)
         assert grown.builder.forks == forks
         held = [*prompt, *ids]
         assert grown.builder.held == held
@@ -247,7 +247,7 @@ def _sampled(renderer: Any, kind: str, number: int) -> list[int]:
 
 
 def _transcript(renderer: Any) -> Transcript:
-    grown = Transcript(Recorder(Header("s")), renderer, (), lambda tokens: None)
+    grown = Transcript(Recorder(Header("s")), renderer, ())
     grown.open([Message("user", "go")])
     return grown
 
@@ -255,5 +255,5 @@ def _transcript(renderer: Any) -> Transcript:
 def _turn(grown: Transcript, renderer: Any, result: str) -> None:
     said = Message("assistant", "", calls=(ToolCall("c", "test", {}),))
     ids = renderer.answer(said)
-    turn, _ = grown.completion(Completion(tokens=SampledTokens(ids, [0.0] * len(ids), [0] * len(ids))))
+    turn = grown.completion(Completion(tokens=SampledTokens(ids, [0.0] * len(ids), [0] * len(ids))))
     grown.result(replace(Message("tool", result), call_id=turn.calls[0].id), "test", False)

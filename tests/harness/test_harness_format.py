@@ -7,7 +7,7 @@ from typing import Any, Callable
 
 import pytest
 
-from etude.harness.agent import session_header
+from etude.harness.header import session_header
 from etude.harness.preset import hash_of
 from etude.harness.settings import HarnessSettings
 from etude.policy.protocol import PolicyError

@@ -93,7 +93,7 @@ async def test_a_sessions_change_is_measured_against_the_files_as_they_were(tmp_
     await tools["search_replace"].run({"file_path": "a.js", "old_string": "good", "new_string": "good\n"}, there)
     await tools["write"].run({"file_path": "c.js", "contents": "bad\nbad\n"}, there)
     await tools["delete_file"].run({"target_file": "b.js"}, there)
-    report = await there.lints.change(there.workspace.originals)
+    report = await there.lints.change(there.workspace.originals, within_s=60)
     assert [finding.path for finding in report.new] == ["c.js", "c.js"]
     assert [finding.path for finding in report.gone] == ["a.js", "b.js"] and report.ran == ["eslint"]
 

@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.harness.agent import build_agent, session_header
+from etude.harness.agent import build_agent
 from etude.harness.approval import Approver, Asked, Effect
+from etude.harness.header import session_header
 from etude.harness.local_folder import LocalFolder
 from etude.harness.mcp.config import project_servers, servers_of
 from etude.harness.mcp.server import McpConfigError, Server

@@ -10,7 +10,8 @@ import pytest
 
 from etude.chat.byte_tokenizer import byte_tokenizer
 from etude.chat.nano import NanoRenderer
-from etude.harness.agent import Agent, session_header
+from etude.harness.agent import Agent
+from etude.harness.header import session_header
 from etude.harness.replay import Difference, compare, replay
 from etude.harness.settings import HarnessSettings
 from etude.policy.scripted import ScriptedPolicy

@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from etude.index import service as services
 from etude.index import store
+from etude.index.base import Base
+from etude.index.bases import Bases
 from etude.index.client import IndexClient
 from etude.index.errors import IndexRefused, ServiceLost
 from etude.index.service import Service
@@ -251,8 +253,35 @@ def test_a_service_of_several_folders_asks_which(lab, tmp_path_factory) -> None:
     other.write({"b.py": "def other():\n    return 1\n"})
     other.built()
     with Service(lab.home / "s.sock", [lab.index(), other.index()]) as service:
-        connection = services.Connection(service.indexes, service.busy)
+        connection = services.Connection(service.indexes, service.bases, service.busy)
         assert str(other.root) in connection.answer(b'{"method": "stats"}')["error"]["message"]
         opened = connection.answer(json.dumps({"method": "open", "params": {"root": str(other.root)}}).encode())
         assert opened["result"]["root"] == str(other.root)
         assert connection.answer(b'{"method": "search", "params": {"query": "other"}}')["result"][0]["path"] == "b.py"
+
+
+async def test_a_base_is_given_once_and_opened_by_its_digest_after(tmp_path: Path) -> None:
+    base = Base({"a.py": b"def total():\n    return 1\n", "b.bin": b"\xff\0"})
+    with Service(tmp_path / "s.sock", [], bases=Bases(tmp_path / "bases")) as service:
+        threading.Thread(target=service.serve_forever, args=(0.01,), daemon=True).start()
+        first, second = IndexClient(service.path, base), IndexClient(service.path, base)
+        await first.put({"a.py": None})
+        assert not await first.search("total")
+        await second.open()
+        assert [hit.path for hit in await second.search("total")] == ["a.py"]
+        await first.close()
+        await second.close()
+        service.shutdown()
+    with pytest.raises(ServiceLost, match="etude index serve"):
+        await second.open()
+
+
+def test_a_service_of_folders_has_no_bases_and_one_of_bases_no_folder(lab) -> None:
+    busy = threading.Semaphore()
+    of_folders, of_bases = (services.Connection({}, bases, busy) for bases in (None, Bases(lab.home / "bases")))
+    told = of_folders.answer(b'{"method": "open", "params": {"base": "00"}}')["error"]
+    assert told["type"] == "IndexRefused" and "keeps no bases" in told["message"]
+    assert of_bases.answer(b'{"method": "open", "params": {"base": "00"}}')["error"]["type"] == "NotBuilt"
+    assert (
+        "none is served here" in of_bases.answer(b'{"method": "search", "params": {"query": "x"}}')["error"]["message"]
+    )

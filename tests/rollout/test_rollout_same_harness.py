@@ -4,6 +4,7 @@ same tool results byte for byte and the same token ids, in the laptop's chat for
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,16 @@ import pytest
 from etude.chat.byte_tokenizer import byte_tokenizer
 from etude.chat.nano import NanoRenderer
 from etude.harness.agent import build_agent
+from etude.harness.code_index import FolderIndex
 from etude.harness.local_folder import LocalFolder
 from etude.harness.replay import compare
+from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
+from etude.index.index import Index
 from etude.policy.scripted import ScriptedPolicy
 from etude.rollout.attempt import Setup, attempt
+from etude.rollout.code_search import code_search
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool, SandboxSpec, Unsupported
 from etude.sandbox.settings import SandboxSettings
@@ -98,3 +103,61 @@ async def test_a_folder_a_sandbox_and_an_attempt_give_the_same_session(
     assert ran[0].reason == ("done" if nano else "message") and ran[0].segments
     same(ran[0].session, ran[1].session)
     same(ran[0].session, benched.session)
+
+
+REPOSITORY = {
+    **TASK.files,
+    "pkg/store.py": 'class Store:\n    """Keeps orders on the disk."""\n\n    def size(self):\n        return 1\n',
+    "pkg/.gitignore": "made_*.py\n",
+    "old/notes.md": "# Discounts\n\nMembers pay less.\n",
+    "data.bin": "\0\1",
+}
+
+
+def search(query: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    return ("codebase_search", {"query": query, **more})
+
+
+def command(text: str) -> tuple[str, dict[str, Any]]:
+    return ("run_terminal_cmd", {"command": text})
+
+
+SEARCHING = [
+    turn(search("total of items"), search("where are orders kept", target_directory="pkg")),
+    turn(("write", {"file_path": "member.py", "contents": "def member_discount(price):\n    return price * 0.9\n"})),
+    turn(search("member discount")),
+    # What commands do is seen as well: new, moved, ignored and deleted files, and rules that changed.
+    turn(command("mv old/notes.md notes.md; rm member.py; echo 'def made_up(): return 1' | tee pkg/made_up.py > made_up.py")),
+    turn(search("member discount"), search("made up"), search("Members pay less")),
+    turn(command("rm pkg/.gitignore; echo /shop.py > .gitignore; mkdir -p node_modules/x && echo 'def made_up(): 0' > node_modules/x/a.py")),
+    turn(search("made up"), search("total of items")),
+    turn(search("…"), search("x", target_directory="nowhere")),
+    Message("assistant", "found"),
+]  # fmt: skip
+
+
+async def test_search_by_meaning_finds_the_same_in_a_folder_and_in_an_attempt(
+    pool: SandboxPool, tmp_path: Path, make_renderer: Callable[..., Any]
+) -> None:
+    """A person's index walks the folder; a rollout's is an overlay behind a socket over a base that it never saw on a disk."""
+    task, folder, renderer = replace(TASK, files=REPOSITORY), tmp_path / "folder", make_renderer("qwen3")
+    settings = HarnessSettings.full(preset="search_replace", codebase_search=True)
+    for path, text in task.files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    facts = TaskFacts(task.id, task.instruction, task.test_command)
+    services = Services(code_index=FolderIndex(Index(folder, tmp_path / "store")))
+    persons = await build_agent(
+        settings, ScriptedPolicy(SEARCHING), LocalFolder(folder), facts, renderer=renderer, services=services
+    ).run()
+    async with code_search(settings) as found:
+        setup = Setup(ScriptedPolicy(SEARCHING), pool, {"any": Anything()}, settings, renderer, search=found)
+        rollout = (await attempt(task, setup)).outcome
+
+    same(persons.session, rollout.session)
+    told = [entry.data["text"] for entry in rollout.session.of("tool_result")]
+    assert told[1].startswith("pkg/store.py:1-") and told[3].startswith("member.py:1-2 member_discount")
+    assert "member.py" not in told[5] and told[6].startswith("made_up.py:1-1") and "pkg/made_up" not in told[6]
+    assert told[7].startswith("notes.md:") and "node_modules" not in told[9]
+    assert {"pkg/made_up.py:1-1", "made_up.py:1-1"} == {hit.split()[0] for hit in told[9].split("\n\n")}
+    assert "shop.py" not in told[10] and "no word" in told[11] and "nowhere" in told[12]

@@ -9,6 +9,7 @@ from typing import Any
 
 from etude.capture.graph import Node
 from etude.capture.tokens import Held
+from etude.hygiene.of_session import counters_of
 from etude.trace.completion import Completion, SampledTokens
 from etude.trace.entry import EntryRoutes, EntryTokens, Header
 from etude.trace.message import Message
@@ -90,7 +91,8 @@ class Record:
 
     def end(self, reason: str, message: str, counters: dict[str, int]) -> int:
         """The last lines; how many training samples the session holds."""
-        self._writer.append("counters", {"counters": {name: float(count) for name, count in counters.items()}})
+        own = {name: float(count) for name, count in counters.items()}
+        self._writer.append("counters", {"counters": {**counters_of(self._writer.session), **own}})
         self._writer.append("end", {"reason": reason, "message": message})
         self._writer.close()
         return len(self._writer.session.segments())

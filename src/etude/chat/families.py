@@ -33,6 +33,8 @@ class Family:
     hides: tuple[str, ...] = ()  # what its template does not contain
     package: str = ""  # the name of its renderer in the `renderers` package, if it is another
     thinks: bool = True  # whether turns have a place for thinking
+    keeps: bool = False  # whether its own template, told nothing, still shows thinking after a further request
+    keep: tuple[str, bool] | None = None  # the field that tells its template to, and the value that does
     declares: str = (
         ""  # how a call is written, for the families whose template leaves it to the caller to describe tools
     )
@@ -134,11 +136,12 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family("qwen3.5", _QWEN35, hides=("preserve_thinking",), options={"enable_thinking": True}, **_QWEN_SEEING),
     Family(
-        "qwen3.6", _QWEN35, shows=("preserve_thinking",), hides=("reasoning_effort",),
+        "qwen3.6", _QWEN35, shows=("preserve_thinking",), hides=("reasoning_effort",), keep=("preserve_thinking", True),
         options={"enable_thinking": True}, **_QWEN_SEEING,
     ),
     Family(
-        "qwen3.8", _QWEN35, shows=("preserve_thinking", "reasoning_effort"), options={"enable_thinking": True},
+        "qwen3.8", _QWEN35, shows=("preserve_thinking", "reasoning_effort"), keeps=True, keep=("preserve_thinking", True),
+        options={"enable_thinking": True},
         effort=("reasoning_effort", {"low": "low", "medium": "medium", "high": "xhigh"}), **_QWEN_SEEING,
     ),
     Family("kimi-k2", frozenset({"kimi_k2"}), hides=("<think>",), thinks=False, **_KIMI),
@@ -152,16 +155,20 @@ FAMILIES: tuple[Family, ...] = (
         **{**_DEEPSEEK, "markers": (*_DEEPSEEK["markers"], *_THINK)},
     ),
     Family("glm-4.5", _GLM_TYPES, hides=("clear_thinking",), **{**_GLM, "markers": (*_GLM["markers"], "/nothink")}),
-    Family("glm-5", _GLM_TYPES, shows=("clear_thinking",), hides=("reasoning_effort",), **_GLM),
     Family(
-        "glm-5.3", _GLM_TYPES, shows=("clear_thinking", "reasoning_effort"),
+        "glm-5", _GLM_TYPES, shows=("clear_thinking",), hides=("reasoning_effort",), keep=("clear_thinking", False),
+        **_GLM,
+    ),
+    Family(
+        "glm-5.3", _GLM_TYPES, shows=("clear_thinking", "reasoning_effort"), keeps=True,
+        keep=("clear_thinking", False),
         effort=("reasoning_effort", {"low": "low", "medium": "high", "high": "max"}), **_GLM,
     ),
     Family(
         "gpt-oss", frozenset({"gpt_oss"}),
         markers=("<|start|>", "<|end|>", "<|return|>", "<|call|>", "<|channel|>", "<|message|>", "<|constrain|>"),
         roles=(), effort=("reasoning_effort", {"low": "low", "medium": "medium", "high": "high"}),
-        named=True, text_end="<|return|>", call_end="<|call|>", think_end="<|end|>",
+        keep=("auto_drop_analysis", False), named=True, text_end="<|return|>", call_end="<|call|>", think_end="<|end|>",
     ),
     Family(
         "minimax-m2", frozenset({"minimax_m2", "minimax"}), arguments="invoke",

@@ -4,8 +4,10 @@ What this adds to the package: content is inert (`hub_tokenizer.py`), calls come
 is typed (`reading.py`), and a bridge costs what is new: the package is shown the generation prompt in place of the whole history,
 which its bridges read for nothing else, so a turn after 200,000 tokens costs what the first one did.
 
-Thinking: within a tool cycle (results of tools, the query for a self-summary) it stays. At a new request the families' own
+Thinking: within a tool cycle (results of tools, the query for a self-summary) it stays. At a word of the user's most families' own
 templates drop it, which no append can do: `bridge` then answers None under `tool_cycle`, and keeps all of it under `all`.
+Unless told otherwise it is done as the family was trained; a family without thinking has none to drop, and nothing is rendered twice.
+A conversation that is rendered anew under `all` (a turn that can't be continued) keeps its thinking where the template can be told to.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from etude.chat.kimi_schema import typed_tools
 from etude.chat.live import LiveTurn
 from etude.chat.live_families import live_turns
 from etude.chat.problem import Problem
-from etude.chat.renderer import Bridge, Effort, RenderError, TokenKinds
+from etude.chat.renderer import Bridge, Effort, RenderError, Thinking, TokenKinds
 from etude.trace.message import Message
 
 ThinkingRetention = Literal["tool_cycle", "all"]
@@ -45,9 +47,10 @@ class FamilyRenderer:
         family: Family,
         tokenizer: HubTokenizer,
         *,
-        thinking_retention: ThinkingRetention = "tool_cycle",
+        thinking_retention: ThinkingRetention | None = None,
         effort: Effort | None = None,
     ) -> None:
+        thinking_retention = thinking_retention or ("all" if family.keeps or not family.thinks else "tool_cycle")
         self.name = family.name
         self.family = family
         self._tokenizer = tokenizer
@@ -67,6 +70,12 @@ class FamilyRenderer:
         if self.family.effort is None or effort == self._effort:
             return self
         return FamilyRenderer(self.family, self._tokenizer, thinking_retention=self._retention, effort=effort)
+
+    def keeping(self, thinking: Thinking) -> FamilyRenderer:
+        retention: ThinkingRetention = "all" if thinking == "all" else "tool_cycle"
+        if thinking == "family" or retention == self._retention or not self.family.thinks:
+            return self
+        return FamilyRenderer(self.family, self._tokenizer, thinking_retention=retention, effort=self._effort)
 
     def render(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], *, generation: bool = True
@@ -242,6 +251,9 @@ def _package_renderer(
     from renderers.configs import GptOssRendererConfig
 
     options: dict[str, Any] = {**family.options, "thinking_retention": retention}
+    if family.keep:
+        field, keeping = family.keep
+        options[field] = keeping if retention == "all" else not keeping
     if family.effort and effort:
         field, words = family.effort
         options[field] = words[effort]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.chat import families
-from etude.chat.family import FamilyRenderer, ThinkingRetention
+from etude.chat.family import FamilyRenderer
 from etude.chat.hub_tokenizer import HubTokenizer
 from etude.chat.nano import NanoRenderer
 from etude.chat.renderer import Effort, Renderer
@@ -20,7 +20,6 @@ def load_renderer(
     folder: Path,
     *,
     family: str | None = None,
-    thinking_retention: ThinkingRetention = "tool_cycle",
     effort: Effort | None = None,
 ) -> Renderer:
     """Chosen by the directory's config.json, chat template and tokenizer, or by name. Raises FileNotFoundError without a
@@ -30,9 +29,7 @@ def load_renderer(
         family = family_of(folder, tokenizer)
     if family == NANO:
         return NanoRenderer.load(folder)
-    return FamilyRenderer(
-        families.by_name(family), tokenizer, thinking_retention=thinking_retention, effort=effort
-    ).at_effort(effort)
+    return FamilyRenderer(families.by_name(family), tokenizer, effort=effort)
 
 
 def family_of(folder: Path, tokenizer: HubTokenizer) -> str:

@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from etude.chat import special
 from etude.chat.live import LiveTurn, Part
-from etude.chat.renderer import Bridge, Effort, RenderError, TokenKinds
+from etude.chat.renderer import Bridge, Effort, RenderError, Thinking, TokenKinds
 from etude.trace.message import CUT_OFF, Message, ToolCall
 
 _ROLE_TOKEN = {"user": special.USER, "assistant": special.ASSISTANT, "tool": special.TOOL, "system": special.SYSTEM}
@@ -63,6 +63,9 @@ class NanoRenderer:
         return self
 
     def at_effort(self, effort: Effort | None) -> NanoRenderer:
+        return self
+
+    def keeping(self, thinking: Thinking) -> NanoRenderer:
         return self
 
     def render(

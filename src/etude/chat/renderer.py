@@ -14,6 +14,8 @@ from etude.chat.live import LiveTurn
 from etude.trace.message import Message
 
 Effort = Literal["low", "medium", "high"]
+# How long a model's thinking stays before it: as its family was trained, until the next request of a user's, or always.
+Thinking = Literal["family", "cycle", "all"]
 
 
 class RenderError(ValueError):
@@ -72,6 +74,10 @@ class Renderer(Protocol):
 
     def at_effort(self, effort: Effort | None) -> Renderer:
         """The renderer that tells the model how hard to think; itself where the family has no field for it."""
+        ...
+
+    def keeping(self, thinking: Thinking) -> Renderer:
+        """The renderer that keeps thinking so long; itself for `family` and where turns have no thinking."""
         ...
 
     def render(

@@ -22,9 +22,9 @@ from collections.abc import Callable
 from typing import Any
 
 from etude.face.journal import Edit, UndoJournal
-from etude.harness.facts import command
 from etude.harness.preset import Preset
 from etude.harness.watcher import Part
+from etude.hygiene.facts import command
 from etude.trace.change import split
 from etude.trace.entry import Entry
 from etude.trace.message import Message, ToolCall

@@ -18,8 +18,9 @@ from etude.face.journal import UndoJournal
 from etude.face.model import Choice
 from etude.face.offers import Offers
 from etude.face.place import Place, surroundings
-from etude.harness.agent import Agent, build_agent, session_header
+from etude.harness.agent import Agent, build_agent
 from etude.harness.approval import Approver
+from etude.harness.header import session_header
 from etude.harness.inbox import Inbox
 from etude.harness.instructions import find_instructions, rendered
 from etude.harness.preset import preset_of

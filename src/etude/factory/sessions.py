@@ -21,6 +21,7 @@ from etude.factory.expert import Expert
 from etude.factory.settings import SessionSettings
 from etude.harness.settings import HarnessSettings
 from etude.rollout.attempt import Setup, attempt
+from etude.rollout.code_search import CodeSearch
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Grader, Task, TaskSource, Verdict
@@ -51,6 +52,8 @@ async def collect_sessions(
     pool: SandboxPool,
     folder: Path,
     log: EventLog,
+    *,
+    search: CodeSearch | None = None,
 ) -> int:
     """Makes what is missing of `settings.count` sessions in `folder`; returns how many it made. Raises InfraFault."""
     offered = len(source.ids("train"))
@@ -70,7 +73,8 @@ async def collect_sessions(
         task = source.task(source.ids("train")[-1 - number])
         expert = Expert(task, seed, competence=settings.competence)
         record = partial(_recorder, session_path(folder, number), expert, seed)
-        setup = Setup(expert, pool, judges, summarizing(harness, settings, seed), renderer, record=record)
+        own = summarizing(harness, settings, seed)
+        setup = Setup(expert, pool, judges, own, renderer, record=record, search=search)
         await attempt(task, setup, name=f"{number:06d}", seed=seed)
 
     async def worker() -> None:

@@ -16,12 +16,13 @@ from etude.chat.renderer import Renderer
 from etude.harness.approval import Approver
 from etude.harness.budget import Budget, effort_words
 from etude.harness.calls import Calls
-from etude.harness.counters import Counters
 from etude.harness.edit_log import EditLog
 from etude.harness.flow import Ended
+from etude.harness.header import session_header
 from etude.harness.inbox import Inbox, Stopped, Summarize
-from etude.harness.preset import Preset, harness_facts, hash_of, preset_of
-from etude.harness.resuming import changed_harness, open_answers
+from etude.harness.parts import Parts, fitted
+from etude.harness.preset import Preset, harness_facts, preset_of
+from etude.harness.resuming import UNTOLD, changed_harness, open_answers
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
@@ -29,9 +30,9 @@ from etude.harness.tools.tool import ToolContext
 from etude.harness.transcript import Transcript
 from etude.harness.watcher import Nobody, Watcher
 from etude.harness.workspace import Journal, Workspace
+from etude.hygiene.of_session import changes_of, counters_of, last_test, todos_of
 from etude.policy.protocol import Policy, PolicyError, Request
 from etude.sandbox.protocol import InfraError, Operations
-from etude.trace.entry import Header
 from etude.trace.message import Delivery, Message
 from etude.trace.segment import Segment
 from etude.trace.session import Recorder, Session
@@ -60,9 +61,8 @@ class Agent:
         self._recorder, self._inbox, self._watcher = parts.recorder, parts.inbox, parts.watcher
         self._preset: Preset = preset_of(settings, parts.services.mcp)
         self._budget = Budget.of(settings)
-        self._counters = Counters(tuple(self._preset.tools))
-        self._transcript = Transcript(parts.recorder, parts.renderer, self._preset.schemas, self._counters.output)
-        edits = EditLog(parts.recorder, self._counters)
+        self._transcript = Transcript(parts.recorder, parts.renderer, self._preset.schemas)
+        edits = EditLog(parts.recorder)
         self._context = ToolContext(
             Workspace(parts.operations, parts.journal(edits)),
             settings,
@@ -71,7 +71,7 @@ class Agent:
             services=parts.services,
         )
         self._calls = Calls(
-            self._preset, self._context, self._transcript, self._counters, parts.recorder, parts.approver, parts.inbox, edits
+            self._preset, self._context, self._transcript, parts.recorder, parts.approver, parts.inbox, edits
         )  # fmt: skip
         self._turns = 0
         self._turns_in_request = 0
@@ -101,18 +101,28 @@ class Agent:
         while (wish := await self._next_request(end)) is not None:
             self._turns_in_request = 0
             for call in end.unanswered:
-                self._transcript.result(Message("tool", "ok", call_id=call.id), call.name, failed=False)
+                self._transcript.result(Message("tool", "ok", call_id=call.id), call.name, failed=False, told=UNTOLD)
             if isinstance(wish, Summarize):
                 end = await self._until_end_of(self._sum_up(wish, "queue"))
                 continue
             self._transcript.hear(Message("user", wish, delivery="queue"))
             end = await self._answer_request()
         self._seconds |= {"all": time.perf_counter() - start, "tools": self._calls.seconds}
-        counters = self._counters.report(self._context.todos, self._transcript.builder.forks)
+        await self._lint()
+        counters = counters_of(self._recorder.session)
         self._recorder.append("counters", {"counters": counters})
         self._recorder.append("end", {"reason": end.reason, "message": end.message, "seconds": self._seconds})
         segments = self._transcript.builder.segments()
         return Outcome(end.reason, end.message, segments, counters, self._recorder.session, dict(self._seconds))
+
+    async def _lint(self) -> None:
+        """Behind the last turn, outside of any clock of the session's: what its edits changed of what linters find."""
+        originals, limit_s = self._context.workspace.originals, self._settings.lint_delta_s
+        if limit_s and originals:
+            report = await self._context.lints.change(originals, within_s=limit_s)
+            if report.ran or report.problems:
+                found = {"new": len(report.new), "gone": len(report.gone)}
+                self._recorder.append("lints", {**found, "ran": report.ran, "problems": report.problems})
 
     def _open(self) -> None:
         facts = self._parts.facts
@@ -124,20 +134,24 @@ class Agent:
         )
         system = "\n\n".join(text for text in words if text)
         if self._parts.resumed is not None:
-            renderer = self._parts.renderer
-            chat = renderer.fingerprint if renderer else ""
-            known = harness_facts(self._settings, chat, self._parts.services.mcp)
-            changed = changed_harness(self._parts.resumed, known)
-            if changed is not None:
-                self._recorder.append("harness", changed.data)
-            self._transcript.restore(self._parts.resumed, anew=changed is not None and changed.offers)
-            self._summaries = len(self._parts.resumed.of("summary"))
-            for call, answer in open_answers(self._parts.resumed):
-                self._transcript.result(answer, call.name, failed=call.name != "done")
+            self._restore(self._parts.resumed)
             self._transcript.hear(Message("user", facts.instruction, delivery="queue"))
         else:
             prefix = [Message("system", system)] if system else []
             self._transcript.open([*prefix, Message("user", facts.instruction)])
+
+    def _restore(self, session: Session) -> None:
+        """Go on where the session was, with the harness as it is now."""
+        renderer = self._parts.renderer
+        chat = renderer.fingerprint if renderer else ""
+        changed = changed_harness(session, harness_facts(self._settings, chat, self._parts.services.mcp))
+        if changed is not None:
+            self._recorder.append("harness", changed.data)
+        self._transcript.restore(session, anew=changed is not None and changed.offers)
+        self._summaries = len(session.of("summary"))
+        self._context.todos, self._calls.last_test = todos_of(session), last_test(session)
+        for call, answer in open_answers(session):
+            self._transcript.result(answer, call.name, failed=call.name != "done", told=UNTOLD)
 
     async def _answer_request(self) -> Ended:
         """Turn after turn, until the request is answered or given up."""
@@ -204,13 +218,7 @@ class Agent:
             self._seconds["policy"] += time.perf_counter() - start
         if answer.finish == "abort":
             raise PolicyError("the policy aborted the completion; sample the session again")
-        message, kinds = self._transcript.completion(answer)
-        if summary:
-            self._counters.summary(kinds.thinking + kinds.calling + kinds.message)
-        else:
-            self._counters.turn(kinds, malformed=message.problem is not None)
-            self._counters.said(message)
-        return message
+        return self._transcript.completion(answer)
 
     def _request(self, prompt: tuple[int, ...], summary: bool) -> Request:
         left = self._budget.session_tokens - self._transcript.session_tokens - 1  # 1: the end of a cut-off turn
@@ -251,43 +259,10 @@ class Agent:
         self._turns_in_segment = 0
         state = [f"summary {self._summaries}", *(f"todo {item}" for item in self._context.todos.open)]
         if self._preset.skinned:
-            state += [f"changed {path}" for path in self._counters.changed_paths]
+            state += [f"changed {path}" for path in changes_of(self._recorder.session).paths]
             state += [f"tests {self._calls.last_test}"] if self._calls.last_test else []
         carried = Message("user", "\n".join([answer.text, *state]), summary=True)
         self._transcript.restart(carried, {"number": self._summaries, "text": answer.text, "state": state})
-
-
-@dataclass(frozen=True)
-class Parts:
-    """All that a session is given beside its settings and its policy."""
-
-    operations: Operations
-    facts: TaskFacts
-    renderer: Renderer | None
-    recorder: Recorder
-    services: Services
-    told: Journal | None
-    inbox: Inbox
-    approver: Approver
-    watcher: Watcher
-    resumed: Session | None
-
-    @property
-    def unwatched(self) -> bool:
-        """Nobody wants turns in pieces."""
-        return isinstance(self.watcher, Nobody)
-
-    def journal(self, edits: EditLog) -> Journal:
-        """The edit log's, and the caller's if there is one."""
-        told = self.told
-        if told is None:
-            return edits
-
-        def both(path: str, before: bytes | None, after: bytes | None) -> None:
-            edits(path, before, after)
-            told(path, before, after)
-
-        return both
 
 
 def build_agent(
@@ -318,36 +293,8 @@ def build_agent(
         raise ValueError(f"the policy {policy.name} takes tokens: give build_agent the renderer of its model")
     services = services or Services()
     services.require(codebase_search=settings.codebase_search, web=settings.web)
-    renderer = renderer.at_effort(settings.effort) if renderer else None
+    renderer = fitted(renderer, settings) if renderer else None
     recorder = recorder or Recorder(session_header(settings, policy, facts, renderer=renderer, services=services))
     seams = (inbox or Inbox.closed(), approver or Approver(), watcher or Nobody())
     parts = Parts(sandbox, facts, renderer, recorder, services, journal, *seams, resumed)
     return Agent(settings, policy, parts, seed)
-
-
-def session_header(
-    settings: HarnessSettings,
-    policy: Policy,
-    facts: TaskFacts,
-    *,
-    renderer: Renderer | None = None,
-    session_id: str | None = None,
-    recipe: dict[str, Any] | None = None,
-    services: Services | None = None,
-) -> Header:
-    """The first line of a session file: all that is needed to attribute and replay it. `services`: those of the agent."""
-    chat = renderer.at_effort(settings.effort).fingerprint if renderer else ""
-    known = harness_facts(settings, chat, services.mcp if services else ())
-    return Header(
-        session_id=session_id or f"{facts.task_id}-{time.time_ns():x}",
-        task_id=facts.task_id,
-        harness=hash_of(known),
-        harness_facts=known,
-        effort=settings.effort,
-        policy=policy.name,
-        takes_tokens=policy.takes_tokens,
-        created_unix_s=round(time.time(), 3),
-        settings=settings.model_dump(mode="json"),
-        facts=facts.to_json(),
-        recipe=recipe or {},
-    )

@@ -11,11 +11,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 from etude.harness.approval import Approver, Ruling, effect_of
-from etude.harness.counters import Counters
 from etude.harness.edit_log import EditLog
-from etude.harness.facts import MALFORMED, PASSED
 from etude.harness.flow import Ended
 from etude.harness.inbox import Inbox, Stopped
 from etude.harness.preset import Preset
@@ -23,6 +22,8 @@ from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.harness.transcript import Transcript
 from etude.harness.truncation import Shown, truncate
 from etude.harness.workspace import WorkspaceError
+from etude.hygiene.facts import MALFORMED, PASSED, THOUGHT_COMMENTS
+from etude.hygiene.wording import thought_comments
 from etude.trace.message import Message, ToolCall
 from etude.trace.session import Recorder
 
@@ -36,7 +37,6 @@ class Calls:
     preset: Preset
     context: ToolContext
     transcript: Transcript
-    counters: Counters
     recorder: Recorder
     approver: Approver
     inbox: Inbox
@@ -68,10 +68,10 @@ class Calls:
         finally:
             wall_s = time.perf_counter() - start
             self.seconds += wall_s
-        if len(batch) > 1:
-            self.counters.parallel([taken_s for _, taken_s in done], wall_s)
-        for call, (result, taken_s) in zip(batch, done, strict=True):
-            self._answer(call, result, taken_s)
+        saved_s = max(0.0, sum(taken_s for _, taken_s in done) - wall_s)
+        for number, (call, (result, taken_s)) in enumerate(zip(batch, done, strict=True)):
+            first = len(batch) > 1 and number == 0
+            self._answer(call, result, taken_s, {"saved_s": round(saved_s, 4)} if first else {})
 
     async def _together(self, batch: list[ToolCall], rulings: list[Ruling]) -> list[tuple[ToolResult, float]]:
         if len(batch) == 1:
@@ -112,15 +112,18 @@ class Calls:
             self.recorder.append("approval", row)
         return ruling
 
-    def _answer(self, call: ToolCall, result: ToolResult, taken_s: float) -> None:
-        """Count a call, append its answer, and behind that what it edited."""
+    def _answer(self, call: ToolCall, result: ToolResult, taken_s: float, more: dict[str, float] | None = None) -> None:
+        """Append a call's answer with all that the counters ask for, and behind that what it edited."""
         changes = self.edits.changes(call.id)
-        does = self.preset.does(call.name)
-        self.counters.call(call, failed=result.failed, facts=dict(result.facts), does=does, reads=result.reads)
         if PASSED in result.facts:
             self.last_test = "passed" if result.facts[PASSED] else "failed"
+        facts = dict(result.facts)
+        if changes:
+            facts[THOUGHT_COMMENTS] = float(thought_comments(line for one in changes for line in one.added_lines()))
+        told: dict[str, Any] = {"seconds": round(taken_s, 4), "facts": facts, **(more or {})}
+        told |= {"reads": list(result.reads)} if result.reads else {}
         message = Message("tool", self._shown(call, result), call_id=call.id)
-        self.transcript.result(message, call.name, result.failed, round(taken_s, 4))
+        self.transcript.result(message, call.name, result.failed, told)
         self.edits.answered(call.id, changes)
 
     def _shown(self, call: ToolCall, result: ToolResult) -> str:
@@ -132,11 +135,8 @@ class Calls:
         return truncate(result.text, max_lines=limits.max_tool_lines, max_bytes=limits.max_tool_bytes, keep=keep).text
 
     def _ends(self, call: ToolCall) -> bool:
-        """Whether this is a valid `done`, which is counted and never answered."""
-        if call.name != "done" or self._objection(call) is not None:
-            return False
-        self.counters.call(call, failed=False, facts={})
-        return True
+        """Whether this is a valid `done`, which is not answered."""
+        return call.name == "done" and self._objection(call) is None
 
     def _objection(self, call: ToolCall) -> str | None:
         """What is wrong with a call, or None. Renderers parse strictly already; endpoints may send anything."""

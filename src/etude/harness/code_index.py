@@ -1,23 +1,34 @@
-"""The code index as a session's tool sees it: its own edits and nobody else's. The same ranking in product and training.
+"""The code index as a session's tool sees it: the files as they are now, its own and nobody else's. The same ranking in product and training.
 
-A person's folder is its own truth: it is looked through for changes before each search (by whomever they were made). A rollout
-has an overlay over the index of its repository, which its tools' edits go into; what its shell commands change is not seen.
+A person's folder is its own truth: it is looked through for changes before each search, by whomever they were made. A rollout
+has an overlay over the index of its task's files; its sandbox is looked through in the same way, so that the same calls find the same
+(`tests/rollout/test_rollout_same_harness.py`). A journal of tools' edits would be cheaper and would miss what commands do.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
+from etude.harness import scripts
 from etude.harness.services import CodeHit
 from etude.harness.tools.tool import ToolError
+from etude.index.admission import LARGEST_BYTES
+from etude.index.base import Base
 from etude.index.errors import EmbedderFailed, IndexRefused, ServiceLost
 from etude.index.hit import Hit
 from etude.index.index import Index
-from etude.index.overlay import Overlay
+from etude.index.reading import digest_of
+from etude.index.sieve import EXCLUDE, IGNORE, Sieve
 from etude.index.update import Progress
-from etude.sandbox.protocol import InfraError
+from etude.index.walk import CACHE_MARKS, NEVER
+from etude.sandbox.protocol import InfraError, Operations, UserError
+
+# A listing of 100,000 files; beyond it no rollout is.
+MAX_LISTING_BYTES = 16 << 20
+LOOK_TIMEOUT_S = 30.0
 
 
 class SessionIndex(Protocol):
@@ -51,34 +62,62 @@ class FolderIndex:
 
 
 class OverlaidIndex:
-    """Over an index that many sessions share. Give `journal` to the agent: what it is told goes in before the next search."""
+    """Over an index of a base that many sessions share; `machine` holds the base's files as the session changes them."""
 
-    def __init__(self, session: Overlay | SessionIndex) -> None:
-        self._session = session
-        self._told: dict[str, bytes | None] = {}
-
-    def journal(self, path: str, before: bytes | None, after: bytes | None) -> None:
-        self._told[path] = after
+    def __init__(self, session: SessionIndex, machine: Operations, base: Base) -> None:
+        self._session, self._machine = session, machine
+        self._looking = asyncio.Lock()
+        sieve = Sieve({p: d.decode(errors="replace") for p, d in base.files.items() if _ignores(p)})
+        # What the index holds of the session's files, by digest.
+        self._held = {p: digest_of(d).hex() for p, d in base.files.items() if sieve.keeps(p, len(d))}
 
     async def search(self, query: str, *, limit: int, under: str | None) -> Sequence[CodeHit]:
         return await _asked(self._search(query, limit, under))
 
     async def _search(self, query: str, limit: int, under: str | None) -> list[Hit]:
-        told, self._told = self._told, {}
-        session = self._session
-        if isinstance(session, Overlay):
+        async with self._looking:
+            await self._follow()
+        return await self._session.search(query, limit=limit, under=under)
 
-            def search() -> list[Hit]:
-                session.put(told)
-                return session.search(query, limit=limit, under=under)
+    async def _follow(self) -> None:
+        """Puts what differs from what the index holds. What is put is known only when it was taken."""
+        tree = await self._listing()
+        sieve = Sieve(tree["ignores"])
+        now: dict[str, str] = {p: digest for p, (size, digest) in tree["files"].items() if sieve.keeps(p, size)}
+        changed: dict[str, bytes | None] = {p: None for p in self._held if p not in now}
+        for path, digest in now.items():
+            if digest != self._held.get(path):
+                changed[path] = await self._read(path)
+        if changed:
+            await self._session.put(changed)
+        self._held = now | {p: digest_of(data).hex() for p, data in changed.items() if data is not None}
 
-            return await asyncio.to_thread(search)
-        if told:
-            await session.put(told)
-        return await session.search(query, limit=limit, under=under)
+    async def _listing(self) -> dict[str, Any]:
+        wanted = {"never": sorted(NEVER), "marks": CACHE_MARKS, "largest": LARGEST_BYTES}
+        argv = scripts.command("list_tree", json.dumps(wanted))
+        try:
+            done = await self._machine.run(
+                argv, timeout_s=LOOK_TIMEOUT_S, max_output_bytes=MAX_LISTING_BYTES, warm=True
+            )
+        except UserError as error:
+            raise ToolError(f"the workspace can't be looked through: {type(error).__name__}") from error
+        if done.timed_out or done.truncated or done.rc != 0:
+            raise ToolError("the workspace can't be looked through; take away what a command left in it")
+        return json.loads(done.out)
+
+    async def _read(self, path: str) -> bytes | None:
+        """None for a file that went meanwhile."""
+        try:
+            return await self._machine.read(path, max_bytes=LARGEST_BYTES + 1)
+        except (UserError, OSError):
+            return None
 
 
-async def _asked(search: Any) -> list[CodeHit]:
+def _ignores(path: str) -> bool:
+    return path == EXCLUDE or path.rpartition("/")[2] == IGNORE
+
+
+async def _asked(search: Coroutine[Any, Any, list[Hit]]) -> list[CodeHit]:
     """Hits in the harness' words. What can't be asked is the model's doing, a service that is gone is ours (promise 8)."""
     try:
         hits = await search

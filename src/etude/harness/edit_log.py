@@ -1,4 +1,4 @@
-"""Turns what the workspace's journal tells into the session's `edit` entries and the counters' changes.
+"""Turns what the workspace's journal tells into the session's `edit` entries.
 
 Give it to the workspace as its journal. Calls may run side by side: each names itself in its own task (`begin`), and what is
 written there is its own. When a call is answered its edits are recorded behind its result, merged by file: an edit in several
@@ -6,8 +6,7 @@ steps is one entry, one that came to nothing is none.
 
     log.begin(call.id)                          in the task that runs the call
     result = await tool.run(...)
-    changes = log.changes(call.id)              before Counters.call, which counts them
-    counters.call(call, ...)
+    changes = log.changes(call.id)
     (the answer is recorded)
     log.answered(call.id, changes)
 """
@@ -16,7 +15,6 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-from etude.harness.counters import Counters
 from etude.trace.change import Change
 from etude.trace.session import Recorder
 
@@ -26,9 +24,8 @@ Sides = tuple[bytes | None, bytes | None]
 class EditLog:
     """One session's. Called by the workspace with a path and the file's bytes before and after (None: no file)."""
 
-    def __init__(self, recorder: Recorder, counters: Counters) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._counters = counters
         self._call: ContextVar[str] = ContextVar("call", default="")
         self._files: dict[str, dict[str, Sides]] = {}  # call -> path -> first text, last text
 
@@ -42,13 +39,10 @@ class EditLog:
         files[path] = (first, after)
 
     def changes(self, call_id: str) -> list[Change]:
-        """What a call changed, told to the counters as well. Binary files are left out: they have no lines."""
+        """What a call changed. Binary files are left out: they have no lines."""
         sides = self._files.pop(call_id, {})
         found = [Change.of_bytes(path, before, after) for path, (before, after) in sides.items() if before != after]
-        changes = [change for change in found if change is not None]
-        for change in changes:
-            self._counters.changed(change)
-        return changes
+        return [change for change in found if change is not None]
 
     def answered(self, call_id: str, changes: list[Change]) -> list[int]:
         """Record a call's changes; the ids of the entries (an `undo` entry names them)."""

@@ -31,7 +31,7 @@ from etude.sandbox import interpreter
 # Raised whenever the loop, a tool's answer or an error string changes what a policy observes.
 HARNESS_VERSION = 2
 # The same for the tools of `presets/*.toml`, which no policy of the string presets sees.
-SKINS_VERSION = 1
+SKINS_VERSION = 2
 
 _FOLDER = Path(__file__).parent
 _SKINS = tuple(sorted(path.stem for path in (_FOLDER / "presets").glob("*.toml")))
@@ -122,9 +122,9 @@ def _chosen(settings: HarnessSettings) -> Preset:
 
 
 # How hard, how long and how randomly a policy may work differs between training and bench; it doesn't change what it sees.
-_UNSEEN = {"effort", "temperature", "max_turns", "max_tokens_per_turn", "max_session_tokens"}
-# Settings that only skinned tools read.
-_SKINS_ONLY = {"strict_arguments", "tools_off", "codebase_search", "web", "glob_order", "max_command_s"}
+_UNSEEN = {"effort", "temperature", "max_turns", "max_tokens_per_turn", "max_session_tokens", "lint_delta_s"}
+# Settings that only skinned tools read, or that were no setting when string presets were trained on.
+_SKINS_ONLY = {"strict_arguments", "tools_off", "codebase_search", "web", "glob_order", "max_command_s", "thinking"}
 
 
 def harness_facts(

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from etude.chat.renderer import Renderer
-from etude.harness.agent import build_agent, session_header
+from etude.harness.agent import build_agent
+from etude.harness.header import session_header
+from etude.harness.parts import fitted
 from etude.harness.preset import harness_hash
 from etude.harness.recorded import RecordedApprover, RecordedInbox
 from etude.harness.services import Services
@@ -85,7 +87,7 @@ def _first_difference(old: Sequence[Any], new: Sequence[Any]) -> int:
 def made_with(session: Session, renderer: Renderer | None) -> bool:
     """Whether this harness with this renderer is the one that the session's header names."""
     settings = HarnessSettings.model_validate(session.header.settings)
-    chat = renderer.at_effort(settings.effort).fingerprint if renderer else ""
+    chat = fitted(renderer, settings).fingerprint if renderer else ""
     return harness_hash(settings, chat) == session.header.harness
 
 

@@ -3,6 +3,7 @@ and what is not as it was: a harness that is another by now goes on with the ses
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ from etude.harness.preset import hash_of
 from etude.trace.message import Message, ToolCall
 from etude.trace.session import Session
 
+# Of an answer that no tool gave: what it would have reported is known to be nothing.
+UNTOLD: Mapping[str, Any] = {"facts": {}}
 INTERRUPTED = "interrupted: the session ended before this call did; look what it left behind before you repeat it"
 
 

@@ -22,6 +22,11 @@ class HarnessSettings(BaseModel):
         description="how hard to try: told to the model where its format or prompt can; low halves turns and tokens, "
         "high doubles them",
     )
+    thinking: Literal["family", "cycle", "all"] = Field(
+        "family",
+        description="how long a model sees its own thinking, where its tokens are rendered here: family (as it was trained), "
+        "cycle (until the user's next word), all (always: no word of the user's has the conversation rendered anew)",
+    )
     max_turns: int = Field(10, ge=1, description="turns of the policy, self-summaries not counted")
     max_tokens_per_turn: int = Field(96, ge=1, description="sampled tokens of one turn")
     max_session_tokens: int = Field(
@@ -44,8 +49,16 @@ class HarnessSettings(BaseModel):
         True, description="refuse arguments of another type than the schema's; else 5 is taken from the text 5"
     )
     tools_off: tuple[str, ...] = Field((), description="tools that are not offered, by the preset's names")
-    codebase_search: bool = Field(False, description="offer search by meaning; needs an index beside the workspace")
+    codebase_search: bool = Field(
+        False, description="offer search by meaning; rollouts then have an index service beside them"
+    )
     web: bool = Field(False, description="offer web search and pages; leave off in training and benches")
+    lint_delta_s: float = Field(
+        0.0,
+        ge=0,
+        description="seconds that linters may take when a session ends, to count what its edits changed of their findings; "
+        "0: not counted",
+    )
     glob_order: Literal["path", "mtime"] = Field(
         "path", description="order of files found by name: path (the same everywhere) or mtime (newest first)"
     )
@@ -67,5 +80,6 @@ class HarnessSettings(BaseModel):
             "max_tool_lines": 400,
             "max_tool_bytes": 16_000,
             "max_matches": 100,
+            "lint_delta_s": 10.0,
         }
         return cls.model_validate(defaults | changes)

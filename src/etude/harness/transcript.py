@@ -13,20 +13,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
-from etude.chat.renderer import Pieces, Renderer, TokenKinds
+from etude.chat.renderer import Pieces, Renderer
 from etude.harness.allocator import keep_large_blocks
+from etude.hygiene.tokens import estimate, spoken
 from etude.trace.builder import SegmentBuilder
 from etude.trace.completion import Completion, SampledTokens
 from etude.trace.entry import Entry, EntryRoutes, EntryTokens
 from etude.trace.message import Message
 from etude.trace.session import Recorder, Session
 
-# A text policy without a renderer reports usage or nothing; four characters a token is the usual rule of thumb.
-CHARS_PER_TOKEN = 4
 # Tokenizers encode some megabytes a second and release the interpreter: longer texts (5 ms) are encoded beside the event loop.
 INLINE_CHARS = 16_000
+NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,9 @@ class _Unread:
 
 
 class Transcript:
-    """Grows the three views together. `messages` is the current segment's conversation; `read` is told how many tokens of tool
-    results came before the policy."""
+    """Grows the three views together. `messages` is the current segment's conversation."""
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        renderer: Renderer | None,
-        tools: Sequence[dict[str, Any]],
-        read: Callable[[int], None],
-    ) -> None:
+    def __init__(self, recorder: Recorder, renderer: Renderer | None, tools: Sequence[dict[str, Any]]) -> None:
         keep_large_blocks()
         self.messages: list[Message] = []
         self.builder = SegmentBuilder()
@@ -68,7 +61,6 @@ class Transcript:
         self._pieces: Pieces | None = renderer.pieces if renderer else None
         self._joined = renderer is not None and self._pieces is None  # rendered with its neighbours
         self._tools = tools
-        self._read = read
         self._node: int | None = None  # the entry whose tokens come last
         self._root: int | None = None  # the original request, where every segment hangs
         self._prefix: list[tuple[Message, list[int] | None]] = []
@@ -148,7 +140,7 @@ class Transcript:
     def _again(self, message: Message, entry: Entry) -> None:
         """Hold a recorded entry."""
         self.messages.append(message)
-        self._estimate += _chars(message)
+        self._estimate += estimate(message)
         self._node = entry.id
         sampled = message.role == "assistant"
         if self._joined:
@@ -170,16 +162,10 @@ class Transcript:
         """Append a user message: the self-summary's query, or what a person says on the way."""
         self._add(message, self._render(message), "message", message.to_json())
 
-    def result(self, message: Message, name: str, failed: bool, seconds: float | None = None) -> None:
-        """Append a tool result, which took so long."""
-        before = self.segment_tokens
-        ids = self._render(message)
-        data = {"call_id": message.call_id, "name": name, "text": message.text, "failed": failed}
-        if seconds is not None:
-            data["seconds"] = seconds
-        self._add(message, ids, "tool_result", data)
-        if not self._joined:
-            self._read(self.segment_tokens - before)
+    def result(self, message: Message, name: str, failed: bool, told: Mapping[str, Any] = NOTHING) -> None:
+        """Append a tool result, and what else its entry tells (`trace/schema.py`)."""
+        data = {"call_id": message.call_id, "name": name, "text": message.text, "failed": failed, **told}
+        self._add(message, self._render(message), "tool_result", data)
 
     def restart(self, carried: Message, data: dict[str, Any]) -> None:
         """Seal the segment; the next one is the prefix and the message that carries summary and state."""
@@ -192,28 +178,32 @@ class Transcript:
         self.builder.begin()
         for message, ids in self._prefix:
             self.builder.extend(ids or ())
-            self._estimate += _chars(message)
+            self._estimate += estimate(message)
         self.messages = [message for message, _ in self._prefix]
         self._node = self._root
         self._unread = _Unread()
         self._answered = ()
 
-    def completion(self, answer: Completion) -> tuple[Message, TokenKinds]:
-        """Append a policy's turn, the answer to the last prompt: its message, and how its tokens divide."""
+    def completion(self, answer: Completion) -> Message:
+        """Append a policy's turn, the answer to the last prompt; its message. The entry tells how its tokens divide."""
+        read = self._prompt.read if self._prompt is not None else 0
         if self._renderer is None:
             message = _require(answer)
-            routes, tokens, kinds = None, None, _estimate_kinds(message)
-            self._estimate = answer.usage.input_tokens + answer.usage.output_tokens or self._estimate + _chars(message)
+            routes, tokens, kinds = None, None, spoken(message)._asdict()
+            self._estimate = answer.usage.input_tokens + answer.usage.output_tokens or self._estimate + estimate(
+                message
+            )
         else:
             message, sampled = self._parse(answer)
             tokens, routes = self._hold(sampled)
-            kinds = self._renderer.count(sampled.ids)
+            kinds = vars(self._renderer.count(sampled.ids))
             self._unread = _Unread(message, sampled.ids)
         self.calls += len(message.calls)
         self.messages.append(message)
-        data = {"message": message.to_json(), "finish": answer.finish, "usage": vars(answer.usage)}
+        data = {"message": message.to_json(), "finish": answer.finish, "usage": vars(answer.usage), "spoken": kinds}
+        data |= {"read": read} if read else {}
         self._node = self._recorder.append("completion", data, parent=self._node, tokens=tokens, routes=routes)
-        return message, kinds
+        return message
 
     def _parse(self, answer: Completion) -> tuple[Message, SampledTokens]:
         assert self._renderer is not None
@@ -236,8 +226,6 @@ class Transcript:
         else:
             self.builder.extend(lead)
         self._answered = prompt.ids
-        if self._joined:
-            self._read(prompt.read)
         self.builder.sample(sampled)
         tail = self._pieces.close_turn(sampled.ids) if self._pieces else []
         self.builder.extend(tail)
@@ -294,7 +282,7 @@ class Transcript:
         self._prompt = None
         if self._joined:
             self._unread.messages.append(message)
-        self._estimate += _chars(message)
+        self._estimate += estimate(message)
         self.builder.extend(ids or ())
         tokens = EntryTokens(ids, lead=len(ids)) if ids is not None else None
         self._node = self._recorder.append(kind, data, parent=self._node, tokens=tokens)
@@ -311,18 +299,3 @@ def _require(answer: Completion) -> Message:
     if answer.message is None:
         raise ValueError("the policy gave tokens but this agent has no renderer; construct it with one")
     return answer.message
-
-
-def _chars(message: Message) -> int:
-    calls = sum(len(str(value)) for call in message.calls for value in call.arguments.values())
-    return (len(message.text) + len(message.thinking) + calls) // CHARS_PER_TOKEN + 1
-
-
-def _estimate_kinds(message: Message) -> TokenKinds:
-    thinking = len(message.thinking) // CHARS_PER_TOKEN
-    text = len(message.text) // CHARS_PER_TOKEN
-    if not message.calls:
-        return TokenKinds(thinking=thinking, message=text)
-    final = sum(len(str(v)) for c in message.calls if c.name == "done" for v in c.arguments.values())
-    calls = sum(len(c.name) + len(str(v)) for c in message.calls for v in c.arguments.values()) - final
-    return TokenKinds(thinking + text, calls // CHARS_PER_TOKEN, final // CHARS_PER_TOKEN)

@@ -85,7 +85,7 @@ class Workspace:
         await self._replace(path, file.encode())
 
     async def bytes_of(self, path: str) -> bytes | None:
-        """A file's content, or None where there is none. Raises WorkspaceError if it is outside, a folder or too large."""
+        """A file's content, or None where there is none. Raises WorkspaceError if it is outside, a folder, closed or too large."""
         place = self.place(path)
         try:
             data = await self._operations.read(place, max_bytes=MAX_FILE_BYTES + 1)
@@ -97,6 +97,8 @@ class Workspace:
                 return await self.bytes_of(target)
             if await self.is_folder(path):
                 raise WorkspaceError(f"{path} is a folder, not a file") from None
+            if await self._there(place):
+                raise WorkspaceError(f"{path} is there and can't be read; its mode forbids it (chmod u+r)") from None
             return None
         if len(data) > MAX_FILE_BYTES:
             remedy = "search it, or take a part with the shell: sed -n '1,200p'"
@@ -269,6 +271,15 @@ class Workspace:
         if not target.startswith(root.rstrip("/") + "/"):
             raise WorkspaceError(f"{place} lies outside of the workspace")
         return target.removeprefix(root.rstrip("/") + "/")
+
+    async def _there(self, place: str) -> bool:
+        """Whether its folder lists it as a file."""
+        folder, name = posixpath.split(place)
+        try:
+            beside = await self._operations.list(folder or ".", recursive=False, max_entries=MAX_ENTRIES)
+        except (UserError, OSError):
+            return False
+        return any(entry.path == name and entry.kind == "file" for entry in beside)
 
     async def _similar(self, path: str) -> str:
         """The words "; did you mean …" with files of a like name in the same folder, or nothing."""

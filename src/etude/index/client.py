@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from etude.index.base import Base
 from etude.index.errors import EmbedderFailed, IndexRefused, NotBuilt, ServiceLost
 from etude.index.hit import Hit
 from etude.index.service import LONGEST_LINE_BYTES
@@ -24,14 +25,24 @@ ERRORS = {error.__name__: error for error in (IndexRefused, NotBuilt, EmbedderFa
 
 
 class IndexClient:
-    """`root`: which folder, if the service has several. Calls may overlap; they are sent one by one."""
+    """`over`: which folder, if the service has several, or a base, which is built if it is not there. Calls may overlap; they are
+    sent one by one."""
 
-    def __init__(self, socket: Path, root: Path | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
-        self._socket, self._root, self._timeout_s = socket, root, timeout_s
+    def __init__(self, socket: Path, over: Path | Base | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._socket, self._over, self._timeout_s = socket, over, timeout_s
         self._changed: dict[str, str | bytes | None] = {}
         self._generation: int | None = None
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._lock = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Pins the session's view now rather than at its first question. Raises ServiceLost, IndexRefused."""
+        async with self._lock:
+            try:
+                if self._streams is None:
+                    await self._connect()
+            except (ConnectionResetError, BrokenPipeError) as error:
+                raise ServiceLost(f"{error} while a session opened; its log says why") from error
 
     async def search(
         self, query: str, *, limit: int = 10, under: str | None = None, language: str | None = None
@@ -81,12 +92,12 @@ class IndexClient:
             raise ServiceLost(f"{self._socket}: {error}; start it with `etude index serve`") from error
         try:
             await self._begin()
-        except (IndexRefused, ServiceLost):
+        except (IndexRefused, ConnectionError):
             await self.close()  # a line without its session must not be used
             raise
 
     async def _begin(self) -> None:
-        opened = await self._ask("open", {} if self._root is None else {"root": str(self._root)})
+        opened = await self._opened()
         if self._generation not in (None, opened["generation"]):
             raise ServiceLost(
                 f"{self._socket}: the index went from generation {self._generation} to {opened['generation']} within a session; begin it anew"
@@ -94,6 +105,15 @@ class IndexClient:
         self._generation = opened["generation"]
         if self._changed:
             await self._ask("put", _as_json(self._changed))
+
+    async def _opened(self) -> dict[str, Any]:
+        if not isinstance(self._over, Base):
+            return await self._ask("open", {} if self._over is None else {"root": str(self._over)})
+        try:
+            return await self._ask("open", {"base": self._over.digest})
+        except NotBuilt:
+            await self._ask("build", _as_json(self._over.files))
+            return await self._ask("open", {"base": self._over.digest})
 
     async def _ask(self, method: str, params: dict[str, Any]) -> Any:
         """One request and its answer; a line on which that was broken off is closed, so that no answer meets a later question."""

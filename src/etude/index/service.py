@@ -4,6 +4,8 @@
     {"id": 1, "result": [{"path": …, "start_line": …, …}]}            {"id": 1, "error": {"type": "IndexRefused", "message": "…"}}
 
     open    {root}      which of the served folders; may be left out where there is one. The connection's view is pinned from here on
+            {base}      or the digest of a base (base.py) that somebody built; an error of type NotBuilt asks to build it
+    build   {files, base64}         a base of these files, once for all who give the same
     search  {query, limit, under, language}             put  {files: {path: text or null}, base64: {path: bytes}}
     update  {}          brings the folder's index up to date; connections that are open keep their view
     stats   {}
@@ -24,10 +26,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from etude.index.bases import Bases
 from etude.index.errors import EmbedderFailed, IndexRefused
 from etude.index.index import Index
 from etude.index.overlay import Overlay
-from etude.index.wire import Open, Params, Put, Search, read_params, read_request
+from etude.index.wire import Build, Open, Params, Put, Search, read_params, read_request
 from etude.index.workers import cores
 
 # A put of a session's changed files fits; what doesn't is no edit.
@@ -39,8 +42,8 @@ LONGEST_SOCKET_PATH = 108
 class Connection:
     """One client: the index it opened, and its overlay."""
 
-    def __init__(self, indexes: Mapping[str, Index], busy: threading.Semaphore) -> None:
-        self._indexes, self._busy = indexes, busy
+    def __init__(self, indexes: Mapping[str, Index], bases: Bases | None, busy: threading.Semaphore) -> None:
+        self._indexes, self._bases, self._busy = indexes, bases, busy
         self._index: Index | None = None
         self._overlay: Overlay | None = None
 
@@ -51,8 +54,8 @@ class Connection:
             request = read_request(line)
             number = request.id
             params = read_params(request)
-            # An update takes long and waits for others: it must not keep searches from their turn.
-            with self._busy if request.method != "update" else contextlib.nullcontext():
+            # These take long and wait for others: they must not keep searches from their turn.
+            with self._busy if request.method not in ("update", "build") else contextlib.nullcontext():
                 return {"id": number, "result": self._call(request.method, params)}
         except (IndexRefused, EmbedderFailed) as error:
             return {"id": number, "error": {"type": type(error).__name__, "message": str(error)}}
@@ -61,7 +64,9 @@ class Connection:
 
     def _call(self, method: str, params: Params) -> Any:
         if isinstance(params, Open):
-            return self._open(params.root)
+            return self._open(params.root) if params.base is None else self._open_base(params.base)
+        if isinstance(params, Build):
+            return {"files": self._require_bases().build(params.contents()).stats()["files"]}
         if self._index is None or self._overlay is None:
             self._open(None)
         assert self._index is not None and self._overlay is not None
@@ -72,14 +77,24 @@ class Connection:
         return self._index.update().to_json() if method == "update" else self._index.stats()
 
     def _open(self, root: str | None) -> dict[str, Any]:
-        if root is None and len(self._indexes) > 1:
-            raise IndexRefused(f"name the root to open: {', '.join(self._indexes)}")
+        if root is None and len(self._indexes) != 1:
+            raise IndexRefused(f"name the root to open: {', '.join(self._indexes) or 'none is served here'}")
         name = next(iter(self._indexes)) if root is None else str(Path(root).resolve())
         if name not in self._indexes:
             raise IndexRefused(f"{root} is not served here; these are: {', '.join(self._indexes)}")
-        self._index = self._indexes[name]
-        self._overlay = self._index.overlay()
+        return self._begin(name, self._indexes[name])
+
+    def _open_base(self, digest: str) -> dict[str, Any]:
+        return self._begin(digest, self._require_bases().index(digest))
+
+    def _begin(self, name: str, index: Index) -> dict[str, Any]:
+        self._index, self._overlay = index, index.overlay()
         return {"root": name, "generation": self._overlay.generation}
+
+    def _require_bases(self) -> Bases:
+        if self._bases is None:
+            raise IndexRefused("this service keeps no bases; it serves folders: open one of them by its root")
+        return self._bases
 
 
 class Handler(socketserver.StreamRequestHandler):
@@ -88,7 +103,7 @@ class Handler(socketserver.StreamRequestHandler):
     server: Service
 
     def handle(self) -> None:
-        connection = Connection(self.server.indexes, self.server.busy)
+        connection = Connection(self.server.indexes, self.server.bases, self.server.busy)
         try:
             while line := self.rfile.readline(LONGEST_LINE_BYTES + 1):
                 whole = len(line) <= LONGEST_LINE_BYTES
@@ -116,10 +131,11 @@ class Service(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     block_on_close = False
     request_queue_size = 256  # all rollouts of a step connect at once
 
-    def __init__(self, path: Path, indexes: Sequence[Index]) -> None:
+    def __init__(self, path: Path, indexes: Sequence[Index], *, bases: Bases | None = None) -> None:
         """Raises IndexRefused where the path is too long or served already."""
         _free(path)
         self.indexes = {str(index.root): index for index in indexes}
+        self.bases = bases
         self.busy = threading.Semaphore(cores())  # more at once only hold more memory
         before = os.umask(0o177)  # the socket is its owner's from the first moment
         try:

@@ -22,7 +22,10 @@ class Nothing(Params):
 
 
 class Open(Params):
+    """One of the served folders, or a base by its digest."""
+
     root: str | None = None
+    base: str | None = None
 
 
 class Search(Params):
@@ -32,7 +35,7 @@ class Search(Params):
     language: str | None = None
 
 
-class Put(Params):
+class Files(Params):
     """`files`: path -> text, null for deleted; `base64`: path -> bytes that are no UTF-8."""
 
     files: dict[str, str | None] = {}
@@ -49,13 +52,28 @@ class Put(Params):
         return found
 
 
+class Put(Files):
+    """Into the session's overlay."""
+
+
+class Build(Files):
+    """Into a base of that content, if there is none yet."""
+
+
 class Request(Params):
     id: int | str | None = None
     method: str
     params: dict[str, Any] = Field(default_factory=dict)
 
 
-METHODS: dict[str, type[Params]] = {"open": Open, "search": Search, "put": Put, "update": Nothing, "stats": Nothing}
+METHODS: dict[str, type[Params]] = {
+    "open": Open,
+    "build": Build,
+    "search": Search,
+    "put": Put,
+    "update": Nothing,
+    "stats": Nothing,
+}
 
 
 def read_request(line: bytes) -> Request:

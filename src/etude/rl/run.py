@@ -32,6 +32,7 @@ from etude.rl.sessions import KeptSessions
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
 from etude.rollout.attempt import Setup, attempt
+from etude.rollout.code_search import CodeSearch, code_search
 from etude.rollout.verdicts import Verdicts
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
@@ -89,6 +90,11 @@ def run_rl(
 
 async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dict[str, Any]:
     """The controller's life on processes that `places` starts."""
+    async with code_search(run.harness) as search:
+        return await _drive(run, places, on_start, search)
+
+
+async def _drive(run: RlRun, places: Places, on_start: Any, search: CodeSearch | None) -> dict[str, Any]:
     started = time.perf_counter()
     settings = run.settings
     tasks = task_list(run.settings, run.source)
@@ -101,7 +107,7 @@ async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dic
     renderer = load_renderer(run.checkpoint)
     pool = await open_pool(run.sandbox)
     try:
-        setup = _setup(run, services, pool, renderer)
+        setup = _setup(run, services, pool, renderer, search)
         sessions = KeptSessions(run.folder / "sessions", settings, renderer.vocabulary())
         follower = Follower(run, setup, sessions)
         await train_again(progress, tasks, store, ledger, services, follower.on_replay)
@@ -127,9 +133,11 @@ async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dic
         ledger.close()
 
 
-def _setup(run: RlRun, services: Services, pool: Any, renderer: Renderer) -> Setup:
+def _setup(run: RlRun, services: Services, pool: Any, renderer: Renderer, search: CodeSearch | None) -> Setup:
     attempts = run.settings.attempt
-    return Setup(services.policy, pool, run.graders, run.harness, renderer, attempts, verdicts=Verdicts())
+    return Setup(
+        services.policy, pool, run.graders, run.harness, renderer, attempts, verdicts=Verdicts(), search=search
+    )
 
 
 async def _attempt(run: RlRun, setup: Setup, slot: Slot, sessions: KeptSessions) -> Rollout:

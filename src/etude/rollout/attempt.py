@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from etude.chat.renderer import Renderer
-from etude.harness.agent import Outcome, build_agent, session_header
+from etude.harness.agent import Outcome, build_agent
+from etude.harness.header import session_header
+from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.protocol import Policy, PolicyError
+from etude.rollout.code_search import CodeSearch
 from etude.rollout.latency import SlowSandbox
 from etude.rollout.retry import InfraFault, delay_s
 from etude.rollout.settings import AttemptSettings
@@ -41,7 +45,8 @@ class Setup:
 
     `policy` is one object for all, or, for scripted policies that follow a plan of their own, a function of (task, seed) that
     makes a fresh one for every try. `record` makes the recorder of a session (default: in memory only); `adapt` changes the
-    sandbox that an agent gets (say, to bind tools read-only); with `verdicts`, files graded before are not graded again.
+    sandbox that an agent gets (say, to bind tools read-only); with `verdicts`, files graded before are not graded again. `search`:
+    the code index, if the harness offers search by meaning (`rollout/code_search.py`).
     """
 
     policy: Policy | Script
@@ -53,6 +58,16 @@ class Setup:
     record: Callable[[Header], Recorder] = Recorder
     adapt: Callable[[SandboxSpec], SandboxSpec] = lambda spec: spec
     verdicts: Verdicts | None = None
+    search: CodeSearch | None = None
+
+    @asynccontextmanager
+    async def services(self, task: Task, sandbox: Sandbox) -> AsyncIterator[Services]:
+        """What one try may use beside its sandbox."""
+        if self.search is None:
+            yield Services()
+            return
+        async with self.search.services(task, sandbox) as services:
+            yield services
 
     def policy_for(self, task: Task, seed: int | None) -> Policy:
         """Who answers this try."""
@@ -136,16 +151,18 @@ async def _run_agent(
         sandbox = SlowSandbox(sandbox, setup.settings.tool_latency_s)
     facts = TaskFacts(task.id, task.instruction, task.test_command)
     header = session_header(setup.harness, policy, facts, renderer=setup.renderer, session_id=session_id)
-    agent = build_agent(
-        setup.harness,
-        policy,
-        sandbox,
-        facts,
-        renderer=setup.renderer,
-        recorder=setup.record(header),
-        seed=seed,
-    )
-    return await agent.run()
+    async with setup.services(task, sandbox) as services:
+        agent = build_agent(
+            setup.harness,
+            policy,
+            sandbox,
+            facts,
+            renderer=setup.renderer,
+            recorder=setup.record(header),
+            seed=seed,
+            services=services,
+        )
+        return await agent.run()
 
 
 async def _export(sandbox: Sandbox, settings: AttemptSettings) -> tuple[dict[str, bytes], str]:

@@ -31,6 +31,7 @@ from etude.recipe.read import resolved_toml
 from etude.recipe.recipe import Recipe
 from etude.report.write import write_report
 from etude.rollout.attempt import Setup
+from etude.rollout.code_search import code_search
 from etude.rollout.settings import AttemptSettings
 from etude.run.endpoint import SUITES, Endpoint, Prices, Suite
 from etude.run.machine import machine, versions
@@ -66,10 +67,11 @@ async def bench_endpoint(recipe: Recipe, endpoint: Endpoint, folder: Path, log: 
     policy = Breaker(Meter(client, folder / "usage.jsonl", partial(_tell, endpoint, log)))
     settings = AttemptSettings(attempts=2, limit_s=endpoint.attempt_limit_s, memory_mb=MEMORY_MB)
     pool = await open_pool(recipe.sandbox)
-    setup = Setup(policy, pool, GRADERS, harness, settings=settings)
     try:
-        for suite, tasks in chosen.items():
-            await _ask(recipe, endpoint, suite, tasks, _fitted(suite, setup), folder, log)
+        async with code_search(harness) as search:
+            setup = Setup(policy, pool, GRADERS, harness, settings=settings, search=search)
+            for suite, tasks in chosen.items():
+                await _ask(recipe, endpoint, suite, tasks, _fitted(suite, setup), folder, log)
     finally:
         await pool.close()
         await client.close()

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
-from typing import Any, Sequence
+from typing import Any, Hashable, Sequence
 
 HASH_DIGITS = 12  # 48 bits: a collision within 100,000 lines of one repository is less likely than 1 in 50,000
 # Pairs of equal lines compared at most one by one: a million take about a second.
@@ -21,20 +21,21 @@ MAX_PAIRS = 1_000_000
 @dataclass(frozen=True)
 class Hunk:
     """`old_lines` lines from line `old_start` on became `new_lines` lines from `new_start` on; lines are counted from 1, and
-    a hunk that takes or adds nothing stands before the line it names. `lines` holds each new line's hash."""
+    a hunk that takes or adds nothing stands before the line it names. `lines` holds each new line's hash, `gone` each old one's."""
 
     old_start: int
     old_lines: int
     new_start: int
     new_lines: int
     lines: tuple[str, ...]
+    gone: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "lines": list(self.lines)}
+        return {**vars(self), "lines": list(self.lines), "gone": list(self.gone)}
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> Hunk:
-        return cls(**{**row, "lines": tuple(row["lines"])})
+        return cls(**{**row, "lines": tuple(row["lines"]), "gone": tuple(row.get("gone", ()))})
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,9 @@ class Change:
 
     def hunks(self) -> list[Hunk]:
         """Where the texts differ, in order."""
-        after = split(self.after)
+        before, after = split(self.before), split(self.after)
         return [
-            Hunk(a + 1, b - a, c + 1, d - c, tuple(line_hash(line) for line in after[c:d]))
+            Hunk(a + 1, b - a, c + 1, d - c, tuple(map(line_hash, after[c:d])), tuple(map(line_hash, before[a:b])))
             for a, b, c, d in self._spans
         ]
 
@@ -108,7 +109,7 @@ def line_hash(line: str) -> str:
     return hashlib.sha256(line.rstrip().encode("utf-8", "surrogatepass")).hexdigest()[:HASH_DIGITS]
 
 
-def changed_spans(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int, int]]:
+def changed_spans(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int, int, int, int]]:
     """Where two texts differ. What is equal at both ends is set aside first: an edit of a long file stays cheap.
 
     Each line is compared with its equals on the other side. Where that are too many pairs, lines that stand more often than

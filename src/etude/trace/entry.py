@@ -25,6 +25,7 @@ EntryType = Literal[
     "approval",
     "edit",
     "undo",
+    "lints",
     "link",
     "counters",
     "verdict",

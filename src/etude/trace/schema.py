@@ -61,6 +61,15 @@ class HunkPart(_Part):
     new_start: int = Field(ge=1, description="first line written")
     new_lines: int = Field(ge=0, description="how many were written")
     lines: list[str] = Field(description="each written line's hash: 12 hex digits of SHA-256 without trailing blanks")
+    gone: list[str] = Field([], description="the same of each line taken away")
+
+
+class SpokenPart(_Part):
+    """A turn's tokens by purpose."""
+
+    thinking: int = Field(ge=0, description="thinking, and text before calls")
+    calling: int = Field(ge=0, description="tool calls")
+    message: int = Field(ge=0, description="what is said to the user")
 
 
 class _Line(_Part):
@@ -108,6 +117,10 @@ class CompletionLine(_Line):
     message: MessagePart | None = Field(None, description="as it was parsed")
     finish: Literal["stop", "length", "abort"] = Field("stop", description="why it ended")
     usage: UsagePart | None = Field(None, description="what it cost")
+    spoken: SpokenPart | None = Field(None, description="its tokens by purpose")
+    read: int = Field(
+        0, ge=0, description="tokens of tool results in front of it, where the format renders them with it"
+    )
 
 
 class ToolResultLine(_Line):
@@ -119,6 +132,11 @@ class ToolResultLine(_Line):
     text: str = Field(description="after truncation")
     failed: bool = Field(description="the call did not do what it says")
     seconds: float | None = Field(None, ge=0, description="wall seconds it took")
+    saved_s: float | None = Field(
+        None, ge=0, description="of the first of calls that ran side by side: wall seconds that this saved"
+    )
+    facts: dict[str, float] | None = Field(None, description="what the tool reported to the counters, by name")
+    reads: list[str] = Field([], description="files whose text it shows")
 
 
 class SummaryLine(_Line):
@@ -194,6 +212,16 @@ class UndoLine(_Line):
     by: Literal["user", "agent"] = Field(description="who took them back; a user's undo is a rejected edit")
 
 
+class LintsLine(_Line):
+    """What the session's edits changed of what linters find, measured when it ended."""
+
+    type: Literal["lints"]
+    new: int = Field(ge=0, description="findings that the files as they were had not")
+    gone: int = Field(ge=0, description="findings that they had, and have no more")
+    ran: list[str] = Field(description="linters that looked at all the changed files they are for")
+    problems: list[str] = Field([], description="what kept others from it; their findings do not count")
+
+
 class LinkLine(_Line):
     """A commit holds lines of this session; its git note says which."""
 
@@ -248,13 +276,14 @@ LINES: tuple[type[BaseModel], ...] = (
     ApprovalLine,
     EditLine,
     UndoLine,
+    LintsLine,
     LinkLine,
     CountersLine,
     VerdictLine,
     EndLine,
     ForeignLine,
 )
-PARTS: tuple[type[BaseModel], ...] = (MessagePart, CallPart, UsagePart, HunkPart)
+PARTS: tuple[type[BaseModel], ...] = (MessagePart, CallPart, UsagePart, SpokenPart, HunkPart)
 _ADAPTERS = {line.model_fields["type"].annotation.__args__[0]: TypeAdapter(line) for line in LINES}  # type: ignore[union-attr]
 
 

@@ -51,6 +51,8 @@ def show(
     lines += [clean("  ".join(part for part in (", ".join(judged), " ".join(told)) if part))] if judged or told else []
     lines += [line for entry in session.entries for line in transcript.entry(entry)]
     lines += transcript.footer(session.entries)
+    if not session.of("counters"):
+        lines += transcript.counters(document["counters"])
     if tokens:
         document["tokens"] = token_rows(session, vocabulary(file))
         lines += [line for number, found in enumerate(document["tokens"]) for line in _table(number, found)]
@@ -81,9 +83,18 @@ def _document(session: Session) -> dict[str, Any]:
         **gist(session),
         "tools": tool_counts(session.entries),
         "usage": token_counts(session.entries),
+        "counters": _counters(session),
         "segments_tokens": [len(s) for s in session.segments()],
         "entries": [entry.to_json() for entry in session.entries],
     }
+
+
+def _counters(session: Session) -> dict[str, float]:
+    """As they were recorded last; counted now where nobody did: the session goes on, was killed, or is another agent's."""
+    from etude.hygiene.of_session import counters_of
+
+    recorded = session.of("counters")
+    return recorded[-1].data["counters"] if recorded else counters_of(session)
 
 
 def _follow(file: Path, full: bool) -> Answer:

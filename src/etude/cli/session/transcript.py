@@ -99,7 +99,12 @@ class Transcript:
         return [f"foreign: {row.get('type', row.get('kind', ''))} {row.get('subtype', '')}".rstrip()]
 
     def _counters(self, entry: Entry) -> list[str]:
-        told = [f"{name} {value:g}" for name, value in entry.data["counters"].items() if value]
+        return self.counters(entry.data["counters"])
+
+    @staticmethod
+    def counters(found: dict[str, float]) -> list[str]:
+        """Those that are not nothing."""
+        told = [f"{name} {value:g}" for name, value in found.items() if value]
         return [f"counters: {', '.join(told)}"]
 
     def _end(self, entry: Entry) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -54,28 +55,40 @@ class Lints:
             findings |= {one for one in found if not paths or one.path in files}
         return self._reported(sorted(findings), paths, ran, problems)
 
-    async def change(self, originals: Mapping[str, bytes | None]) -> Report:
+    async def change(self, originals: Mapping[str, bytes | None], *, within_s: float) -> Report:
         """What an edit changed: the files as they are, against what they held before, by the linters that read from a pipe.
 
-        Types are left out: they depend on the other files, which are changed as well.
+        Types are left out: they depend on the other files, which are changed as well. A linter that did not look at all of
+        its files, or not in time, is a problem and counts nothing.
         """
+        end_s = time.monotonic() + within_s
         before: set[Finding] = set()
         after: set[Finding] = set()
         ran: list[str] = []
         problems: list[str] = []
         for linter in await self._configured():
             files = [path for path in originals if path.endswith(linter.suffixes)] if linter.piped else []
+            then, now = set[Finding](), set[Finding]()
             try:
                 for path in files:
-                    before |= set(await self._run(linter, [path], originals[path] or b""))
-                    now = await self._workspace.bytes_of(path)
-                    after |= set(await self._run(linter, [path], now)) if now is not None else set()
+                    then |= await self._piped(linter, path, originals[path], end_s)
+                    now |= await self._piped(linter, path, await self._workspace.bytes_of(path), end_s)
             except (Unreadable, WorkspaceError) as error:
                 problems.append(f"{linter.name}: {error}")
                 continue
+            before, after = before | then, after | now
             ran += [linter.name] if files else []
         new, gone = delta(sorted(before), sorted(after))
         return Report(sorted(after), new, gone, True, ran, problems)
+
+    async def _piped(self, linter: Linter, path: str, data: bytes | None, end_s: float) -> set[Finding]:
+        """Findings in a file's content; none in a file that isn't there. Raises Unreadable where there is no time left."""
+        if data is None:
+            return set()
+        left_s = end_s - time.monotonic()
+        if left_s <= 0:
+            raise Unreadable("there was no time for it")
+        return set(await self._run(linter, [path], data, timeout_s=min(left_s, self._timeout_s)))
 
     def _reported(self, findings: list[Finding], paths: list[str], ran: list[str], problems: list[str]) -> Report:
         looked = paths or sorted({*self._last, *(finding.path for finding in findings)})
@@ -110,18 +123,21 @@ class Lints:
         except WorkspaceError:
             return ""  # not text, or too large: it configures nothing that we could read
 
-    async def _run(self, linter: Linter, files: list[str], text: bytes | None = None) -> list[Finding]:
+    async def _run(
+        self, linter: Linter, files: list[str], text: bytes | None = None, *, timeout_s: float | None = None
+    ) -> list[Finding]:
         """Findings in files, or in a text in place of one. Raises Unreadable with what the linter said instead of findings."""
         folder = "pwd -P; for folder in " + " ".join(_OWN) + '; do PATH="$PWD/$folder:$PATH"; done; exec "$@"'
         named = [f"./{path}" if path.startswith("-") else path for path in files]
         arguments = [*linter.arguments, *(linter.piped if text is not None else ())]
         arguments += [] if linter.whole else named or ["."]
         argv = ["/bin/sh", "-c", folder, "lint", linter.program, *arguments]
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
         done = await self._workspace.run(
-            argv, timeout_s=self._timeout_s, max_output_bytes=_MAX_OUTPUT_BYTES, stdin=text or b""
+            argv, timeout_s=timeout_s, max_output_bytes=_MAX_OUTPUT_BYTES, stdin=text or b""
         )
         if done.timed_out:
-            raise Unreadable(f"took longer than {self._timeout_s:g} s; name fewer files")
+            raise Unreadable(f"took longer than {timeout_s:g} s; name fewer files")
         if done.rc == 127:
             raise Unreadable("is configured here but not installed")
         root, _, output = done.out.decode(errors="replace").partition("\n")

@@ -11,7 +11,7 @@ from etude.harness.parameter import Parameter
 from etude.harness.patch import BadPatch, FileChange, apply, parse
 from etude.harness.text_file import TextFile
 from etude.harness.tools import replacing
-from etude.harness.tools.tool import Span, ToolContext, ToolError, ToolResult
+from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.harness.workspace import Workspace, WorkspaceError
 
 
@@ -23,7 +23,6 @@ class _Step:
     before: bytes | None
     after: TextFile | None
     said: str
-    spans: tuple[Span, ...] = ()
     loose: bool = False
 
 
@@ -42,10 +41,7 @@ class ApplyPatch:
             _carry_out(steps, context.workspace)
         )  # a session that is stopped here still has all or nothing
         facts = {"edits": 1.0, "loose_edits": float(any(step.loose for step in steps))}
-        spans = tuple(span for step in steps for span in step.spans)
-        return ToolResult(
-            context.show("\n".join(["ok", *(s.said for s in steps if s.said)]), "head"), facts=facts, spans=spans
-        )
+        return ToolResult(context.show("\n".join(["ok", *(s.said for s in steps if s.said)]), "head"), facts=facts)
 
 
 async def _plan(change: FileChange, workspace: Workspace) -> list[_Step]:
@@ -55,19 +51,11 @@ async def _plan(change: FileChange, workspace: Workspace) -> list[_Step]:
             raise BadPatch(f"{change.path} is there already; use *** Update File:")
         file = TextFile.like("".join(f"{line}\n" for line in change.lines), None)
         count = len(change.lines)
-        return [
-            _Step(
-                change.path,
-                None,
-                file,
-                f"{change.path}: created, {replacing.lines(count)}",
-                (Span(change.path, 1, count),),
-            )
-        ]
+        return [_Step(change.path, None, file, f"{change.path}: created, {replacing.lines(count)}")]
     if before is None:
         await workspace.load(change.path)  # raises, with files of a like name
     if change.kind == "delete":
-        return [_Step(change.path, before, None, f"{change.path}: deleted", (Span(change.path, 1, 0),))]
+        return [_Step(change.path, before, None, f"{change.path}: deleted")]
     done = await asyncio.to_thread(apply, change.path, await workspace.load(change.path), change.hunks)
     return await _updated(change, before, done, workspace)
 
@@ -76,14 +64,13 @@ async def _updated(change: FileChange, before: bytes | None, done: Edited, works
     loose = any(how != "exact" for how in done.hows)
     path = change.target or change.path
     said = replacing.said(path, done).removeprefix("ok").removeprefix("\n")
-    spans = replacing.spans(path, done)
     if not change.target:
-        return [_Step(path, before, done.file, said, spans, loose)]
+        return [_Step(path, before, done.file, said, loose)]
     if await workspace.bytes_of(path) is not None:
         raise BadPatch(f"*** Move to: {path} is there already")
     moved = f"{path}: moved from {change.path}"
     return [
-        _Step(path, None, done.file, "\n".join(part for part in (moved, said) if part), spans, loose),
+        _Step(path, None, done.file, "\n".join(part for part in (moved, said) if part), loose),
         _Step(change.path, before, None, ""),
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from etude.harness.parameter import Parameter
-from etude.harness.tools.tool import Span, ToolContext, ToolResult
+from etude.harness.tools.tool import ToolContext, ToolResult
 
 
 class Delete:
@@ -18,4 +18,4 @@ class Delete:
         path = arguments["path"]
         await context.workspace.remove(path)
         said = context.show(f"deleted {path}", "head")
-        return ToolResult(said, facts={"edits": 1.0}, spans=(Span(path, 1, 0),))
+        return ToolResult(said, facts={"edits": 1.0})

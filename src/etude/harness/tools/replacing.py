@@ -6,7 +6,7 @@ import asyncio
 
 from etude.harness.editing import Edited, NoPlace, Replace, edit
 from etude.harness.text_file import TextFile
-from etude.harness.tools.tool import Span, ToolContext, ToolError, ToolResult
+from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 
 _LOOSE = {"blanks": "blanks differed", "typography": "quotes, dashes or blanks differed"}
 
@@ -21,7 +21,7 @@ async def replace_in(path: str, edits: list[Replace], tool: str, context: ToolCo
     except NoPlace as miss:
         raise ToolError(_explained(miss, path, len(edits), tool, context)) from miss
     await context.workspace.save(path, done.file)
-    return ToolResult(context.show(said(path, done), "head"), facts=facts(done), spans=spans(path, done))
+    return ToolResult(context.show(said(path, done), "head"), facts=facts(done))
 
 
 def said(path: str, done: Edited) -> str:
@@ -49,10 +49,6 @@ def facts(done: Edited) -> dict[str, float]:
     return {"edits": 1.0, "loose_edits": float(any(how != "exact" for how in done.hows))}
 
 
-def spans(path: str, done: Edited) -> tuple[Span, ...]:
-    return tuple(Span(path, first, last) for first, last in done.spans)
-
-
 async def _create(path: str, text: str, tool: str, context: ToolContext) -> ToolResult:
     """An empty search text stands for a file that isn't there yet, as several families write it."""
     if await context.workspace.bytes_of(path) not in (None, b""):
@@ -60,7 +56,7 @@ async def _create(path: str, text: str, tool: str, context: ToolContext) -> Tool
     file = TextFile.like(text, None)
     await context.workspace.save(path, file)
     done = Edited(file, ("exact",), ((1, max(1, len(file.lines) - (file.lines[-1] == ""))),))
-    return ToolResult(context.show(said(path, done), "head"), facts=facts(done), spans=spans(path, done))
+    return ToolResult(context.show(said(path, done), "head"), facts=facts(done))
 
 
 def _old(tool: str, context: ToolContext) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from etude.harness.parameter import Parameter, optional
-from etude.harness.todo import STATUSES, TodoList
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
+from etude.hygiene.todo import STATUSES
 
 _ITEM = Parameter("todo", "object", fields=(optional("id"), optional("content"), Parameter("status", choices=STATUSES)))
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
@@ -19,21 +19,7 @@ class TodoWrite:
     parameters = (Parameter("todos", "array", item=_ITEM), optional("merge", "boolean"), optional("why"))
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        items = {str(item.get("id", number)): item for number, item in enumerate(arguments["todos"], 1)}
-        if len(items) < len(arguments["todos"]):
-            raise ToolError("two items have the same id; nothing was changed")
-        todos, merge = context.todos, arguments.get("merge", False)
-        missing = [key for key, item in items.items() if not self._content(key, item, todos).strip()]
-        if missing:
-            raise ToolError(f"item {missing[0]!r} is new and has no text; nothing was changed")
-        if not merge:
-            todos.keep_only(set(items))
-        for key, item in items.items():
-            todos.put(key, self._content(key, item, todos), item["status"])
-        rows = [f"{_MARKS[item.status]} {key} {item.content}" for key, item in todos.items.items()]
+        if objection := context.todos.write(arguments["todos"], merge=arguments.get("merge", False)):
+            raise ToolError(objection)
+        rows = [f"{_MARKS[item.status]} {key} {item.content}" for key, item in context.todos.items.items()]
         return ToolResult(context.show("\n".join(rows) or "the list is empty", "head"))
-
-    @staticmethod
-    def _content(key: str, item: dict[str, Any], todos: TodoList) -> str:
-        old = todos.items[key].content if key in todos.items else ""
-        return item.get("content", old)

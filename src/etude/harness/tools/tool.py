@@ -16,9 +16,9 @@ from etude.harness.search import Searcher
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.shell_state import ShellState
-from etude.harness.todo import TodoList
 from etude.harness.truncation import Keep, Limits, Remedy, Shown, fits, show
 from etude.harness.workspace import Workspace
+from etude.hygiene.todo import TodoList
 
 
 class ToolError(Exception):
@@ -77,25 +77,14 @@ class ToolContext:
 
 
 @dataclass(frozen=True)
-class Span:
-    """Lines of a file that an edit wrote: first and last, from 1; last < first if it only removed lines there."""
-
-    path: str
-    first_line: int
-    last_line: int
-
-
-@dataclass(frozen=True)
 class ToolResult:
-    """`text` goes to the model as it is if it is `Shown`, else cut to the limits. `facts` are numbers for the hygiene counters.
-
-    `reads` are files whose text was shown, `spans` what an edit wrote.
+    """`text` goes to the model as it is if it is `Shown`, else cut to the limits. `facts` are numbers for the hygiene counters,
+    `reads` files whose text was shown. What an edit wrote, the workspace's journal tells.
     """
 
     text: str
     failed: bool = False
     facts: Mapping[str, float] = field(default_factory=dict)
-    spans: tuple[Span, ...] = ()
     reads: tuple[str, ...] = ()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from etude.harness.parameter import Parameter
 from etude.harness.text_file import NotText, TextFile
 from etude.harness.tools.replacing import lines
-from etude.harness.tools.tool import Span, ToolContext, ToolResult
+from etude.harness.tools.tool import ToolContext, ToolResult
 
 
 class Write:
@@ -29,4 +29,4 @@ class Write:
         await context.workspace.save(path, file)
         count = text.count("\n") + (not text.endswith("\n") and bool(text))
         said = f"{'created' if before is None else 'replaced'} {path}, {lines(count)}"
-        return ToolResult(context.show(said, "head"), facts={"edits": 1.0}, spans=(Span(path, 1, count),))
+        return ToolResult(context.show(said, "head"), facts={"edits": 1.0})

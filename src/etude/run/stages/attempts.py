@@ -16,6 +16,7 @@ from etude.rl.schedule import task_list
 from etude.rl.store import GroupStore
 from etude.rollout.attempt import Attempt, Setup
 from etude.rollout.batch import Job, run_batch
+from etude.rollout.code_search import code_search
 from etude.rollout.retry import InfraFault
 from etude.run.stage import Context, StageError
 from etude.run.stages.rl import practice, sft_checkpoint
@@ -51,8 +52,10 @@ async def _sample(context: Context, tasks: Sequence[str], store: GroupStore) -> 
     )
     policy = EnginePolicy.start(load_checkpoint(start), engine, name=context.stage)
     try:
-        setup = Setup(policy, pool, GRADERS, recipe.harness, load_renderer(start), recipe.rl.attempt)
-        await Sampling(context, tasks, store, setup).run()
+        async with code_search(recipe.harness) as search:
+            renderer = load_renderer(start)
+            setup = Setup(policy, pool, GRADERS, recipe.harness, renderer, recipe.rl.attempt, search=search)
+            await Sampling(context, tasks, store, setup).run()
     finally:
         policy.close()
         await pool.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from etude.factory.exercises.source import ExerciseSource
 from etude.factory.opponents import OPPONENTS
 from etude.model.checkpoint import load_checkpoint
 from etude.rollout.attempt import Script, Setup
+from etude.rollout.code_search import code_search
 from etude.run.stage import Context
 from etude.run.stages.pretraining import CHECKPOINT
 from etude.sandbox.pool import open_pool
@@ -65,10 +66,12 @@ async def _ask(context: Context, contestants: list[Contestant]) -> dict[str, Any
     """Every contestant at every task; returns what the sandboxes are."""
     pool = await open_pool(context.recipe.sandbox)
     try:
-        for contestant in contestants:
-            async with contestant.open(pool) as setup:
-                contest = _contest(context, contestant.name)
-                await contest.run(contestant.name, setup, contestant.passes, contestant.level_passes)
+        async with code_search(context.recipe.harness) as search:
+            for contestant in contestants:
+                async with contestant.open(pool) as setup:
+                    contest = _contest(context, contestant.name)
+                    asked = replace(setup, search=search)
+                    await contest.run(contestant.name, asked, contestant.passes, contestant.level_passes)
         return asdict(pool.probe())
     finally:
         await pool.close()

@@ -7,6 +7,7 @@ import asyncio
 from etude.chat.nano import NanoRenderer
 from etude.factory.exercises.source import ExerciseSource
 from etude.factory.sessions import collect_sessions, read_sessions
+from etude.rollout.code_search import code_search
 from etude.run.stage import Context
 from etude.sandbox.pool import open_pool
 from etude.trace.vocabulary import write_vocabulary
@@ -31,6 +32,9 @@ async def _collect(context: Context, renderer: NanoRenderer) -> None:
     pool = await open_pool(recipe.sandbox)
     try:
         source = ExerciseSource(recipe.exercises)
-        await collect_sessions(source, recipe.sessions, recipe.harness, renderer, pool, context.folder, context.log)
+        async with code_search(recipe.harness) as search:
+            await collect_sessions(
+                source, recipe.sessions, recipe.harness, renderer, pool, context.folder, context.log, search=search
+            )
     finally:
         await pool.close()

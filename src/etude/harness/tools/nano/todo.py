@@ -14,12 +14,6 @@ class Todo:
     keep: Keep = "head"
 
     async def run(self, arguments: dict[str, str], context: ToolContext) -> ToolResult:
-        verb, _, item = arguments["text"].strip().partition(" ")
-        item = item.strip()
-        if verb not in ("add", "done") or not item:
-            raise ToolError("say add X or done X")
-        if verb == "add":
-            context.todos.add(item)
-        elif not context.todos.finish(item):
-            raise ToolError(f"no todo {item}")
+        if objection := context.todos.say(arguments["text"]):
+            raise ToolError(objection)
         return ToolResult("ok")

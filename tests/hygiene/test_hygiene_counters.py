@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.harness.counters import COUNTED, Counters
-from etude.harness.facts import LINTS_GONE, LINTS_NEW, MALFORMED, PASSED, QUESTIONS, SHELL_FAILURES
-from etude.harness.shell_rules import hides_status, runs_tests, tool_instead
-from etude.harness.todo import TodoList
-from etude.harness.wording import asks, claims_green, thought_comments
+from etude.hygiene.counters import COUNTED, Counters
+from etude.hygiene.facts import LINTS_GONE, LINTS_NEW, MALFORMED, PASSED, QUESTIONS, SHELL_FAILURES, THOUGHT_COMMENTS
+from etude.hygiene.net_change import NetChange
+from etude.hygiene.shell_rules import hides_status, runs_tests, tool_instead
+from etude.hygiene.todo import TodoList
+from etude.hygiene.wording import asks, claims_green, thought_comments
 from etude.trace.change import Change
 from etude.trace.message import Message, ToolCall
 
@@ -26,14 +27,27 @@ class Scene:
 
     def __init__(self, *tools: str) -> None:
         self._counters = Counters(tools or TOOLS)
+        self._change = NetChange()
+        self._edits = 0
 
     def call(self, name: str, facts: dict[str, Any] | None = None, *, failed: bool = False, **arguments: Any) -> Scene:
         self._counters.call(ToolCall("c", name, arguments), failed=failed, facts=facts or {})
         return self
 
     def edit(self, path: str, before: str | None, after: str | None) -> Scene:
-        self._counters.changed(Change(path, before, after))
-        return self.call("edit", {"edits": 1.0}, path="elsewhere", new="# wait, what the journal tells comes first")
+        """As the harness records it: the lines that were written are counted where they are seen."""
+        change = Change(path, before, after)
+        entry = change.to_entry("c")
+        self._change.edit(self._edits, entry)
+        self._edits += 1
+        facts = {"edits": 1.0, THOUGHT_COMMENTS: float(thought_comments(change.added_lines()))}
+        call = ToolCall("c", "edit", {"path": "elsewhere", "new": "# wait, what the journal tells comes first"})
+        self._counters.call(call, failed=False, facts=facts, edits=[entry])
+        return self
+
+    def undo(self, *edits: int) -> Scene:
+        self._change.undo(list(edits))
+        return self
 
     def say(self, text: str, *, calls: bool = True) -> Scene:
         made = (ToolCall("c", "read", {}),) if calls else ()
@@ -42,7 +56,7 @@ class Scene:
 
     @property
     def counts(self) -> dict[str, float]:
-        return self._counters.report(TodoList(), 0)
+        return self._counters.report(TodoList(), 0, self._change.size())
 
 
 def test_every_counter_is_there_whatever_happened() -> None:
@@ -77,11 +91,7 @@ def test_a_read_is_repeated_only_if_it_is_identical_and_nothing_changed_in_betwe
     counters = Counters(TOOLS)
     for _ in range(2):
         counters.call(ToolCall("c", "grep", {"pattern": "x"}), failed=False, facts={}, reads=("a",))
-    assert counters.report(TodoList(), 0)["repeated_reads"] == 1, "a tool may report what it showed"
-    presented = Counters(("peek",))
-    for _ in range(2):
-        presented.call(ToolCall("c", "peek", {"path": "x"}), failed=False, facts={}, does="read")
-    assert presented.report(TodoList(), 0)["repeated_reads"] == 1, "whatever a preset calls it"
+    assert counters.report(TodoList(), 0, (0, 0, 0))["repeated_reads"] == 1, "a tool may report what it showed"
 
 
 def test_an_edit_without_a_read_is_one_of_a_file_the_agent_never_saw() -> None:
@@ -246,7 +256,7 @@ def test_the_change_is_measured_as_a_whole() -> None:
     scene = Scene().edit("a", "one\ntwo\n", "one\n2\n3\n").edit("a", "one\n2\n3\n", "one\n2\n").edit("b", None, "x\n")
     counts = scene.edit("c", "y\n", "z\n").edit("c", "z\n", "y\n").counts
     assert (counts["diff_files"], counts["diff_added"], counts["diff_removed"]) == (2, 2, 1)
-    scene._counters.restored(Change("b", "x\n", None))
+    scene.undo(2)
     assert scene.counts["diff_files"] == 1, "a file that came and went is no change"
     assert scene.counts["edits"] == 5, "and an undo is no edit"
 
@@ -255,13 +265,17 @@ def test_the_lint_delta_is_what_came_minus_what_went_from_look_to_look() -> None
     scene = Scene().call("lints", {"lints": 9.0}).call("lints", {LINTS_NEW: 3.0, LINTS_GONE: 1.0})
     assert scene.counts["lint_delta"] == 2
     assert scene.call("lints", {LINTS_NEW: 0.0, LINTS_GONE: 5.0}).counts["lint_delta"] == -3
+    scene._counters.linted(4, 1)
+    assert scene.counts["lint_delta"] == 3, "what was measured at the end stands above looks"
+    scene._counters.linted(0, 1)
+    assert scene.counts["lint_delta"] == 2, "each part of a session that was taken up again has its own"
 
 
 def test_time_saved_is_what_calls_took_alone_minus_together() -> None:
     counters = Counters(TOOLS)
-    counters.parallel([1.0, 2.0, 0.5], 2.25)
-    counters.parallel([0.1], 0.2)
-    assert counters.report(TodoList(), 0)["parallel_saved_s"] == 1.25
+    counters.parallel(1.25)
+    counters.parallel(0.25)
+    assert counters.report(TodoList(), 0, (0, 0, 0))["parallel_saved_s"] == 1.5
 
 
 @given(st.text(max_size=200))
@@ -292,4 +306,6 @@ def test_every_counter_is_explained_on_its_page() -> None:
     told = set(
         re.findall(r"`(\w+)`", "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `")))
     )
-    assert told == set(Counters(()).report(TodoList(), 0)), "docs/counters.md names every counter and no other"
+    assert told == set(Counters(()).report(TodoList(), 0, (0, 0, 0))), (
+        "docs/counters.md names every counter and no other"
+    )

@@ -1,4 +1,4 @@
-"""Hygiene counters: what the agent did, in numbers; free and exact, computed from calls, results and reported facts.
+"""What the agent did, in numbers: free and exact, computed from turns, calls, results and reported facts. `of_session.py` tells them.
 
 They feed the length penalty's six quantities (thinking, calling, tool-output and final-message tokens, calls, turns) and
 the behaviour rewards; a fuzzy success counts as well as a failure. What each name means is `docs/counters.md`. Names that
@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Sequence
+from typing import Any, Sequence
 
-from etude.chat.renderer import TokenKinds
-from etude.harness import facts as fact
-from etude.harness.shell_rules import hides_status, runs_tests, tool_instead
-from etude.harness.todo import TodoList
-from etude.harness.wording import asks, claims_green, thought_comments
-from etude.trace.change import Change
+from etude.hygiene import facts as fact
+from etude.hygiene.shell_rules import hides_status, runs_tests, tool_instead
+from etude.hygiene.todo import TodoList
+from etude.hygiene.tokens import Spoken
+from etude.hygiene.wording import asks, claims_green, thought_comments
 from etude.trace.message import Message, ToolCall
 
 COUNTED = (
@@ -39,17 +38,16 @@ class Counters:
         self._shown: dict[str, set[str]] = {}  # path -> read calls answered since it last changed
         self._green = False  # the last test run was not red and nothing was edited since
         self._unbacked = 0  # claims of green tests that no green run has backed yet
-        self._files: dict[str, Change] = {}  # path -> the session's change of it as a whole
-        self._lint_delta = 0.0
+        self._looks_delta = 0.0  # of one look of the lints tool to the next
+        self._lint_delta: float | None = None  # measured at the end
         self._saved_s = 0.0
-        self._changes: list[Change] = []  # of the call that is running
 
-    def turn(self, kinds: TokenKinds, *, malformed: bool) -> None:
+    def turn(self, tokens: Spoken, *, malformed: bool) -> None:
         self._n["turns"] += 1
         self._n["malformed_turns"] += malformed
-        self._n["thinking_tokens"] += kinds.thinking
-        self._n["call_tokens"] += kinds.calling
-        self._n["message_tokens"] += kinds.message
+        self._n["thinking_tokens"] += tokens.thinking
+        self._n["call_tokens"] += tokens.calling
+        self._n["message_tokens"] += tokens.message
 
     def said(self, message: Message) -> None:
         """What a turn says, before its calls run."""
@@ -58,14 +56,18 @@ class Counters:
             self._n["questions"] += asks(message.text)
 
     def call(
-        self, call: ToolCall, *, failed: bool, facts: fact.Facts, does: str = "", reads: Sequence[str] = ()
+        self,
+        call: ToolCall,
+        *,
+        failed: bool,
+        facts: fact.Facts,
+        reads: Sequence[str] = (),
+        edits: Sequence[dict[str, Any]] = (),
     ) -> None:
         """One call that was answered. The same call again without an edit in between counts as repeated.
 
-        `does` is the implementation behind the name, if it has another one; `reads` are files whose text was shown. Files
-        that the call changed were told to `changed` before.
+        `reads` are files whose text was shown, `edits` what the session's `edit` entries say of it.
         """
-        does = does or call.name
         self._n["calls"] += 1
         if call.name in self._tools:
             self._n[f"calls_{call.name}"] += 1
@@ -77,25 +79,20 @@ class Counters:
         self._seen[key] += 1
         if call.name == "done":
             self._claim(str(call.arguments.get("message", "")))
-        self._shell(call, does)
+        self._shell(call)
         if not failed:
-            self._read(fact.paths_read(call, does, reads), key)
-        self._edit(call, facts)
+            self._read(fact.paths_read(call, reads), key)
+        self._edit(call, facts, edits)
         self._test(call, facts)
-        self._lint_delta += facts.get(fact.LINTS_NEW, 0.0) - facts.get(fact.LINTS_GONE, 0.0)
+        self._looks_delta += facts.get(fact.LINTS_NEW, 0.0) - facts.get(fact.LINTS_GONE, 0.0)
 
-    def changed(self, change: Change) -> None:
-        """A tool changed a file; the call that did it is told afterwards."""
-        self._changes.append(change)
-        self._whole(change)
+    def linted(self, new: int, gone: int) -> None:
+        """Measured against the files as they were; each part of a session that was taken up again has its own."""
+        self._lint_delta = (self._lint_delta or 0.0) + new - gone
 
-    def restored(self, change: Change) -> None:
-        """A file was put back (undo): the session's change is smaller, and no edit was made."""
-        self._whole(change)
-
-    def parallel(self, alone_s: Sequence[float], wall_s: float) -> None:
-        """Calls that ran side by side: what each took, and what all took together."""
-        self._saved_s += max(0.0, sum(alone_s) - wall_s)
+    def parallel(self, saved_s: float) -> None:
+        """Calls ran side by side: what they took each, minus what they took together."""
+        self._saved_s += saved_s
 
     def output(self, tokens: int) -> None:
         self._n["tool_output_tokens"] += tokens
@@ -104,12 +101,7 @@ class Counters:
         self._n["summaries"] += 1
         self._n["summary_tokens"] += tokens
 
-    @property
-    def changed_paths(self) -> list[str]:
-        """Files that differ from what they were when the session began, sorted."""
-        return sorted(path for path, change in self._files.items() if change.before != change.after)
-
-    def report(self, todos: TodoList, forks: int) -> dict[str, float]:
+    def report(self, todos: TodoList, forks: int, diff: tuple[int, int, int]) -> dict[str, float]:
         """All counters by name."""
         counts = {name: float(self._n[name]) for name in COUNTED}
         counts.update({f"calls_{name}": float(self._n[f"calls_{name}"]) for name in self._tools})
@@ -120,11 +112,8 @@ class Counters:
         counts["forks"] = float(forks)
         counts["green_claims_unbacked"] = float(self._unbacked)
         counts["shell_share"] = self._n["shell_calls"] / self._n["calls"] if self._n["calls"] else 0.0
-        counts["lint_delta"] = self._lint_delta
-        whole = [change for change in self._files.values() if change.before != change.after]
-        counts["diff_files"] = float(len(whole))
-        counts["diff_added"] = float(sum(change.added for change in whole))
-        counts["diff_removed"] = float(sum(change.removed for change in whole))
+        counts["lint_delta"] = self._looks_delta if self._lint_delta is None else self._lint_delta
+        counts |= dict(zip(("diff_files", "diff_added", "diff_removed"), map(float, diff), strict=True))
         counts["parallel_saved_s"] = round(self._saved_s, 4)
         return counts
 
@@ -133,12 +122,8 @@ class Counters:
         self._n["green_claims"] += claims
         self._unbacked += 0 if self._green else claims
 
-    def _whole(self, change: Change) -> None:
-        first = self._files.get(change.path, change)
-        self._files[change.path] = Change(change.path, first.before, change.after)
-
-    def _shell(self, call: ToolCall, does: str) -> None:
-        if fact.kind(does) != "shell":
+    def _shell(self, call: ToolCall) -> None:
+        if fact.kind(call.name) != "shell":
             return
         self._n["shell_calls"] += 1
         self._n["shell_for_tool"] += tool_instead(fact.command(call)) in self._kinds - {"", "shell"}
@@ -150,19 +135,18 @@ class Counters:
             self._known.add(path)
             self._shown.setdefault(path, set()).add(key)
 
-    def _edit(self, call: ToolCall, facts: fact.Facts) -> None:
-        changes, self._changes = self._changes, []
+    def _edit(self, call: ToolCall, facts: fact.Facts, edits: Sequence[dict[str, Any]]) -> None:
         self._n["loose_edits"] += int(facts.get(fact.LOOSE_EDITS, 0))
         self._n["edits"] += int(facts.get(fact.EDITS, 0))
         if facts.get(fact.EDITS):
             self._seen.clear()
             self._edits_since_test += 1
             self._green = False
-        edited = {c.path for c in changes if c.before is not None} if changes else {*fact.paths_edited(call, facts)}
-        lines = [line for c in changes for line in c.added_lines()] if changes else fact.new_lines(call, facts)
+        edited = {e["path"] for e in edits if e["kind"] != "create"} if edits else {*fact.paths_edited(call, facts)}
+        said = facts.get(fact.THOUGHT_COMMENTS)
         self._n["edits_without_read"] += len(edited - self._known)
-        self._n["thought_comments"] += thought_comments(lines)
-        for path in edited | {change.path for change in changes}:
+        self._n["thought_comments"] += thought_comments(fact.new_lines(call, facts)) if said is None else int(said)
+        for path in edited | {edit["path"] for edit in edits}:
             self._known.add(path)
             self._shown.pop(path, None)
 

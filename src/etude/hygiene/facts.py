@@ -7,6 +7,7 @@ tell the paths and the new text.
 
 from __future__ import annotations
 
+import shlex
 from typing import Mapping, Sequence
 
 from etude.trace.change import split
@@ -20,6 +21,9 @@ SHELL_FAILURES = "shell_failures"  # of a shell command that ended: 1.0 if its e
 LINTS_NEW = "lints_new"  # diagnostics that the last look at the same files did not have
 LINTS_GONE = "lints_gone"  # diagnostics that it had and this one has not
 QUESTIONS = "questions"  # questions the call put to the user
+THOUGHT_COMMENTS = (
+    "thought_comments"  # lines written whose comment talks to itself; the harness adds it where it saw the lines
+)
 
 Facts = Mapping[str, float]
 
@@ -49,12 +53,23 @@ def kind(name: str) -> str:
 def command(call: ToolCall) -> str:
     """The command line of a shell call."""
     found = call.arguments.get("command", call.arguments.get("cmd", ""))
+    if isinstance(found, list):  # an argument vector; of a shell's, what it is given to run
+        words = [word for word in found if isinstance(word, str)]
+        return words[2] if len(words) == 3 and words[1] in ("-c", "-lc") else shlex.join(words)
     return found if isinstance(found, str) else ""
 
 
-def paths_read(call: ToolCall, does: str, reads: Sequence[str]) -> Sequence[str]:
+def assumed(call: ToolCall, *, failed: bool) -> Facts:
+    """Of a call whose tool reported nothing, as those of other agents: what its name and its failing tell."""
+    purpose = kind(call.name)
+    if purpose in ("edit", "write"):
+        return {} if failed else {EDITS: 1.0}
+    return {SHELL_FAILURES: float(failed)} if purpose == "shell" else {}
+
+
+def paths_read(call: ToolCall, reads: Sequence[str]) -> Sequence[str]:
     """The files whose text the call showed."""
-    return reads or (_paths(call) if kind(does) == "read" else ())
+    return reads or (_paths(call) if kind(call.name) == "read" else ())
 
 
 def paths_edited(call: ToolCall, facts: Facts) -> Sequence[str]:

@@ -5,6 +5,7 @@ nothing and give the same count every time, and they miss what is said in other 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _CLAIM = re.compile(
     r"\b(?:(?:all|both|the|every|unit|existing|new|[0-9]+)\s+){0,3}(?:tests?|test suite|suite|checks)\s+(?:now\s+|all\s+|still\s+|also\s+)*"
@@ -37,7 +38,7 @@ def asks(text: str) -> bool:
     return bool(lines) and lines[-1].rstrip(" *_`\"')").endswith("?")
 
 
-def thought_comments(lines: list[str]) -> int:
+def thought_comments(lines: Iterable[str]) -> int:
     """Lines whose comment talks to itself."""
     found = (match for line in lines if (match := _COMMENT.search(line)))
     return sum(1 for match in found if _THOUGHT.match(match["text"]))

@@ -1,0 +1,28 @@
+"""Where the agent may work: a folder that is there and open to this user, else one line with the remedy."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from etude.face.errors import BadUse
+from etude.face.place import Place
+
+
+def test_an_unreadable_workspace_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read everything, so the system's answer is what is played here."""
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(BadUse) as refused:
+        Place.at(tmp_path, "none", False)
+    assert (
+        str(refused.value) == f"{tmp_path} can't be read and written by this user; change its mode, or work elsewhere"
+    )
+
+
+def test_a_file_or_nothing_is_no_place_to_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for name in ("file", "nothing"):
+        with pytest.raises(BadUse, match=f"{name} is no folder; give the one to work in"):
+            Place.at(tmp_path / name, "workspace", False)
