@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from etude.acp.request import UnusableBlock, text_of
 from etude.acp.updates import Updates, plan
-from etude.harness.preset import preset
+from etude.harness.presets.preset import preset
 from etude.trace.entry import Entry
 from etude.trace.message import Message, ToolCall
 

@@ -11,7 +11,7 @@ from acp.schema import FileSystemCapabilities, WriteTextFileResponse
 from acp_lab import FIX, Connect, program
 
 from etude.acp.editor_folder import EditorFolder
-from etude.harness.local_folder import LocalFolder
+from etude.workspace.local_folder import LocalFolder
 
 
 async def test_commands_run_in_the_sandbox_and_edits_go_through_the_editor(

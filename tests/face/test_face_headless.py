@@ -214,7 +214,7 @@ def test_the_laptop_checkpoint_answers_in_process_with_the_harness_it_was_traine
     shop: Path, homes: Path, etude: Etude
 ) -> None:
     from etude.chat.load import load_renderer
-    from etude.harness.preset import harness_hash
+    from etude.harness.presets.preset import harness_hash
     from etude.harness.settings import HarnessSettings
 
     checkpoint = Path(__file__).parents[2] / "checkpoints" / "sft-nano"

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from etude.face.journal import UndoJournal
 from etude.face.undo import CantUndo, Undone, last_request, undo
-from etude.harness.local_folder import LocalFolder
-from etude.harness.workspace import Workspace
 from etude.trace.entry import Entry
+from etude.workspace.local_folder import LocalFolder
+from etude.workspace.workspace import Workspace
 
 Step = tuple[str, bytes | None]
 STEPS = st.lists(

@@ -17,7 +17,7 @@ from etude.factory.exercises.trial import outcomes
 from etude.factory.plan import CARELESS, PLANNERS, Plan, Planner, make_plan
 from etude.factory.settings import SessionSettings
 from etude.harness.agent import Outcome
-from etude.harness.matching import replace
+from etude.harness.edits.matching import replace
 from etude.harness.settings import HarnessSettings
 from etude.tasks.task import Task
 

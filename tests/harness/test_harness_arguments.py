@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.harness.arguments import BadArguments, check, closest
-from etude.harness.parameter import Parameter, object_schema, optional
+from etude.harness.presets.arguments import BadArguments, check, closest
+from etude.harness.presets.parameter import Parameter, object_schema, optional
 
 SHAPE = (
     Parameter("path"),

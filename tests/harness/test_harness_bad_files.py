@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from etude.harness.agent import Agent
-from etude.harness.local_folder import LocalFolder
 from etude.harness.settings import HarnessSettings
 from etude.sandbox.protocol import UserError
 from etude.trace.message import Message
+from etude.workspace.local_folder import LocalFolder
 
 SETTINGS = HarnessSettings.full(preset="search_replace", tool_timeout_s=1.0)
 CALLS = [

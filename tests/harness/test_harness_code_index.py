@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from etude.harness.agent import Agent
 from etude.harness.code_index import FolderIndex, OverlaidIndex
-from etude.harness.local_folder import LocalFolder
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.index.base import Base
@@ -25,6 +24,7 @@ from etude.index.index import Index
 from etude.index.overlay import Overlay
 from etude.sandbox.protocol import InfraError
 from etude.trace.message import Message
+from etude.workspace.local_folder import LocalFolder
 
 Make = Callable[..., Agent]
 SETTINGS = HarnessSettings.full(preset="search_replace", codebase_search=True)

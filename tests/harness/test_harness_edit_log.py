@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from etude.harness.edit_log import EditLog
+from etude.harness.edits.edit_log import EditLog
 from etude.hygiene.of_session import changes_of
 from etude.trace.entry import Header
 from etude.trace.schema import objections

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.harness.editing import NoPlace, Replace, edit
-from etude.harness.text_file import BOM, NotText, TextFile
+from etude.harness.edits.editing import NoPlace, Replace, edit
+from etude.workspace.text_file import BOM, NotText, TextFile
 
 pieces = st.sampled_from(["a", "b", " ", "  ", "\t", "x = 1", "é", "“q”", "—", "\r", "out"])
 line = st.lists(pieces, max_size=4).map("".join)

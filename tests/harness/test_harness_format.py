@@ -8,7 +8,7 @@ from typing import Any, Callable
 import pytest
 
 from etude.harness.header import session_header
-from etude.harness.preset import hash_of
+from etude.harness.presets.preset import hash_of
 from etude.harness.settings import HarnessSettings
 from etude.policy.protocol import PolicyError
 from etude.policy.scripted import ScriptedPolicy

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from etude.harness.agent import build_agent
-from etude.harness.local_folder import LocalFolder
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.scripted import ScriptedPolicy
@@ -17,6 +16,7 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool, SandboxSpec, Unsupported
 from etude.sandbox.settings import SandboxSettings
 from etude.trace.message import Message, ToolCall
+from etude.workspace.local_folder import LocalFolder
 
 FILES = {
     "shop.py": b"def total(items):\n    out = 0\n    for x in items:\n        out -= x\n    return out\n",

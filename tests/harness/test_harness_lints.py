@@ -23,11 +23,11 @@ from etude.harness.lint.finding import (
     read_tsc,
 )
 from etude.harness.lint.lints import Lints
-from etude.harness.local_folder import LocalFolder
-from etude.harness.preset import preset_of
+from etude.harness.presets.preset import preset_of
 from etude.harness.settings import HarnessSettings
 from etude.harness.tools.tool import ToolContext
-from etude.harness.workspace import Workspace
+from etude.workspace.local_folder import LocalFolder
+from etude.workspace.workspace import Workspace
 
 codes = st.sampled_from(["E1", "E2"])
 finding = st.builds(Finding, st.sampled_from("ab"), st.integers(1, 9), st.just(1), st.just("ruff"), codes, st.just("m"))

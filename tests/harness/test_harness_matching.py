@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.harness import matching
-from etude.harness.matching import NoUniqueMatch, replace
+from etude.harness.edits import matching
+from etude.harness.edits.matching import NoUniqueMatch, replace
 
 FILE = "def f(x):\n    if x > 1:\n        return  2\n    return 3\n\ndef g():\n\treturn 3\n"
 

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from etude.harness.agent import build_agent
 from etude.harness.approval import Approver, Asked, Effect
 from etude.harness.header import session_header
-from etude.harness.local_folder import LocalFolder
 from etude.harness.mcp.config import project_servers, servers_of
 from etude.harness.mcp.server import McpConfigError, Server
 from etude.harness.mcp.servers import Servers
@@ -32,6 +31,7 @@ from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.scripted import ScriptedPolicy
 from etude.trace.message import Message, ToolCall
+from etude.workspace.local_folder import LocalFolder
 
 SCRIPT = Path(__file__).with_name("mcp_server.py")
 SETTINGS = HarnessSettings.full(preset="minimal", max_tool_lines=20)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.harness.patch import BadPatch, apply, parse
-from etude.harness.text_file import TextFile
+from etude.harness.edits.patch import BadPatch, apply, parse
+from etude.workspace.text_file import TextFile
 
 rows = st.lists(st.sampled_from(["a", "b", "", "  c", "def f():", "    return 1", "é"]), max_size=12)
 

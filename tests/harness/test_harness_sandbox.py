@@ -10,16 +10,16 @@ import pytest
 
 from etude.chat.nano import NanoRenderer
 from etude.harness.agent import build_agent
-from etude.harness.preset import preset
+from etude.harness.presets.preset import preset
 from etude.harness.replay import replay
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.harness.tools.tool import ToolContext, ToolError
-from etude.harness.workspace import Workspace, WorkspaceError
 from etude.policy.scripted import ScriptedPolicy
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool, SandboxSpec, Unsupported
 from etude.sandbox.settings import SandboxSettings
+from etude.workspace.workspace import Workspace, WorkspaceError
 
 CHECK = "from shop import total\nassert total([1, 2]) == 3, f'total([1, 2]) is {total([1, 2])}'\n"
 FACTS = TaskFacts("task-1", "fix total", ("python", "check.py"))

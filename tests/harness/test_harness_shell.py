@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from etude.harness.jobs import Jobs
-from etude.harness.local_folder import LocalFolder
-from etude.harness.preset import preset_of
+from etude.harness.presets.preset import preset_of
 from etude.harness.settings import HarnessSettings
-from etude.harness.shell_state import ShellState
 from etude.harness.tools.tool import ToolContext, ToolError
-from etude.harness.workspace import Workspace
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxSpec, Unsupported
 from etude.sandbox.settings import SandboxSettings
+from etude.workspace.jobs import Jobs
+from etude.workspace.local_folder import LocalFolder
+from etude.workspace.shell_state import ShellState
+from etude.workspace.workspace import Workspace
 
 SETTINGS = HarnessSettings.full(preset="search_replace", tool_timeout_s=20, max_command_s=30)
 # Children in sessions of their own that ignore SIGTERM, one of them an orphan; $0 names them.

@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.harness import preset as presets
 from etude.harness.agent import build_agent
-from etude.harness.catalogue import IMPLEMENTATIONS
-from etude.harness.local_folder import LocalFolder
-from etude.harness.names import Names
-from etude.harness.preset import harness_hash, preset, preset_of
+from etude.harness.presets import preset as presets
+from etude.harness.presets.catalogue import IMPLEMENTATIONS
+from etude.harness.presets.names import Names
+from etude.harness.presets.preset import harness_hash, preset, preset_of
+from etude.harness.presets.skin import BadSkin, Skinned, describe
 from etude.harness.services import CodeHit, Services, WebHit
 from etude.harness.settings import HarnessSettings
-from etude.harness.skin import BadSkin, Skinned, describe
 from etude.harness.task_facts import TaskFacts
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.harness.truncation import Shown
-from etude.harness.workspace import Workspace, WorkspaceError
 from etude.policy.scripted import ScriptedPolicy
 from etude.trace.message import Message, ToolCall
+from etude.workspace.local_folder import LocalFolder
+from etude.workspace.workspace import Workspace, WorkspaceError
 
 SKINS = ("search_replace", "patch", "minimal")
 

@@ -7,13 +7,13 @@ from typing import Any, Callable
 import pytest
 
 from etude.chat.special import TOOL_PARAMETERS
-from etude.harness.preset import harness_hash, preset
+from etude.harness.presets.preset import harness_hash, preset
 from etude.harness.settings import HarnessSettings
 from etude.harness.tools.nano.grep import Grep
 from etude.harness.tools.nano.test import stable
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult, describe
-from etude.harness.workspace import MAX_FILE_BYTES, Workspace, WorkspaceError
 from etude.sandbox.protocol import DiskFull, ExecResult, InfraError, SandboxDied
+from etude.workspace.workspace import MAX_FILE_BYTES, Workspace, WorkspaceError
 
 SETTINGS = HarnessSettings()
 

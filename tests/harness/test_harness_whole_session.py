@@ -11,7 +11,6 @@ import pytest
 
 from etude.harness.agent import Agent
 from etude.harness.header import session_header
-from etude.harness.local_folder import LocalFolder
 from etude.harness.replay import compare
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
@@ -25,6 +24,7 @@ from etude.trace.reader import read_session
 from etude.trace.schema import check_file
 from etude.trace.session import Recorder
 from etude.trace.writer import SessionWriter
+from etude.workspace.local_folder import LocalFolder
 
 Make = Callable[..., Agent]
 LARGE = HarnessSettings.full(preset="search_replace", lint_delta_s=0.0)

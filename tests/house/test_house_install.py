@@ -91,6 +91,6 @@ def test_doctor_sandboxes_and_tools_work_with_the_files_beside_the_code(etude: P
     assert code == 0 and found["ready"], found
     code, found = run(etude, tmp_path, "tasks", "show", "one-bug/train/000001")
     assert code == 0 and found["instruction"]
-    texts = "from etude.harness.preset import preset; print(len(preset('full').system), len(preset('full').schemas))"
+    texts = "from etude.harness.presets.preset import preset; print(len(preset('full').system), len(preset('full').schemas))"
     done = subprocess.run([str(etude.with_name("python")), "-c", texts], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and "0" not in done.stdout.split(), done.stderr

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.foreign.read import read_foreign
-from etude.harness.preset import preset
+from etude.harness.presets.preset import preset
 from etude.hygiene.facts import command, kind
 from etude.hygiene.of_session import counters_of, last_test, todos_of, tool_names
 from etude.trace.change import Change

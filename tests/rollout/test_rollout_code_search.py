@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from etude.harness.local_folder import LocalFolder
 from etude.harness.settings import HarnessSettings
 from etude.index.errors import ServiceLost
 from etude.index.process import BaseService
@@ -24,6 +23,7 @@ from etude.rollout.settings import AttemptSettings
 from etude.sandbox.protocol import SandboxSpec
 from etude.tasks.task import Task, Verdict
 from etude.trace.message import Message, ToolCall
+from etude.workspace.local_folder import LocalFolder
 
 TASK = Task("t1", "debugging", "one-bug", "fix", {"shop.py": "def total(): ...\n"}, ("true",), "any")
 SETTINGS = HarnessSettings.full(preset="search_replace", codebase_search=True)

@@ -14,7 +14,6 @@ from etude.chat.byte_tokenizer import byte_tokenizer
 from etude.chat.nano import NanoRenderer
 from etude.harness.agent import build_agent
 from etude.harness.code_index import FolderIndex
-from etude.harness.local_folder import LocalFolder
 from etude.harness.replay import compare
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
@@ -29,6 +28,7 @@ from etude.sandbox.settings import SandboxSettings
 from etude.tasks.task import Task, Verdict
 from etude.trace.message import Message, ToolCall
 from etude.trace.session import Session
+from etude.workspace.local_folder import LocalFolder
 
 TASK = Task(
     id="t1",

@@ -30,7 +30,7 @@ from etude.face.talk import Ask
 from etude.harness.approval import ApprovalPolicy, Approver, Asked, Effect
 from etude.harness.flow import EndReason
 from etude.harness.mcp.server import Server
-from etude.harness.preset import preset_of
+from etude.harness.presets.preset import preset_of
 from etude.harness.settings import HarnessSettings
 from etude.harness.watcher import Part
 from etude.trace.entry import Effort, Entry

@@ -15,8 +15,8 @@ from acp import RequestError
 from acp.interfaces import Client
 from acp.schema import FileSystemCapabilities
 
-from etude.harness.operations import OUTPUTS_FOLDER
 from etude.sandbox.protocol import Entry, ExecResult, Operations
+from etude.workspace.operations import OUTPUTS_FOLDER
 
 
 class EditorFolder:

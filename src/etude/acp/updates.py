@@ -11,8 +11,8 @@ from typing import Any, get_args
 from acp import helpers
 from acp.schema import FileEditToolCallContent, PlanEntryStatus, ToolCallLocation, ToolKind
 
-from etude.harness.preset import Preset
-from etude.harness.skin import Skinned
+from etude.harness.presets.preset import Preset
+from etude.harness.presets.skin import Skinned
 from etude.harness.watcher import Part
 from etude.trace.entry import Entry
 from etude.trace.message import ToolCall

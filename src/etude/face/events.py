@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from etude.face.journal import Edit, UndoJournal
-from etude.harness.preset import Preset
+from etude.harness.presets.preset import Preset
 from etude.harness.watcher import Part
 from etude.hygiene.facts import command
 from etude.trace.change import split

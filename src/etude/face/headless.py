@@ -25,7 +25,7 @@ from etude.face.place import Place
 from etude.face.talk import Ask, Person, Talk, begin, resume
 from etude.harness.approval import ApprovalPolicy, Approver
 from etude.harness.inbox import Inbox
-from etude.harness.preset import preset_of
+from etude.harness.presets.preset import preset_of
 from etude.policy.protocol import PolicyError
 from etude.sandbox.protocol import InfraError
 

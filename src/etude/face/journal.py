@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from etude.harness.operations import OUTPUTS_FOLDER
+from etude.workspace.operations import OUTPUTS_FOLDER
 
 
 @dataclass(frozen=True)

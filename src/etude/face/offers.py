@@ -18,7 +18,7 @@ from etude.harness.mcp.config import project_servers
 from etude.harness.mcp.server import McpConfigError, Server
 from etude.harness.mcp.servers import Servers
 from etude.harness.mcp.trust import Approve, Trust
-from etude.harness.preset import preset
+from etude.harness.presets.preset import preset
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 

@@ -14,10 +14,10 @@ from typing import Literal
 
 from etude.face.errors import BadUse, OutOfReach
 from etude.face.own_files import config_file, history_file, trust_file
-from etude.harness.local_folder import LocalFolder
 from etude.link.git import GitError, git
 from etude.link.home import sessions_home
 from etude.sandbox.protocol import InfraError, Operations, SandboxSpec, UserError
+from etude.workspace.local_folder import LocalFolder
 
 Walls = Literal["workspace", "none"]
 # Of one command; a person's own project may compile, so far more than a rollout's.

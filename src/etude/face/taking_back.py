@@ -8,9 +8,9 @@ from etude.face.errors import BadUse
 from etude.face.journal import UndoJournal
 from etude.face.past import find
 from etude.face.undo import Undone, undo
-from etude.harness.local_folder import LocalFolder
 from etude.link.home import read_entries
 from etude.trace.writer import SessionBusy, SessionWriter
+from etude.workspace.local_folder import LocalFolder
 
 
 async def take_back(named: str, folder: Path, everything: bool) -> Undone:

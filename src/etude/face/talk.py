@@ -23,7 +23,7 @@ from etude.harness.approval import Approver
 from etude.harness.header import session_header
 from etude.harness.inbox import Inbox
 from etude.harness.instructions import find_instructions, rendered
-from etude.harness.preset import preset_of
+from etude.harness.presets.preset import preset_of
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.harness.watcher import Watcher

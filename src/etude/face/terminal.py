@@ -23,7 +23,7 @@ from etude.face.past import last_words
 from etude.face.question import Question
 from etude.face.teller import DIM, Teller, plain
 from etude.harness.approval import Approver
-from etude.harness.preset import preset_of
+from etude.harness.presets.preset import preset_of
 from etude.harness.settings import HarnessSettings
 from etude.policy.protocol import PolicyError
 from etude.sandbox.protocol import InfraError

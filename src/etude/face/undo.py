@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from etude.face.errors import BadUse
 from etude.face.journal import Edit, UndoJournal, digest_of
-from etude.harness.workspace import Workspace, WorkspaceError
 from etude.sandbox.protocol import Operations
 from etude.trace.entry import Entry
+from etude.workspace.workspace import Workspace, WorkspaceError
 
 
 class CantUndo(BadUse):

@@ -16,12 +16,12 @@ from etude.chat.renderer import Renderer
 from etude.harness.approval import Approver
 from etude.harness.budget import Budget, effort_words
 from etude.harness.calls import Calls
-from etude.harness.edit_log import EditLog
+from etude.harness.edits.edit_log import EditLog
 from etude.harness.flow import Ended
 from etude.harness.header import session_header
 from etude.harness.inbox import Inbox, Stopped, Summarize
 from etude.harness.parts import Parts, fitted
-from etude.harness.preset import Preset, harness_facts, preset_of
+from etude.harness.presets.preset import Preset, harness_facts, preset_of
 from etude.harness.resuming import UNTOLD, changed_harness, open_answers
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
@@ -29,13 +29,13 @@ from etude.harness.task_facts import TaskFacts
 from etude.harness.tools.tool import ToolContext
 from etude.harness.transcript import Transcript
 from etude.harness.watcher import Nobody, Watcher
-from etude.harness.workspace import Journal, Workspace
 from etude.hygiene.of_session import changes_of, counters_of, last_test, todos_of
 from etude.policy.protocol import Policy, PolicyError, Request
 from etude.sandbox.protocol import InfraError, Operations
 from etude.trace.message import Delivery, Message
 from etude.trace.segment import Segment
 from etude.trace.session import Recorder, Session
+from etude.workspace.workspace import Journal, Workspace
 
 
 @dataclass(frozen=True)

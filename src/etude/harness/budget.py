@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.harness.preset import Preset
+from etude.harness.presets.preset import Preset
 from etude.harness.settings import HarnessSettings
 
 FACTORS = {"low": 0.5, "medium": 1.0, "high": 2.0}

@@ -14,18 +14,18 @@ from itertools import groupby
 from typing import Any
 
 from etude.harness.approval import Approver, Ruling, effect_of
-from etude.harness.edit_log import EditLog
+from etude.harness.edits.edit_log import EditLog
 from etude.harness.flow import Ended
 from etude.harness.inbox import Inbox, Stopped
-from etude.harness.preset import Preset
+from etude.harness.presets.preset import Preset
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.harness.transcript import Transcript
 from etude.harness.truncation import Shown, truncate
-from etude.harness.workspace import WorkspaceError
 from etude.hygiene.facts import MALFORMED, PASSED, THOUGHT_COMMENTS
 from etude.hygiene.wording import thought_comments
 from etude.trace.message import Message, ToolCall
 from etude.trace.session import Recorder
+from etude.workspace.workspace import WorkspaceError
 
 STOPPED = "stopped by the user before it had ended"
 

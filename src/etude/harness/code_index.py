@@ -12,7 +12,6 @@ import json
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
-from etude.harness import scripts
 from etude.harness.services import CodeHit
 from etude.harness.tools.tool import ToolError
 from etude.index.admission import LARGEST_BYTES
@@ -25,6 +24,7 @@ from etude.index.sieve import EXCLUDE, IGNORE, Sieve
 from etude.index.update import Progress
 from etude.index.walk import CACHE_MARKS, NEVER
 from etude.sandbox.protocol import InfraError, Operations, UserError
+from etude.workspace import scripts
 
 # A listing of 100,000 files; beyond it no rollout is.
 MAX_LISTING_BYTES = 16 << 20

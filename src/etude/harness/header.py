@@ -7,7 +7,7 @@ from typing import Any
 
 from etude.chat.renderer import Renderer
 from etude.harness.parts import fitted
-from etude.harness.preset import harness_facts, hash_of
+from etude.harness.presets.preset import harness_facts, hash_of
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from etude.chat.renderer import Renderer
 from etude.harness.approval import Approver
-from etude.harness.edit_log import EditLog
+from etude.harness.edits.edit_log import EditLog
 from etude.harness.inbox import Inbox
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.harness.watcher import Nobody, Watcher
-from etude.harness.workspace import Journal
 from etude.sandbox.protocol import Operations
 from etude.trace.session import Recorder, Session
+from etude.workspace.workspace import Journal
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from etude.chat.renderer import Renderer
 from etude.harness.agent import build_agent
 from etude.harness.header import session_header
 from etude.harness.parts import fitted
-from etude.harness.preset import harness_hash
+from etude.harness.presets.preset import harness_hash
 from etude.harness.recorded import RecordedApprover, RecordedInbox
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings

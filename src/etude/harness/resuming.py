@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from etude.harness.preset import hash_of
+from etude.harness.presets.preset import hash_of
 from etude.trace.message import Message, ToolCall
 from etude.trace.session import Session
 

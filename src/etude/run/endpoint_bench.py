@@ -21,7 +21,7 @@ from etude.bench.suite import choose
 from etude.bench.summary import summarise
 from etude.events.log import EventLog
 from etude.factory.exercises.source import ExerciseSource
-from etude.harness.preset import harness_hash, preset
+from etude.harness.presets.preset import harness_hash, preset
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.breaker import Breaker

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from etude.harness.lint.finding import Finding, Unreadable, delta
 from etude.harness.lint.linters import LINTERS, Linter
-from etude.harness.workspace import Workspace, WorkspaceError
+from etude.workspace.workspace import Workspace, WorkspaceError
 
 # A linter's report of a large repository; more is not read.
 _MAX_OUTPUT_BYTES = 4 << 20

@@ -6,13 +6,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from etude.harness.editing import Edited
-from etude.harness.parameter import Parameter
-from etude.harness.patch import BadPatch, FileChange, apply, parse
-from etude.harness.text_file import TextFile
+from etude.harness.edits.editing import Edited
+from etude.harness.edits.patch import BadPatch, FileChange, apply, parse
+from etude.harness.presets.parameter import Parameter
 from etude.harness.tools import replacing
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
-from etude.harness.workspace import Workspace, WorkspaceError
+from etude.workspace.text_file import TextFile
+from etude.workspace.workspace import Workspace, WorkspaceError
 
 
 @dataclass(frozen=True)

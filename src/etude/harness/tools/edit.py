@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from etude.harness.editing import Replace
-from etude.harness.parameter import Parameter, optional
+from etude.harness.edits.editing import Replace
+from etude.harness.presets.parameter import Parameter, optional
 from etude.harness.tools.replacing import replace_in
 from etude.harness.tools.tool import ToolContext, ToolResult
 

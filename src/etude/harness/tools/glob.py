@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from etude.harness.parameter import Parameter, optional
-from etude.harness.search import Query, SearchFailed
+from etude.harness.presets.parameter import Parameter, optional
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
+from etude.workspace.search import Query, SearchFailed
 
 
 class Glob:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from etude.harness.parameter import Parameter, optional
-from etude.harness.search import Query, Rows, SearchFailed
+from etude.harness.presets.parameter import Parameter, optional
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
+from etude.workspace.search import Query, Rows, SearchFailed
 
 # A row of minified code says nothing beyond its start.
 MAX_ROW_CHARS = 500

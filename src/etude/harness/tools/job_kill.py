@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from etude.harness.parameter import Parameter
+from etude.harness.presets.parameter import Parameter
 from etude.harness.tools.job_output import job_of
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from etude.harness.jobs import Job
-from etude.harness.parameter import Parameter, optional
+from etude.harness.presets.parameter import Parameter, optional
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
+from etude.workspace.jobs import Job
 
 
 class JobOutput:

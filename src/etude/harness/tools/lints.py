@@ -6,7 +6,7 @@ from typing import Any
 
 from etude.harness.lint.linters import LINTERS
 from etude.harness.lint.lints import Report
-from etude.harness.parameter import Parameter, optional
+from etude.harness.presets.parameter import Parameter, optional
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 
 

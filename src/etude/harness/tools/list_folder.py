@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from etude.harness.parameter import optional
+from etude.harness.presets.parameter import optional
 from etude.harness.tools.tool import ToolContext, ToolResult
 
 

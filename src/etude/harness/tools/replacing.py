@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from etude.harness.editing import Edited, NoPlace, Replace, edit
-from etude.harness.text_file import TextFile
+from etude.harness.edits.editing import Edited, NoPlace, Replace, edit
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
+from etude.workspace.text_file import TextFile
 
 _LOOSE = {"blanks": "blanks differed", "typography": "quotes, dashes or blanks differed"}
 

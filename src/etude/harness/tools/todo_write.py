@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from etude.harness.parameter import Parameter, optional
+from etude.harness.presets.parameter import Parameter, optional
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.hygiene.todo import STATUSES
 

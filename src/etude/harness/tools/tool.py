@@ -8,17 +8,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Mapping, Protocol
 
-from etude.harness.jobs import Jobs
 from etude.harness.lint.lints import Lints
-from etude.harness.names import Names
-from etude.harness.parameter import Parameter
-from etude.harness.search import Searcher
+from etude.harness.presets.names import Names
+from etude.harness.presets.parameter import Parameter
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
-from etude.harness.shell_state import ShellState
 from etude.harness.truncation import Keep, Limits, Remedy, Shown, fits, show
-from etude.harness.workspace import Workspace
 from etude.hygiene.todo import TodoList
+from etude.workspace.jobs import Jobs
+from etude.workspace.search import Searcher
+from etude.workspace.shell_state import ShellState
+from etude.workspace.workspace import Workspace
 
 
 class ToolError(Exception):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from etude.harness.parameter import Parameter
-from etude.harness.text_file import NotText, TextFile
+from etude.harness.presets.parameter import Parameter
 from etude.harness.tools.replacing import lines
 from etude.harness.tools.tool import ToolContext, ToolResult
+from etude.workspace.text_file import NotText, TextFile
 
 
 class Write:

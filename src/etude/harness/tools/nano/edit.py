@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etude.harness.matching import NoUniqueMatch, replace
+from etude.harness.edits.matching import NoUniqueMatch, replace
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.harness.truncation import Keep
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from etude.harness.local_folder import LocalFolder
-from etude.harness.operations import Outside
-from etude.harness.scripts import kill_tree
-from etude.harness.text_file import TextFile
-from etude.harness.workspace import Workspace, WorkspaceError
 from etude.sandbox.protocol import DiskFull, InfraError, OutputLimit, UserError
+from etude.workspace.local_folder import LocalFolder
+from etude.workspace.operations import Outside
+from etude.workspace.scripts import kill_tree
+from etude.workspace.text_file import TextFile
+from etude.workspace.workspace import Workspace, WorkspaceError
 
 
 @pytest.fixture

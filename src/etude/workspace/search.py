@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
-from etude.harness import scripts
-from etude.harness.workspace import Workspace
+from etude.workspace import scripts
+from etude.workspace.workspace import Workspace
 
 Mode = Literal["content", "files", "count", "glob"]
 Order = Literal["path", "mtime"]

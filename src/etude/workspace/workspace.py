@@ -14,9 +14,9 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Sequence
 
-from etude.harness.operations import OUTPUTS, OUTPUTS_FOLDER, Outside
-from etude.harness.text_file import NotText, TextFile
 from etude.sandbox.protocol import DiskFull, Entry, ExecResult, Operations, OutputLimit, UserError
+from etude.workspace.operations import OUTPUTS, OUTPUTS_FOLDER, Outside
+from etude.workspace.text_file import NotText, TextFile
 
 # A file the agent reads whole. Source files are far smaller; beyond it a tool answer would be cut anyway.
 MAX_FILE_BYTES = 1 << 20

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from etude.harness.arguments import BadArguments, check
-from etude.harness.names import Names
-from etude.harness.parameter import Parameter, object_schema
+from etude.harness.presets.arguments import BadArguments, check
+from etude.harness.presets.names import Names
+from etude.harness.presets.parameter import Parameter, object_schema
 from etude.harness.tools.tool import Implementation, ToolContext, ToolError, ToolResult
 from etude.harness.truncation import Keep
 
@@ -87,7 +87,7 @@ class Skinned:
 def describe(implementation: Implementation, names: Names) -> str:
     """The Markdown beside the code with this preset's names in it; a line that names what isn't offered is left out."""
     module = type(implementation).__module__.rsplit(".", 1)[1]
-    text = (Path(__file__).parent / "tools" / f"{module}.md").read_text(encoding="utf-8").strip()
+    text = (Path(__file__).parent.parent / "tools" / f"{module}.md").read_text(encoding="utf-8").strip()
     rows = []
     for row in text.split("\n"):
         slots = {match[0]: _named(match, implementation, names) for match in _SLOT.finditer(row)}

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
 
-from etude.harness.matching import closest, indent_like, places, squeeze
-from etude.harness.text_file import TextFile
+from etude.harness.edits.matching import closest, indent_like, places, squeeze
+from etude.workspace.text_file import TextFile
 
 # A hint in a file of more lines would cost too much time for what it says; `matching` bounds the comparisons below it.
 MAX_HINT_LINES = 50_000

@@ -9,8 +9,8 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from etude.harness.workspace import Workspace
 from etude.sandbox.protocol import ExecResult
+from etude.workspace.workspace import Workspace
 
 # $1 the command line, $2 the folder, $3 names of variables that the session has unset.
 _ENTER = """: "${OUTPUTS:=${TMPDIR:-/tmp}/etude-outputs}"

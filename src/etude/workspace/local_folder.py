@@ -15,9 +15,9 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from etude.harness.local_process import run_process
-from etude.harness.operations import OUTPUTS_FOLDER, Outside
 from etude.sandbox.protocol import DiskFull, Entry, ExecResult, OutputLimit, SandboxSpec, UserError
+from etude.workspace.local_process import run_process
+from etude.workspace.operations import OUTPUTS_FOLDER, Outside
 
 _NEW_FILE_MODE = 0o644
 # Deeper than any repository; bounds the walk of a hostile tree.

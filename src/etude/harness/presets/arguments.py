@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from etude.harness.parameter import Parameter
+from etude.harness.presets.parameter import Parameter
 
 # Enough of a wrong value to recognise it.
 SHOWN_CHARS = 60

@@ -14,9 +14,9 @@ import time
 import uuid
 from dataclasses import dataclass, field
 
-from etude.harness.scripts import kill_tree
 from etude.sandbox.inside.output import Output
 from etude.sandbox.protocol import ExecResult, InfraError
+from etude.workspace.scripts import kill_tree
 
 _DRAIN_S = 0.2
 _CHUNK_BYTES = 65536

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.harness import scripts
-from etude.harness.local_folder import LocalFolder
-from etude.harness.search import Query, Searcher, SearchFailed, _ripgrep
-from etude.harness.workspace import Workspace
+from etude.workspace import scripts
+from etude.workspace.local_folder import LocalFolder
+from etude.workspace.search import Query, Searcher, SearchFailed, _ripgrep
+from etude.workspace.workspace import Workspace
 
 needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="there is no ripgrep here")
 

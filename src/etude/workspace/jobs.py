@@ -11,9 +11,9 @@ import time
 import uuid
 from dataclasses import dataclass
 
-from etude.harness import scripts
-from etude.harness.workspace import Workspace
 from etude.sandbox.protocol import InfraError
+from etude.workspace import scripts
+from etude.workspace.workspace import Workspace
 
 # A sandbox limits a command's CPU seconds to about its time-out, and what it starts inherits that: as long as a session may last.
 JOB_LIMIT_S = 3600.0

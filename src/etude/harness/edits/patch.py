@@ -17,9 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from etude.harness.editing import MAX_HINT_LINES, Edited, How, normal, windows
-from etude.harness.matching import closest
-from etude.harness.text_file import TextFile
+from etude.harness.edits.editing import MAX_HINT_LINES, Edited, How, normal, windows
+from etude.harness.edits.matching import closest
+from etude.workspace.text_file import TextFile
 
 Kind = Literal["add", "delete", "update"]
 

@@ -12,12 +12,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from etude.harness.arguments import closest
-from etude.harness.catalogue import IMPLEMENTATIONS, QUIET
-from etude.harness.names import Names
+from etude.harness.presets.arguments import closest
+from etude.harness.presets.catalogue import IMPLEMENTATIONS, QUIET
+from etude.harness.presets.names import Names
+from etude.harness.presets.skin import BadSkin, Skinned
 from etude.harness.services import ServedTool
 from etude.harness.settings import HarnessSettings
-from etude.harness.skin import BadSkin, Skinned
 from etude.harness.tools.nano.done import Done
 from etude.harness.tools.nano.edit import Edit
 from etude.harness.tools.nano.grep import Grep
@@ -34,7 +34,7 @@ HARNESS_VERSION = 2
 SKINS_VERSION = 2
 
 _FOLDER = Path(__file__).parent
-_SKINS = tuple(sorted(path.stem for path in (_FOLDER / "presets").glob("*.toml")))
+_SKINS = tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 _WEB = ("web_search", "web_fetch")
 
 
@@ -163,7 +163,7 @@ def _preset(name: str, tools: list[Tool], system: str = "", summary_query: str =
 
 def _skins(name: str, off: frozenset[str]) -> Preset:
     """Read a preset's data. Raises BadSkin where it does not fit the implementations."""
-    data = tomllib.loads((_FOLDER / "presets" / f"{name}.toml").read_text(encoding="utf-8"))
+    data = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
     skins: list[Skinned] = []
     for row in data["tools"]:
         if row["does"] not in IMPLEMENTATIONS:
@@ -180,4 +180,4 @@ def _skins(name: str, off: frozenset[str]) -> Preset:
 
 
 def _prompt(name: str) -> str:
-    return (_FOLDER / "prompts" / f"{name}.md").read_text(encoding="utf-8").strip()
+    return (_FOLDER.parent / "prompts" / f"{name}.md").read_text(encoding="utf-8").strip()

@@ -1,0 +1,1 @@
+"""Presets: names, shapes and prompts of the tools an agent gets; data in TOML, and what reads it."""
