@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,9 +22,11 @@ from etude.workspace.shell_state import ShellState
 from etude.workspace.workspace import Workspace
 
 SETTINGS = HarnessSettings.full(preset="search_replace", tool_timeout_s=20, max_command_s=30)
-# Children in sessions of their own that ignore SIGTERM, one of them an orphan; $0 names them.
-STUBBORN = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 977' &); setsid sleep 977 & sleep 977"
-COUNT = "grep -lsz '^sleep$' /proc/[0-9]*/cmdline | while read -r f; do tr '\\0' ' ' < $f; echo; done | grep -c 'sleep 977' || true"
+# Seconds by which this run's sleepers are told from those of another run of the tests on this machine.
+LONG = 900_000 + os.getpid()
+# Children in sessions of their own that ignore SIGTERM, one of them an orphan.
+STUBBORN = f"trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep {LONG}' &); setsid sleep {LONG} & sleep {LONG}"
+COUNT = f"grep -lsz '^sleep$' /proc/[0-9]*/cmdline | while read -r f; do tr '\\0' ' ' < $f; echo; done | grep -c 'sleep {LONG}' || true"
 
 
 @pytest.fixture(params=["folder", "sandbox"])
@@ -114,16 +117,16 @@ async def test_a_killed_job_takes_its_children_along(there: ToolContext) -> None
 
 
 async def test_the_end_of_a_session_ends_its_jobs(there: ToolContext) -> None:
-    await shell(there, "sleep 977", is_background=True)
+    await shell(there, f"sleep {LONG}", is_background=True)
     await there.close()
     assert await shell(there, COUNT) == "0"
 
 
 async def test_a_job_that_is_lost_is_not_said_to_run(there: ToolContext) -> None:
     jobs, state = Jobs(there.workspace), ShellState()
-    one = await jobs.start("sleep 977", *await state.background(there.workspace, "sleep 977"))
+    one = await jobs.start(f"sleep {LONG}", *await state.background(there.workspace, f"sleep {LONG}"))
     await shell(
         there,
-        f"kill -9 {one.pid}; sleep 0.2; for f in $(grep -lsz '^977$' /proc/[0-9]*/cmdline); do kill -9 $(echo $f | tr -dc 0-9); done",
+        f"kill -9 {one.pid}; sleep 0.2; for f in $(grep -lsz '^{LONG}$' /proc/[0-9]*/cmdline); do kill -9 $(echo $f | tr -dc 0-9); done",
     )
     assert (await jobs.look(one, 5)).status == "killed"
