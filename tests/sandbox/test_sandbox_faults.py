@@ -18,6 +18,9 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxDied, SandboxNotFound, SandboxPool, SandboxSpec
 from etude.sandbox.settings import SandboxSettings
 
+# Sleeps of so many seconds are this run's: another on the same machine has others.
+MARK = 3_000_000_000 + 100 * os.getpid()
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -55,11 +58,11 @@ async def _until_gone(marker: str, patience_s: float = 10.0) -> bool:
 
 async def test_kill_is_idempotent_and_returns_when_all_is_gone(pool: SandboxPool) -> None:
     box = await pool.create(SandboxSpec())
-    await box.run("setsid sleep 31536001 >/dev/null 2>&1 &")
-    while len(_marked("31536001")) != 1:  # the shell is back before its child has become `sleep`
+    await box.run(f"setsid sleep {MARK + 1} >/dev/null 2>&1 &")
+    while len(_marked(f"{MARK + 1}")) != 1:  # the shell is back before its child has become `sleep`
         await asyncio.sleep(0.02)
     await asyncio.gather(box.kill(), box.kill())
-    assert _marked("31536001") == []
+    assert _marked(f"{MARK + 1}") == []
     await box.kill()
     for call in (box.run(["true"]), box.read("x"), box.list()):
         with pytest.raises(SandboxNotFound):
@@ -67,26 +70,26 @@ async def test_kill_is_idempotent_and_returns_when_all_is_gone(pool: SandboxPool
 
 
 async def test_a_killed_runner_fails_every_pending_call(box: Sandbox) -> None:
-    calls = [asyncio.create_task(box.run("sleep 31536002")) for _ in range(3)]
-    while len(_marked("sleep 31536002")) < 3:
+    calls = [asyncio.create_task(box.run(f"sleep {MARK + 2}")) for _ in range(3)]
+    while len(_marked(f"sleep {MARK + 2}")) < 3:
         await asyncio.sleep(0.02)
-    os.kill(_runner_of(_marked("sleep 31536002")[0]), signal.SIGKILL)
+    os.kill(_runner_of(_marked(f"sleep {MARK + 2}")[0]), signal.SIGKILL)
     results = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 10)
     assert [type(result) for result in results] == [SandboxDied] * 3
     with pytest.raises(SandboxDied):
         await box.run(["true"])
-    assert await _until_gone("31536002")
+    assert await _until_gone(f"{MARK + 2}")
 
 
 async def test_a_stopped_runner_is_given_up_in_bounded_time(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etude.sandbox.live._RUN_GRACE_S", 0.5)
-    await box.run("setsid sleep 31536003 >/dev/null 2>&1 &")
-    runner = _runner_of(_marked("31536003")[0])
+    await box.run(f"setsid sleep {MARK + 3} >/dev/null 2>&1 &")
+    runner = _runner_of(_marked(f"{MARK + 3}")[0])
     os.kill(runner, signal.SIGSTOP)
     with pytest.raises(SandboxDied):
         await asyncio.wait_for(box.run(["true"], timeout_s=0.5), 10)
     await box.kill()
-    assert await _until_gone("31536003")
+    assert await _until_gone(f"{MARK + 3}")
 
 
 async def test_a_dead_zygote_is_replaced_and_its_children_live_on() -> None:
@@ -119,23 +122,23 @@ asyncio.run(main())
 
 
 async def test_the_death_of_the_client_ends_all_its_sandboxes_and_only_those(box: Sandbox) -> None:
-    await box.run("setsid sleep 31536005 >/dev/null 2>&1 &")
-    client = subprocess.Popen([sys.executable, "-c", CLIENT.replace("MARKER", "31536004")], stdout=subprocess.PIPE)
+    await box.run(f"setsid sleep {MARK + 5} >/dev/null 2>&1 &")
+    client = subprocess.Popen([sys.executable, "-c", CLIENT.replace("MARKER", f"{MARK + 4}")], stdout=subprocess.PIPE)
     assert client.stdout is not None
     await asyncio.to_thread(client.stdout.readline)
-    assert len(_marked("sleep\x0031536004")) >= 3
+    assert len(_marked(f"sleep\x00{MARK + 4}")) >= 3
     client.kill()
     client.wait()
-    assert await _until_gone("sleep\x0031536004")
-    assert len(_marked("31536005")) == 1
+    assert await _until_gone(f"sleep\x00{MARK + 4}")
+    assert len(_marked(f"{MARK + 5}")) == 1
 
 
 async def test_closing_a_pool_ends_all_it_made() -> None:
     made = await open_pool(SandboxSettings())
     box = await made.create(SandboxSpec())
-    await box.run("setsid sleep 31536006 >/dev/null 2>&1 &")
+    await box.run(f"setsid sleep {MARK + 6} >/dev/null 2>&1 &")
     await made.close()
-    assert _marked("31536006") == []
+    assert _marked(f"{MARK + 6}") == []
     with pytest.raises(SandboxNotFound):
         await made.create(SandboxSpec())
 

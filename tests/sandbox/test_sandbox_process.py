@@ -31,6 +31,9 @@ from etude.sandbox.protocol import (
 )
 from etude.sandbox.settings import SandboxSettings
 
+# Sleeps of so many seconds are this run's: another on the same machine has others.
+MARK = 3_000_000_000 + 100 * os.getpid()
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -180,21 +183,21 @@ async def test_no_signal_reaches_host_runner_or_other_commands(bare: Sandbox) ->
 async def test_a_time_out_kills_double_forked_daemons_and_nothing_else(bare: Sandbox) -> None:
     innocent = asyncio.create_task(bare.run("sleep 1.2; echo fine", timeout_s=30))
     await asyncio.sleep(0.1)
-    daemon = "(setsid sh -c 'setsid sleep 31538001 & setsid sleep 31538001' >/dev/null 2>&1 &) ; sleep 31538001"
+    daemon = f"(setsid sh -c 'setsid sleep {MARK + 1} & setsid sleep {MARK + 1}' >/dev/null 2>&1 &) ; sleep {MARK + 1}"
     assert (await bare.run(daemon, timeout_s=0.5)).timed_out
-    assert _marked("sleep 31538001") == []
+    assert _marked(f"sleep {MARK + 1}") == []
     assert (await innocent).out == b"fine\n"
     assert (await bare.run(daemon, timeout_s=0.5)).timed_out  # now the only one: one signal for all
-    assert _marked("sleep 31538001") == []
+    assert _marked(f"sleep {MARK + 1}") == []
 
 
 @pytest.mark.parametrize("victim", ["client", "runner", "keeper"])
 async def test_whoever_dies_everything_inside_dies_and_the_folder_goes(alone: SandboxPool, victim: str) -> None:
     box = await alone.create(SandboxSpec())
     folder = Path((await box.run("pwd")).out.decode().strip()).parent
-    await box.run("mkdir -m 0 shut; mkdir -p d/e; (setsid sleep 31538002 >/dev/null 2>&1 &)")
+    await box.run(f"mkdir -m 0 shut; mkdir -p d/e; (setsid sleep {MARK + 2} >/dev/null 2>&1 &)")
     end_s = time.monotonic() + 10
-    while not (asleep := [pid for pid in _marked("sleep 31538002") if _command(pid).startswith("sleep")]):
+    while not (asleep := [pid for pid in _marked(f"sleep {MARK + 2}") if _command(pid).startswith("sleep")]):
         assert time.monotonic() < end_s  # the command is over before its child has become `sleep`
         await asyncio.sleep(0.01)
     runner = _parent(asleep[0])
@@ -203,9 +206,9 @@ async def test_whoever_dies_everything_inside_dies_and_the_folder_goes(alone: Sa
     else:
         await box.kill()
     end_s = time.monotonic() + 10
-    while (_marked("sleep 31538002") or (folder.exists() and victim != "keeper")) and time.monotonic() < end_s:
+    while (_marked(f"sleep {MARK + 2}") or (folder.exists() and victim != "keeper")) and time.monotonic() < end_s:
         await asyncio.sleep(0.02)
-    assert _marked("sleep 31538002") == []
+    assert _marked(f"sleep {MARK + 2}") == []
     assert victim == "keeper" or not folder.exists()  # nobody is left who could remove it: the one known leak
     await box.kill()
     if folder.exists():
