@@ -1,1 +1,2 @@
-"""The agent: loop, tools, prompts, self-summarization, hygiene counters, sessions. Knows sandbox, policy, chat, trace; never engine or tasks."""
+"""The agent: loop, tools, prompts, self-summarization, sessions (promise 1: `build_agent` is the only way to one).
+Knows workspace, sandbox, policy, chat, trace, hygiene; never engine or tasks."""
