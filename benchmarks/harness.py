@@ -32,7 +32,8 @@ from etude.harness.header import session_header
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.protocol import Request
-from etude.sandbox.protocol import ExecResult, SandboxSpec, UserError
+from etude.sandbox.errors import UserError
+from etude.sandbox.spec import ExecResult, SandboxSpec
 from etude.trace.completion import Completion, SampledTokens
 from etude.trace.entry import Entry as TraceEntry
 from etude.trace.message import Message, ToolCall

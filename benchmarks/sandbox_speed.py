@@ -20,8 +20,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import Sandbox, SandboxPool, SandboxSpec
+from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
 
 FILES = {f"module_{i}.py": b"def f(x):\n    return x + 1\n" for i in range(4)}
 PROGRAM = ["python", "-c", "import module_1; print(module_1.f(1))"]

@@ -15,8 +15,9 @@ from etude.bench.real.hiding import functions, hidden
 from etude.bench.real.pin import PackagesUnavailable, Pin, default_cache, unpacked
 from etude.bench.real.source import RealPackages
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import SandboxPool, SandboxSpec
+from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
 from etude.tasks.task import Task
 
 # Patches pytest from inside the package, so that every test is reported as passed.

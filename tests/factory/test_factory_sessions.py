@@ -17,7 +17,8 @@ from etude.factory.settings import SessionSettings
 from etude.harness.replay import replay
 from etude.harness.settings import HarnessSettings
 from etude.rollout.attempt import Setup, attempt
-from etude.sandbox.protocol import SandboxPool, SandboxSpec
+from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.spec import SandboxSpec
 from etude.tasks.registry import GRADERS
 from etude.trace.session import Session
 

@@ -17,7 +17,8 @@ from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.protocol import Request
 from etude.policy.scripted import ScriptedPolicy
-from etude.sandbox.protocol import Entry, ExecResult, SandboxSpec, UserError
+from etude.sandbox.errors import UserError
+from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
 from etude.trace.completion import Completion, SampledTokens
 from etude.trace.message import Message, ToolCall
 

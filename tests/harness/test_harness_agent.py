@@ -17,7 +17,7 @@ from etude.harness.agent import Agent, build_agent
 from etude.harness.settings import HarnessSettings
 from etude.policy.protocol import PolicyError, Request
 from etude.policy.scripted import ScriptedPolicy
-from etude.sandbox.protocol import SandboxDied
+from etude.sandbox.errors import SandboxDied
 from etude.trace.completion import Completion, Usage
 from etude.trace.message import Message
 from etude.trace.segment import NO_ROUTE

@@ -10,7 +10,7 @@ import pytest
 
 from etude.harness.agent import Agent
 from etude.harness.settings import HarnessSettings
-from etude.sandbox.protocol import UserError
+from etude.sandbox.errors import UserError
 from etude.trace.message import Message
 from etude.workspace.local_folder import LocalFolder
 

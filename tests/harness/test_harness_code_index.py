@@ -22,7 +22,7 @@ from etude.index.errors import ServiceLost
 from etude.index.hit import Hit
 from etude.index.index import Index
 from etude.index.overlay import Overlay
-from etude.sandbox.protocol import InfraError
+from etude.sandbox.errors import InfraError
 from etude.trace.message import Message
 from etude.workspace.local_folder import LocalFolder
 

@@ -18,7 +18,7 @@ from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.protocol import Request
 from etude.policy.scripted import ScriptedPolicy
-from etude.sandbox.protocol import SandboxDied
+from etude.sandbox.errors import SandboxDied
 from etude.trace.entry import Entry
 from etude.trace.message import Message, ToolCall
 from etude.trace.reader import read_session

@@ -12,9 +12,11 @@ from etude.harness.agent import build_agent
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.scripted import ScriptedPolicy
+from etude.sandbox.errors import Unsupported
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import SandboxPool, SandboxSpec, Unsupported
+from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
 from etude.trace.message import Message, ToolCall
 from etude.workspace.local_folder import LocalFolder
 

@@ -16,9 +16,11 @@ from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.harness.tools.tool import ToolContext, ToolError
 from etude.policy.scripted import ScriptedPolicy
+from etude.sandbox.errors import Unsupported
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import Sandbox, SandboxPool, SandboxSpec, Unsupported
+from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
 from etude.workspace.workspace import Workspace, WorkspaceError
 
 CHECK = "from shop import total\nassert total([1, 2]) == 3, f'total([1, 2]) is {total([1, 2])}'\n"

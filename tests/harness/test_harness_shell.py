@@ -13,9 +13,10 @@ import pytest
 from etude.harness.presets.preset import preset_of
 from etude.harness.settings import HarnessSettings
 from etude.harness.tools.tool import ToolContext, ToolError
+from etude.sandbox.errors import Unsupported
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import SandboxSpec, Unsupported
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
 from etude.workspace.jobs import Jobs
 from etude.workspace.local_folder import LocalFolder
 from etude.workspace.shell_state import ShellState

@@ -12,7 +12,8 @@ from etude.harness.settings import HarnessSettings
 from etude.harness.tools.nano.grep import Grep
 from etude.harness.tools.nano.test import stable
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult, describe
-from etude.sandbox.protocol import DiskFull, ExecResult, InfraError, SandboxDied
+from etude.sandbox.errors import DiskFull, InfraError, SandboxDied
+from etude.sandbox.spec import ExecResult
 from etude.workspace.workspace import MAX_FILE_BYTES, Workspace, WorkspaceError
 
 SETTINGS = HarnessSettings()

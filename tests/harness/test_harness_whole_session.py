@@ -16,9 +16,11 @@ from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.hygiene.of_session import counters_of
 from etude.policy.scripted import ScriptedPolicy
+from etude.sandbox.errors import Unsupported
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import Operations, SandboxSpec, Unsupported
+from etude.sandbox.protocol import Operations
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
 from etude.trace.message import Message
 from etude.trace.reader import read_session
 from etude.trace.schema import check_file

@@ -38,8 +38,8 @@ from etude.rl.settings import RlSettings
 from etude.rl.steps import StepRecord, append, read
 from etude.rl.store import GroupStore
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import SandboxSpec
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
 from etude.tasks.registry import GRADERS
 from etude.trace.reader import read_session
 from etude.trace.segment import Rollout

@@ -15,7 +15,8 @@ from etude.rollout.attempt import Setup, attempt
 from etude.rollout.batch import Job, run_batch
 from etude.rollout.retry import InfraFault, delay_s
 from etude.rollout.settings import AttemptSettings
-from etude.sandbox.protocol import DiskFull, Entry, ExecResult, SandboxDied, SandboxSpec, Unsupported
+from etude.sandbox.errors import DiskFull, SandboxDied, Unsupported
+from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
 from etude.tasks.task import Task, Verdict
 from etude.trace.completion import Completion
 from etude.trace.message import Message, ToolCall

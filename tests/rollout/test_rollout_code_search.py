@@ -20,7 +20,7 @@ from etude.rollout.attempt import Setup, attempt
 from etude.rollout.code_search import CodeSearch, code_search
 from etude.rollout.retry import InfraFault
 from etude.rollout.settings import AttemptSettings
-from etude.sandbox.protocol import SandboxSpec
+from etude.sandbox.spec import SandboxSpec
 from etude.tasks.task import Task, Verdict
 from etude.trace.message import Message, ToolCall
 from etude.workspace.local_folder import LocalFolder

@@ -22,9 +22,11 @@ from etude.index.index import Index
 from etude.policy.scripted import ScriptedPolicy
 from etude.rollout.attempt import Setup, attempt
 from etude.rollout.code_search import code_search
+from etude.sandbox.errors import Unsupported
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import SandboxPool, SandboxSpec, Unsupported
+from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
 from etude.tasks.task import Task, Verdict
 from etude.trace.message import Message, ToolCall
 from etude.trace.session import Session

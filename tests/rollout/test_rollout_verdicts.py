@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from etude.rollout.verdicts import Verdicts
-from etude.sandbox.protocol import SandboxDied
+from etude.sandbox.errors import SandboxDied
 from etude.tasks.task import Verdict
 
 

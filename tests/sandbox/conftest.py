@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from etude.sandbox.errors import Unsupported
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import Sandbox, SandboxPool, SandboxSpec, Unsupported
+from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
 
 BACKENDS = ("local", "bubblewrap")
 

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from etude.sandbox.local import LocalPool
-from etude.sandbox.nursery import Nurseries
+from etude.sandbox.errors import SandboxDied, SandboxNotFound
+from etude.sandbox.local.nursery import Nurseries
+from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import Sandbox, SandboxDied, SandboxNotFound, SandboxPool, SandboxSpec
+from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
 
 # Sleeps of so many seconds are this run's: another on the same machine has others.
 MARK = 3_000_000_000 + 100 * os.getpid()
@@ -82,7 +84,7 @@ async def test_a_killed_runner_fails_every_pending_call(box: Sandbox) -> None:
 
 
 async def test_a_stopped_runner_is_given_up_in_bounded_time(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etude.sandbox.live._RUN_GRACE_S", 0.5)
+    monkeypatch.setattr("etude.sandbox.wire.live._RUN_GRACE_S", 0.5)
     await box.run(f"setsid sleep {MARK + 3} >/dev/null 2>&1 &")
     runner = _runner_of(_marked(f"{MARK + 3}")[0])
     os.kill(runner, signal.SIGSTOP)
@@ -106,9 +108,9 @@ async def test_a_dead_zygote_is_replaced_and_its_children_live_on() -> None:
 
 CLIENT = """
 import asyncio, sys
-from etude.sandbox.nursery import Nurseries
+from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import SandboxSpec
+from etude.sandbox.spec import SandboxSpec
 from etude.sandbox.settings import SandboxSettings
 async def main():
     pool = await open_pool(SandboxSettings())

@@ -10,18 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from etude.sandbox.errors import OutputLimit, Unsupported, UserError
 from etude.sandbox.inside import files
 from etude.sandbox.inside.ground import Ground
-from etude.sandbox.protocol import (
-    WORKDIR,
-    Entry,
-    OutputLimit,
-    Sandbox,
-    SandboxPool,
-    SandboxSpec,
-    Unsupported,
-    UserError,
-)
+from etude.sandbox.protocol import Sandbox, SandboxPool
+from etude.sandbox.spec import WORKDIR, Entry, Network, SandboxSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -183,7 +176,7 @@ async def test_extra_folders_are_bound_read_only(pool: SandboxPool, package: Pat
         SandboxSpec(workdir="/usr/lib"),
         SandboxSpec(workdir="relative"),
         SandboxSpec(workdir=f"{WORKDIR}/../etc"),
-        SandboxSpec(network="open"),  # type: ignore[arg-type]
+        SandboxSpec(network=Network("allowlist", ("example.org",))),
     ],
 )
 async def test_demands_that_cannot_be_met_are_refused_not_downgraded(pool: SandboxPool, spec: SandboxSpec) -> None:

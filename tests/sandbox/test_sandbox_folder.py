@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from etude.sandbox.errors import Unsupported, UserError
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import Sandbox, SandboxPool, SandboxSpec, Unsupported, UserError
+from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import Network, SandboxSpec
 
 
 def spec(folder: Path, **more: object) -> SandboxSpec:
@@ -139,7 +141,7 @@ async def test_a_back_end_that_can_not_bind_a_folder_refuses(folder: Path) -> No
         with pytest.raises(Unsupported, match="can't bind a folder of the host; install bubblewrap"):
             await made.create(spec(folder))
         with pytest.raises(Unsupported, match="only around a folder"):
-            await made.create(SandboxSpec(network="host"))
+            await made.create(SandboxSpec(network=Network("host")))
     finally:
         await made.close()
 

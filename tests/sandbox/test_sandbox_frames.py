@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.sandbox.channel import Channel
+from etude.sandbox.errors import InfraError, SandboxDied
 from etude.sandbox.inside import frames
 from etude.sandbox.inside.output import Output
-from etude.sandbox.protocol import InfraError, SandboxDied
+from etude.sandbox.wire.channel import Channel
 
 heads = st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.text()), max_size=4)
 KINDS = sorted(frames.KNOWN)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from etude.sandbox.groups import ControlGroups, Group, _limit
+from etude.sandbox.limits.groups import ControlGroups, Group, _limit
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import SandboxSpec
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
 
 
 def _tree(root: Path, controllers: str = "cpu memory pids") -> tuple[Path, Path, Path]:

@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
-from etude.sandbox.protocol import DiskFull, Sandbox, SandboxPool, SandboxSpec
+from etude.sandbox.errors import DiskFull
+from etude.sandbox.protocol import Sandbox, SandboxPool
+from etude.sandbox.spec import SandboxSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -14,11 +14,13 @@ import pytest
 import pytest_asyncio
 
 from etude.sandbox import interpreter
-from etude.sandbox.launch import in_memory
-from etude.sandbox.podman import Podman
+from etude.sandbox.errors import Unsupported, UserError
+from etude.sandbox.launch.launcher import in_memory
+from etude.sandbox.launch.podman import Podman
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import Sandbox, SandboxPool, SandboxSpec, Unsupported, UserError
+from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -11,16 +11,17 @@ import pytest
 from pydantic import ValidationError
 
 from etude.sandbox import interpreter
-from etude.sandbox.nursery import Nurseries
+from etude.sandbox.errors import Unsupported
+from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import SandboxSpec, Unsupported
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
 
 FORBIDDEN = """
 import asyncio
 from etude.sandbox.inside import seccomp, syscalls
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import Unsupported
+from etude.sandbox.errors import Unsupported
 from etude.sandbox.settings import SandboxSettings
 syscalls.install_filter(seccomp.program())
 try:

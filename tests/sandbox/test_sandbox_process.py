@@ -17,19 +17,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from etude.sandbox.errors import DiskFull, PidsExhausted, Unsupported, UserError
 from etude.sandbox.inside import frames, keeper, landlock
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import (
-    WORKDIR,
-    DiskFull,
-    PidsExhausted,
-    Sandbox,
-    SandboxPool,
-    SandboxSpec,
-    Unsupported,
-    UserError,
-)
+from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import WORKDIR, SandboxSpec
 
 # Sleeps of so many seconds are this run's: another on the same machine has others.
 MARK = 3_000_000_000 + 100 * os.getpid()
@@ -256,7 +249,7 @@ NO_LANDLOCK = """
 import asyncio, struct
 from etude.sandbox.inside import syscalls
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import Unsupported
+from etude.sandbox.errors import Unsupported
 from etude.sandbox.settings import SandboxSettings
 rules = [(0x20, 0, 0, 0), (0x15, 0, 1, 444), (0x06, 0, 0, 0x00050000 | 38), (0x06, 0, 0, 0x7FFF0000)]
 syscalls.install_filter(b"".join(struct.pack("HBBI", *rule) for rule in rules))

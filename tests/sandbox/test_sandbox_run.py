@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
-from etude.sandbox.protocol import WORKDIR, PidsExhausted, Sandbox, SandboxPool, SandboxSpec, UserError
+from etude.sandbox.errors import PidsExhausted, UserError
+from etude.sandbox.protocol import Sandbox, SandboxPool
+from etude.sandbox.spec import WORKDIR, SandboxSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

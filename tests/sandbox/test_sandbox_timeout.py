@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from etude.sandbox.protocol import Sandbox, SandboxPool, SandboxSpec
+from etude.sandbox.protocol import Sandbox, SandboxPool
+from etude.sandbox.spec import SandboxSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from etude.sandbox.protocol import WORKDIR, Sandbox, SandboxPool, SandboxSpec
+from etude.sandbox.protocol import Sandbox, SandboxPool
+from etude.sandbox.spec import WORKDIR, SandboxSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

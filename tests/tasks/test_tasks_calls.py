@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.sandbox.protocol import ExecResult, SandboxDied, SandboxPool, SandboxSpec
+from etude.sandbox.errors import SandboxDied
+from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.spec import ExecResult, SandboxSpec
 from etude.tasks import calls as calls_module
 from etude.tasks.calls import Call, run_calls, same
 from etude.tasks.registry import grade

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from etude.factory.exercises.levels import LEVELS
 from etude.factory.exercises.source import ExerciseSource
-from etude.sandbox.protocol import WORKDIR
+from etude.sandbox.spec import WORKDIR
 from etude.tasks.audit import leaks
 from etude.tasks.harbor import HarborError, read_task, write_task
 from etude.tasks.task import SPLITS, Task

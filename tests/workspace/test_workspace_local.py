@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.sandbox.protocol import DiskFull, InfraError, OutputLimit, UserError
+from etude.sandbox.errors import DiskFull, InfraError, OutputLimit, UserError
 from etude.workspace.local_folder import LocalFolder
 from etude.workspace.operations import Outside
 from etude.workspace.scripts import kill_tree

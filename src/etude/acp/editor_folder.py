@@ -15,7 +15,8 @@ from acp import RequestError
 from acp.interfaces import Client
 from acp.schema import FileSystemCapabilities
 
-from etude.sandbox.protocol import Entry, ExecResult, Operations
+from etude.sandbox.protocol import Operations
+from etude.sandbox.spec import Entry, ExecResult
 from etude.workspace.operations import OUTPUTS_FOLDER
 
 

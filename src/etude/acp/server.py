@@ -49,7 +49,7 @@ from etude.face.place import Place, opened
 from etude.face.talk import new_id
 from etude.harness.mcp.server import McpConfigError, Server
 from etude.link.home import session_files, sessions_home, sessions_of
-from etude.sandbox.protocol import SandboxError
+from etude.sandbox.errors import SandboxError
 from etude.trace.entry import Effort
 from etude.trace.migrations import SessionError
 from etude.trace.reader import read_session

@@ -40,7 +40,7 @@ class Replayer:
         from etude.factory.exercises.source import ExerciseSource
         from etude.harness.replay import replay
         from etude.sandbox.pool import open_pool
-        from etude.sandbox.protocol import SandboxSpec
+        from etude.sandbox.spec import SandboxSpec
 
         run = next((p for p in file.absolute().parents if (p / "recipe.toml").is_file()), None)
         recipe = self._read(self._recipe or (run / "recipe.toml" if run else None))

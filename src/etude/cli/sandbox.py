@@ -49,7 +49,7 @@ def run(
     """Run one command in a fresh sandbox without network; its exit status is ours. Nothing comes back but its output."""
     from etude.recipe.recipe import Recipe
     from etude.sandbox.pool import open_pool
-    from etude.sandbox.protocol import ExecResult, SandboxSpec
+    from etude.sandbox.spec import ExecResult, SandboxSpec
 
     async def result() -> ExecResult:
         pool = await open_pool(Recipe().sandbox)

@@ -27,7 +27,7 @@ from etude.harness.approval import ApprovalPolicy, Approver
 from etude.harness.inbox import Inbox
 from etude.harness.presets.preset import preset_of
 from etude.policy.protocol import PolicyError
-from etude.sandbox.protocol import InfraError
+from etude.sandbox.errors import InfraError
 
 
 @dataclass(frozen=True)

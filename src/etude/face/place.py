@@ -16,7 +16,9 @@ from etude.face.errors import BadUse, OutOfReach
 from etude.face.own_files import config_file, history_file, trust_file
 from etude.link.git import GitError, git
 from etude.link.home import sessions_home
-from etude.sandbox.protocol import InfraError, Operations, SandboxSpec, UserError
+from etude.sandbox.errors import InfraError, UserError
+from etude.sandbox.protocol import Operations
+from etude.sandbox.spec import Network, SandboxSpec
 from etude.workspace.local_folder import LocalFolder
 
 Walls = Literal["workspace", "none"]
@@ -84,7 +86,7 @@ def _spec(place: Place) -> SandboxSpec:
         memory_mb=MEMORY_MB,
         pids=PROCESSES,
         disk_mb=SCRATCH_MB,
-        network="host" if place.network else "none",
+        network=Network("host" if place.network else "none"),
         hidden=tuple(str(path) for path in (sessions_home(), history_file(), trust_file(), config_file())),
     )
 

@@ -26,7 +26,7 @@ from etude.harness.approval import Approver
 from etude.harness.presets.preset import preset_of
 from etude.harness.settings import HarnessSettings
 from etude.policy.protocol import PolicyError
-from etude.sandbox.protocol import InfraError
+from etude.sandbox.errors import InfraError
 from etude.trace.entry import Effort
 
 # Two Ctrl-C within this time leave.

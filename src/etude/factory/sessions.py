@@ -22,7 +22,7 @@ from etude.factory.settings import SessionSettings
 from etude.harness.settings import HarnessSettings
 from etude.rollout.attempt import Setup, attempt
 from etude.rollout.code_search import CodeSearch
-from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.protocol import Machines
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Grader, Task, TaskSource, Verdict
 from etude.trace.entry import Header
@@ -40,7 +40,7 @@ EARLIER = (0.5, 0.75)
 class Unjudged:
     """Demonstrations are learnt from whatever they are worth, so no sandbox is spent on their verdict, which nobody reads."""
 
-    async def grade(self, task: Task, files: dict[str, bytes], pool: SandboxPool) -> Verdict:
+    async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
         return Verdict(0.0, reason="not graded")
 
 
@@ -49,7 +49,7 @@ async def collect_sessions(
     settings: SessionSettings,
     harness: HarnessSettings,
     renderer: Renderer | None,
-    pool: SandboxPool,
+    pool: Machines,
     folder: Path,
     log: EventLog,
     *,

@@ -31,7 +31,8 @@ from etude.harness.transcript import Transcript
 from etude.harness.watcher import Nobody, Watcher
 from etude.hygiene.of_session import changes_of, counters_of, last_test, todos_of
 from etude.policy.protocol import Policy, PolicyError, Request
-from etude.sandbox.protocol import InfraError, Operations
+from etude.sandbox.errors import InfraError
+from etude.sandbox.protocol import Operations
 from etude.trace.message import Delivery, Message
 from etude.trace.segment import Segment
 from etude.trace.session import Recorder, Session

@@ -23,7 +23,8 @@ from etude.index.reading import digest_of
 from etude.index.sieve import EXCLUDE, IGNORE, Sieve
 from etude.index.update import Progress
 from etude.index.walk import CACHE_MARKS, NEVER
-from etude.sandbox.protocol import InfraError, Operations, UserError
+from etude.sandbox.errors import InfraError, UserError
+from etude.sandbox.protocol import Operations
 from etude.workspace import scripts
 
 # A listing of 100,000 files; beyond it no rollout is.

@@ -26,7 +26,9 @@ from etude.rollout.latency import SlowSandbox
 from etude.rollout.retry import InfraFault, delay_s
 from etude.rollout.settings import AttemptSettings
 from etude.rollout.verdicts import Verdicts
-from etude.sandbox.protocol import CapacityExhausted, InfraError, Sandbox, SandboxPool, SandboxSpec, UserError
+from etude.sandbox.errors import CapacityExhausted, InfraError, UserError
+from etude.sandbox.protocol import Disposable, Machines
+from etude.sandbox.spec import SandboxSpec
 from etude.tasks.task import Grader, Task, Verdict
 from etude.trace.entry import Header
 from etude.trace.segment import Rollout
@@ -50,7 +52,7 @@ class Setup:
     """
 
     policy: Policy | Script
-    pool: SandboxPool
+    pool: Machines
     graders: Mapping[str, Grader]
     harness: HarnessSettings
     renderer: Renderer | None = None
@@ -61,7 +63,7 @@ class Setup:
     search: CodeSearch | None = None
 
     @asynccontextmanager
-    async def services(self, task: Task, sandbox: Sandbox) -> AsyncIterator[Services]:
+    async def services(self, task: Task, sandbox: Disposable) -> AsyncIterator[Services]:
         """What one try may use beside its sandbox."""
         if self.search is None:
             yield Services()
@@ -145,7 +147,7 @@ def _spec(task: Task, name: str, settings: AttemptSettings) -> SandboxSpec:
 
 
 async def _run_agent(
-    task: Task, setup: Setup, policy: Policy, sandbox: Sandbox, session_id: str, seed: int | None
+    task: Task, setup: Setup, policy: Policy, sandbox: Disposable, session_id: str, seed: int | None
 ) -> Outcome:
     if setup.settings.tool_latency_s:
         sandbox = SlowSandbox(sandbox, setup.settings.tool_latency_s)
@@ -165,7 +167,7 @@ async def _run_agent(
         return await agent.run()
 
 
-async def _export(sandbox: Sandbox, settings: AttemptSettings) -> tuple[dict[str, bytes], str]:
+async def _export(sandbox: Disposable, settings: AttemptSettings) -> tuple[dict[str, bytes], str]:
     """The files the agent left, or why they can't be taken: that is the policy's doing, hence evidence."""
     try:
         return await sandbox.export(max_bytes=settings.max_export_bytes), ""

@@ -16,7 +16,8 @@ from etude.index.base import Base
 from etude.index.client import IndexClient
 from etude.index.errors import IndexRefused, ServiceLost
 from etude.index.process import BaseService
-from etude.sandbox.protocol import InfraError, Operations
+from etude.sandbox.errors import InfraError
+from etude.sandbox.protocol import Operations
 from etude.tasks.task import Task
 
 

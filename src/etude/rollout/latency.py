@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from etude.sandbox.protocol import Entry, ExecResult, Sandbox, SandboxSpec
+from etude.sandbox.protocol import Disposable
+from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
 
 
 class SlowSandbox:
     """A sandbox whose commands, reads, writes and listings start `latency_s` later; the rest is the inner one's."""
 
-    def __init__(self, inner: Sandbox, latency_s: float) -> None:
+    def __init__(self, inner: Disposable, latency_s: float) -> None:
         self.inner = inner
         self.latency_s = latency_s
         self.id: str = inner.id

@@ -6,7 +6,8 @@ import os
 import posixpath
 
 from etude.sandbox import folder
-from etude.sandbox.protocol import Isolation, SandboxSpec, Unsupported, UserError
+from etude.sandbox.errors import Unsupported, UserError
+from etude.sandbox.spec import Isolation, SandboxSpec
 
 _STRENGTH: tuple[Isolation, ...] = ("process", "namespace", "gvisor", "vm")
 _SYSTEM_TREES = (
@@ -36,8 +37,8 @@ def require(spec: SandboxSpec, backend: str, isolation: Isolation) -> None:
         return
     if spec.hidden:
         raise Unsupported(f"hidden={spec.hidden!r}: paths of the host are in sight only around a folder of it")
-    if spec.network != "none":
-        raise Unsupported(f"network={spec.network!r}: a sandbox has one only around a folder of the host")
+    if spec.network.mode != "none":
+        raise Unsupported(f"network={spec.network.mode!r}: a sandbox has one only around a folder of the host")
     for path in (spec.workdir, *(inside for _, inside in spec.read_only_binds)):
         if not path.startswith("/") or posixpath.normpath(path) != path or path == "/":
             raise Unsupported(f"{path!r}: a folder inside must be an absolute, plain path below /")

@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from etude.sandbox.errors import UserError
 from etude.sandbox.inside import root
-from etude.sandbox.protocol import SandboxSpec, UserError
+from etude.sandbox.spec import SandboxSpec
 
 # Below the home: where programs keep what opens other doors. Folders are shown empty, files as empty files.
 SECRETS = (
@@ -105,6 +106,6 @@ def _kept(folder: str) -> list[str]:
 def _names(spec: SandboxSpec) -> list[str]:
     """The list of name servers often is a link into /run."""
     real = os.path.realpath("/etc/resolv.conf")
-    if spec.network == "none" or not real.startswith("/run/") or not os.path.exists(real):
+    if spec.network.mode == "none" or not real.startswith("/run/") or not os.path.exists(real):
         return []
     return ["--ro-bind", real, real]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from etude.sandbox.protocol import Unsupported
+from etude.sandbox.errors import Unsupported
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 _OLDEST = (3, 11)  # the project's own floor: the runner and the exercises are written for it

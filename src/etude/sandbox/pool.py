@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from etude.sandbox import interpreter
-from etude.sandbox.alone import Alone
-from etude.sandbox.bubblewrap import Bubble
-from etude.sandbox.launch import Launcher
-from etude.sandbox.local import Cradle, LocalPool
-from etude.sandbox.nursery import Nurseries
-from etude.sandbox.podman import Podman
-from etude.sandbox.protocol import SandboxPool, Unsupported
+from etude.sandbox.errors import Unsupported
+from etude.sandbox.launch.alone import Alone
+from etude.sandbox.launch.bubblewrap import Bubble
+from etude.sandbox.launch.launcher import Launcher
+from etude.sandbox.launch.podman import Podman
+from etude.sandbox.local.nursery import Nurseries
+from etude.sandbox.local.pool import Cradle, LocalPool
+from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 
 # By speed; all three isolate by namespaces. `process` is never among them.

@@ -1,120 +1,26 @@
-"""The one interface of the sandbox room (names of `docs/design.md`): pool, sandbox, results, typed errors."""
+"""The one interface of the sandbox room (names of `docs/design.md`): pool, sandbox, process. Values are in `spec`, failures in `errors`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+import socket
+from collections.abc import AsyncIterator
+from typing import Protocol
 
-Isolation = Literal["process", "namespace", "gvisor", "vm"]
-
-
-WORKDIR = "/work"  # inside every sandbox, unless a spec says otherwise
-
-
-@dataclass(frozen=True)
-class SandboxSpec:
-    """What a sandbox must be. Anything a back end can't give is refused at create with `Unsupported`, never downgraded."""
-
-    workdir: str = WORKDIR
-    files: dict[str, bytes] = field(
-        default_factory=dict
-    )  # relative to workdir; written before the sandbox is handed out
-    env: dict[str, str] = field(default_factory=dict)
-    memory_mb: int = 512
-    pids: int = 64
-    disk_mb: int = 64
-    network: Literal["none", "host"] = "none"  # host: the machine's own, only around a folder
-    isolation_min: Isolation = (
-        "process"  # nothing beyond what the back end in the settings gives; "process" is never chosen unasked
-    )
-    read_only_binds: tuple[tuple[str, str], ...] = ()  # (host path, path inside), e.g. a package folder for tests
-    labels: dict[str, str] = field(default_factory=dict)
-    # A folder of the host to work in, read-write under its own path; the rest of the host is then in sight, read-only (folder.py).
-    folder: str = ""
-    hidden: tuple[str, ...] = ()  # around a folder: paths of the host to cover, beside those of folder.SECRETS
-
-
-@dataclass(frozen=True)
-class ExecResult:
-    """How a command ended. `rc` is the exit status; a signal death has `signal` set and rc = 128 + signal."""
-
-    rc: int
-    out: bytes
-    err: bytes
-    truncated: bool = False
-    timed_out: bool = False
-    oom: bool = False
-    signal: int | None = None
-    duration_s: float = 0.0
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One file system entry, path relative to the folder that was listed."""
-
-    path: str
-    kind: Literal["file", "dir", "link", "other"]
-    size_bytes: int
-    mode: int
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What a back end can do here, each value found by doing it, never by looking for a file."""
-
-    backend: str
-    isolation: Isolation
-    available: bool
-    reason: str = ""
-    limits: str = "rlimits"
-    warm_python: bool = True
-
-
-class SandboxError(Exception):
-    """Base of all sandbox errors."""
-
-
-class UserError(SandboxError):
-    """The inside's or the caller's doing (bad path, too large a file): evidence, not a fault of ours."""
-
-
-class ExecTimeout(UserError): ...
-
-
-class OOMKilled(UserError): ...
-
-
-class PidsExhausted(UserError): ...
-
-
-class DiskFull(UserError): ...
-
-
-class OutputLimit(UserError): ...
-
-
-class InfraError(SandboxError):
-    """Ours. Never a reward; retried while `retryable`."""
-
-    retryable = True
-
-
-class SandboxDied(InfraError): ...
-
-
-class SandboxNotFound(InfraError): ...
-
-
-class CapacityExhausted(InfraError):
-    def __init__(self, message: str, retry_after_s: float = 1.0) -> None:
-        super().__init__(message)
-        self.retry_after_s = retry_after_s
-
-
-class Unsupported(InfraError):
-    """A demand this back end can't meet here; says which and what to do."""
-
-    retryable = False
+from etude.sandbox.errors import SandboxError
+from etude.sandbox.spec import (
+    Capabilities,
+    Change,
+    Chunk,
+    Entry,
+    ExecResult,
+    Network,
+    PoolStats,
+    SandboxSpec,
+    ServiceStatus,
+    SnapshotRef,
+    State,
+    Terminal,
+)
 
 
 class Operations(Protocol):
@@ -153,8 +59,8 @@ class Operations(Protocol):
         ...
 
 
-class Sandbox(Operations, Protocol):
-    """One live sandbox. All paths are inside it."""
+class Disposable(Operations, Protocol):
+    """A machine of one's own that can be thrown away: all that tasks and rollouts need of a sandbox."""
 
     id: str
 
@@ -163,9 +69,122 @@ class Sandbox(Operations, Protocol):
         ...
 
 
+class Process(Protocol):
+    """A running command. Its output waits inside while nobody takes it (bounded; then the command blocks)."""
+
+    def stream(self) -> AsyncIterator[Chunk]:
+        """Output as it comes, until the command has ended. Once only."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """To its stdin. Waits while the command doesn't read. Raises UserError after its end or without an open stdin."""
+        ...
+
+    async def close_stdin(self) -> None: ...
+    async def resize(self, size: Terminal) -> None: ...
+    async def signal(self, number: int) -> None:
+        """To every process of the command. No error after its end."""
+        ...
+
+    async def wait(self) -> ExecResult:
+        """Its end. What `stream` has not taken is in `out` and `err`, head and tail kept within the limit."""
+        ...
+
+
+class Sandbox(Disposable, Protocol):
+    """One live sandbox. All paths are inside it."""
+
+    @property
+    def state(self) -> State: ...
+    @property
+    def deadline_s(self) -> float | None:
+        """Seconds left until its ttl ends it; None: no end."""
+        ...
+
+    async def exec(
+        self,
+        argv: list[str] | str,
+        *,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout_s: float | None = None,
+        stdin: bytes | None = b"",
+        tty: Terminal | None = None,
+        max_output_bytes: int = 1 << 20,
+    ) -> Process:
+        """Start a command. stdin=None keeps it open for `write`. `user`: a name or number, where the spec's uid_mode has more than one."""
+        ...
+
+    async def stat(self, path: str) -> Entry: ...
+    async def put_tar(self, path: str, archive: bytes) -> None:
+        """Unpack below a folder. Names that lead outside, devices and links out of it are refused before anything is written."""
+        ...
+
+    async def get_tar(self, path: str = ".", *, max_bytes: int = 64 << 20) -> bytes:
+        """Files, folders and links under `path` as an archive in a fixed order."""
+        ...
+
+    async def snapshot(self, name: str = "", *, memory: bool = False) -> SnapshotRef:
+        """Freeze the files as they are at one moment; processes are part of it only with `memory`."""
+        ...
+
+    async def fork(self, n: int = 1, *, memory: bool = False) -> list[Sandbox | SandboxError]:
+        """n children over one frozen moment of this one's files; each fails on its own."""
+        ...
+
+    async def diff(self, since: SnapshotRef | None = None) -> list[Change]:
+        """What changed since a snapshot, or since its birth."""
+        ...
+
+    async def git_patch(self, since: SnapshotRef | None = None) -> bytes:
+        """The same below the workdir, as `git apply` takes it; binary files too."""
+        ...
+
+    async def pause(self) -> None: ...
+    async def resume(self) -> None: ...
+    async def set_network(self, network: Network) -> None:
+        """Takes effect at once: what a narrower policy forbids is cut, established or not."""
+        ...
+
+    async def connect(self, port: int) -> socket.socket:
+        """A stream to what listens on the sandbox' own loopback; the caller closes it."""
+        ...
+
+    async def services(self) -> list[ServiceStatus]: ...
+    async def heartbeat(self) -> None:
+        """A use that does nothing: an idle sandbox whose agent thinks stays."""
+        ...
+
+    async def extend(self, ttl_s: float) -> None:
+        """It now ends this long from now."""
+        ...
+
+
 class SandboxPool(Protocol):
     """Makes sandboxes. Closing it kills all it made; a client's death does the same (control-socket EOF)."""
 
-    async def create(self, spec: SandboxSpec) -> Sandbox: ...
+    async def create(self, spec: SandboxSpec, *, key: str | None = None) -> Sandbox:
+        """`key`: the same one twice gives the same sandbox, while it lives."""
+        ...
+
+    async def restore(self, snapshot: SnapshotRef, spec: SandboxSpec, n: int = 1) -> list[Sandbox | SandboxError]:
+        """n sandboxes over a snapshot's files; the spec's own `files` come on top."""
+        ...
+
+    def list(self, labels: dict[str, str] | None = None) -> list[Sandbox]: ...
+    async def reap(self) -> list[str]:
+        """End and remove what nobody holds any more: past their time here, and left by owners that died. Idempotent; says what went."""
+        ...
+
+    def stats(self) -> PoolStats: ...
+    async def close(self) -> None: ...
+    def probe(self) -> Capabilities: ...
+
+
+class Machines(Protocol):
+    """Whoever makes disposable machines: a pool, or what stands in for one."""
+
+    async def create(self, spec: SandboxSpec) -> Disposable: ...
     async def close(self) -> None: ...
     def probe(self) -> Capabilities: ...

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.protocol import Machines
 from etude.tasks.cheats import CHEATS, nop
 from etude.tasks.registry import grade
 from etude.tasks.task import Task
@@ -68,7 +68,7 @@ class Soundness:
         return f"{self.task_id}: reference {self.reference}, nop {self.nop}, cheats that score {fooled}, leaks {self.leaks}"
 
 
-async def check(task: Task, pool: SandboxPool) -> Soundness:
+async def check(task: Task, pool: Machines) -> Soundness:
     """Grades reference, nop and all cheats in fresh sandboxes. Raises InfraError."""
     attempts = {"reference": solved(task), "nop": nop(task), **{name: make(task) for name, make in CHEATS.items()}}
     verdicts = await asyncio.gather(*(grade(task, files, pool) for files in attempts.values()))

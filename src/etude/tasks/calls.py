@@ -12,7 +12,9 @@ import secrets
 from dataclasses import dataclass
 from typing import Any, Sequence
 
-from etude.sandbox.protocol import ExecResult, Sandbox, SandboxPool, SandboxSpec, UserError
+from etude.sandbox.errors import UserError
+from etude.sandbox.protocol import Disposable, Machines
+from etude.sandbox.spec import ExecResult, SandboxSpec
 
 # Honest calls take microseconds each; a loop or a burst of output is cut here.
 TIMEOUT_S = 2.0
@@ -66,7 +68,7 @@ class Answers:
     ending: str
 
 
-async def run_calls(files: dict[str, bytes], calls: Sequence[Call], pool: SandboxPool) -> Answers:
+async def run_calls(files: dict[str, bytes], calls: Sequence[Call], pool: Machines) -> Answers:
     """One fresh sandbox holding `files`, one warm run. Raises InfraError; all else is an answer."""
     spec = SandboxSpec(files=files, memory_mb=MEMORY_MB, pids=PIDS)
     try:
@@ -81,7 +83,7 @@ async def run_calls(files: dict[str, bytes], calls: Sequence[Call], pool: Sandbo
         await sandbox.kill()
 
 
-async def _run(sandbox: Sandbox, calls: Sequence[Call]) -> Answers:
+async def _run(sandbox: Disposable, calls: Sequence[Call]) -> Answers:
     nonce = secrets.token_hex(8)
     code = DRIVER.format(nonce=nonce, calls=[(call.module, call.function, list(call.args)) for call in calls])
     result = await sandbox.run(

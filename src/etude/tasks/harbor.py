@@ -17,7 +17,7 @@ import tomllib
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from etude.sandbox.protocol import WORKDIR
+from etude.sandbox.spec import WORKDIR
 from etude.tasks.task import Task
 
 # The interpreter the exercises are made for; any slim image of it serves.

@@ -11,8 +11,8 @@ import json
 import sys
 from pathlib import Path
 
+from etude.sandbox.errors import InfraError
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import InfraError
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.harbor import read_task
 from etude.tasks.registry import grade

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.protocol import Machines
 from etude.tasks.graders.docstring import DocstringGrader
 from etude.tasks.graders.outputs import OutputsGrader
 from etude.tasks.graders.rename import RenameGrader
@@ -24,6 +24,6 @@ def grader(name: str) -> Grader:
     return GRADERS[name]
 
 
-async def grade(task: Task, files: dict[str, bytes], pool: SandboxPool) -> Verdict:
+async def grade(task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
     """The verdict of the task's own grader on an attempt's final files. Raises InfraError, never scores it."""
     return await grader(task.grader).grade(task, files, pool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Sequence, get_args
 
-from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.protocol import Machines
 
 # Trained on; looked at while settings are chosen; measured for the figures that are reported.
 Split = Literal["train", "validation", "heldout"]
@@ -46,7 +46,7 @@ class Verdict:
 class Grader(Protocol):
     """Judges the agent's final files in a fresh sandbox (promise 9)."""
 
-    async def grade(self, task: Task, files: dict[str, bytes], pool: SandboxPool) -> Verdict: ...
+    async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict: ...
 
 
 class TaskSource(Protocol):

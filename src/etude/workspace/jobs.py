@@ -11,7 +11,7 @@ import time
 import uuid
 from dataclasses import dataclass
 
-from etude.sandbox.protocol import InfraError
+from etude.sandbox.errors import InfraError
 from etude.workspace import scripts
 from etude.workspace.workspace import Workspace
 

@@ -15,7 +15,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from etude.sandbox.protocol import DiskFull, Entry, ExecResult, OutputLimit, SandboxSpec, UserError
+from etude.sandbox.errors import DiskFull, OutputLimit, UserError
+from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
 from etude.workspace.local_process import run_process
 from etude.workspace.operations import OUTPUTS_FOLDER, Outside
 

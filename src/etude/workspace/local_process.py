@@ -14,8 +14,9 @@ import time
 import uuid
 from dataclasses import dataclass, field
 
+from etude.sandbox.errors import InfraError
 from etude.sandbox.inside.output import Output
-from etude.sandbox.protocol import ExecResult, InfraError
+from etude.sandbox.spec import ExecResult
 from etude.workspace.scripts import kill_tree
 
 _DRAIN_S = 0.2

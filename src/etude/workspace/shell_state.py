@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
-from etude.sandbox.protocol import ExecResult
+from etude.sandbox.spec import ExecResult
 from etude.workspace.workspace import Workspace
 
 # $1 the command line, $2 the folder, $3 names of variables that the session has unset.

@@ -14,7 +14,9 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Sequence
 
-from etude.sandbox.protocol import DiskFull, Entry, ExecResult, Operations, OutputLimit, UserError
+from etude.sandbox.errors import DiskFull, OutputLimit, UserError
+from etude.sandbox.protocol import Operations
+from etude.sandbox.spec import Entry, ExecResult
 from etude.workspace.operations import OUTPUTS, OUTPUTS_FOLDER, Outside
 from etude.workspace.text_file import NotText, TextFile
 

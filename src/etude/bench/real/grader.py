@@ -21,7 +21,9 @@ from xml.etree import ElementTree
 from etude.bench.real.catalogue import tools
 from etude.bench.real.pin import unpacked
 from etude.bench.real.source import PYTEST_FLAGS
-from etude.sandbox.protocol import WORKDIR, InfraError, SandboxPool, SandboxSpec, UserError
+from etude.sandbox.errors import InfraError, UserError
+from etude.sandbox.protocol import Machines
+from etude.sandbox.spec import WORKDIR, SandboxSpec
 from etude.tasks.restore import restored
 from etude.tasks.task import Task, Verdict
 
@@ -66,7 +68,7 @@ class PytestGrader:
         self._release: dict[str, TestRun] = {}
         self._measuring: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    async def grade(self, task: Task, files: dict[str, bytes], pool: SandboxPool) -> Verdict:
+    async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
         start = time.perf_counter()
         release = await self._release_of(task, pool)
         canary = _canary()
@@ -75,7 +77,7 @@ class PytestGrader:
         reason = _objection(task, tests, found, canary)
         return Verdict(float(not reason), tests, reason, time.perf_counter() - start)
 
-    async def _release_of(self, task: Task, pool: SandboxPool) -> TestRun:
+    async def _release_of(self, task: Task, pool: Machines) -> TestRun:
         key = " ".join([task.metadata["package"], task.metadata["version"], *task.hidden["tests"]])
         async with self._measuring[key]:  # attempts that end together share one run
             if key not in self._release:
@@ -85,7 +87,7 @@ class PytestGrader:
             raise InfraError(f"{task.id}: the release does not pass {', '.join(sorted(missing))} here")
         return self._release[key]
 
-    async def _measure(self, task: Task, pool: SandboxPool) -> TestRun:
+    async def _measure(self, task: Task, pool: Machines) -> TestRun:
         fixed = {path: text.encode() for path, text in (task.files | task.solution).items()}
         canary = _canary()
         found = await self._run(task, fixed, canary, RELEASE_TIMEOUT_S, pool)
@@ -93,9 +95,7 @@ class PytestGrader:
             raise InfraError(f"{task.id}: the release's own tests do not run here (pytest exit {found.rc})")
         return found
 
-    async def _run(
-        self, task: Task, files: dict[str, bytes], canary: str, timeout_s: float, pool: SandboxPool
-    ) -> TestRun:
+    async def _run(self, task: Task, files: dict[str, bytes], canary: str, timeout_s: float, pool: Machines) -> TestRun:
         """The release's tests, and the canary in a file beside them."""
         graded = restored(task, files, max_file_bytes=MAX_FILE_BYTES)
         graded |= {path: text.encode() for path, text in task.hidden["files"].items()}

@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import Any
 
 from etude.factory.exercises.trial import Guard, Runaway, compiled
-from etude.sandbox.protocol import Entry, ExecResult, SandboxSpec, Unsupported, UserError
+from etude.sandbox.errors import Unsupported, UserError
+from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
 
 # A check runs some twenty calls of under 50 steps each; only a loop gets this far.
 MAX_CHECK_STEPS = 20_000

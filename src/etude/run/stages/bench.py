@@ -31,7 +31,7 @@ from etude.rollout.code_search import code_search
 from etude.run.stage import Context
 from etude.run.stages.pretraining import CHECKPOINT
 from etude.sandbox.pool import open_pool
-from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.protocol import Machines
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Task
 
@@ -45,7 +45,7 @@ class Contestant:
 
     name: str
     passes: int
-    open: Callable[[SandboxPool], AbstractAsyncContextManager[Setup]]
+    open: Callable[[Machines], AbstractAsyncContextManager[Setup]]
     level_passes: Mapping[str, int] = field(default_factory=dict)  # levels with another number of passes
 
 
@@ -115,9 +115,9 @@ def _contestants(context: Context) -> list[Contestant]:
     return found + [Contestant(n, settings.passes_scripted, _scripted(context, s)) for n, s in OPPONENTS.items()]
 
 
-def _checkpoint(context: Context, folder: Path) -> Callable[[SandboxPool], AbstractAsyncContextManager[Setup]]:
+def _checkpoint(context: Context, folder: Path) -> Callable[[Machines], AbstractAsyncContextManager[Setup]]:
     @asynccontextmanager
-    async def opened(pool: SandboxPool) -> AsyncIterator[Setup]:
+    async def opened(pool: Machines) -> AsyncIterator[Setup]:
         # The sandboxes need the other core; so many at once decode quicker without drafts.
         engine = context.recipe.engine.model_copy(update={"threads": 1, "draft_tokens": 0})
         policy = EnginePolicy.start(load_checkpoint(folder), engine, name=folder.parent.name)
@@ -129,9 +129,9 @@ def _checkpoint(context: Context, folder: Path) -> Callable[[SandboxPool], Abstr
     return opened
 
 
-def _scripted(context: Context, script: Script) -> Callable[[SandboxPool], AbstractAsyncContextManager[Setup]]:
+def _scripted(context: Context, script: Script) -> Callable[[Machines], AbstractAsyncContextManager[Setup]]:
     @asynccontextmanager
-    async def opened(pool: SandboxPool) -> AsyncIterator[Setup]:
+    async def opened(pool: Machines) -> AsyncIterator[Setup]:
         own = context.recipe.run.sft_checkpoint
         tokens = load_renderer(Path(own) if own else context.of("corpus"))  # tokens are counted, not sampled
         yield _setup(context, pool, script, tokens)
@@ -139,7 +139,7 @@ def _scripted(context: Context, script: Script) -> Callable[[SandboxPool], Abstr
     return opened
 
 
-def _setup(context: Context, pool: SandboxPool, policy: EnginePolicy | Script, renderer: Renderer) -> Setup:
+def _setup(context: Context, pool: Machines, policy: EnginePolicy | Script, renderer: Renderer) -> Setup:
     harness = context.recipe.harness.model_copy(update={"temperature": context.recipe.bench.temperature})
     return Setup(policy, pool, GRADERS, harness, renderer, context.recipe.rl.attempt)
 

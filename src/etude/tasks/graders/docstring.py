@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.protocol import Machines
 from etude.tasks.graders.outputs import behaviour
 from etude.tasks.restore import restored, text_of
 from etude.tasks.task import Task, Verdict
@@ -11,7 +11,7 @@ from etude.tasks.task import Task, Verdict
 class DocstringGrader:
     """`hidden["path"]`, `hidden["function"]` say where; `hidden["specs"]` lists every right comment."""
 
-    async def grade(self, task: Task, files: dict[str, bytes], pool: SandboxPool) -> Verdict:
+    async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
         graded = restored(task, files)
         text = text_of(graded.get(task.hidden["path"])) or ""
         above = comments_above(text, task.hidden["function"])

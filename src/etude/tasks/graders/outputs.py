@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.protocol import Machines
 from etude.tasks.calls import Call, run_calls
 from etude.tasks.restore import restored
 from etude.tasks.task import Task, Verdict
@@ -13,11 +13,11 @@ from etude.tasks.task import Task, Verdict
 class OutputsGrader:
     """`hidden["calls"]`: id, module, function, args, want. Passed only if every call returns its value."""
 
-    async def grade(self, task: Task, files: dict[str, bytes], pool: SandboxPool) -> Verdict:
+    async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
         return await behaviour(task, restored(task, files), pool, {})
 
 
-async def behaviour(task: Task, graded: dict[str, bytes], pool: SandboxPool, static: dict[str, bool]) -> Verdict:
+async def behaviour(task: Task, graded: dict[str, bytes], pool: Machines, static: dict[str, bool]) -> Verdict:
     """Hidden calls on the restored files, beside tests that were decided without running anything."""
     start = time.perf_counter()
     hidden = task.hidden["calls"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.protocol import Machines
 from etude.tasks.graders.outputs import behaviour
 from etude.tasks.restore import editable, restored, text_of
 from etude.tasks.task import Task, Verdict
@@ -13,7 +13,7 @@ from etude.tasks.task import Task, Verdict
 class RenameGrader:
     """`hidden["old"]` is the old name; `hidden["calls"]` use the new one."""
 
-    async def grade(self, task: Task, files: dict[str, bytes], pool: SandboxPool) -> Verdict:
+    async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
         graded = restored(task, files)
         old = re.compile(rf"\b{re.escape(task.hidden['old'])}\b")
         static: dict[str, bool] = {}

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.protocol import Machines
 from etude.tasks.calls import Call, run_calls
 from etude.tasks.restore import restored, text_of
 from etude.tasks.task import Task, Verdict
@@ -34,7 +34,7 @@ class Check:
 class WriteTestGrader:
     """`hidden`: `path` of the tests, `module`, `function`, `reference` source, `mutants` sources, `kill`: how many must be caught."""
 
-    async def grade(self, task: Task, files: dict[str, bytes], pool: SandboxPool) -> Verdict:
+    async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
         start = time.perf_counter()
         hidden = task.hidden
         path = hidden["path"]
@@ -50,7 +50,7 @@ class WriteTestGrader:
         reason = "" if passed else f"holds on the right code: {right}, caught {sum(caught)} of {len(caught)}"
         return Verdict(float(passed), tests, reason, time.perf_counter() - start)
 
-    async def _outcomes(self, hidden: dict[str, Any], checks: list[Check], pool: SandboxPool) -> list[bool]:
+    async def _outcomes(self, hidden: dict[str, Any], checks: list[Check], pool: Machines) -> list[bool]:
         """Whether all checks hold on the reference, then for each mutant whether a check caught it.
 
         Only an answer catches a mutant: arguments that take the run to its time limit leave the later calls unanswered, and

@@ -7,27 +7,21 @@ this process, ends every sandbox it made.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import itertools
 import signal
 import socket
 from typing import Any, Protocol
 
 from etude.sandbox import door, interpreter
-from etude.sandbox.channel import Channel
-from etude.sandbox.groups import ControlGroups
+from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.inside import frames
-from etude.sandbox.live import Birth, LiveSandbox
-from etude.sandbox.protocol import (
-    Capabilities,
-    InfraError,
-    Isolation,
-    SandboxError,
-    SandboxNotFound,
-    SandboxSpec,
-    Unsupported,
-    UserError,
-)
+from etude.sandbox.limits.groups import ControlGroups
+from etude.sandbox.protocol import Sandbox
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import Capabilities, Isolation, PoolStats, SandboxSpec, SnapshotRef
+from etude.sandbox.wire.channel import Channel
+from etude.sandbox.wire.live import Birth, LiveSandbox
 
 _CREATE_PATIENCE_S = 30.0
 
@@ -52,7 +46,9 @@ class LocalPool:
 
     def __init__(self, settings: SandboxSettings, cradle: Cradle, groups: ControlGroups) -> None:
         self._cradle, self._groups = cradle, groups
+        self._most_running = settings.max_running
         self._running = asyncio.Semaphore(settings.max_running)
+        self._created = 0
         self._live: dict[str, LiveSandbox] = {}
         self._numbers = itertools.count(1)
         self._closed = False
@@ -85,9 +81,11 @@ class LocalPool:
     def probe(self) -> Capabilities:
         return self._capabilities
 
-    async def create(self, spec: SandboxSpec) -> LiveSandbox:
+    async def create(self, spec: SandboxSpec, *, key: str | None = None) -> LiveSandbox:
         if self._closed:
             raise SandboxNotFound("the pool is closed")
+        if key is not None:
+            raise Unsupported("a key for create: not built yet")
         door.require(spec, self._cradle.backend, self._cradle.isolation)
         request = _spec_frame(spec, self._cradle.place(spec))
         name = f"sb-{next(self._numbers)}"
@@ -115,8 +113,25 @@ class LocalPool:
             await sandbox.kill()
             raise
         self._live[name] = sandbox
+        self._created += 1
         sandbox.on_end = lambda: self._live.pop(name, None)
         return sandbox
+
+    async def restore(
+        self, snapshot: SnapshotRef, spec: SandboxSpec, n: int = 1
+    ) -> builtins.list[Sandbox | SandboxError]:
+        raise Unsupported(f"back end {self._cradle.backend} has no snapshots")
+
+    def list(self, labels: dict[str, str] | None = None) -> list[Sandbox]:
+        wanted = (labels or {}).items()
+        return [one for one in self._live.values() if wanted <= one.spec.labels.items()]
+
+    async def reap(self) -> builtins.list[str]:
+        return []
+
+    def stats(self) -> PoolStats:
+        running = self._most_running - self._running._value
+        return PoolStats(len(self._live), running, 0, self._created, 0, self._most_running)
 
     async def close(self) -> None:
         self._closed = True

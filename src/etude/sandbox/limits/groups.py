@@ -12,7 +12,8 @@ import itertools
 import os
 from pathlib import Path
 
-from etude.sandbox.protocol import CapacityExhausted, SandboxDied, SandboxSpec
+from etude.sandbox.errors import CapacityExhausted, SandboxDied
+from etude.sandbox.spec import SandboxSpec
 
 _WANTED = ("memory", "pids")
 _RUNNER_MB = 64  # the runner and its buffers, beside what commands may use

@@ -8,11 +8,12 @@ import tempfile
 from contextlib import ExitStack
 from typing import Any
 
-from etude.sandbox import bundle
+from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.launch import Launch
-from etude.sandbox.nursery import hidden
-from etude.sandbox.protocol import Isolation, SandboxSpec, Unsupported
+from etude.sandbox.launch import bundle
+from etude.sandbox.launch.launcher import Launch
+from etude.sandbox.local.nursery import hidden
+from etude.sandbox.spec import Isolation, SandboxSpec
 
 
 class Alone:

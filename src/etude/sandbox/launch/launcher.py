@@ -11,10 +11,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from etude.sandbox import bundle
+from etude.sandbox.errors import InfraError, SandboxError, Unsupported
 from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.protocol import InfraError, Isolation, SandboxError, SandboxSpec, Unsupported
+from etude.sandbox.launch import bundle
+from etude.sandbox.spec import Isolation, SandboxSpec
 
 _END_PATIENCE_S = 5.0  # a launcher ends a few ms after its sandbox
 _SHOWN_BYTES = 2000  # of what a launcher says on stderr

@@ -21,13 +21,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from etude.sandbox import bundle
+from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside import cell, root
 from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.launch import Launch
-from etude.sandbox.nursery import hidden
-from etude.sandbox.protocol import Isolation, SandboxSpec, Unsupported
+from etude.sandbox.launch import bundle
+from etude.sandbox.launch.launcher import Launch
+from etude.sandbox.local.nursery import hidden
+from etude.sandbox.spec import Isolation, SandboxSpec
 
 _HIGH = 64  # descriptors are copied to numbers above this, so that 3 and 4 are free for podman's --preserve-fds
 _CONTROL, _PROGRAM = 3, 4

@@ -14,12 +14,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from etude.sandbox import bundle, folder
+from etude.sandbox import folder
+from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside import cell, root, seccomp
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.launch import Launch, in_memory
-from etude.sandbox.nursery import hidden
-from etude.sandbox.protocol import Isolation, SandboxSpec, Unsupported
+from etude.sandbox.launch import bundle
+from etude.sandbox.launch.launcher import Launch, in_memory
+from etude.sandbox.local.nursery import hidden
+from etude.sandbox.spec import Isolation, SandboxSpec
 
 _HIDDEN_FOLDER_BYTES = "4096"
 
@@ -83,7 +85,7 @@ def _require_reachable(source: str) -> None:
 def _spaces(spec: SandboxSpec) -> list[str]:
     """Around a folder a person stays who they are; nobody is root inside, or an exec would regain capabilities."""
     uid = str(folder.uid(spec) or root.INSIDE_UID) if spec.folder else str(root.INSIDE_UID)
-    names = ("user", "ipc", "pid", "uts", "cgroup-try", *(("net",) if spec.network == "none" else ()))
+    names = ("user", "ipc", "pid", "uts", "cgroup-try", *(("net",) if spec.network.mode == "none" else ()))
     spaces = [f"--unshare-{name}" for name in names]
     return [*spaces, "--uid", uid, "--gid", uid, "--hostname", "sandbox", "--as-pid-1", "--new-session"]
 

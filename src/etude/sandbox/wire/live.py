@@ -12,10 +12,12 @@ import signal
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from etude.sandbox.channel import Channel
-from etude.sandbox.groups import Group
+from etude.sandbox.errors import SandboxError, SandboxNotFound, UserError
 from etude.sandbox.inside import frames
-from etude.sandbox.protocol import Entry, ExecResult, SandboxError, SandboxNotFound, SandboxSpec, UserError
+from etude.sandbox.limits.groups import Group
+from etude.sandbox.refusals import Refusals
+from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
+from etude.sandbox.wire.channel import Channel
 
 _FILE_PATIENCE_S = 30.0
 _RUN_GRACE_S = 10.0  # the runner kills at timeout_s; this long after it we stop believing in the runner
@@ -33,7 +35,7 @@ class Birth(Protocol):
         ...
 
 
-class LiveSandbox:
+class LiveSandbox(Refusals):
     """One live sandbox. Its maker sets `birth` and `group` before it is handed out, where the back end has them."""
 
     def __init__(self, name: str, spec: SandboxSpec, channel: Channel, running: asyncio.Semaphore) -> None:

@@ -13,8 +13,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.protocol import Unsupported
 
 COMMAND = "import os,marshal;c,m=marshal.loads(os.pread({program},1<<24,0));os.close({program});exec(c,{{'m':m,'fd':{control}}})"
 _PATIENCE_S = 30.0  # 0.1 s on a quiet core
@@ -49,7 +49,7 @@ sys.stdout.buffer.write(marshal.dumps((compile(boot, "etude/boot.py", "exec"), c
 @functools.cache
 def code(python: Interpreter) -> bytes:
     """Boot program and modules, marshalled. Raises Unsupported."""
-    folder = Path(__file__).parent / "inside"
+    folder = Path(__file__).parent.parent / "inside"
     inside = "etude.sandbox.inside"
     modules: dict[str, tuple[bool, str]] = {package: (True, "") for package in ("etude", "etude.sandbox", inside)}
     for path in sorted(folder.glob("*.py")):

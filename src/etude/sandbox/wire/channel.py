@@ -12,18 +12,18 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from etude.sandbox import protocol
+from etude.sandbox import errors
 from etude.sandbox.inside import frames
 
 _READ_BYTES = 1 << 18
 _SLACK_BYTES = 1 << 16  # a frame's JSON part beside the bytes the caller allowed
 _ANCILLARY = socket.CMSG_SPACE(4)
 # Only these names may come from the far side; anything else is an InfraError.
-_ERRORS: dict[str, type[protocol.SandboxError]] = {
+_ERRORS: dict[str, type[errors.SandboxError]] = {
     kind.__name__: kind
     for kind in (
-        protocol.UserError, protocol.PidsExhausted, protocol.DiskFull, protocol.OutputLimit, protocol.OOMKilled,
-        protocol.CapacityExhausted, protocol.Unsupported,
+        errors.UserError, errors.PidsExhausted, errors.DiskFull, errors.OutputLimit, errors.OOMKilled,
+        errors.CapacityExhausted, errors.Unsupported,
     )
 }  # fmt: skip
 
@@ -39,7 +39,7 @@ class Channel:
         self._splitter = frames.Splitter(lambda stream: self._limits.get(stream, -1))
         self._out = bytearray()
         self._next = 1
-        self._cause: protocol.SandboxError | None = None
+        self._cause: errors.SandboxError | None = None
         self.pidfd = -1
         self._is_ready = False
         self.hello: asyncio.Future[None] = self._loop.create_future()
@@ -61,7 +61,7 @@ class Channel:
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            self.fail(protocol.SandboxDied(f"{self._name}: its runner is gone ({error.strerror})"))
+            self.fail(errors.SandboxDied(f"{self._name}: its runner is gone ({error.strerror})"))
             return
         if sent < len(data):
             self._out += memoryview(data)[sent:]
@@ -78,7 +78,7 @@ class Channel:
         try:
             request = frames.pack(kind, stream, head, blob)
         except frames.FrameError as error:
-            raise protocol.UserError(str(error)) from None
+            raise errors.UserError(str(error)) from None
         future: asyncio.Future[frames.Frame] = self._loop.create_future()
         self._pending[stream] = future
         self._limits[stream] = limit_bytes + _SLACK_BYTES
@@ -97,7 +97,7 @@ class Channel:
             raise self._error(frame)
         return frame
 
-    def fail(self, cause: protocol.SandboxError) -> None:
+    def fail(self, cause: errors.SandboxError) -> None:
         """Close for good; idempotent. The first cause is the one every caller sees."""
         if self._cause is not None:
             return
@@ -115,16 +115,16 @@ class Channel:
         self.on_death()
 
     @staticmethod
-    def _again(cause: protocol.SandboxError) -> protocol.SandboxError:
+    def _again(cause: errors.SandboxError) -> errors.SandboxError:
         return type(cause)(*cause.args)  # a fresh one for each caller: tracebacks must not pile up on a shared object
 
     def _silent(self, patience_s: float, future: asyncio.Future[frames.Frame]) -> None:
         if future.done():
             return  # it had answered in time: it was this loop that was late, and the caller has not run yet
-        self.fail(protocol.SandboxDied(f"{self._name}: no answer within {patience_s:.1f} s; killed"))
+        self.fail(errors.SandboxDied(f"{self._name}: no answer within {patience_s:.1f} s; killed"))
 
-    def _error(self, frame: frames.Frame) -> protocol.SandboxError:
-        kind = _ERRORS.get(str(frame.head.get("error")), protocol.InfraError)
+    def _error(self, frame: frames.Frame) -> errors.SandboxError:
+        kind = _ERRORS.get(str(frame.head.get("error")), errors.InfraError)
         return kind(str(frame.head.get("message", "no message")))
 
     def _readable(self) -> None:
@@ -135,16 +135,16 @@ class Channel:
             else:
                 data = self._sock.recv(_READ_BYTES)
             if not data:
-                self.fail(protocol.SandboxDied(f"{self._name}: its runner died"))
+                self.fail(errors.SandboxDied(f"{self._name}: its runner died"))
                 return
             for frame in self._splitter.feed(data):
                 self._dispatch(frame)
         except BlockingIOError:
             return
         except frames.FrameError as error:
-            self.fail(protocol.SandboxDied(f"{self._name}: its runner broke the protocol: {error}"))
+            self.fail(errors.SandboxDied(f"{self._name}: its runner broke the protocol: {error}"))
         except OSError as error:
-            self.fail(protocol.SandboxDied(f"{self._name}: its runner died ({error.strerror})"))
+            self.fail(errors.SandboxDied(f"{self._name}: its runner died ({error.strerror})"))
 
     def _take_pidfd(self, ancillary: list[tuple[int, int, bytes]]) -> None:
         for level, kind, data in ancillary:
@@ -176,7 +176,7 @@ class Channel:
         except BlockingIOError:
             return
         except OSError as error:
-            self.fail(protocol.SandboxDied(f"{self._name}: its runner is gone ({error.strerror})"))
+            self.fail(errors.SandboxDied(f"{self._name}: its runner is gone ({error.strerror})"))
             return
         del self._out[:sent]
         if not self._out:

@@ -11,14 +11,16 @@ import signal
 import socket
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from etude.sandbox import interpreter
+from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.protocol import InfraError, Isolation, SandboxSpec, Unsupported
+from etude.sandbox.spec import Isolation, SandboxSpec
 
 _START_TIMEOUT_S = 30.0  # 60 ms on a quiet core; a loaded machine may need a hundred times that
-_SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_SOURCE = str(Path(__file__).resolve().parents[3])
 # The first datagram is the program: on the command line it would show the inside where this package lies.
 _BOOT = "import sys; sys.path.insert(0, {source!r}); from etude.sandbox.inside import zygote; del sys.path[0]; zygote.main({fd})"
 _ARGUMENT = "exec(__import__('os').read({fd}, 4096))"

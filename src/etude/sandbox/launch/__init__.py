@@ -1,0 +1,1 @@
+"""Sandboxes that another program starts for us: bubblewrap, podman, or nobody."""

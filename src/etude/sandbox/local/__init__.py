@@ -1,0 +1,1 @@
+"""Sandboxes of this machine, made from namespaces by ourselves."""
