@@ -95,9 +95,9 @@ async def test_there_is_no_network_unless_it_is_asked_for(pool: SandboxPool, fol
     port = listener.sockets[0].getsockname()[1]
     reach = ["python3", "-c", f"import socket; socket.create_connection(('127.0.0.1', {port}), 3)"]
     found: dict[str, int] = {}
-    for network in ("none", "host"):
+    for network in (Network("none"), Network("host")):
         box = await pool.create(spec(folder, network=network))
-        found[network] = (await box.run(reach)).rc
+        found[network.mode] = (await box.run(reach)).rc
         await box.kill()
     listener.close()
     assert found["none"] != 0 and found["host"] == 0
