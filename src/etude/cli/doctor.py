@@ -98,7 +98,7 @@ def _namespaces() -> str:
 
 def _sandbox() -> Finding:
     """Found by making one: no list of kernel features says as much."""
-    from etude.cli.sandbox import probe
+    from etude.cli.sandbox.probe import probe
 
     try:
         found = probe().document

@@ -1,0 +1,65 @@
+"""`etude sandbox probe`: what works here, found by doing it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json
+from etude.cli.sandbox import flags
+
+if TYPE_CHECKING:
+    from etude.sandbox.settings import SandboxSettings
+
+
+def probe(
+    backend: flags.Backend = "auto",
+    every: Annotated[
+        bool, typer.Option("--all", help="Try every back end, and say why the others don't work.")
+    ] = False,
+    json: Json = False,
+) -> Answer:
+    """Make a sandbox, run a command in it, and say what it is."""
+    if every:
+        return _all()
+    document = asyncio.run(found(flags.settings(backend)))
+    return Answer(document, "\n".join(f"{key}: {value}" for key, value in document.items()))
+
+
+async def found(settings: SandboxSettings) -> dict[str, Any]:
+    """The capabilities of one back end. Raises Unsupported."""
+    from etude.sandbox.pool import open_pool
+
+    pool = await open_pool(settings)
+    try:
+        return dataclasses.asdict(pool.probe())
+    finally:
+        await pool.close()
+
+
+def _all() -> Answer:
+    from etude.sandbox.errors import SandboxError
+    from etude.sandbox.settings import SandboxSettings
+
+    backends: dict[str, dict[str, Any]] = {}
+    for name in get_args(SandboxSettings.model_fields["backend"].annotation):
+        if name == "auto":
+            continue
+        try:
+            backends[name] = asyncio.run(found(flags.settings(name)))
+        except SandboxError as error:
+            backends[name] = {"backend": name, "available": False, "reason": str(error)}
+    works = [name for name, one in backends.items() if one["available"]]
+    lines = [_line(name, one) for name, one in backends.items()]
+    return Answer({"available": bool(works), "backends": backends}, "\n".join(lines), 0 if works else 1)
+
+
+def _line(name: str, one: dict[str, Any]) -> str:
+    if not one["available"]:
+        return f"{name:12s} no   {one['reason']}"
+    can = [key for key, value in one.items() if value is True and key not in ("available", "warm_python")]
+    return f"{name:12s} yes  {one['isolation']}; runner {one['runner']}; {one['limits']}; {', '.join(can) or 'files and commands'}"
