@@ -8,8 +8,9 @@ from etude.sandbox.launch.alone import Alone
 from etude.sandbox.launch.bubblewrap import Bubble
 from etude.sandbox.launch.launcher import Launcher
 from etude.sandbox.launch.podman import Podman
+from etude.sandbox.local.making import Cradle
 from etude.sandbox.local.nursery import Nurseries
-from etude.sandbox.local.pool import Cradle, LocalPool
+from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 

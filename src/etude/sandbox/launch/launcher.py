@@ -81,6 +81,8 @@ class Launcher:
         self.backend: str = surroundings.backend
         self.isolation: Isolation = surroundings.isolation
         self.end_signal: signal.Signals = surroundings.end_signal
+        self.store: str | None = None  # no layers can be mounted here
+        self.runner = "python"
         try:
             self._program = bundle.descriptor(python)
         except OSError as error:

@@ -115,7 +115,9 @@ class Nurseries:
     isolation: Isolation = "namespace"
     end_signal: signal.Signals = signal.SIGKILL
 
-    def __init__(self) -> None:
+    def __init__(self, store: str | None = None) -> None:
+        self.store = store
+        self.runner = "python"
         self._nurseries: dict[RootKey, asyncio.Task[Nursery]] = {}
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:

@@ -1,0 +1,128 @@
+"""One birth, whole or not at all. Each step has a name, so that a test can make any of them fail and find that nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from etude.sandbox.errors import InfraError, SandboxError, Unsupported, UserError
+from etude.sandbox.inside import frames
+from etude.sandbox.limits.groups import ControlGroups
+from etude.sandbox.spec import Isolation, SandboxSpec
+from etude.sandbox.wire.channel import Channel
+from etude.sandbox.wire.live import Birth, LiveSandbox
+
+_PATIENCE_S = 30.0
+# bear: its first process is started. hello: it is known. group: its control group. spec: it is told what to be. ready: it is.
+STEPS = ("bear", "hello", "group", "spec", "ready")
+
+
+@dataclass(frozen=True)
+class Base:
+    """What a sandbox' files start from: folders of layers in the cradle's store, topmost first, around the host's system directories or
+    as the root itself."""
+
+    layers: tuple[str, ...] = ()
+    root: Literal["host", "image"] = "host"
+
+
+NOTHING = Base()
+
+
+class Cradle(Protocol):
+    """Where sandboxes come from. `place` is what its runner must know beside the spec; `end_signal` tells its first process to end;
+    `store` is the folder of layers that it can mount, if any; `runner` is what serves where no warm interpreter is asked for."""
+
+    backend: str
+    isolation: Isolation
+    end_signal: signal.Signals
+    store: str | None
+    runner: str
+
+    def place(self, spec: SandboxSpec) -> dict[str, Any]: ...
+    async def bear(self, spec: SandboxSpec, control: socket.socket) -> Birth | None:
+        """Start a runner that holds `control` and says HELLO. Raises Unsupported with the step that failed and the remedy."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Maker:
+    """Gives birth to sandboxes of one cradle. `before` is called with each step's name ahead of it."""
+
+    def __init__(self, cradle: Cradle, groups: ControlGroups, running: asyncio.Semaphore) -> None:
+        self._cradle, self._groups, self._running = cradle, groups, running
+        self._numbers = itertools.count(1)
+        self.before: Callable[[str], None] = lambda step: None
+
+    async def make(self, spec: SandboxSpec, base: Base = NOTHING) -> LiveSandbox:
+        """A sandbox that is ready. Raises typed errors, and then nothing is left of it."""
+        request = spec_frame(spec, self._cradle.place(spec) | self._place(base))
+        name = f"sb-{next(self._numbers)}"
+        ours, theirs = socket.socketpair()
+        channel = Channel(ours, name)
+        sandbox = LiveSandbox(name, spec, channel, self._running)
+        sandbox.end_signal = self._cradle.end_signal
+        try:
+            with theirs:
+                self.before("bear")
+                sandbox.birth = await self._cradle.bear(spec, theirs)
+            async with asyncio.timeout(_PATIENCE_S):
+                await self._raise(sandbox, channel, request)
+        except TimeoutError:
+            await sandbox.kill()
+            slow = InfraError(f"{name} was not ready within {_PATIENCE_S} s; the machine is overloaded")
+            raise _explained(sandbox, slow) from None
+        except SandboxError as error:
+            await sandbox.kill()
+            raise _explained(sandbox, error) from error
+        except BaseException:
+            await sandbox.kill()
+            raise
+        return sandbox
+
+    async def _raise(self, sandbox: LiveSandbox, channel: Channel, request: bytes) -> None:
+        if self._groups.available:
+            self.before("hello")
+            await channel.hello
+            self.before("group")
+            sandbox.group = self._groups.make(sandbox.spec, channel.pidfd)
+        self.before("spec")
+        channel.send(request)
+        self.before("ready")
+        await channel.ready
+
+    def _place(self, base: Base) -> dict[str, Any]:
+        if base == NOTHING:
+            return {}
+        if self._cradle.store is None:
+            raise Unsupported(f"back end {self._cradle.backend} can't mount layers; sandbox.backend='local' can")
+        return {"layers": [os.path.relpath(one, self._cradle.store) for one in base.layers], "root": base.root}
+
+
+def _explained(sandbox: LiveSandbox, error: SandboxError) -> SandboxError:
+    return error if sandbox.birth is None else sandbox.birth.explain(error)
+
+
+def spec_frame(spec: SandboxSpec, place: dict[str, Any]) -> bytes:
+    """The SPEC frame. Raises UserError for more files than one frame holds."""
+    head = {
+        "place": place,
+        "workdir": spec.workdir,
+        "env": spec.env,
+        "memory_mb": spec.memory_mb,
+        "pids": spec.pids,
+        "disk_mb": spec.disk_mb,
+        "bound": bool(spec.folder),
+        "files": [[path, len(data)] for path, data in spec.files.items()],
+    }
+    try:
+        return frames.pack(frames.SPEC, 0, head, b"".join(spec.files.values()))
+    except frames.FrameError as error:
+        raise UserError(f"the spec's files are too large: {error}") from None
