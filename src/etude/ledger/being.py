@@ -1,0 +1,69 @@
+"""Which process is meant: a number alone is soon another's, so its start and the boot stand beside it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_STATE, _START = 0, 19  # fields of /proc/PID/stat after the name
+_ENDED = (b"Z", b"X")
+
+
+@cache
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def space_id() -> str:
+    """The pid namespace: numbers mean nothing outside of it. Asked anew each time, since a fork may have left it."""
+    return os.readlink("/proc/self/ns/pid")
+
+
+@dataclass(frozen=True)
+class Being:
+    """One process, for ever: its number, and its start in ticks since the boot."""
+
+    pid: int
+    start_ticks: int
+
+    @classmethod
+    def of(cls, pid: int) -> Being | None:
+        """None when there is no such process, or only what its parent has not yet taken note of."""
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        return None if fields[_STATE] in _ENDED else cls(pid, int(fields[_START]))
+
+    @classmethod
+    def myself(cls) -> Being:
+        being = cls.of(os.getpid())
+        assert being is not None, "whoever asks is alive"
+        return being
+
+    @property
+    def alive(self) -> bool:
+        return Being.of(self.pid) == self
+
+    def kill(self, patience_s: float) -> bool:
+        """Kill it and wait; whether it is gone. The descriptor is opened before the start is compared, so no successor can be hit."""
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return True
+        try:
+            if not self.alive:
+                return True
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            poll = select.poll()
+            poll.register(pidfd, select.POLLIN)
+            return bool(poll.poll(patience_s * 1000))
+        except ProcessLookupError:
+            return True
+        finally:
+            os.close(pidfd)
