@@ -38,6 +38,12 @@ class SandboxDied(InfraError): ...
 class SandboxNotFound(InfraError): ...
 
 
+class ServiceFailed(InfraError):
+    """A service or the start script did not come up; says what it printed last."""
+
+    retryable = False
+
+
 class LayerCorrupt(InfraError):
     """A layer's content is not what its digest says: refused at restore, never served."""
 

@@ -26,6 +26,7 @@ class Service:
 
     name: str
     command: tuple[str, ...]
+    files: tuple[tuple[str, bytes], ...] = ()  # what it needs, written before it starts
     health: tuple[str, ...] = ()  # a command that ends with 0 when it serves; none: it serves as soon as it runs
     env: tuple[tuple[str, str], ...] = ()
     user: str | None = None
@@ -60,6 +61,7 @@ class SandboxSpec:
     )
     ttl_s: float | None = None  # it is killed this long after its birth
     idle_ttl_s: float | None = None  # ... this long after its last use; a heartbeat is a use
+    start_script: str = ""  # for /bin/sh, run to its end before the services start, at birth and after a restore
     services: tuple[Service, ...] = ()
     # A folder of the host to work in, read-write under its own path; the rest of the host is then in sight, read-only (folder.py).
     folder: str = ""
