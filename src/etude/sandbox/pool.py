@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from etude.sandbox import interpreter
 from etude.sandbox.errors import Unsupported
+from etude.sandbox.fake.pool import FakePool
 from etude.sandbox.launch.alone import Alone
 from etude.sandbox.launch.bubblewrap import Bubble
 from etude.sandbox.launch.launcher import Launcher
@@ -20,6 +21,8 @@ LADDER = ("local", "bubblewrap", "podman")
 
 async def open_pool(settings: SandboxSettings) -> SandboxPool:
     """Raises Unsupported with what was tried and the remedy."""
+    if settings.backend == "fake":
+        return FakePool(max_running=settings.max_running)
     if settings.backend != "auto":
         return await LocalPool.open(settings, _cradle(settings.backend), "asked for by sandbox.backend")
     refusals: list[str] = []

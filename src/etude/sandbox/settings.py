@@ -13,9 +13,10 @@ class SandboxSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    backend: Literal["auto", "local", "bubblewrap", "podman", "process"] = Field(
+    backend: Literal["auto", "local", "bubblewrap", "podman", "process", "fake"] = Field(
         "auto",
-        description="back end; auto takes the first of local (namespaces), bubblewrap and podman that works; process is weaker, never taken unasked",
+        description="back end; auto takes the first of local (namespaces), bubblewrap and podman that works; process is weaker and "
+        "fake in memory, for tests: neither is taken unasked",
     )
     max_running: int = Field(
         default_factory=lambda: 2 * (os.cpu_count() or 2),

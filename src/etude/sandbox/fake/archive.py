@@ -1,0 +1,44 @@
+"""Files of a fake sandbox in and out as a tar; names that lead outside and anything but files and folders are refused before a write."""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import tarfile
+
+from etude.sandbox.errors import OutputLimit, UserError
+from etude.sandbox.fake.files import Files
+
+
+def unpack(files: Files, path: str, archive: bytes) -> None:
+    found: list[tuple[str, bytes, int]] = []
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+            for info in opened:
+                name = posixpath.normpath(info.name)
+                if name.startswith(("/", "../")) or name == ".." or not (info.isreg() or info.isdir()):
+                    raise UserError(f"put_tar: {info.name!r} leads outside, or is neither a file nor a folder")
+                content = opened.extractfile(info)
+                if content is not None:
+                    found.append((posixpath.join(path, name), content.read(), info.mode & 0o777))
+    except tarfile.TarError as error:
+        raise UserError(f"put_tar: not an archive: {error}") from None
+    for name, data, mode in found:
+        files.write(name, data, mode)
+
+
+def pack(files: Files, path: str, max_bytes: int) -> bytes:
+    base = files.resolve(path)
+    out = io.BytesIO()
+    total = 0
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name in files.under(base):
+            file = files.find(name)
+            assert file is not None
+            total += len(file.data)
+            if total > max_bytes:
+                raise OutputLimit(f"get_tar: {path} has more than {max_bytes} bytes")
+            info = tarfile.TarInfo(posixpath.relpath(name, base or "."))
+            info.size, info.mode = len(file.data), file.mode
+            archive.addfile(info, io.BytesIO(file.data))
+    return out.getvalue()

@@ -1,0 +1,58 @@
+"""The layers that one fake host holds, and the snapshots made of them: what a fork on another host must ship first."""
+
+from __future__ import annotations
+
+from etude.sandbox.errors import SandboxNotFound
+from etude.sandbox.fake.layer import Layer, chain_digest
+from etude.sandbox.spec import SnapshotRef
+
+
+class LayerShelf:
+    """Layers by digest; chains, topmost first, by the digest of a snapshot or the name of an image."""
+
+    def __init__(self) -> None:
+        self._layers: dict[str, Layer] = {}
+        self._chains: dict[str, tuple[str, ...]] = {}
+
+    def keep(self, layers: tuple[Layer, ...], name: str = "") -> SnapshotRef:
+        self._layers |= {layer.digest: layer for layer in layers}
+        return self._enter(tuple(layer.digest for layer in layers), name)
+
+    def find(self, called: str) -> tuple[Layer, ...]:
+        """The layers of a snapshot or image. Raises SandboxNotFound."""
+        return tuple(self._layers[digest] for digest in self._chain(called))
+
+    def _chain(self, called: str) -> tuple[str, ...]:
+        if called not in self._chains:
+            raise SandboxNotFound(f"{called[:20]!r}: no such snapshot or image on this host")
+        return self._chains[called]
+
+    async def chain(self, called: str) -> tuple[str, ...]:
+        return self._chain(called)
+
+    async def missing(self, digests: tuple[str, ...]) -> list[str]:
+        return [digest for digest in digests if digest not in self._layers]
+
+    async def export_layer(self, digest: str) -> bytes:
+        if digest not in self._layers:
+            raise SandboxNotFound(f"layer {digest[:12]}: not on this host")
+        return self._layers[digest].export()
+
+    async def import_layer(self, digest: str, archive: bytes) -> None:
+        self._layers[digest] = Layer.load(digest, archive)
+
+    async def enter(self, digests: tuple[str, ...], name: str) -> SnapshotRef:
+        """A snapshot of layers that are here by now."""
+        if absent := await self.missing(digests):
+            raise SandboxNotFound(f"layer {absent[0][:12]}: not on this host")
+        return self._enter(digests, name)
+
+    async def held(self) -> frozenset[str]:
+        return frozenset(self._layers)
+
+    def _enter(self, digests: tuple[str, ...], name: str) -> SnapshotRef:
+        digest = chain_digest(digests)
+        self._chains[digest] = digests
+        if name:
+            self._chains[name] = digests
+        return SnapshotRef(digest, name)

@@ -1,0 +1,44 @@
+"""Operations that fail the moment that what they wait on is gone: a dead sandbox, a lost host. Costs no task for each operation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from etude.sandbox.errors import SandboxError
+
+T = TypeVar("T")
+
+
+class Tether:
+    """Cut once; everything held then, and everything that comes after, raises a fresh error of `why`."""
+
+    def __init__(self) -> None:
+        self.why: Callable[[], SandboxError] | None = None
+        self._held: set[asyncio.Timeout] = set()
+
+    def cut(self, why: Callable[[], SandboxError]) -> None:
+        """Idempotent: the first reason stays. What is held ends at the loop's next turn."""
+        if self.why is not None:
+            return
+        self.why = why
+        now = asyncio.get_running_loop().time()
+        for scope in self._held:
+            scope.reschedule(now)
+
+    async def hold(self, work: Coroutine[Any, Any, T]) -> T:
+        if self.why is not None:
+            work.close()
+            raise self.why()
+        scope = asyncio.timeout(None)
+        self._held.add(scope)
+        try:
+            async with scope:
+                return await work
+        except TimeoutError:
+            if scope.expired() and self.why is not None:
+                raise self.why() from None
+            raise
+        finally:
+            self._held.discard(scope)
