@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 
@@ -81,6 +82,11 @@ HOSTILE = {
     "deep JSON": frames.HEADER.pack(60_004, frames.OK, 1) + frames.COUNT.pack(60_000) + b"[" * 60_000,
     "JSON longer than its frame": frames.HEADER.pack(4, frames.OK, 1) + frames.COUNT.pack(1000),
     "a stream nobody asked for": frames.pack(frames.OK, 4242, {}),
+    "another kind of answer": frames.pack(frames.OUTPUT, 1, {"fd": 1, "seq": 0}, b"x"),
+    "a second HELLO without a descriptor": frames.pack(frames.HELLO, 0, {}),
+    "descriptors named that never came": frames.pack(frames.GRANT, 0, {"names": ["upper"]}),
+    "ready twice": frames.pack(frames.READY, 0, {}) * 2,
+    "a grant after READY": frames.pack(frames.READY, 0, {}) + frames.pack(frames.GRANT, 0, {"names": []}),
     "end": b"",
 }
 
@@ -100,21 +106,63 @@ async def test_a_hostile_runner_ends_as_sandbox_died(data: bytes) -> None:
     theirs.close()
 
 
-async def test_descriptors_a_hostile_runner_sends_are_closed() -> None:
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [(frames.pack(frames.HELLO, 0, {}), 2)],
+        [(frames.pack(frames.HELLO, 0, {}), 1), (frames.pack(frames.READY, 0, {}), 1)],
+        [(frames.pack(frames.GRANT, 0, {"names": ["a", "a"]}), 2)],
+        [(frames.pack(frames.GRANT, 0, {"names": ["a"]})[:7], 1), (b"", 0)],
+        [(frames.HEADER.pack(100, frames.GRANT, 0), 1)] * 9,
+        [(frames.pack(frames.GRANT, 0, {"names": list("abcdefghi")}), 9)],
+        [(frames.pack(frames.OK, 1, {}), 1)],
+    ],
+)
+async def test_descriptors_a_hostile_runner_sends_are_closed(messages: list[tuple[bytes, int]]) -> None:
+    """Test 50 of the handbook, for what travels beside the bytes."""
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours, "sb")
+    call = asyncio.create_task(channel.call(frames.READ, {}, limit_bytes=10, patience_s=5))
+    await asyncio.sleep(0)
+    reader, writer = socket.socketpair()
+    for data, count in messages:
+        if not data:
+            theirs.close()
+        elif channel.alive:
+            socket.send_fds(theirs, [data], [writer.fileno()] * count)
+        await asyncio.sleep(0.005)
+    await asyncio.wait([call], timeout=5)
+    assert call.done() and not channel.alive
+    assert isinstance(call.exception(), SandboxDied) or call.result().kind == frames.OK
+    writer.close()
+    theirs.close()
+    if channel.pidfd >= 0:
+        os.close(channel.pidfd)  # the one that was asked for, as the sandbox would
+    reader.settimeout(2)
+    assert reader.recv(1) == b""
+    reader.close()
+
+
+async def test_granted_descriptors_are_held_by_name_until_death() -> None:
     ours, theirs = socket.socketpair()
     channel = Channel(ours, "sb")
     reader, writer = socket.socketpair()
-    socket.send_fds(theirs, [frames.pack(frames.HELLO, 0, {})], [writer.fileno()] * 2)
-    socket.send_fds(theirs, [frames.pack(frames.HELLO, 0, {})], [writer.fileno()])
-    await asyncio.sleep(0.02)
-    writer.close()
-    channel.fail(SandboxDied("enough"))
-    reader.settimeout(2)
-    theirs.close()
-    import os
-
-    os.close(channel.pidfd)  # the one that was kept, as the pool would
-    assert reader.recv(1) == b""
+    with reader, writer, theirs:
+        for names in (["upper"], ["egress", "other"]):
+            grant = frames.pack(frames.GRANT, 0, {"names": names})
+            socket.send_fds(theirs, [grant[:5]], [writer.fileno()] * len(names))
+            theirs.sendall(grant[5:])  # a frame may come in pieces, its descriptors come with the first
+        socket.send_fds(theirs, [frames.pack(frames.HELLO, 0, {})], [writer.fileno()])
+        theirs.sendall(frames.pack(frames.READY, 0, {}))
+        await asyncio.wait_for(channel.ready, 5)
+        assert sorted(channel.granted) == ["egress", "other", "upper"]
+        assert len({channel.pidfd, *channel.granted.values()}) == 4
+        channel.fail(SandboxDied("enough"))
+        assert channel.granted == {}
+        os.close(channel.pidfd)
+        writer.close()
+        reader.settimeout(2)
+        assert reader.recv(1) == b""
 
 
 async def test_errors_from_inside_take_only_known_names() -> None:

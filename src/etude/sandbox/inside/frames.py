@@ -19,9 +19,11 @@ COUNT = struct.Struct("!I")
 # One frame carries at most one file or one export; 64 MiB is four times the default export limit.
 MAX_FRAME_BYTES = 64 << 20
 
-HELLO, SPEC, READY, OK, ERROR = 1, 2, 3, 4, 5
-RUN, CANCEL, READ, WRITE, LIST, REMOVE, EXPORT = 10, 11, 12, 13, 14, 15, 16
-KNOWN = frozenset((HELLO, SPEC, READY, OK, ERROR, RUN, CANCEL, READ, WRITE, LIST, REMOVE, EXPORT))
+# The types of docs/sandbox-protocol.md, in its order.
+HELLO, SPEC, READY, OK, ERROR, OUTPUT, EXIT, TREE, SPENT = range(1, 10)
+RUN, CANCEL, READ, WRITE, LIST, REMOVE, EXPORT = range(10, 17)
+EXEC, STDIN, SIGNAL, RESIZE, CREDIT, STAT, GET, PUT, CONNECT, FREEZE, GRANT = range(17, 28)
+KNOWN = frozenset(range(HELLO, GRANT + 1))
 
 
 class FrameError(Exception):
@@ -67,6 +69,11 @@ class Splitter:
     def __init__(self, limit_of: Callable[[int], int] = lambda stream: MAX_FRAME_BYTES) -> None:
         self._buffer = bytearray()
         self._limit_of = limit_of
+
+    @property
+    def pending(self) -> bool:
+        """Whether a frame has begun and not ended."""
+        return bool(self._buffer)
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         buffer = self._buffer

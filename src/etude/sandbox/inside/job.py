@@ -14,6 +14,7 @@ from etude.sandbox.inside.output import Output
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
 if TYPE_CHECKING:
+    import resource
     from typing import Any
 
 DRAIN_S = 0.2
@@ -29,7 +30,8 @@ class Job:
         self.deadline_s = self.started_s + float(request["timeout_s"])
         self.pid = 0
         self.status: int | None = None
-        self.ended_s = 0.0
+        self.ended_s = self.cpu_s = 0.0
+        self.max_rss_kib = 0
         self.timed_out = self.oom = False
         self.note = b""  # why the runner killed it, for stderr
         limit = int(request["max_output_bytes"])
@@ -59,9 +61,10 @@ class Job:
             self.outputs[fd].add(data)
         return bool(data)
 
-    def ended(self, status: int) -> None:
+    def ended(self, status: int, usage: resource.struct_rusage) -> None:
         self.status = status
         self.ended_s = time.monotonic()
+        self.cpu_s, self.max_rss_kib = usage.ru_utime + usage.ru_stime, usage.ru_maxrss
 
     def finished(self, now_s: float) -> bool:
         return self.status is not None and (not self.open or now_s >= self.ended_s + DRAIN_S)
@@ -82,6 +85,8 @@ class Job:
             "timed_out": self.timed_out,
             "oom": self.oom,
             "duration_s": round(self.ended_s - self.started_s, 6),
+            "cpu_s": round(self.cpu_s, 6),
+            "max_rss_kib": self.max_rss_kib,
         }
         return frames.pack(frames.OK, self.stream, head, out + err + self.note)
 
@@ -96,6 +101,8 @@ class Job:
             "timed_out": False,
             "oom": False,
             "duration_s": 0.0,
+            "cpu_s": 0.0,
+            "max_rss_kib": 0,
         }
         return frames.pack(frames.OK, self.stream, head, err)
 

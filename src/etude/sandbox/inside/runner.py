@@ -219,13 +219,13 @@ class Runner:
         by_pid = {one.pid: one for one in self._jobs.values()}
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
             if (one := by_pid.get(pid)) is not None:
-                one.ended(status)
+                one.ended(status, usage)
 
     def _check_jobs(self) -> None:
         now_s = time.monotonic()

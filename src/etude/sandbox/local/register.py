@@ -18,7 +18,7 @@ class Register:
     def enter(self, sandbox: LiveSandbox) -> None:
         self._live[sandbox.id] = sandbox
         self.created += 1
-        sandbox.on_end = lambda: self._live.pop(sandbox.id, None)
+        sandbox.at_death(lambda: self._live.pop(sandbox.id, None))
 
     def find(self, labels: dict[str, str] | None = None) -> list[LiveSandbox]:
         """Those that carry all these labels."""

@@ -1,6 +1,7 @@
-"""The client's end of a sandbox: frames over a socket, one pending call per stream, on the event loop without threads.
+"""The client's end of a sandbox: frames and descriptors over a socket, an exchange for each stream, on the event loop without threads.
 
-Promise: when the runner dies or breaks the protocol, every pending and later call fails with `SandboxDied`; none hangs.
+Promise: when the runner dies or breaks the protocol, every pending and later exchange fails with `SandboxDied`; none hangs. Whatever
+descriptors a hostile runner sends, none but those asked for is kept.
 """
 
 from __future__ import annotations
@@ -14,34 +15,33 @@ from typing import Any
 
 from etude.sandbox import errors
 from etude.sandbox.inside import frames
+from etude.sandbox.wire.exchange import Call, Exchange, closes, reported
 
 _READ_BYTES = 1 << 18
 _SLACK_BYTES = 1 << 16  # a frame's JSON part beside the bytes the caller allowed
-_ANCILLARY = socket.CMSG_SPACE(4)
-# Only these names may come from the far side; anything else is an InfraError.
-_ERRORS: dict[str, type[errors.SandboxError]] = {
-    kind.__name__: kind
-    for kind in (
-        errors.UserError, errors.PidsExhausted, errors.DiskFull, errors.OutputLimit, errors.OOMKilled,
-        errors.CapacityExhausted, errors.Unsupported,
-    )
-}  # fmt: skip
+_MOST_GRANTS = 8
+_ANCILLARY = socket.CMSG_SPACE(4 * _MOST_GRANTS)
 
 
 class Channel:
-    """`pidfd` arrives with HELLO (from the zygote, or a launched runner itself), which completes `hello`; `ready` needs READY too."""
+    """`pidfd` arrives with HELLO (from the zygote, or a launched runner itself), which completes `hello`; `ready` needs READY too.
+
+    `granted`: descriptors that came with GRANT, by name. They are closed when the sandbox dies: who needs one for longer, or in
+    another thread, duplicates it.
+    """
 
     def __init__(self, sock: socket.socket, name: str) -> None:
         self._sock, self._name = sock, name
         self._loop = asyncio.get_running_loop()
-        self._limits: dict[int, int] = {0: _SLACK_BYTES}
-        self._pending: dict[int, asyncio.Future[frames.Frame]] = {}
-        self._splitter = frames.Splitter(lambda stream: self._limits.get(stream, -1))
+        self._exchanges: dict[int, Exchange] = {}
+        self._splitter = frames.Splitter(self._limit)
+        self._descriptors: list[int] = []  # received, and not yet claimed by a frame
         self._out = bytearray()
         self._next = 1
         self._cause: errors.SandboxError | None = None
         self.pidfd = -1
         self._is_ready = False
+        self.granted: dict[str, int] = {}
         self.hello: asyncio.Future[None] = self._loop.create_future()
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.on_death: Callable[[], None] = lambda: None
@@ -53,6 +53,8 @@ class Channel:
         return self._cause is None
 
     def send(self, data: bytes) -> None:
+        if self._cause is not None:
+            return  # whoever waits has been told
         if self._out:
             self._out += data
             return
@@ -67,35 +69,40 @@ class Channel:
             self._out += memoryview(data)[sent:]
             self._loop.add_writer(self._sock.fileno(), self._writable)
 
+    def open(self, kind: int, head: dict[str, Any], blob: bytes, exchange: Exchange) -> int:
+        """Send a request whose answers go to `exchange`; returns its stream."""
+        if self._cause is not None:
+            raise self._again(self._cause)
+        try:
+            request = frames.pack(kind, self._next, head, blob)
+        except frames.FrameError as error:
+            raise errors.UserError(str(error)) from None
+        stream = self._next
+        self._next += 1
+        self._exchanges[stream] = exchange
+        self.send(request)
+        return stream
+
     async def call(
         self, kind: int, head: dict[str, Any], blob: bytes = b"", *, limit_bytes: int = 0, patience_s: float
     ) -> frames.Frame:
-        """Send one request and await its answer; a cancelled call is cancelled inside too. Raises what the runner reports."""
-        if self._cause is not None:
-            raise self._again(self._cause)
-        stream = self._next
-        self._next += 1
+        """Send one request and await its answer; a cancelled RUN is cancelled inside too. Raises what the runner reports."""
+        exchange = Call(limit_bytes)
+        stream = self.open(kind, head, blob, exchange)
         try:
-            request = frames.pack(kind, stream, head, blob)
-        except frames.FrameError as error:
-            raise errors.UserError(str(error)) from None
-        future: asyncio.Future[frames.Frame] = self._loop.create_future()
-        self._pending[stream] = future
-        self._limits[stream] = limit_bytes + _SLACK_BYTES
-        timer = self._loop.call_later(patience_s, self._silent, patience_s, future)
-        try:
-            self.send(request)
-            frame = await future
+            return (await self.answer(exchange, patience_s))[0]
         except asyncio.CancelledError:
-            if self._cause is None and kind == frames.RUN:
+            if kind == frames.RUN:
                 self.send(frames.pack(frames.CANCEL, stream, {}))
             raise
+
+    async def answer(self, exchange: Call, patience_s: float) -> tuple[frames.Frame, list[int]]:
+        """What a call gets, within a time after which the runner is given up."""
+        timer = self._loop.call_later(patience_s, self._silent, patience_s, exchange.answer)
+        try:
+            return await exchange.answer
         finally:
             timer.cancel()
-            del self._pending[stream]
-        if frame.kind == frames.ERROR:
-            raise self._error(frame)
-        return frame
 
     def fail(self, cause: errors.SandboxError) -> None:
         """Close for good; idempotent. The first cause is the one every caller sees."""
@@ -105,9 +112,13 @@ class Channel:
         self._loop.remove_reader(self._sock.fileno())
         self._loop.remove_writer(self._sock.fileno())
         self._sock.close()
-        for future in self._pending.values():
-            if not future.done():
-                future.set_exception(self._again(cause))
+        for fd in (*self._descriptors, *self.granted.values()):
+            os.close(fd)
+        self._descriptors.clear()
+        self.granted.clear()
+        for exchange in self._exchanges.values():
+            exchange.fail(self._again(cause))
+        self._exchanges.clear()
         for stage in (self.hello, self.ready):
             if not stage.done():
                 stage.set_exception(cause)
@@ -118,27 +129,35 @@ class Channel:
     def _again(cause: errors.SandboxError) -> errors.SandboxError:
         return type(cause)(*cause.args)  # a fresh one for each caller: tracebacks must not pile up on a shared object
 
-    def _silent(self, patience_s: float, future: asyncio.Future[frames.Frame]) -> None:
-        if future.done():
-            return  # it had answered in time: it was this loop that was late, and the caller has not run yet
+    def give_up(self, patience_s: float) -> None:
         self.fail(errors.SandboxDied(f"{self._name}: no answer within {patience_s:.1f} s; killed"))
 
-    def _error(self, frame: frames.Frame) -> errors.SandboxError:
-        kind = _ERRORS.get(str(frame.head.get("error")), errors.InfraError)
-        return kind(str(frame.head.get("message", "no message")))
+    def _silent(self, patience_s: float, answer: asyncio.Future[Any]) -> None:
+        if not answer.done():  # else it came in time: it was this loop that was late, and the caller has not run yet
+            self.give_up(patience_s)
+
+    def _limit(self, stream: int) -> int:
+        if stream == 0:
+            return _SLACK_BYTES
+        exchange = self._exchanges.get(stream)
+        return -1 if exchange is None else exchange.limit_bytes + _SLACK_BYTES
 
     def _readable(self) -> None:
         try:
-            if self.pidfd < 0:
-                data, ancillary, _, _ = self._sock.recvmsg(_READ_BYTES, _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
-                self._take_pidfd(ancillary)
-            else:
-                data = self._sock.recv(_READ_BYTES)
+            data, ancillary, flags, _ = self._sock.recvmsg(_READ_BYTES, _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
+            if ancillary:
+                self._receive(ancillary)
+            if flags & socket.MSG_CTRUNC:
+                raise frames.FrameError(f"more than {_MOST_GRANTS} descriptors at once")
             if not data:
                 self.fail(errors.SandboxDied(f"{self._name}: its runner died"))
                 return
             for frame in self._splitter.feed(data):
                 self._dispatch(frame)
+                if self._cause is not None:
+                    return
+            if len(self._descriptors) > _MOST_GRANTS or (self._descriptors and not self._splitter.pending):
+                raise frames.FrameError("descriptors came that no frame named")
         except BlockingIOError:
             return
         except frames.FrameError as error:
@@ -146,29 +165,53 @@ class Channel:
         except OSError as error:
             self.fail(errors.SandboxDied(f"{self._name}: its runner died ({error.strerror})"))
 
-    def _take_pidfd(self, ancillary: list[tuple[int, int, bytes]]) -> None:
+    def _receive(self, ancillary: list[tuple[int, int, bytes]]) -> None:
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                descriptors = array.array("i", data[: len(data) // 4 * 4])
-                for fd in descriptors[1:]:
-                    os.close(fd)
-                self.pidfd = descriptors[0]
-                if not self.hello.done():
-                    self.hello.set_result(None)
+                self._descriptors += array.array("i", data[: len(data) // 4 * 4])
+
+    def _claim(self, count: int) -> list[int]:
+        """The descriptors that belong to the frame at hand: they came with its first byte, in the order of the frames."""
+        if len(self._descriptors) < count:
+            raise frames.FrameError(f"{count} descriptors were named, {len(self._descriptors)} came")
+        claimed, self._descriptors = self._descriptors[:count], self._descriptors[count:]
+        return claimed
 
     def _dispatch(self, frame: frames.Frame) -> None:
         if frame.stream == 0:
-            if frame.kind == frames.ERROR:
-                self.fail(self._error(frame))
-            elif frame.kind == frames.READY:
-                self._is_ready = True
-            if self._is_ready and self.pidfd >= 0 and not self.ready.done():
-                self.ready.set_result(None)
+            self._dispatch_own(frame)
             return
-        del self._limits[frame.stream]  # one answer a request, also to a cancelled one
-        future = self._pending.get(frame.stream)
-        if future is not None and not future.done():
-            future.set_result(frame)
+        exchange = self._exchanges[frame.stream]  # the splitter lets no other number through
+        if frame.kind not in exchange.expects:
+            raise frames.FrameError(f"frame of type {frame.kind} on stream {frame.stream}, which expects others")
+        if closes(frame):
+            del self._exchanges[frame.stream]
+        exchange.take(frame, self._claim(exchange.descriptors if frame.kind == frames.OK else 0))
+
+    def _dispatch_own(self, frame: frames.Frame) -> None:
+        if frame.kind == frames.ERROR:
+            self.fail(reported(frame))
+        elif frame.kind == frames.HELLO and self.pidfd < 0:
+            (self.pidfd,) = self._claim(1)
+            self.hello.set_result(None)
+        elif frame.kind == frames.GRANT and not self._is_ready:
+            self._grant(frame.head.get("names"))
+        elif frame.kind == frames.READY and not self._is_ready:
+            self._is_ready = True
+        else:
+            raise frames.FrameError(f"frame of type {frame.kind} came on stream 0 at the wrong time")
+        if (
+            self._is_ready and self.pidfd >= 0 and not self.ready.done()
+        ):  # HELLO is another process', and may come second
+            self.ready.set_result(None)
+
+    def _grant(self, names: Any) -> None:
+        known = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        if not known or len({*names, *self.granted}) != len(names) + len(self.granted):
+            raise frames.FrameError(f"GRANT names {names!r}; expected a list of new names")
+        if len(names) + len(self.granted) > _MOST_GRANTS:
+            raise frames.FrameError(f"more than {_MOST_GRANTS} descriptors were granted")
+        self.granted.update(zip(names, self._claim(len(names)), strict=True))
 
     def _writable(self) -> None:
         try:

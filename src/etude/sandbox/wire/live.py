@@ -9,15 +9,18 @@ import asyncio
 import dataclasses
 import os
 import signal
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
 
-from etude.sandbox.errors import SandboxError, SandboxNotFound, UserError
+from etude.sandbox.errors import SandboxDied, SandboxError, SandboxNotFound
 from etude.sandbox.inside import frames
 from etude.sandbox.limits.groups import Group
 from etude.sandbox.refusals import Refusals
-from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
+from etude.sandbox.spec import Entry, ExecResult, SandboxSpec, State
+from etude.sandbox.wire import request
 from etude.sandbox.wire.channel import Channel
+
+Answer = TypeVar("Answer")
 
 _FILE_PATIENCE_S = 30.0
 _RUN_GRACE_S = 10.0  # the runner kills at timeout_s; this long after it we stop believing in the runner
@@ -40,14 +43,29 @@ class LiveSandbox(Refusals):
 
     def __init__(self, name: str, spec: SandboxSpec, channel: Channel, running: asyncio.Semaphore) -> None:
         self.id, self.spec = name, spec
-        self._channel, self._running = channel, running
-        self._gone: asyncio.Future[None] | None = None
-        self._burial: asyncio.Task[None] | None = None  # held, or it might be collected before it ends
+        self.state: State = "running"
         self.birth: Birth | None = None
         self.group: Group | None = None
         self.end_signal = signal.SIGKILL
-        self.on_end: Callable[[], Any] = lambda: None
-        channel.on_death = self._destroy
+        self._channel, self._running = channel, running
+        self._at_death: list[Callable[[], object]] = []
+        self._afterwards: list[Callable[[], Awaitable[object] | object]] = []
+        self._gone: asyncio.Future[None] | None = None
+        self._burial: asyncio.Task[None] | None = None  # held, or it might be collected before it ends
+        channel.on_death = self._die
+
+    @property
+    def granted(self) -> dict[str, int]:
+        """Descriptors the inside gave us, by name; see `Channel`."""
+        return self._channel.granted
+
+    def at_death(self, ending: Callable[[], object]) -> None:
+        """Call it at the moment this sandbox can't be used any more; its processes may still be dying."""
+        self._at_death.append(ending)
+
+    def afterwards(self, ending: Callable[[], Awaitable[object] | object]) -> None:
+        """Call (and await) it when everything inside is gone; the last one first. `kill` returns after that."""
+        self._afterwards.append(ending)
 
     async def run(
         self,
@@ -60,32 +78,18 @@ class LiveSandbox(Refusals):
         max_output_bytes: int = 65536,
         warm: bool = False,
     ) -> ExecResult:
-        words = ["/bin/sh", "-c", argv] if isinstance(argv, str) else list(argv)
-        if not words or timeout_s <= 0 or max_output_bytes < 0:
-            raise UserError(
-                f"run needs a command, a time and an output limit, got {argv!r}, {timeout_s} s, {max_output_bytes} bytes"
-            )
-        if any("\0" in word for word in words):
-            raise UserError(f"a command can't hold a zero byte: {words!r}")
-        try:
-            os.fsencode("".join(words))
-        except UnicodeEncodeError:
-            raise UserError(f"a command can't hold half a surrogate pair: {words!r}") from None
-        head = {
-            "argv": words,
-            "cwd": cwd,
-            "env": env or {},
-            "timeout_s": timeout_s,
-            "max_output_bytes": max_output_bytes,
-            "warm": warm,
-        }
+        head = request.command(argv, cwd, env, timeout_s, max_output_bytes)
+        head["warm"] = warm
         async with self._running:
             frame = await self._call(
                 frames.RUN, head, stdin, limit_bytes=2 * max_output_bytes, patience_s=timeout_s + _RUN_GRACE_S
             )
-        result = _result(frame)
+        return self._judged(self._parsed(request.ran, frame))
+
+    def _judged(self, result: ExecResult) -> ExecResult:
+        """With what only the outside saw."""
         if self.group is not None and self.group.ran_out_of_memory():
-            result = dataclasses.replace(result, oom=True)
+            return dataclasses.replace(result, oom=True)
         return result
 
     async def read(self, path: str, *, max_bytes: int = 1 << 20, offset: int = 0) -> bytes:
@@ -98,7 +102,7 @@ class LiveSandbox(Refusals):
     async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:
         head = {"path": path, "recursive": recursive, "max_entries": max_entries}
         frame = await self._call(frames.LIST, head, limit_bytes=frames.MAX_FRAME_BYTES)
-        return [Entry(*entry) for entry in frame.head["entries"]]
+        return self._parsed(request.entries, frame)
 
     async def remove(self, path: str) -> None:
         await self._call(frames.REMOVE, {"path": path})
@@ -107,19 +111,13 @@ class LiveSandbox(Refusals):
         frame = await self._call(
             frames.EXPORT, {"path": path, "max_bytes": max_bytes}, limit_bytes=frames.MAX_FRAME_BYTES
         )
-        found: dict[str, bytes] = {}
-        offset = 0
-        for name, size in frame.head["files"]:
-            found[name] = frame.blob[offset : offset + size]
-            offset += size
-        return found
+        return self._parsed(request.contents, frame)
 
     async def kill(self) -> None:
         self._channel.fail(SandboxNotFound(f"{self.id} was killed"))
         if self._gone is not None:
             await asyncio.shield(self._gone)
-        elif self.birth is not None:
-            await self.birth.end()
+        await self._bury()  # what was set or asked for since
 
     async def _call(
         self,
@@ -132,9 +130,20 @@ class LiveSandbox(Refusals):
     ) -> frames.Frame:
         return await self._channel.call(kind, head, blob, limit_bytes=limit_bytes, patience_s=patience_s)
 
-    def _destroy(self) -> None:
+    def _parsed(self, parse: Callable[[frames.Frame], Answer], frame: frames.Frame) -> Answer:
+        """What an answer says. A runner that answers nonsense is none of ours any more."""
+        try:
+            return parse(frame)
+        except frames.FrameError as error:
+            died = SandboxDied(f"{self.id}: its runner broke the protocol: {error}")
+            self._channel.fail(died)
+            raise died from None
+
+    def _die(self) -> None:
         """Kill PID 1 (the kernel kills the rest before its pidfd becomes readable) and note when all is gone."""
-        self.on_end()
+        self.state = "dead"
+        for ending in self._at_death:
+            ending()
         pidfd = self._channel.pidfd
         if pidfd < 0:
             return
@@ -145,8 +154,9 @@ class LiveSandbox(Refusals):
         def finished() -> None:
             loop.remove_reader(pidfd)
             os.close(pidfd)
-            if self.birth is not None or self.group is not None:
-                self._burial = loop.create_task(self._bury(gone))
+            if self.birth is not None or self.group is not None or self._afterwards:
+                self._burial = loop.create_task(self._bury())
+                self._burial.add_done_callback(lambda _: gone.done() or gone.set_result(None))
             elif not gone.done():
                 gone.set_result(None)
 
@@ -157,27 +167,14 @@ class LiveSandbox(Refusals):
             return
         loop.add_reader(pidfd, finished)
 
-    async def _bury(self, gone: asyncio.Future[None]) -> None:
-        """What is left outside of a dead sandbox: its launcher, its control group."""
-        try:
-            if self.birth is not None:
-                await self.birth.end()
-            if self.group is not None:
-                self.group.remove()
-        finally:
-            if not gone.done():
-                gone.set_result(None)
-
-
-def _result(frame: frames.Frame) -> ExecResult:
-    head, cut = frame.head, int(frame.head["out"])
-    return ExecResult(
-        rc=int(head["rc"]),
-        out=frame.blob[:cut],
-        err=frame.blob[cut:],
-        truncated=bool(head["truncated"]),
-        timed_out=bool(head["timed_out"]),
-        oom=bool(head["oom"]),
-        signal=head["signal"],
-        duration_s=float(head["duration_s"]),
-    )
+    async def _bury(self) -> None:
+        """What is left outside of a dead sandbox: its launcher, its control group, what others asked for. Idempotent."""
+        if self.birth is not None:
+            await self.birth.end()
+        if self.group is not None:
+            group, self.group = self.group, None
+            group.remove()
+        while self._afterwards:
+            awaited = self._afterwards.pop()()
+            if isinstance(awaited, Awaitable):
+                await awaited
