@@ -45,7 +45,7 @@ async def test_what_a_command_left_behind_is_watched_while_nothing_runs(pool: Sa
 async def test_the_disk_is_as_large_as_the_spec_says(pool: SandboxPool) -> None:
     box = await pool.create(SandboxSpec(disk_mb=4))
     result = await box.run(
-        "head -c 9000000 /dev/zero > big; wc -c < big; head -c 9000000 /dev/zero > /tmp/big; wc -c < /tmp/big"
+        "for f in big /tmp/big; do head -c 9000000 /dev/zero > $f; wc -c < $f; rm $f; done; head -c 9000000 /dev/zero > big"
     )
     assert b"No space left" in result.err and result.out.split() == [b"4194304"] * 2
     with pytest.raises(DiskFull):

@@ -35,6 +35,10 @@ def require(spec: SandboxSpec, backend: str, isolation: Isolation) -> None:
     if spec.folder:
         _require_folder(spec, backend)
         return
+    if spec.image and spec.warm_python:
+        raise Unsupported(
+            f"image={spec.image!r} with warm_python=True: warm runs are forks of the host's interpreter; set warm_python=False"
+        )
     if spec.hidden:
         raise Unsupported(f"hidden={spec.hidden!r}: paths of the host are in sight only around a folder of it")
     if spec.network.mode != "none":

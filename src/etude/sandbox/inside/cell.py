@@ -1,17 +1,18 @@
-"""From a fresh PID 1 to a locked cell: own /proc and tmpfs, then no capability, no new privilege, a seccomp filter, limits.
+"""From a fresh PID 1 to a locked cell: own mounts and loopback, then no capability, no new privilege, a seccomp filter, limits.
 
 `become` is the namespace back end's way; launched back ends have their own surroundings and share `settle`.
 """
 
 from __future__ import annotations
 
+import _signal  # pyright: ignore[reportMissingImports] - as in `runner`
 import fcntl
 import os
 import resource
 import struct
-from _socket import AF_INET, SOCK_DGRAM, socket
+from _socket import AF_INET, SCM_RIGHTS, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET, socket
 
-from etude.sandbox.inside import fault, files, frames, ground, runner, warm
+from etude.sandbox.inside import fault, files, frames, furnish, ground, runner, warm
 from etude.sandbox.inside import syscalls as sys_
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
@@ -19,25 +20,71 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-HIDDEN = ("kcore", "keys", "key-users", "sysrq-trigger", "timer_list", "kallsyms", "kmsg", "kpagecgroup")
+DOOR = ("127.0.0.1", 3128)  # where a policed way out is found, if there is one
+_BACKLOG = 128
 _RUNNER_FILES = 4096  # the runner's own descriptors: two pipes a command
 _HARD_MEMORY_MB = 256  # the runner itself must be able to hold a few large frames, however little its commands get
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 
-def become(control: socket, code: bytes) -> Any:
-    """Read the spec, close the cell, settle in it."""
+def become(control: socket, program: int, code: bytes) -> Any:
+    """Read the spec, close the cell, settle in it: by ourselves, or as `program`, the descriptor of a native runner (else -1)."""
     spec = receive(control)
     if spec is None:
         os._exit(0)
+    passed: list[int] = []
 
     def close() -> None:
-        _furnish(spec.head)
+        grants = {"upper": furnish.furnish(spec.head)}
+        if (door := _raise_loopback(bool(spec.head["place"].get("egress")))) >= 0:
+            grants["egress"] = door
+        grant(control, grants)
+        if program >= 0:
+            passed.append(in_memory(frames.pack(frames.SPEC, 0, spec.head, spec.blob)))
         limit(spec.head)
         sys_.drop_capabilities()
         sys_.install_filter(code)
 
-    return settle(control, spec, close, ground.Ground(spec.head))
+    if program < 0:
+        return settle(control, spec, close, ground.Ground(spec.head))
+    try:
+        close()
+        _execute(program, control, passed[0])
+    except OSError as error:
+        control.sendall(frames.pack(frames.ERROR, 0, fault.explain(error)))
+        os._exit(1)
+
+
+def grant(control: socket, descriptors: dict[str, int]) -> None:
+    """Hand descriptors to the client, by name; none stays here."""
+    rights = (SOL_SOCKET, SCM_RIGHTS, struct.pack(f"{len(descriptors)}i", *descriptors.values()))
+    control.sendmsg([frames.pack(frames.GRANT, 0, {"names": list(descriptors)})], [rights])
+    for fd in descriptors.values():
+        os.close(fd)
+
+
+def in_memory(data: bytes) -> int:
+    """A descriptor to read `data` from."""
+    fd = os.memfd_create("spec", os.MFD_CLOEXEC)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+def _execute(program: int, control: socket, spec: int) -> None:
+    """Become the native runner. It keeps its two descriptors and the three standard ones; it makes itself undumpable."""
+    for number in (
+        _signal.SIGPIPE,
+        _signal.SIGXFSZ,
+        _signal.SIGCHLD,
+        _signal.SIGINT,
+    ):  # an exec would pass on what is ignored
+        _signal.signal(number, _signal.SIG_DFL)
+    for fd in (control.fileno(), spec):
+        os.set_inheritable(fd, True)
+    os.execve(program, ["runner", str(control.fileno()), str(spec)], {})
 
 
 def settle(control: socket, spec: frames.Frame, close: Callable[[], None], place: ground.Ground) -> Any:
@@ -67,22 +114,18 @@ def receive(control: socket) -> frames.Frame | None:
     return None
 
 
-def _furnish(spec: dict[str, Any]) -> None:
-    """The mounts that are this sandbox's own; everything else was inherited read-only and locked."""
-    quiet = sys_.MS_NOSUID | sys_.MS_NODEV
-    sys_.mount("proc", "/proc", "proc", quiet | sys_.MS_NOEXEC)
-    for name in HIDDEN:
-        if os.path.exists(f"/proc/{name}"):
-            sys_.mount("/dev/null", f"/proc/{name}", None, sys_.MS_BIND)
-    sys_.mount("/proc/sys", "/proc/sys", None, sys_.MS_BIND | sys_.MS_REC)
-    sys_.set_read_only("/proc/sys", recursive=False)
-    size = f"mode=755,size={spec['disk_mb']}m,nr_inodes={spec['disk_mb'] * ground.INODES_PER_MB}"
-    for path in (spec["workdir"], "/tmp"):
-        sys_.mount("tmpfs", path, "tmpfs", quiet, size)
+def _raise_loopback(listens: bool) -> int:
+    """Bring the own loopback up; with `listens` return a socket that listens where programs inside look for a proxy, else -1."""
     sys_.set_host_name("sandbox")
     probe = socket(AF_INET, SOCK_DGRAM)
     fcntl.ioctl(probe.fileno(), _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
     probe.close()
+    if not listens:
+        return -1
+    door = socket(AF_INET, SOCK_STREAM)
+    door.bind(DOOR)
+    door.listen(_BACKLOG)
+    return door.detach()
 
 
 def limit(spec: dict[str, Any], elsewhere: int = 0) -> None:

@@ -1,7 +1,8 @@
-"""The read-only root every sandbox starts from, built once in the zygote's own mount namespace.
+"""The read-only root every sandbox starts from, built once in the zygote's own mount namespace, at `CELL`.
 
-Promise: after `build` the process sees system directories, the interpreter's prefix and the binds it was told about, nothing else:
-the old root is detached, so homes, repositories, runs, /tmp and pip settings have no path any more.
+Promise: after `build` the process sees system directories, the interpreter's prefix, the binds it was told about and the store of layers,
+nothing else: the old root is detached, so homes, repositories, runs, /tmp and pip settings have no path any more. A sandbox' first
+process goes on into `CELL` (see `furnish`), where the store has no path either.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ DEVICES = ("null", "zero", "full", "random", "urandom")
 INSIDE_UID = 1000  # what a person usually is; not 0, so an exec never regains capabilities
 COMMANDS = "/opt/etude/bin"  # `python` and `python3` here are the interpreter that warm runs use
 _SCRATCH = ("/tmp", "/mnt", "/run", "/var")  # any directory will do: the new root is assembled on top of it
+# In the zygote's own root: what a sandbox' process 1 will pivot into, where its tmpfs goes, and the store of layers.
+CELL, GROUND, STORE = "/.cell", "/.ground", "/.layers"
 STUBS = {
     "/etc/passwd": f"root:x:0:0::/root:/bin/sh\netude:x:{INSIDE_UID}:{INSIDE_UID}::/tmp:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
     "/etc/group": f"root:x:0:\netude:x:{INSIDE_UID}:\nnogroup:x:65534:\n",
@@ -36,16 +39,21 @@ LINKS = {
 
 
 def build(config: dict[str, Any]) -> None:
-    """Needs a mount namespace of its own. `config`: python, binds [(host, inside)], workdir, hide [paths]."""
+    """Needs a mount namespace of its own. `config`: python, binds [(host, inside)], workdir, hide [paths], store: a folder or ""."""
     sys_.mount("none", "/", None, sys_.MS_REC | sys_.MS_PRIVATE)
-    binds = system_binds() + [tuple(pair) for pair in config["binds"]]
+    binds = [(source, CELL + target) for source, target in system_binds() + [tuple(pair) for pair in config["binds"]]]
+    binds += [(config["store"], STORE)] if config["store"] else []
     opened = [(os.open(source, os.O_PATH | os.O_CLOEXEC), target) for source, target in binds]
-    base = next(path for path in _SCRATCH if os.path.isdir(path))
-    sys_.mount("tmpfs", base, "tmpfs", sys_.MS_NOSUID, "mode=755,size=1m")
-    for path in ("/proc", "/dev", "/etc", "/tmp", "/root", "/var/tmp", "/run", COMMANDS, config["workdir"]):
+    whole = next(path for path in _SCRATCH if os.path.isdir(path))
+    sys_.mount("tmpfs", whole, "tmpfs", sys_.MS_NOSUID, "mode=755,size=1m")
+    base = whole + CELL
+    os.mkdir(base)
+    os.mkdir(whole + GROUND)
+    folders = ("/proc", "/dev/pts", "/etc", "/tmp", "/root", "/var/tmp", "/run", COMMANDS, config["workdir"])
+    for path in folders:
         os.makedirs(base + path, exist_ok=True)
     for fd, target in opened:
-        _bind(fd, base + target)
+        _bind(fd, whole + target)
         os.close(fd)
     for path in SYSTEM:
         if os.path.islink(path):
@@ -55,15 +63,18 @@ def build(config: dict[str, Any]) -> None:
             file.write(text)
     for path, goal in {
         **LINKS,
+        "/dev/ptmx": "pts/ptmx",
         f"{COMMANDS}/python": config["python"],
         f"{COMMANDS}/python3": config["python"],
     }.items():
         os.symlink(goal, base + path)
+    for name in os.listdir(base):  # the zygote itself finds its modules and /proc by the usual names
+        os.symlink(f"{CELL[1:]}/{name}", f"{whole}/{name}")
     _hide(base, config["hide"])
-    sys_.set_read_only(base, recursive=True)
+    sys_.set_read_only(whole, recursive=True)
     # Last and writable: the kernel lets a user namespace mount a fresh /proc only where a full one with equal rights is in sight.
     sys_.mount("/proc", f"{base}/proc", None, sys_.MS_BIND | sys_.MS_REC)
-    sys_.enter_root(base)
+    sys_.enter_root(whole)
 
 
 def system_binds() -> list[tuple[str, str]]:

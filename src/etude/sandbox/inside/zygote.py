@@ -14,7 +14,7 @@ import gc
 import json
 import os
 import struct
-from _socket import CMSG_SPACE, SCM_RIGHTS, SOL_SOCKET, socket
+from _socket import CMSG_SPACE, MSG_CMSG_CLOEXEC, SCM_RIGHTS, SOL_SOCKET, socket
 
 from etude.sandbox.inside import cell, frames, root, seccomp, start, warm
 from etude.sandbox.inside import syscalls as sys_
@@ -59,27 +59,30 @@ def _serve(control: socket) -> Role | None:
     code = seccomp.program()
     control.send(b"{}")
     while True:
-        client = _next_client(control)
-        if client is None:
+        request = _next_request(control)
+        if request is None:
             return None
+        client, program = request
         pid = _bear(client)
         if pid == 0:
             control.close()
-            return functools.partial(_live, client.detach(), code)
+            return functools.partial(_live, client.detach(), program, code)
         client.close()
+        if program >= 0:
+            os.close(program)
 
 
-def _next_client(control: socket) -> socket | None:
-    """The socket of the next sandbox, closed on exec: no command may ever hold it. None when the pool is gone."""
+def _next_request(control: socket) -> tuple[socket, int] | None:
+    """The socket of the next sandbox and the native runner it is to become, or -1. Both are closed on exec: no command may ever hold
+    them. None when the pool is gone."""
     while True:
-        data, rights, _, _ = control.recvmsg(1, CMSG_SPACE(4))
+        data, rights, _, _ = control.recvmsg(1, CMSG_SPACE(8), MSG_CMSG_CLOEXEC)
         if not data:
             return None
-        for level, kind, descriptor in rights:
+        for level, kind, sent in rights:
             if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
-                (fd,) = struct.unpack("i", descriptor[:4])
-                os.set_inheritable(fd, False)
-                return socket(fileno=fd)
+                fd, *program = struct.unpack(f"{len(sent) // 4}i", sent)
+                return socket(fileno=fd), program[0] if program else -1
 
 
 def _bear(client: socket) -> int:
@@ -104,7 +107,7 @@ def _send(client: socket, frame: bytes, descriptors: list[int]) -> None:
         return  # the client is gone: nobody is left to tell, and the child sees its end of file
 
 
-def _live(fd: int, code: bytes) -> Role | None:
+def _live(fd: int, program: int, code: bytes) -> Role | None:
     """In the child, on a clean stack: map the one user, then become the cell."""
     control = socket(fileno=fd)
     try:
@@ -112,7 +115,7 @@ def _live(fd: int, code: bytes) -> Role | None:
     except OSError as error:
         _send(control, frames.pack(frames.ERROR, 0, {"error": "Unsupported", "message": str(error)}), [])
         os._exit(1)
-    return cell.become(control, code)
+    return cell.become(control, program, code)
 
 
 def _reap(number: int, frame: Any) -> None:

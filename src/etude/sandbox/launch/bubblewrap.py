@@ -16,7 +16,7 @@ from typing import Any
 
 from etude.sandbox import folder
 from etude.sandbox.errors import Unsupported
-from etude.sandbox.inside import cell, root, seccomp
+from etude.sandbox.inside import furnish, root, seccomp
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
 from etude.sandbox.launch.launcher import Launch, in_memory
@@ -124,5 +124,5 @@ def _covers(targets: list[str], paths: list[str]) -> list[str]:
 
 def _closed_proc() -> list[str]:
     """As `cell` hides them; bwrap itself makes /proc/sys read-only."""
-    names = [name for name in cell.HIDDEN if os.path.exists(f"/proc/{name}")]
+    names = [name for name in furnish.HIDDEN if os.path.exists(f"/proc/{name}")]
     return [word for name in names for word in ("--ro-bind", "/dev/null", f"/proc/{name}")]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.sandbox.errors import Unsupported
-from etude.sandbox.inside import cell, root
+from etude.sandbox.inside import furnish, root
 from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
@@ -39,7 +39,7 @@ _KEEP = (
 )
 _CLEANUP_S = 10.0  # 0.2 s on a quiet machine
 _FILES = 4096  # as the runner's own limit
-_MASKED = "/sys:/dev/mqueue:" + ":".join(f"/proc/{name}" for name in cell.HIDDEN)
+_MASKED = "/sys:/dev/mqueue:" + ":".join(f"/proc/{name}" for name in furnish.HIDDEN)
 # crun refuses machines with both versions of cgroups mounted, runc does not.
 _HYBRID = "/sys/fs/cgroup/unified"
 

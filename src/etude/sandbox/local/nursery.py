@@ -45,8 +45,8 @@ class Nursery:
         self._process, self._control = process, control
 
     @classmethod
-    async def start(cls, key: RootKey, python: Interpreter) -> Nursery:
-        """Raises Unsupported with the failing step and the remedy."""
+    async def start(cls, key: RootKey, python: Interpreter, store: str | None) -> Nursery:
+        """`store`: the folder of layers that its sandboxes may mount. Raises Unsupported with the failing step and the remedy."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             ours.send(_BOOT.format(source=_SOURCE, fd=theirs.fileno()).encode())
@@ -68,6 +68,7 @@ class Nursery:
             "binds": [*python.binds, *key.binds],
             "workdir": key.workdir,
             "hide": hidden(python),
+            "store": store,
         }
         loop = asyncio.get_running_loop()
         try:
@@ -81,11 +82,11 @@ class Nursery:
             raise Unsupported(f"no sandbox can be made here: {problem['error']}. Remedy: {_REMEDY}")
         return nursery
 
-    async def conceive(self, child: socket.socket) -> None:
-        """Hand one end of a sandbox' socket over; the zygote answers through it."""
+    async def conceive(self, child: socket.socket, program: int = -1) -> None:
+        """Hand one end of a sandbox' socket over; the zygote answers through it. `program`: a native runner for it to become."""
         while True:
             try:
-                socket.send_fds(self._control, [b"c"], [child.fileno()])
+                socket.send_fds(self._control, [b"c"], [child.fileno()] + [program] * (program >= 0))
                 return
             except BlockingIOError:  # its queue is full: it forks as fast as it can
                 await asyncio.sleep(0.001)
@@ -121,7 +122,8 @@ class Nurseries:
         self._nurseries: dict[RootKey, asyncio.Task[Nursery]] = {}
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
-        return {"kind": "namespaces"}
+        binds = [inside for _, inside in spec.read_only_binds]
+        return {"kind": "namespaces", "binds": binds, "egress": spec.network.mode == "allowlist"}
 
     async def bear(self, spec: SandboxSpec, control: socket.socket) -> None:
         nursery = await self._nursery(RootKey(spec.workdir, spec.read_only_binds))
@@ -138,7 +140,7 @@ class Nurseries:
     async def _nursery(self, key: RootKey) -> Nursery:
         task = self._nurseries.get(key)
         if task is None or (task.done() and (task.exception() is not None or not task.result().alive)):
-            task = self._nurseries[key] = asyncio.ensure_future(Nursery.start(key, interpreter.find()))
+            task = self._nurseries[key] = asyncio.ensure_future(Nursery.start(key, interpreter.find(), self.store))
         return await asyncio.shield(task)
 
 
