@@ -10,6 +10,7 @@ from etude.sandbox.errors import Unsupported, UserError
 from etude.sandbox.spec import Isolation, SandboxSpec
 
 _STRENGTH: tuple[Isolation, ...] = ("process", "namespace", "gvisor", "vm")
+_LEAST_CPUS = 0.01  # the kernel's least quota, 1 ms of 100
 _SYSTEM_TREES = (
     "/usr",
     "/bin",
@@ -32,6 +33,8 @@ def require(spec: SandboxSpec, backend: str, isolation: Isolation) -> None:
         raise Unsupported(
             f"isolation_min={spec.isolation_min!r}: back end {backend} gives {isolation!r}; lower the demand"
         )
+    if spec.cpus is not None and not _LEAST_CPUS <= spec.cpus < float("inf"):
+        raise UserError(f"cpus={spec.cpus}: cores' worth of time, at least {_LEAST_CPUS}; None for no bound")
     if spec.folder:
         _require_folder(spec, backend)
         return

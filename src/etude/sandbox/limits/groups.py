@@ -1,158 +1,114 @@
-"""Control groups (v2) for sandboxes where the system lets this user have some: memory and processes bounded by the kernel.
+"""The ladder of limits: control groups of version 2 where some are handed to us, else of version 1, else rlimits and the runner's watch.
 
-Found by doing: a group is made below ours, or beside it in a slice that a systemd user session owns; limits are written, a process
-enters. No process is moved but the sandbox', and no controller is switched on in a slice of somebody else. Elsewhere limits are
-rlimits and the runner's watch; either way the watch goes on, because `memory.max` also counts files in tmpfs.
-Source: Documentation/admin-guide/cgroup-v2.rst of Linux (delegation; no internal processes).
+The first step that works is taken, and named. The watch goes on at every step, because the kernel's bound also counts files in memory.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from etude.sandbox.errors import CapacityExhausted, SandboxDied
+from etude.sandbox.errors import Unsupported
+from etude.sandbox.limits import kernel, owner
+from etude.sandbox.limits.group import Group
+from etude.sandbox.limits.hierarchy import Hierarchy, mounted
+from etude.sandbox.limits.steps import Legacy, Step, Unified
 from etude.sandbox.spec import SandboxSpec
 
-_WANTED = ("memory", "pids")
-_RUNNER_MB = 64  # the runner and its buffers, beside what commands may use
-_MOUNTS = Path("/proc/self/mountinfo")
-_OWN = Path("/proc/self/cgroup")
-
-
-class Group:
-    """One sandbox' group."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._killed = 0
-
-    def ran_out_of_memory(self) -> bool:
-        """Whether the kernel killed for memory since the last question."""
-        events = dict(line.split() for line in (self._folder / "memory.events").read_text().splitlines())
-        before, self._killed = self._killed, int(events.get("oom_kill", 0))
-        return self._killed > before
-
-    def remove(self) -> None:
-        try:
-            self._folder.rmdir()
-        except FileNotFoundError:
-            return
+_END_S = 2.0  # at the pool's end every process is dead already
 
 
 class ControlGroups:
     """`limits` is what a report says; `reason` why there are no groups."""
 
-    def __init__(self, folder: Path | None, reason: str = "") -> None:
-        self._folder, self.reason = folder, reason
+    def __init__(self, step: Step | None, reason: str = "") -> None:
+        self._step, self.reason = step, reason
         self._numbers = itertools.count(1)
+        self._turns = ThreadPoolExecutor(1, "etude-groups")  # its thread starts with the first group
+        self._groups: set[Group] = set()
 
     @property
     def available(self) -> bool:
-        return self._folder is not None
+        return self._step is not None
+
+    @property
+    def cpus(self) -> bool:
+        return self._step is not None and self._step.cpus
 
     @property
     def limits(self) -> str:
-        return "cgroup v2+rlimits+watch" if self.available else f"rlimits+watch (no cgroup: {self.reason})"
+        return f"rlimits+watch (no cgroup: {self.reason})" if self._step is None else f"{self._step.name}+rlimits+watch"
 
     @classmethod
-    def find(cls, mounts: Path = _MOUNTS, own: Path = _OWN) -> ControlGroups:
-        """Never raises: what can't be had is a reason."""
-        try:
-            mounted, here = _own_folder(mounts, own)
-        except (OSError, ValueError, StopIteration):
-            return cls(None, "no cgroup v2 is mounted")
-        reasons: list[str] = []
-        for parent in [here] if here == mounted or os.geteuid() == 0 else [here, here.parent]:
+    def find(cls, hierarchies: list[Hierarchy] | None = None) -> ControlGroups:
+        """Never raises: what can't be had is a reason. Removes what pools of dead processes left beside ours."""
+        found = mounted() if hierarchies is None else hierarchies
+        unified, legacy = [one for one in found if one.version == 2], [one for one in found if one.version == 1]
+        reasons = [] if found else ["none is mounted"]
+        for one in unified:
             try:
-                return cls(_claim(parent, may_switch_on=parent == here))
+                return cls(_swept(Unified(one)))
             except OSError as error:
-                reasons.append(f"{error.strerror or error}")
-        return cls(None, f"v2 is not delegated to this user ({'; '.join(dict.fromkeys(reasons))})")
+                reasons.append(error.strerror or str(error))
+        if legacy:
+            try:
+                return cls(_swept(Legacy(legacy)), "; ".join(reasons))
+            except OSError as error:
+                reasons.append(f"v1: {error.strerror or error}")
+        return cls(None, "; ".join(dict.fromkeys(reasons)))
 
-    def make(self, spec: SandboxSpec, pidfd: int) -> Group:
-        """A group with the spec's limits that holds the process. Raises CapacityExhausted, SandboxDied."""
-        assert self._folder is not None, "ask `available` first"
-        folder = self._folder / f"sandbox-{next(self._numbers)}"
-        try:
-            folder.mkdir()
-            _limit(folder, spec)
-            (folder / "cgroup.procs").write_text(str(_pid(pidfd)))
-        except (OSError, SandboxDied) as error:
-            if folder.is_dir():
-                folder.rmdir()
-            if isinstance(error, SandboxDied):
-                raise
-            raise CapacityExhausted(f"control group {folder.name}: {error.strerror}") from None
-        return Group(folder)
+    def require(self, spec: SandboxSpec) -> None:
+        """Raises Unsupported for what only a control group can bound."""
+        if spec.cpus is not None and not self.cpus:
+            why = f"found: {self.limits}" if self._step is None else f"{self._step.name} has no cpu controller here"
+            raise Unsupported(
+                f"cpus={spec.cpus}: bounding processor time needs a control group ({why}); run as root, delegate cgroup v2 "
+                "to this user (systemd-run --user --scope -p Delegate=yes), or leave cpus out"
+            )
+
+    def make(self, spec: SandboxSpec) -> Group:
+        """A group with the spec's limits for one sandbox; what goes wrong comes with `Group.entered`."""
+        assert self._step is not None, "ask `available` first"
+        name = f"sandbox-{next(self._numbers)}"
+        group = Group(name, self._step.parts(spec), self._step.deaths, self._turns)
+        self._groups.add(group)
+        group.on_removal = lambda: self._groups.discard(group)
+        return group
 
     def close(self) -> None:
-        if self._folder is not None and self._folder.is_dir():
-            self._folder.rmdir()
-        self._folder = None
+        """After the last sandbox of the pool."""
+        self._turns.shutdown()
+        step, self._step = self._step, None
+        if step is None:
+            return
+        end_s = time.monotonic() + _END_S
+        while time.monotonic() < end_s:
+            self._groups = {group for group in self._groups if not group.try_to_remove()}
+            if not self._groups and all([kernel.remove(pool) for pool in step.pools]):
+                return
+            time.sleep(0.005)
 
 
-def _own_folder(mounts: Path, own: Path) -> tuple[Path, Path]:
-    """Where groups are mounted, and where that of this process shows there."""
-    inside = next(line[3:] for line in own.read_text().splitlines() if line.startswith("0::"))
-    for line in mounts.read_text().splitlines():
-        words, _, kind = line.partition(" - ")
-        if kind.startswith("cgroup2 "):
-            root, target = words.split()[3:5]
-            return Path(target), Path(target, os.path.relpath(inside, root))
-    raise ValueError("no cgroup2 mount")
+def _swept(step: Step) -> Step:
+    for pool in step.pools:
+        sweep(pool.parent)
+    return step
 
 
-def _claim(parent: Path, may_switch_on: bool) -> Path:
-    """A group of ours below `parent` whose children get both controllers. Raises OSError, and then leaves nothing."""
-    offered = (parent / "cgroup.controllers").read_text().split()
-    if lacking := [name for name in _WANTED if name not in offered]:
-        raise OSError(f"controller {lacking[0]} is absent")
-    if not set(_WANTED) <= set((parent / "cgroup.subtree_control").read_text().split()):
-        if not may_switch_on:
-            raise OSError(f"{parent.name} does not hand memory and pids on")
-        (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in _WANTED))
-    folder = parent / f"etude-{os.getpid()}-{os.urandom(4).hex()}"
-    folder.mkdir()
+def sweep(parent: Path) -> list[Path]:
+    """Remove the groups below `parent` whose owners have died, as far as their processes have; says which. Idempotent."""
+    swept: list[Path] = []
     try:
-        (folder / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in _WANTED))
-        trial = folder / "trial"
-        trial.mkdir()
-        try:
-            _limit(trial, SandboxSpec())
-            _visit(trial)
-        finally:
-            trial.rmdir()
+        pools = [one for one in parent.iterdir() if owner.is_dead(one.name)]
     except OSError:
-        folder.rmdir()
-        raise
-    return folder
-
-
-def _visit(folder: Path) -> None:
-    """A short-lived process enters: the right to make groups does not include the right to move processes into them."""
-    reader, writer = os.pipe()
-    pid = os.posix_spawn("/bin/sh", ["sh", "-c", "read x"], {}, file_actions=[(os.POSIX_SPAWN_DUP2, reader, 0)])
-    try:
-        (folder / "cgroup.procs").write_text(str(pid))
-    finally:
-        os.close(writer)
-        os.close(reader)
-        os.waitpid(pid, 0)
-
-
-def _limit(folder: Path, spec: SandboxSpec) -> None:
-    # Two file systems in memory of disk_mb each; the tighter bound on commands alone is the runner's watch.
-    memory_mb = spec.memory_mb + 2 * spec.disk_mb + _RUNNER_MB
-    (folder / "memory.max").write_text(str(memory_mb << 20))
-    if (swap := folder / "memory.swap.max").exists():
-        swap.write_text("0")
-    (folder / "pids.max").write_text(str(2 * spec.pids + 2))  # as RLIMIT_NPROC: supervisors come on top
-
-
-def _pid(pidfd: int) -> int:
-    for line in Path(f"/proc/self/fdinfo/{pidfd}").read_text().splitlines():
-        if line.startswith("Pid:") and int(line.split()[1]) > 0:
-            return int(line.split()[1])
-    raise SandboxDied("the sandbox' first process died before it had its limits")
+        return swept
+    for pool in pools:
+        try:
+            children = [one for one in pool.iterdir() if one.is_dir()]
+            if all([kernel.remove(one) for one in children]) and kernel.remove(pool):
+                swept.append(pool)
+        except OSError:
+            continue  # another user's, or another sweeper was faster
+    return swept

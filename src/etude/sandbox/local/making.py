@@ -19,6 +19,7 @@ from etude.sandbox.wire.channel import Channel
 from etude.sandbox.wire.live import Birth, LiveSandbox
 
 _PATIENCE_S = 30.0
+_LARGE_BYTES = 1 << 20  # first files beyond this are written only within the limits; less is not worth the wait
 # bear: its first process is started. hello: it is known. group: its control group. spec: it is told what to be. ready: it is.
 STEPS = ("bear", "hello", "group", "spec", "ready")
 
@@ -63,12 +64,15 @@ class Maker:
 
     async def make(self, spec: SandboxSpec, base: Base = NOTHING) -> LiveSandbox:
         """A sandbox that is ready. Raises typed errors, and then nothing is left of it."""
+        self._groups.require(spec)
         request = spec_frame(spec, self._cradle.place(spec) | self._place(base))
         name = f"sb-{next(self._numbers)}"
         ours, theirs = socket.socketpair()
         channel = Channel(ours, name)
         sandbox = LiveSandbox(name, spec, channel, self._running)
         sandbox.end_signal = self._cradle.end_signal
+        if self._groups.available:
+            sandbox.group = self._groups.make(spec)
         try:
             with theirs:
                 self.before("bear")
@@ -88,15 +92,20 @@ class Maker:
         return sandbox
 
     async def _raise(self, sandbox: LiveSandbox, channel: Channel, request: bytes) -> None:
-        if self._groups.available:
+        group = sandbox.group
+        if group is not None:
             self.before("hello")
             await channel.hello
             self.before("group")
-            sandbox.group = self._groups.make(sandbox.spec, channel.pidfd)
+            group.enter(channel.pidfd)
+            if len(request) > _LARGE_BYTES:
+                await group.entered()
         self.before("spec")
         channel.send(request)
         self.before("ready")
         await channel.ready
+        if group is not None:
+            await group.entered()  # nothing of the client's runs before
 
     def _place(self, base: Base) -> dict[str, Any]:
         if base == NOTHING:

@@ -54,7 +54,13 @@ class LocalPool:
         version = ".".join(map(str, python.version))
         reason = f"python {version} at {python.path}" + (f"; {why}" if why else "")
         pool._capabilities = Capabilities(
-            cradle.backend, cradle.isolation, True, reason, limits=pool._groups.limits, runner=cradle.runner
+            cradle.backend,
+            cradle.isolation,
+            True,
+            reason,
+            pool._groups.limits,
+            runner=cradle.runner,
+            cpus=pool._groups.cpus,
         )
         return pool
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from etude.sandbox.errors import SandboxDied, SandboxError, SandboxNotFound
 from etude.sandbox.inside import frames
-from etude.sandbox.limits.groups import Group
+from etude.sandbox.limits.group import Group
 from etude.sandbox.refusals import Refusals
 from etude.sandbox.spec import Entry, ExecResult, SandboxSpec, State
 from etude.sandbox.wire import request
@@ -173,7 +173,7 @@ class LiveSandbox(Refusals):
             await self.birth.end()
         if self.group is not None:
             group, self.group = self.group, None
-            group.remove()
+            await group.remove()
         while self._afterwards:
             awaited = self._afterwards.pop()()
             if isinstance(awaited, Awaitable):

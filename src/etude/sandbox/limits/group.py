@@ -1,0 +1,97 @@
+"""The control group of one sandbox: made before its birth, entered before it gets its spec, removed after its death.
+
+Everything happens in order in one thread of the pool: the kernel makes whoever moves a process wait 10 ms (a grace period of RCU, once
+the machine has been quiet for 20 ms), and an event loop has better things to do. Nobody waits for it twice: a sandbox is handed out
+only after `entered`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from pathlib import Path
+
+from etude.sandbox.errors import CapacityExhausted, SandboxDied
+from etude.sandbox.limits import kernel, steps
+
+_BURIALS_S = (
+    0.001,
+    0.002,
+    0.004,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.4,
+)  # between attempts; the dead leave a group within ms
+
+
+class Group:
+    """`folders` are its own, one for v2 and one a controller for v1: whoever keeps a ledger writes them down."""
+
+    def __init__(self, name: str, parts: tuple[steps.Part, ...], deaths: str, turns: Executor) -> None:
+        self.name, self._parts, self._turns = name, parts, turns
+        self.on_removal: Callable[[], None] = lambda: None
+        self.folders = tuple(part.parent / name for part in parts)
+        self._deaths = self.folders[0] / deaths
+        self._killed = 0
+        self._made = turns.submit(self._make)
+        self._entered: Future[None] | None = None
+
+    def enter(self, pidfd: int) -> None:
+        """Begin to move a process in; `entered` says how it went. Raises SandboxDied."""
+        self._entered = self._turns.submit(self._enter, _pid(pidfd))
+
+    async def entered(self) -> None:
+        """Raises CapacityExhausted, SandboxDied."""
+        assert self._entered is not None, "enter first"
+        await asyncio.wrap_future(self._made)
+        await asyncio.wrap_future(self._entered)
+
+    def ran_out_of_memory(self) -> bool:
+        """Whether the kernel killed for memory since the last question."""
+        before, self._killed = self._killed, kernel.counter(self._deaths, "oom_kill")
+        return self._killed > before
+
+    async def remove(self) -> None:
+        """Idempotent. What is still busy after a second is left to the pool's end, and so is what comes after that."""
+        for pause_s in (*_BURIALS_S, 0.0):
+            try:
+                removed = await asyncio.wrap_future(self._turns.submit(self.try_to_remove))
+            except RuntimeError:  # the thread has ended
+                return
+            if removed:
+                self.on_removal()
+                return
+            await asyncio.sleep(pause_s)
+
+    def try_to_remove(self) -> bool:
+        return all([kernel.remove(folder) for folder in self.folders])
+
+    def _make(self) -> None:
+        try:
+            for part, folder in zip(self._parts, self.folders, strict=True):
+                kernel.make(folder)
+                steps.bound(folder, part)
+        except OSError as error:
+            raise CapacityExhausted(f"control group {self.name}: {error.strerror}") from None
+
+    def _enter(self, pid: int) -> None:
+        if self._made.exception() is not None:
+            return  # `entered` raises it
+        try:
+            for folder in self.folders:
+                kernel.write(folder / "cgroup.procs", str(pid))
+        except ProcessLookupError:
+            raise SandboxDied("the sandbox' first process died before it had its limits") from None
+        except OSError as error:
+            raise CapacityExhausted(f"control group {self.name}: {error.strerror}") from None
+
+
+def _pid(pidfd: int) -> int:
+    for line in Path(f"/proc/self/fdinfo/{pidfd}").read_text().splitlines():
+        if line.startswith("Pid:") and int(line.split()[1]) > 0:
+            return int(line.split()[1])
+    raise SandboxDied("the sandbox' first process died before it had its limits")
