@@ -1,0 +1,39 @@
+"""A snapshot in use: its layers stay until it is let go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from etude.layers.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from etude.layers.store import LayerStore
+
+
+class Hold:
+    """`folders`: the layers' trees, topmost first, as an overlay takes them. A context manager; `release` is idempotent."""
+
+    def __init__(self, store: LayerStore, snapshot: Snapshot) -> None:
+        self._store, self.snapshot = store, snapshot
+        self._held = True
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        return tuple(self._store.layer(digest) / "tree" for digest in self.snapshot.layers)
+
+    def again(self) -> Hold:
+        """One more hold of the same snapshot."""
+        self._store.lease.hold(self.snapshot.digest)
+        return Hold(self._store, self.snapshot)
+
+    def release(self) -> None:
+        if self._held:
+            self._held = False
+            self._store.lease.release(self.snapshot.digest)
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
