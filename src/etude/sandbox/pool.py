@@ -9,6 +9,7 @@ from etude.sandbox.launch.alone import Alone
 from etude.sandbox.launch.bubblewrap import Bubble
 from etude.sandbox.launch.launcher import Launcher
 from etude.sandbox.launch.podman import Podman
+from etude.sandbox.launch.runc import Runc
 from etude.sandbox.local.making import Cradle
 from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.local.pool import LocalPool
@@ -17,6 +18,7 @@ from etude.sandbox.settings import SandboxSettings
 
 # By speed; all three isolate by namespaces. `process` is never among them.
 LADDER = ("local", "bubblewrap", "podman")
+_LAUNCHED = {"bubblewrap": Bubble, "podman": Podman, "runc": Runc, "process": Alone}
 
 
 async def open_pool(settings: SandboxSettings) -> SandboxPool:
@@ -41,8 +43,4 @@ def _cradle(backend: str) -> Cradle:
     if backend == "local":
         return Nurseries()
     python = interpreter.find()
-    if backend == "bubblewrap":
-        return Launcher(Bubble(python), python)
-    if backend == "podman":
-        return Launcher(Podman(python), python)
-    return Launcher(Alone(python), python)
+    return Launcher(_LAUNCHED[backend](python), python)

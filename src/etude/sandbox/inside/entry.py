@@ -60,7 +60,7 @@ def _begin(control_fd: int) -> Role | None:
     place = ground.Ground(spec.head)
     place.excess = place.too_many_inodes
     closing = functools.partial(
-        _close_container if spec.head["place"]["kind"] == "podman" else _check_bubble, spec.head
+        _close_container if spec.head["place"]["kind"] == "container" else _check_bubble, spec.head
     )
     return cell.settle(control, spec, closing, place)
 

@@ -9,7 +9,6 @@ size (64 MB). Tried with podman 4.3 and runc, as root and as an ordinary user wi
 
 from __future__ import annotations
 
-import fcntl
 import os
 import resource
 import shutil
@@ -22,21 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from etude.sandbox.errors import Unsupported
-from etude.sandbox.inside import furnish, root
-from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
+from etude.sandbox.inside import furnish
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.launch import bundle
+from etude.sandbox.launch import bundle, rootfs
+from etude.sandbox.launch.descriptors import KEEP, KEPT, lifted
 from etude.sandbox.launch.launcher import Launch
-from etude.sandbox.local.nursery import hidden
 from etude.sandbox.spec import Isolation, SandboxSpec
 
-_HIGH = 64  # descriptors are copied to numbers above this, so that 3 and 4 are free for podman's --preserve-fds
-_CONTROL, _PROGRAM = 3, 4
-# A shell can't name descriptors above 9.
-_KEEP = (
-    "import os, sys; high = [int(word) for word in sys.argv[1:3]]; "
-    f"[os.dup2(fd, low) for fd, low in zip(high, ({_CONTROL}, {_PROGRAM}))]; [os.close(fd) for fd in high]; os.execv(sys.argv[3], sys.argv[3:])"
-)
 _CLEANUP_S = 10.0  # 0.2 s on a quiet machine
 _FILES = 4096  # as the runner's own limit
 _MASKED = "/sys:/dev/mqueue:" + ":".join(f"/proc/{name}" for name in furnish.HIDDEN)
@@ -61,7 +52,7 @@ class Podman:
         self._building = threading.Lock()  # launches come from threads
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
-        return {"kind": "podman"}
+        return {"kind": "container"}
 
     def close(self) -> None:
         """End podman's pause process, which holds the user namespace, and remove the folder."""
@@ -77,19 +68,16 @@ class Podman:
     def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
         with self._building:
             base = self._root(spec.workdir)
-        high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _HIGH) for fd in (control, program)]
-        for fd in high:
-            files.callback(os.close, fd)
-        binds = [pair for pair in root.system_binds() if not pair[0].startswith("/dev/")]
-        binds += [*self._python.binds, *spec.read_only_binds]
-        covers = self._covers([target for _, target in binds])
-        start = bundle.COMMAND.format(program=_PROGRAM, control=_CONTROL)
+        high = lifted((control, program), files)
+        binds = rootfs.binds(spec, self._python)
+        covers = rootfs.covers([target for _, target in binds], self._python, self._folder / "empty")
+        start = bundle.COMMAND.format(program=KEPT[1], control=KEPT[0])
         argv = [
             self._python.path,
             "-I",
             "-S",
             "-c",
-            _KEEP,
+            KEEP,
             *map(str, high),
             self._podman,
             *self._storage(),
@@ -108,43 +96,17 @@ class Podman:
         return [*argv, "--cgroup-manager", "cgroupfs", "--log-level", "error", *(["--runtime", runc] if runc else [])]
 
     def _root(self, workdir: str) -> Path:
-        """The folder that is the container's root: mount points, links, and the few files of /etc. One for each workdir."""
+        """The folder that is the container's root, one for each workdir."""
         base = self._folder / f"rootfs{workdir.replace('/', '-')}"
         if base.exists():
             return base
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        for path in (
-            "/proc",
-            "/dev",
-            "/sys",
-            "/etc",
-            "/tmp",
-            "/root",
-            "/var/tmp",
-            "/run",
-            "/usr",
-            root.COMMANDS,
-            workdir,
-        ):
-            Path(f"{base}{path}").mkdir(parents=True, exist_ok=True)
-        for path in root.SYSTEM:
-            if os.path.islink(path):
-                os.symlink(os.readlink(path), f"{base}{path}")
-        for path, text in root.STUBS.items():
-            Path(f"{base}{path}").write_text(text)
-        for name in ("python", "python3"):
-            os.symlink(self._python.path, f"{base}{root.COMMANDS}/{name}")
+        rootfs.build(base, workdir, self._python)
         for name in ("home", "xdg_runtime_dir", "empty"):
             (self._folder / name).mkdir(mode=0o700, exist_ok=True)
         if os.geteuid() == 0:
-            _give_away(self._folder)
+            rootfs.give_away(self._folder, self.backend)
         return base
-
-    def _covers(self, targets: list[str]) -> list[tuple[str, str]]:
-        """What to mount over paths that must be absent but lie under a bound directory."""
-        under = [path for path in hidden(self._python) if any(path == t or path.startswith(t + "/") for t in targets)]
-        folders = [(str(self._folder / "empty"), path) for path in under if os.path.isdir(path)]
-        return folders + [("/dev/null", path) for path in under if os.path.isfile(path)]
 
 
 def _options(spec: SandboxSpec) -> list[str]:
@@ -186,19 +148,6 @@ def _volume(source: str, target: str) -> str:
     if ":" in source + target:
         raise Unsupported(f"back end podman: {source} and {target} can't be bound, podman takes ':' for a separator")
     return f"{source}:{target}:ro"
-
-
-def _give_away(folder: Path) -> None:
-    """To the unprivileged user that root's podman runs as. Raises Unsupported."""
-    for uid in UNPRIVILEGED_UIDS:
-        try:
-            for path, _, names in os.walk(folder):
-                for name in (path, *(os.path.join(path, name) for name in names)):
-                    os.chown(name, uid, uid, follow_symlinks=False)
-        except OSError:
-            continue  # not mapped here, so `launch` can't take it either
-        return
-    raise Unsupported("back end podman: root can't hand a folder to an unprivileged user here")
 
 
 def _mentioned(folder: str) -> bool:
