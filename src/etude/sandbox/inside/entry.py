@@ -32,16 +32,22 @@ def main(control_fd: int) -> None:
 
 
 def _begin(control_fd: int) -> Role | None:
+    introduces = (
+        control_fd > 0
+    )  # as stdin it is a socket of the host, which carries no descriptor: the launcher stands for us
+    if not introduces:
+        control_fd = os.dup(control_fd)
     os.set_inheritable(control_fd, False)  # no command may ever hold it
     control = socket(fileno=control_fd)
     null = os.open("/dev/null", os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
-    pidfd = os.pidfd_open(os.getpid())
-    rights = (SOL_SOCKET, SCM_RIGHTS, struct.pack("i", pidfd))
-    control.sendmsg([frames.pack(frames.HELLO, 0, {"pid": os.getpid()})], [rights])
-    os.close(pidfd)
+    if introduces:
+        pidfd = os.pidfd_open(os.getpid())
+        rights = (SOL_SOCKET, SCM_RIGHTS, struct.pack("i", pidfd))
+        control.sendmsg([frames.pack(frames.HELLO, 0, {"pid": os.getpid()})], [rights])
+        os.close(pidfd)
     spec = cell.receive(control)
     if spec is None:
         os._exit(0)

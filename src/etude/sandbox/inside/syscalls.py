@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 
@@ -124,7 +125,10 @@ def drop_capabilities() -> None:
     for capability in range(64):
         if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             break  # past the last one this kernel knows
-    prctl(PR_CAP_AMBIENT, 4)  # clear all
+    if (
+        _libc.prctl(PR_CAP_AMBIENT, 4, 0, 0, 0) < 0 and ctypes.get_errno() != errno.EINVAL
+    ):  # clear all; gVisor has none to clear
+        _check(-1, "prctl(PR_CAP_AMBIENT)")
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
     _check(_libc.capset(header, b"\0" * 24), "capset")
 

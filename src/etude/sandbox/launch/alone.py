@@ -27,6 +27,9 @@ class Alone:
     def __init__(self, python: Interpreter) -> None:
         self._python = python
 
+    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+        return spec
+
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         if any(host != inside for host, inside in spec.read_only_binds):
             raise Unsupported("read_only_binds to another path need a mount namespace; back end process has none")

@@ -17,6 +17,8 @@ from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
 
 COMMAND = "import os,marshal;c,m=marshal.loads(os.pread({program},1<<24,0));os.close({program});exec(c,{{'m':m,'fd':{control}}})"
+# The same from a file, with the control socket as stdin; argv of the command line shows only this.
+FROM_FILE = "import marshal;f=open({path!r},'rb');c,m=marshal.loads(f.read());f.close();exec(c,{{'m':m,'fd':0}})"
 _PATIENCE_S = 30.0  # 0.1 s on a quiet core
 _BOOT = """
 import sys

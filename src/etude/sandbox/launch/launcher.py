@@ -30,6 +30,8 @@ class Launch:
     descriptors: list[int] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     user: int | None = None
+    # The control socket is its stdin, and the launcher itself is the first process: where no descriptor travels to the inside or back.
+    stands_for: bool = False
 
 
 class Surroundings(Protocol):
@@ -40,6 +42,10 @@ class Surroundings(Protocol):
     end_signal: signal.Signals
     drops_root: bool
 
+    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+        """What a control group around all its processes must bear for the inside to have what the spec says."""
+        ...
+
     def place(self, spec: SandboxSpec) -> dict[str, Any]: ...
     def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch: ...
     def close(self) -> None: ...
@@ -48,9 +54,10 @@ class Surroundings(Protocol):
 class Launched:
     """A started launcher; see `live.Birth`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], said: int, backend: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], said: int, backend: str, stands_for: bool) -> None:
         self._process, self._said, self._backend = process, said, backend
         self._words = ""
+        self.first = os.pidfd_open(process.pid) if stands_for else -1
 
     def explain(self, error: SandboxError) -> SandboxError:
         words = f" ({self._words})" if self._words else ""
@@ -88,6 +95,9 @@ class Launcher:
         except OSError as error:
             raise Unsupported(f"back end {self.backend}: memfd_create: {error.strerror}") from None
 
+    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+        return self._surroundings.burden(spec)
+
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return self._surroundings.place(spec)
 
@@ -105,13 +115,14 @@ class Launcher:
         try:
             with ExitStack() as files:
                 launch = self._surroundings.launch(spec, control, self._program, files)
-                process = self._spawn(launch, (control, self._program, *launch.descriptors), said)
+                handed = () if launch.stands_for else (control, self._program, *launch.descriptors)
+                process = self._spawn(launch, handed, said, control if launch.stands_for else subprocess.DEVNULL)
         except BaseException:
             os.close(said)
             raise
-        return Launched(process, said, self.backend)
+        return Launched(process, said, self.backend, launch.stands_for)
 
-    def _spawn(self, launch: Launch, descriptors: tuple[int, ...], said: int) -> subprocess.Popen[bytes]:
+    def _spawn(self, launch: Launch, descriptors: tuple[int, ...], said: int, stdin: int) -> subprocess.Popen[bytes]:
         uids = UNPRIVILEGED_UIDS if self._surroundings.drops_root and os.geteuid() == 0 else (None,)
         if launch.user is not None:
             uids = (launch.user,) if launch.user != os.geteuid() else (None,)
@@ -121,7 +132,7 @@ class Launcher:
                 return subprocess.Popen(
                     launch.argv,
                     env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8", **launch.environment},
-                    stdin=subprocess.DEVNULL,
+                    stdin=stdin,
                     stdout=subprocess.DEVNULL,
                     stderr=said,
                     pass_fds=descriptors,

@@ -51,6 +51,9 @@ class Podman:
         self._folder = Path(os.path.realpath(tempfile.gettempdir()), f"etude-podman-{os.urandom(8).hex()}")
         self._building = threading.Lock()  # launches come from threads
 
+    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+        return spec
+
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "container"}
 

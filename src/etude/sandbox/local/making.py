@@ -46,6 +46,10 @@ class Cradle(Protocol):
     store: str | None
     runner: str
 
+    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+        """What a control group around all its processes must bear for the inside to have what the spec says."""
+        ...
+
     def place(self, spec: SandboxSpec) -> dict[str, Any]: ...
     async def bear(self, spec: SandboxSpec, control: socket.socket) -> Birth | None:
         """Start a runner that holds `control` and says HELLO. Raises Unsupported with the step that failed and the remedy."""
@@ -72,11 +76,13 @@ class Maker:
         sandbox = LiveSandbox(name, spec, channel, self._running)
         sandbox.end_signal = self._cradle.end_signal
         if self._groups.available:
-            sandbox.group = self._groups.make(spec)
+            sandbox.group = self._groups.make(self._cradle.burden(spec))
         try:
             with theirs:
                 self.before("bear")
                 sandbox.birth = await self._cradle.bear(spec, theirs)
+                if sandbox.birth is not None and sandbox.birth.first >= 0:
+                    channel.introduce(sandbox.birth.first)
             async with asyncio.timeout(_PATIENCE_S):
                 await self._raise(sandbox, channel, request)
         except TimeoutError:

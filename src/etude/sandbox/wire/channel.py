@@ -52,6 +52,11 @@ class Channel:
     def alive(self) -> bool:
         return self._cause is None
 
+    def introduce(self, pidfd: int) -> None:
+        """Process 1, or the one that stands for it, is known; the channel has its descriptor from now on."""
+        self.pidfd = pidfd
+        self.hello.set_result(None)
+
     def send(self, data: bytes) -> None:
         if self._cause is not None:
             return  # whoever waits has been told
@@ -192,8 +197,7 @@ class Channel:
         if frame.kind == frames.ERROR:
             self.fail(reported(frame))
         elif frame.kind == frames.HELLO and self.pidfd < 0:
-            (self.pidfd,) = self._claim(1)
-            self.hello.set_result(None)
+            self.introduce(self._claim(1)[0])
         elif frame.kind == frames.GRANT and not self._is_ready:
             self._grant(frame.head.get("names"))
         elif frame.kind == frames.READY and not self._is_ready:

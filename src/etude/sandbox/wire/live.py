@@ -27,7 +27,10 @@ _RUN_GRACE_S = 10.0  # the runner kills at timeout_s; this long after it we stop
 
 
 class Birth(Protocol):
-    """What started a sandbox and stays beside it."""
+    """What started a sandbox and stays beside it. `first`: a pidfd of what counts as its first process, where that does not introduce
+    itself; else -1."""
+
+    first: int
 
     def explain(self, error: SandboxError) -> SandboxError:
         """The error to raise when the sandbox never came up, with what the launcher said."""

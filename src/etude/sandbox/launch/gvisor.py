@@ -1,0 +1,101 @@
+"""Back end `gvisor`: system calls of the inside are served by a kernel in user space (runsc), so that the host's own is out of its reach.
+
+The control socket is the container's stdin, the only thing of the host that is handed in; the runner is read from a file of the root.
+Slower to start (a Python in a slow kernel) and to run anything. As root only: Debian's runsc of 2022 can't otherwise have a bundle. Memory
+of a sandbox is what the host gives the runsc processes; no control group is set up by runsc itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from etude.sandbox.errors import Unsupported
+from etude.sandbox.interpreter import Interpreter
+from etude.sandbox.launch import bundle, oci, rootfs
+from etude.sandbox.launch.launcher import Launch
+from etude.sandbox.spec import Isolation, SandboxSpec
+
+_PROGRAM = "/opt/etude/program"
+_PATIENCE_S = 10.0
+_KERNEL_MB, _KERNEL_PIDS = 256, 512  # of runsc itself: its kernel, its file server; a thread or more for each inside
+# ptrace works everywhere, also without /dev/kvm; newer releases replace it by systrap, their default.
+_FLAGS = ["--network=none", "--ignore-cgroups"]
+
+
+class Gvisor:
+    """See `launch.Surroundings`."""
+
+    backend = "gvisor"
+    isolation: Isolation = "gvisor"
+    end_signal: signal.Signals = signal.SIGKILL
+    drops_root = False
+
+    def __init__(self, python: Interpreter) -> None:
+        found = shutil.which("runsc")
+        if found is None:
+            raise Unsupported("back end gvisor: there is no runsc; install gVisor (Debian: the package runsc)")
+        if os.geteuid() != 0:
+            raise Unsupported(
+                "back end gvisor: runsc needs root for a bundle; run as root, or take sandbox.backend='local'"
+            )
+        self._runsc, self._python = found, python
+        self._platform = _platform(found)
+        self._folder = Path(tempfile.mkdtemp(prefix="etude-gvisor-"))
+        self._numbers = itertools.count(1)
+        self._building = threading.Lock()  # launches come from threads
+
+    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+        return dataclasses.replace(spec, memory_mb=spec.memory_mb + _KERNEL_MB, pids=_KERNEL_PIDS + 8 * spec.pids)
+
+    def place(self, spec: SandboxSpec) -> dict[str, Any]:
+        return {"kind": "container"}
+
+    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
+        with self._building:
+            base = self._root(spec.workdir)
+            name = f"etude-{os.getpid()}-{self._folder.name[-8:]}-{next(self._numbers)}"
+        binds = rootfs.binds(spec, self._python)
+        binds += rootfs.covers([target for _, target in binds], self._python, self._folder / "empty")
+        argv = [self._python.path, "-P", "-s", "-S", "-B", "-c", bundle.FROM_FILE.format(path=_PROGRAM)]
+        at = self._folder / name
+        oci.write(at, base, argv, binds, spec, outside=None)
+        return Launch([*self._words(), "run", "--bundle", str(at), name], stands_for=True)
+
+    def close(self) -> None:
+        state = self._folder / "state"
+        for one in state.glob("*_sandbox:*.state") if state.is_dir() else ():
+            name = one.name.split("_sandbox:")[0]
+            subprocess.run([*self._words(), "delete", "--force", name], capture_output=True, timeout=_PATIENCE_S)
+        shutil.rmtree(self._folder, ignore_errors=True)  # what is left lies in the temporary folder and holds nothing
+
+    def _words(self) -> list[str]:
+        return [self._runsc, "--root", str(self._folder / "state"), *self._platform, *_FLAGS]
+
+    def _root(self, workdir: str) -> Path:
+        base = self._folder / f"rootfs{workdir.replace('/', '-')}"
+        if not base.exists():
+            rootfs.build(base, workdir, self._python)
+            (self._folder / "empty").mkdir(exist_ok=True)
+            Path(f"{base}{_PROGRAM}").write_bytes(bundle.code(self._python))
+        return base
+
+
+def _platform(runsc: str) -> list[str]:
+    """Releases before 2023 have no systrap, and their default wants more of the kernel than many a host has."""
+    done = subprocess.run([runsc, "--version"], capture_output=True, timeout=_PATIENCE_S)
+    version = done.stdout.decode(errors="replace")
+    return (
+        ["--platform=ptrace"]
+        if any(f"0~{year}" in version or f"-{year}" in version for year in range(2019, 2023))
+        else []
+    )
