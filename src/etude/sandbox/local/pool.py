@@ -37,19 +37,13 @@ class LocalPool:
         """Raises Unsupported, with the step that failed and the remedy, where no sandbox can be made. `why`: this back end."""
         pool = cls(settings, cradle, ControlGroups.find())
         try:
-            sandbox = await pool.create(SandboxSpec(files={"probe": b"1"}))
-            cold = await sandbox.run(["/bin/sh", "-c", "cat probe"])
-            warm = await sandbox.run(["python", "-c", "print(open('probe').read())"], warm=True)
-            await sandbox.kill()
-        except InfraError as error:
+            await pool._prove()
+        except BaseException as error:
             await pool.close()
-            if isinstance(error, Unsupported):
+            if isinstance(error, Unsupported) or not isinstance(error, SandboxError):
                 raise
             said = str(error).removeprefix(f"back end {cradle.backend}: ")
             raise Unsupported(f"back end {cradle.backend}: {said}") from error
-        if (cold.out, warm.out) != (b"1", b"1\n"):
-            await pool.close()
-            raise Unsupported(f"back end {cradle.backend}: the probe command failed: {cold} {warm}")
         python = interpreter.find()
         version = ".".join(map(str, python.version))
         reason = f"python {version} at {python.path}" + (f"; {why}" if why else "")
@@ -63,6 +57,14 @@ class LocalPool:
             cpus=pool._groups.cpus,
         )
         return pool
+
+    async def _prove(self) -> None:
+        sandbox = await self.create(SandboxSpec(files={"probe": b"1"}))
+        cold = await sandbox.run(["/bin/sh", "-c", "cat probe"])
+        warm = await sandbox.run(["python", "-c", "print(open('probe').read())"], warm=True)
+        await sandbox.kill()
+        if (cold.out, warm.out) != (b"1", b"1\n"):
+            raise InfraError(f"the probe command failed: {cold} {warm}")
 
     def probe(self) -> Capabilities:
         return self._capabilities
