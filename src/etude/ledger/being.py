@@ -23,6 +23,14 @@ def space_id() -> str:
     return os.readlink("/proc/self/ns/pid")
 
 
+def pid_of(pidfd: int) -> int:
+    """-1 for a process that is gone."""
+    for line in Path(f"/proc/self/fdinfo/{pidfd}").read_text().splitlines():
+        if line.startswith("Pid:"):
+            return int(line.split()[1])
+    raise ValueError(f"descriptor {pidfd} is not a process'")
+
+
 @dataclass(frozen=True)
 class Being:
     """One process, for ever: its number, and its start in ticks since the boot."""

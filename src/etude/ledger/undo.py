@@ -43,6 +43,7 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> Process | None:
+        """None for one that is gone."""
         being = Being.of(pid)
         return None if being is None else cls(being.pid, being.start_ticks)
 

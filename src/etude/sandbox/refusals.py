@@ -14,7 +14,10 @@ class Refusals:
 
     backend: str = "this one"
     state: State = "running"
-    deadline_s: float | None = None
+
+    @property
+    def deadline_s(self) -> float | None:
+        return None
 
     def _refusal(self, demand: str) -> Unsupported:
         return Unsupported(f"back end {self.backend} has no {demand}; `etude sandbox probe` says which one has")

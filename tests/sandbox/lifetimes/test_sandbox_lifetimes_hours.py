@@ -86,17 +86,14 @@ def test_extend_makes_an_end_later_sooner_or_gives_one(hours, clock) -> None:
     lifetime, said = _watched(hours, 10, None)
     clock.now += 9
     lifetime.extend(10)
-    hours.recheck(lifetime)
     clock.now += 9
     hours.strike()
     assert said == []
     lifetime.extend(0.5)
-    hours.recheck(lifetime)
     assert hours.next == clock.now + 0.5
     endless, ended = _watched(hours, None, None)
     assert endless.left_s is None
     endless.extend(0.5)
-    hours.recheck(endless)
     clock.now += 0.5
     hours.strike()
     assert len(said) == len(ended) == 1
@@ -145,6 +142,5 @@ def test_whatever_is_done_each_ends_at_its_first_due_moment_and_never_before(ste
             used[which] = clock.now
         elif act == "extend":
             lifetime.extend(25)
-            hours.recheck(lifetime)
             ends[which] = clock.now + 25
     assert hours.next > clock.now or not steps

@@ -29,15 +29,9 @@ class Hours:
         """Call `end` when it is over. Returns what to call when that no longer matters."""
         number = next(self._numbers)
         self._ends[number] = (lifetime, end)
-        self._push(lifetime.due, number)
+        lifetime.changed = lambda: self._push(lifetime.due, number)
+        lifetime.changed()
         return lambda: self._forget(number)
-
-    def recheck(self, lifetime: Lifetime) -> None:
-        """After an `extend`, which may have shortened it."""
-        for number, (one, _) in self._ends.items():
-            if one is lifetime:
-                self._push(lifetime.due, number)
-                return
 
     @property
     def next(self) -> float:

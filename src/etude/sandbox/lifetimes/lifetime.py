@@ -21,6 +21,7 @@ class Lifetime:
         self._used = clock()
         self._end = math.inf if ttl_s is None else self._used + ttl_s
         self._calls = 0
+        self.changed: Callable[[], None] = lambda: None  # called when it may be due sooner than it was
 
     def use(self) -> None:
         self._used = self._clock()
@@ -36,6 +37,7 @@ class Lifetime:
         """It ends this long from now, be that later or sooner than before."""
         self._ttl_s = _time("ttl_s", ttl_s)
         self._end = self._clock() + ttl_s
+        self.changed()
 
     @property
     def left_s(self) -> float | None:

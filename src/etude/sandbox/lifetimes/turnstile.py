@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from etude.sandbox.errors import SandboxError
 from etude.sandbox.lifetimes.admission import Admission
 
 
@@ -15,10 +16,13 @@ class Turnstile:
     def __init__(self, admission: Admission, patience_s: float) -> None:
         self.admission, self._patience_s = admission, patience_s
         self._turns: dict[int, asyncio.Future[None]] = {}
+        self._closed: SandboxError | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def enter(self) -> None:
         """Raises CapacityExhausted, also when its patience is over; then, as when it is cancelled, it has no place and left no trace."""
+        if self._closed is not None:
+            raise type(self._closed)(*self._closed.args)
         ticket = self.admission.arrive()
         turn = self._turns[ticket] = asyncio.get_running_loop().create_future()
         self._admit()
@@ -34,6 +38,13 @@ class Turnstile:
             raise
         finally:
             self._turns.pop(ticket, None)
+
+    def close(self, why: SandboxError) -> None:
+        """Whoever waits, or comes later, is told why."""
+        self._closed = why
+        for ticket, turn in self._turns.items():
+            if self.admission.withdraw(ticket) and not turn.done():
+                turn.set_exception(type(why)(*why.args))
 
     def leave(self) -> None:
         self.admission.leave()

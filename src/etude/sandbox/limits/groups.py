@@ -34,6 +34,11 @@ class ControlGroups:
         return self._step is not None
 
     @property
+    def pools(self) -> tuple[Path, ...]:
+        """Our own folders, to be written down in a ledger."""
+        return () if self._step is None else self._step.pools
+
+    @property
     def cpus(self) -> bool:
         return self._step is not None and self._step.cpus
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import signal
 import socket
@@ -63,14 +62,12 @@ class Maker:
 
     def __init__(self, cradle: Cradle, groups: ControlGroups, running: asyncio.Semaphore) -> None:
         self._cradle, self._groups, self._running = cradle, groups, running
-        self._numbers = itertools.count(1)
         self.before: Callable[[str], None] = lambda step: None
 
-    async def make(self, spec: SandboxSpec, base: Base = NOTHING) -> LiveSandbox:
+    async def make(self, spec: SandboxSpec, base: Base, name: str) -> LiveSandbox:
         """A sandbox that is ready. Raises typed errors, and then nothing is left of it."""
         self._groups.require(spec)
         request = spec_frame(spec, self._cradle.place(spec) | self._place(base))
-        name = f"sb-{next(self._numbers)}"
         ours, theirs = socket.socketpair()
         channel = Channel(ours, name)
         sandbox = LiveSandbox(name, spec, channel, self._running)

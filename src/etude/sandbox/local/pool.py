@@ -8,9 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+from pathlib import Path
 
+from etude.ledger.ledger import Ledger, default_folder
+from etude.ledger.undo import Group
 from etude.sandbox import door, interpreter
 from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound, Unsupported
+from etude.sandbox.lifetimes.births import Births
+from etude.sandbox.lifetimes.hours import Clockwork
+from etude.sandbox.lifetimes.reaping import Reaping, told
+from etude.sandbox.lifetimes.turnstile import turnstile
 from etude.sandbox.limits.groups import ControlGroups
 from etude.sandbox.local.making import Cradle, Maker
 from etude.sandbox.local.register import Register
@@ -27,8 +34,16 @@ class LocalPool:
         self._cradle, self._groups = cradle, groups
         self._most_running = settings.max_running
         self._running = asyncio.Semaphore(settings.max_running)
-        self._maker = Maker(cradle, groups, self._running)
+        ledger = Ledger(Path(settings.ledger) if settings.ledger else default_folder())
+        self._journal = ledger.open(f"{cradle.backend} pool")
+        if groups.available:
+            self._journal.enter("groups", "control groups", [Group(str(folder)) for folder in groups.pools])
+        self._reaping = Reaping(ledger)
+        self._hours = Clockwork()
         self._register = Register()
+        gate = turnstile(settings.max_live, settings.creates_per_s, settings.max_waiting, settings.patience_s)
+        maker = Maker(cradle, groups, self._running)
+        self._births = Births(maker, self._register, gate, self._hours, self._journal)
         self._closed = False
         self._capabilities = Capabilities(cradle.backend, cradle.isolation, available=False, reason="not probed yet")
 
@@ -36,6 +51,7 @@ class LocalPool:
     async def open(cls, settings: SandboxSettings, cradle: Cradle, why: str = "") -> LocalPool:
         """Raises Unsupported, with the step that failed and the remedy, where no sandbox can be made. `why`: this back end."""
         pool = cls(settings, cradle, ControlGroups.find())
+        pool._reaping.start()
         try:
             await pool._prove()
         except BaseException as error:
@@ -72,12 +88,8 @@ class LocalPool:
     async def create(self, spec: SandboxSpec, *, key: str | None = None) -> LiveSandbox:
         if self._closed:
             raise SandboxNotFound("the pool is closed")
-        if key is not None:
-            raise Unsupported("a key for create: not built yet")
         door.require(spec, self._cradle.backend, self._cradle.isolation)
-        sandbox = await self._maker.make(spec)
-        self._register.enter(sandbox)
-        return sandbox
+        return await self._births.make(spec, key=key)
 
     async def restore(
         self, snapshot: SnapshotRef, spec: SandboxSpec, n: int = 1
@@ -88,14 +100,22 @@ class LocalPool:
         return [*self._register.find(labels)]
 
     async def reap(self) -> builtins.list[str]:
-        return []
+        self._hours.strike()
+        return [told(one) for one in await self._reaping.reap()]
 
     def stats(self) -> PoolStats:
         running = self._most_running - self._running._value
-        return PoolStats(len(self._register), running, 0, self._register.created, 0, self._most_running)
+        room = self._births.turnstile.admission
+        return PoolStats(
+            len(self._register), running, room.waiting, self._register.created, room.max_live, self._most_running
+        )
 
     async def close(self) -> None:
         self._closed = True
-        await asyncio.gather(*(sandbox.kill() for sandbox in self._register.find()))
+        await self._births.close()
+        self._hours.close()
         await self._cradle.close()
         self._groups.close()
+        self._journal.leave("groups")
+        await self._reaping.close()
+        self._journal.close()

@@ -45,8 +45,15 @@ class Channel:
         self.hello: asyncio.Future[None] = self._loop.create_future()
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.on_death: Callable[[], None] = lambda: None
+        self.on_open: Callable[[], None] = lambda: None  # called as a stream begins, and as it ends
+        self.on_close: Callable[[], None] = lambda: None
         sock.setblocking(False)
         self._loop.add_reader(sock.fileno(), self._readable)
+
+    def require_alive(self) -> None:
+        """Raises what every call would."""
+        if self._cause is not None:
+            raise self._again(self._cause)
 
     @property
     def alive(self) -> bool:
@@ -76,8 +83,7 @@ class Channel:
 
     def open(self, kind: int, head: dict[str, Any], blob: bytes, exchange: Exchange) -> int:
         """Send a request whose answers go to `exchange`; returns its stream."""
-        if self._cause is not None:
-            raise self._again(self._cause)
+        self.require_alive()
         try:
             request = frames.pack(kind, self._next, head, blob)
         except frames.FrameError as error:
@@ -85,6 +91,7 @@ class Channel:
         stream = self._next
         self._next += 1
         self._exchanges[stream] = exchange
+        self.on_open()
         self.send(request)
         return stream
 
@@ -191,6 +198,7 @@ class Channel:
             raise frames.FrameError(f"frame of type {frame.kind} on stream {frame.stream}, which expects others")
         if closes(frame):
             del self._exchanges[frame.stream]
+            self.on_close()
         exchange.take(frame, self._claim(exchange.descriptors if frame.kind == frames.OK else 0))
 
     def _dispatch_own(self, frame: frames.Frame) -> None:

@@ -9,11 +9,14 @@ import asyncio
 import dataclasses
 import os
 import signal
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 from etude.sandbox.errors import SandboxDied, SandboxError, SandboxNotFound
 from etude.sandbox.inside import frames
+from etude.sandbox.lifetimes.lifetime import Lifetime
 from etude.sandbox.limits.group import Group
 from etude.sandbox.refusals import Refusals
 from etude.sandbox.spec import Entry, ExecResult, SandboxSpec, State
@@ -42,7 +45,7 @@ class Birth(Protocol):
 
 
 class LiveSandbox(Refusals):
-    """One live sandbox. Its maker sets `birth` and `group` before it is handed out, where the back end has them."""
+    """One live sandbox. Its maker sets `birth`, `group` and `lifetime` before it is handed out, where there are any."""
 
     def __init__(self, name: str, spec: SandboxSpec, channel: Channel, running: asyncio.Semaphore) -> None:
         self.id, self.spec = name, spec
@@ -56,6 +59,26 @@ class LiveSandbox(Refusals):
         self._gone: asyncio.Future[None] | None = None
         self._burial: asyncio.Task[None] | None = None  # held, or it might be collected before it ends
         channel.on_death = self._die
+        self.lifetime = Lifetime(None, None, time.monotonic)
+
+    @property
+    def lifetime(self) -> Lifetime:
+        """How long it may live; each open stream is a use."""
+        return self._lifetime
+
+    @lifetime.setter
+    def lifetime(self, lifetime: Lifetime) -> None:
+        self._lifetime = lifetime
+        self._channel.on_open, self._channel.on_close = lifetime.begin, lifetime.finish
+
+    @property
+    def deadline_s(self) -> float | None:
+        return self._lifetime.left_s
+
+    @property
+    def pidfd(self) -> int:
+        """Of its first process."""
+        return self._channel.pidfd
 
     @property
     def granted(self) -> dict[str, int]:
@@ -83,11 +106,22 @@ class LiveSandbox(Refusals):
     ) -> ExecResult:
         head = request.command(argv, cwd, env, timeout_s, max_output_bytes)
         head["warm"] = warm
-        async with self._running:
+        async with self._turn():
             frame = await self._call(
                 frames.RUN, head, stdin, limit_bytes=2 * max_output_bytes, patience_s=timeout_s + _RUN_GRACE_S
             )
         return self._judged(self._parsed(request.ran, frame))
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """A place among the commands that run at once. To wait for one is a use."""
+        lifetime = self._lifetime
+        lifetime.begin()
+        try:
+            async with self._running:
+                yield
+        finally:
+            lifetime.finish()
 
     def _judged(self, result: ExecResult) -> ExecResult:
         """With what only the outside saw."""
@@ -116,8 +150,20 @@ class LiveSandbox(Refusals):
         )
         return self._parsed(request.contents, frame)
 
+    async def heartbeat(self) -> None:
+        self._channel.require_alive()
+        self._lifetime.use()
+
+    async def extend(self, ttl_s: float) -> None:
+        self._channel.require_alive()
+        self._lifetime.extend(ttl_s)
+
+    def end(self, why: str) -> None:
+        """Begin to kill it; whoever calls it from now on is told why."""
+        self._channel.fail(SandboxNotFound(f"{self.id} {why}"))
+
     async def kill(self) -> None:
-        self._channel.fail(SandboxNotFound(f"{self.id} was killed"))
+        self.end("was killed")
         if self._gone is not None:
             await asyncio.shield(self._gone)
         await self._bury()  # what was set or asked for since
@@ -172,12 +218,22 @@ class LiveSandbox(Refusals):
 
     async def _bury(self) -> None:
         """What is left outside of a dead sandbox: its launcher, its control group, what others asked for. Idempotent."""
-        if self.birth is not None:
-            await self.birth.end()
-        if self.group is not None:
-            group, self.group = self.group, None
-            await group.remove()
-        while self._afterwards:
+        try:
+            if self.birth is not None:
+                await self.birth.end()
+            if self.group is not None:
+                group, self.group = self.group, None
+                await group.remove()
+        finally:
+            await self._see_off()
+
+    async def _see_off(self) -> None:
+        """All of them, though one fail."""
+        if not self._afterwards:
+            return
+        try:
             awaited = self._afterwards.pop()()
             if isinstance(awaited, Awaitable):
                 await awaited
+        finally:
+            await self._see_off()
