@@ -64,7 +64,7 @@ class Maker:
         self._cradle, self._groups, self._running = cradle, groups, running
         self.before: Callable[[str], None] = lambda step: None
 
-    async def make(self, spec: SandboxSpec, base: Base, name: str) -> LiveSandbox:
+    async def make(self, spec: SandboxSpec, base: Base = NOTHING, name: str = "a sandbox") -> LiveSandbox:
         """A sandbox that is ready. Raises typed errors, and then nothing is left of it."""
         self._groups.require(spec)
         request = spec_frame(spec, self._cradle.place(spec) | self._place(base))

@@ -42,8 +42,8 @@ class LocalPool:
         self._hours = Clockwork()
         self._register = Register()
         gate = turnstile(settings.max_live, settings.creates_per_s, settings.max_waiting, settings.patience_s)
-        maker = Maker(cradle, groups, self._running)
-        self._births = Births(maker, self._register, gate, self._hours, self._journal)
+        self._maker = Maker(cradle, groups, self._running)
+        self._births = Births(self._maker, self._register, gate, self._hours, self._journal)
         self._closed = False
         self._capabilities = Capabilities(cradle.backend, cradle.isolation, available=False, reason="not probed yet")
 
