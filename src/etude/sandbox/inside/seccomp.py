@@ -55,6 +55,9 @@ _NUMBERS = {
     "prlimit64": (302, 261),
     "utimensat": (280, 88),
 }
+# Where a mode says whether a device is meant: call -> which argument. A device 0:0 needs no privilege, and is how layers hide files.
+_MAKING: dict[str, tuple[tuple[int | None, int | None], int]] = {"mknod": ((133, None), 1), "mknodat": ((259, 33), 2)}
+_KIND_OF_FILE, _CHARACTERS, _BLOCKS = 0o170000, 0o020000, 0o060000
 _X32_BIT = 0x40000000
 
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
@@ -92,6 +95,10 @@ def program(machine: str = MACHINE, *, alone: bool = False) -> bytes:
             (_RET, 0, 0, _ALLOW),
         ]
         code += [(_JEQ, 0, len(flags), call), *flags]
+    for pair, argument in _MAKING.values():
+        if (call := pair[column]) is not None:
+            rule = _no_device(argument, deny)
+            code += [(_JEQ, 0, len(rule), call), *rule]
     if alone:
         for call, rule in _rules_alone(deny).items():
             code += [(_JEQ, 0, len(rule), number[call]), *rule]
@@ -101,6 +108,18 @@ def program(machine: str = MACHINE, *, alone: bool = False) -> bytes:
             code += [(_JEQ, 0, len(families), call), *families]
     code.append((_RET, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
+
+
+def _no_device(argument: int, deny: int) -> list[Instruction]:
+    """After `nr == mknod`: pipes, sockets and files may be made."""
+    return [
+        (_LOAD, 0, 0, _OFFSET_ARG0 + 8 * argument),
+        (_AND, 0, 0, _KIND_OF_FILE),
+        (_JEQ, 1, 0, _CHARACTERS),
+        (_JEQ, 0, 1, _BLOCKS),
+        (_RET, 0, 0, deny),
+        (_RET, 0, 0, _ALLOW),
+    ]
 
 
 def _families(deny: int) -> list[Instruction]:

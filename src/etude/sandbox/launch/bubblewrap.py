@@ -126,6 +126,8 @@ def _covers(targets: list[str], paths: list[str]) -> list[str]:
 
 
 def _closed_proc() -> list[str]:
-    """As `cell` hides them; bwrap itself makes /proc/sys read-only."""
+    """As `furnish` hides them. bwrap itself makes /proc/sys read-only for its privileged self alone."""
     names = [name for name in furnish.HIDDEN if os.path.exists(f"/proc/{name}")]
-    return [word for name in names for word in ("--ro-bind", "/dev/null", f"/proc/{name}")]
+    return ["--ro-bind", "/proc/sys", "/proc/sys"] + [
+        word for name in names for word in ("--ro-bind", "/dev/null", f"/proc/{name}")
+    ]

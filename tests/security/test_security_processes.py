@@ -1,0 +1,88 @@
+"""What one process inside learns of others and of the host, and what it can do to its runner."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from etude.sandbox import interpreter
+from etude.sandbox.inside import root
+from etude.sandbox.protocol import Sandbox, SandboxPool
+from etude.sandbox.spec import WORKDIR, SandboxSpec
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+Python = Callable[[str], Awaitable[str]]
+MARK = 3_200_000_000 + 100 * os.getpid()  # sleeps of so many seconds are this run's
+
+
+async def test_the_runner_survives_its_inside(box: Sandbox) -> None:
+    """Test 14 of the handbook."""
+    for line in ("kill -9 1", "kill -9 -1", "kill -TERM 1; kill -INT 1; kill -STOP 1; kill -SEGV 1; kill -CHLD 1"):
+        await box.run(line, timeout_s=5)
+        assert (await box.run("echo here")).out == b"here\n"
+
+
+async def test_the_runner_s_memory_descriptors_and_socket_are_closed_to_its_inside(box: Sandbox) -> None:
+    """Test 43 of the handbook."""
+    for path in ("mem", "environ", "fd/3", "root/etc", "maps", "cwd/x", "exe"):
+        assert (await box.run(f"cat /proc/1/{path}")).rc != 0
+    assert (await box.run("ls /proc/1/fd")).out == b""
+    assert (await box.run("ls /proc/self/fd")).out.split() == [b"0", b"1", b"2", b"3"]  # 3 is ls reading the folder
+    assert (await box.run("cat /proc/1/cmdline")).out.count(f"{WORKDIR}/".encode()) == 0
+
+
+async def test_no_descriptor_is_inherited_and_none_can_be_taken(python: Python) -> None:
+    """Test 43 of the handbook: neither by ptrace nor by pidfd_getfd, which would reach the control socket."""
+    code = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+held = []
+for fd in range(3, 4096):
+    try:
+        held.append(os.readlink(f"/proc/self/fd/{fd}"))
+    except OSError:
+        pass
+pidfd = os.pidfd_open(1)
+taken = [libc.syscall(438, pidfd, number, 0) for number in range(16)]
+print(held, set(taken), ctypes.get_errno(), libc.ptrace(16, 1, 0, 0))
+"""
+    assert await python(code) == "[] {-1} 1 -1"
+
+
+async def test_processes_of_the_host_and_of_neighbours_are_invisible(pool: SandboxPool, box: Sandbox) -> None:
+    """Test 42 of the handbook."""
+    other = await pool.create(SandboxSpec())
+    await other.run(f"setsid sleep {MARK + 1} >/dev/null 2>&1 &")
+    assert f"{MARK + 1}".encode() not in (await box.run("cat /proc/[0-9]*/cmdline")).out
+    assert int((await box.run("ls -d /proc/[0-9]* | wc -l")).out) <= 5
+    await other.kill()
+
+
+async def test_host_paths_do_not_show_in_processes_and_mounts(box: Sandbox) -> None:
+    """Test 42 of the handbook."""
+    repository = str(Path(__file__).resolve().parents[2]).encode()
+    shown = await box.run("cat /proc/*/cmdline /proc/*/mountinfo /proc/*/environ 2>/dev/null", max_output_bytes=1 << 20)
+    assert shown.out and repository not in shown.out
+
+
+async def test_the_list_of_mounts_names_system_folders_alone(box: Sandbox, kind: str) -> None:
+    """Test 42 of the handbook: where a mount lies on its file system is a path of the host; these may show."""
+    allowed = {"/", *root.SYSTEM, *root.ETC, *(f"/{name}" for name in root.DEVICES), interpreter.find().prefix}
+    ours = re.compile(r"/(\.cell.*|sys|work|tmp|upper/.*|newroot.*|bindfile\w+|etc/.*)")
+    lines = (await box.run("cat /proc/self/mountinfo", max_output_bytes=1 << 20)).out.decode().splitlines()
+    roots = {os.path.normpath(line.split()[3]) for line in lines}
+    assert not {one for one in roots - allowed if not ours.fullmatch(one) and not one.startswith("/usr/")}
+
+
+async def test_chroot_and_root_links_lead_nowhere(box: Sandbox) -> None:
+    shown = await box.run(
+        "ls -L /proc/self/root; cd /; cd ../../..; ls .old oldroot put_old .ground .cell 2>/dev/null; pwd"
+    )
+    assert shown.out.endswith(b"/\n")
+    mounts = (await box.run("cat /proc/self/mountinfo")).out.decode().splitlines()
+    assert {line.split(" - ")[1].split()[0] for line in mounts if line.split()[4] == "/"} == {"tmpfs"}  # its own root
