@@ -84,7 +84,7 @@ async def test_a_killed_runner_fails_every_pending_call(box: Sandbox) -> None:
 
 
 async def test_a_stopped_runner_is_given_up_in_bounded_time(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("etude.sandbox.wire.live._RUN_GRACE_S", 0.5)
+    monkeypatch.setattr("etude.sandbox.wire.process.GRACE_S", 0.5)
     await box.run(f"setsid sleep {MARK + 3} >/dev/null 2>&1 &")
     runner = _runner_of(_marked(f"{MARK + 3}")[0])
     os.kill(runner, signal.SIGSTOP)

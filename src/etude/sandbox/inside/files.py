@@ -53,7 +53,7 @@ class Files:
         return full
 
     def read(self, path: str, max_bytes: int, offset: int) -> bytes:
-        folder, name = self._parent(path)
+        folder, name = self.parent(path)
         try:
             fd = os.open(name, _READ, dir_fd=folder)
         finally:
@@ -65,7 +65,7 @@ class Files:
     def write(self, path: str, data: bytes, mode: int | None) -> None:
         """Whole or not at all; missing folders are made. Without a mode the file's own stays, and a new file gets 0o644."""
         self._ground.require_room(len(data))
-        folder, name = self._parent(path, create=True)
+        folder, name = self.parent(path, create=True)
         try:
             if (found := _lstat(name, folder)) is not None:
                 _require_regular(found, path)
@@ -87,7 +87,7 @@ class Files:
             os.close(folder)
 
     def remove(self, path: str) -> None:
-        folder, name = self._parent(path)
+        folder, name = self.parent(path)
         try:
             _remove(folder, name, 0)
         finally:
@@ -96,16 +96,29 @@ class Files:
     def list(self, path: str, recursive: bool, max_entries: int) -> list[tuple[str, str, int, int]]:
         """(path relative to `path`, kind, size, mode) in sorted order of a depth-first walk."""
         found: list[tuple[str, str, int, int]] = []
-        for name, status, _ in self._walk(path, recursive):
+        for name, status, _ in self.walk(path, recursive):
             if len(found) >= max_entries:
                 raise Refused("OutputLimit", f"{path} holds more than {max_entries} entries; list a folder below it")
-            found.append((name, _kind(status), status.st_size, stat.S_IMODE(status.st_mode)))
+            found.append((name, kind_of(status), status.st_size, stat.S_IMODE(status.st_mode)))
         return found
+
+    def stat(self, path: str) -> tuple[str, str, int, int]:
+        """As an entry of `list`, with the path as it was asked for."""
+        base, parts = self._ground.split(self.resolve(path))
+        if not parts:
+            status = os.stat(base, follow_symlinks=False)
+        else:
+            folder, name = self.parent(path)
+            try:
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            finally:
+                os.close(folder)
+        return path, kind_of(status), status.st_size, stat.S_IMODE(status.st_mode)
 
     def export(self, path: str, max_bytes: int) -> list[tuple[str, bytes]]:
         found: list[tuple[str, bytes]] = []
         left = max_bytes
-        for name, status, folder in self._walk(path, recursive=True):
+        for name, status, folder in self.walk(path, recursive=True):
             if not stat.S_ISREG(status.st_mode):
                 continue
             try:
@@ -123,7 +136,7 @@ class Files:
             found.append((name, data))
         return found
 
-    def _parent(self, path: str, create: bool = False) -> tuple[int, str]:
+    def parent(self, path: str, create: bool = False) -> tuple[int, str]:
         """An open folder and a name in it; the caller closes the folder."""
         base, parts = self._ground.split(self.resolve(path))
         if not parts:
@@ -139,12 +152,12 @@ class Files:
             fd = below
         return fd, parts[-1]
 
-    def _walk(self, path: str, recursive: bool) -> Iterator[tuple[str, os.stat_result, int]]:
+    def walk(self, path: str, recursive: bool) -> Iterator[tuple[str, os.stat_result, int]]:
         base, parts = self._ground.split(self.resolve(path))
         if not parts:
             fd = os.open(base, _FOLDER)
         else:
-            folder, name = self._parent(path)
+            folder, name = self.parent(path)
             try:
                 fd = os.open(name, _FOLDER, dir_fd=folder)
             finally:
@@ -199,10 +212,10 @@ def _lstat(name: str, folder: int) -> os.stat_result | None:
 
 def _require_regular(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise Refused("UserError", f"{path} is a {_kind(status)}, not a regular file")
+        raise Refused("UserError", f"{path} is a {kind_of(status)}, not a regular file")
 
 
-def _kind(status: os.stat_result) -> str:
+def kind_of(status: os.stat_result) -> str:
     for test, name in ((stat.S_ISREG, "file"), (stat.S_ISDIR, "dir"), (stat.S_ISLNK, "link")):
         if test(status.st_mode):
             return name

@@ -1,4 +1,4 @@
-"""One command that runs inside: its pipes, its clock, its answer.
+"""One command that runs inside: its first process, its clock, its end. What becomes of its output is up to its kind (`kept`, `streamed`).
 
 Promise: completion is the leader's death, not the end of its pipes: a background child that keeps stdout delays the answer by
 `DRAIN_S` at most.
@@ -9,57 +9,85 @@ from __future__ import annotations
 import os
 import time
 
-from etude.sandbox.inside import frames
-from etude.sandbox.inside.output import Output
-
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
 if TYPE_CHECKING:
     import resource
+    from collections.abc import Callable
     from typing import Any
 
+    from etude.sandbox.inside.loop import Loop
+
 DRAIN_S = 0.2
-_CHUNK_BYTES = 65536  # a pipe's capacity
+PIPE_BYTES = 65536  # a pipe's capacity
+NEVER_S = float("inf")
 
 
 class Job:
     """`supervised`: a subreaper stands between it and PID 1. `elders`: processes that were there before an unsupervised one."""
 
-    def __init__(self, stream: int, request: dict[str, Any], stdin: bytes, supervised: bool, elders: set[int]) -> None:
-        self.stream, self.request, self.supervised, self.elders = stream, request, supervised, elders
+    def __init__(self, stream: int, request: dict[str, Any], stdin: bytes, loop: Loop) -> None:
+        self.stream, self.request, self.stdin, self.loop = stream, request, stdin, loop
+        self.supervised = False
+        self.elders: set[int] = set()
         self.started_s = time.monotonic()
-        self.deadline_s = self.started_s + float(request["timeout_s"])
+        timeout_s = request["timeout_s"]
+        self.deadline_s = NEVER_S if timeout_s is None else self.started_s + float(timeout_s)
         self.pid = 0
         self.status: int | None = None
         self.ended_s = self.cpu_s = 0.0
         self.max_rss_kib = 0
         self.timed_out = self.oom = False
         self.note = b""  # why the runner killed it, for stderr
-        limit = int(request["max_output_bytes"])
-        self.outputs: dict[int, Output] = {}
-        self.open: set[int] = set()
-        writers: list[int] = []
-        stdin_end = _stdin(stdin, request["tmp"])
-        for _ in range(2):
+        self.open: dict[int, int] = {}  # our end of each pipe -> 1 or 2, stdout or stderr
+        self.child_ends: list[int] = []  # stdin, stdout, stderr
+        self.first_steps: list[Callable[[], None]] = []  # what its first process does before it is the command
+
+    def prepare(self) -> None:
+        """Open its streams. Raises OSError or Refused; `abandon` is called then."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """It runs: listen to it."""
+        raise NotImplementedError
+
+    def settle(self) -> bool:
+        """It is over: take what the pipes still hold and close them. False: somebody must first make room for that."""
+        raise NotImplementedError
+
+    def answer(self) -> bytes:
+        """The frame that ends its stream."""
+        raise NotImplementedError
+
+    def refusal(self, code: int, message: bytes) -> bytes:
+        """The same for a command that could not be started, in the words of a shell."""
+        raise NotImplementedError
+
+    def open_outputs(self, stdin: int) -> None:
+        self.child_ends.append(stdin)
+        for number in (1, 2):
             reader, writer = os.pipe()
             os.set_blocking(reader, False)
-            self.outputs[reader] = Output(limit)
-            self.open.add(reader)
-            writers.append(writer)
-        self.child_ends = (stdin_end, writers[0], writers[1])  # stdin, stdout, stderr
+            self.open[reader] = number
+            self.child_ends.append(writer)
 
     def close_child_ends(self) -> None:
-        for fd in self.child_ends:
+        for fd in set(self.child_ends):
             os.close(fd)
+        self.child_ends.clear()
 
-    def drain(self, fd: int) -> bool:
-        """Take what a pipe holds; False at its end."""
-        try:
-            data = os.read(fd, _CHUNK_BYTES)
-        except BlockingIOError:
-            return True
-        if data:
-            self.outputs[fd].add(data)
-        return bool(data)
+    def close(self, fd: int) -> None:
+        self.loop.forget(fd)
+        os.close(fd)
+        del self.open[fd]
+
+    def close_all(self) -> None:
+        for fd in list(self.open):
+            self.close(fd)
+
+    def abandon(self) -> None:
+        """It never ran."""
+        self.close_child_ends()
+        self.close_all()
 
     def ended(self, status: int, usage: resource.struct_rusage) -> None:
         self.status = status
@@ -73,45 +101,39 @@ class Job:
         """When this job next needs attention without an event."""
         return self.deadline_s if self.status is None else self.ended_s + DRAIN_S
 
-    def answer(self) -> bytes:
+    def end(self) -> dict[str, Any]:
+        """How it ended, but for its output."""
         assert self.status is not None
         number = os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else None
-        (out, cut_out), (err, cut_err) = (output.result() for output in self.outputs.values())
-        head = {
+        return {
             "rc": 128 + number if number is not None else os.WEXITSTATUS(self.status),
             "signal": number,
-            "out": len(out),
-            "truncated": cut_out or cut_err,
             "timed_out": self.timed_out,
             "oom": self.oom,
             "duration_s": round(self.ended_s - self.started_s, 6),
             "cpu_s": round(self.cpu_s, 6),
             "max_rss_kib": self.max_rss_kib,
         }
-        return frames.pack(frames.OK, self.stream, head, out + err + self.note)
-
-    def refusal(self, code: int, message: str) -> bytes:
-        """The answer of a command that could not be started, in the words of a shell."""
-        err = f"{message}\n".encode(errors="surrogateescape")[: int(self.request["max_output_bytes"])]
-        head = {
-            "rc": code,
-            "signal": None,
-            "out": 0,
-            "truncated": False,
-            "timed_out": False,
-            "oom": False,
-            "duration_s": 0.0,
-            "cpu_s": 0.0,
-            "max_rss_kib": 0,
-        }
-        return frames.pack(frames.OK, self.stream, head, err)
 
 
-def _stdin(data: bytes, folder: str) -> int:
-    """All input is there before the command starts: in a pipe if it fits, else in a nameless file, so nothing has to be pumped."""
+NOT_STARTED = {"signal": None, "timed_out": False, "oom": False, "duration_s": 0.0, "cpu_s": 0.0, "max_rss_kib": 0}
+
+
+def read(fd: int, most: int = PIPE_BYTES) -> bytes | None:
+    """What a pipe or terminal holds; empty at its end, None where nothing is there yet."""
+    try:
+        return os.read(fd, most)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""  # a terminal whose last user is gone
+
+
+def given(data: bytes, folder: str) -> int:
+    """A stdin that is there before the command starts: in a pipe if it fits, else in a nameless file, so nothing has to be pumped."""
     if not data:
         return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-    if len(data) <= _CHUNK_BYTES:
+    if len(data) <= PIPE_BYTES:
         reader, writer = os.pipe()
         os.write(writer, data)
         os.close(writer)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    Confine = Callable[[], None] | None  # what shuts the command in beyond what the runner is shut in by
+    Steps = list[Callable[[], None]]  # what the command's process does to itself beyond session, streams and limits
 
 _JOB_FILES = 1024  # the usual default; the runner's own limit is higher
 _ADDRESS_SPACE = 4  # times memory: reserving is free, but shared mappings must stay bounded between two watches
@@ -71,15 +71,15 @@ def enter_folder(path: str) -> None:
         raise CantStart(126, f"cwd {path}: {error.strerror}") from None
 
 
-def spawn(request: dict[str, Any], stdin: int, out: int, err: int, confine: Confine = None) -> int:
+def spawn(request: dict[str, Any], streams: list[int], steps: Steps) -> int:
     """exec in a new session; returns its pid. Raises CantStart, or BlockingIOError when processes are used up."""
     enter_folder(request["cwd"])
     variables = request["env"]
     argv = [os.fsencode(word) for word in request["argv"]]
-    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate((stdin, out, err))]
+    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(streams)]
     program = _find(argv[0], variables.get("PATH", ""))
-    if confine is not None:
-        return _fork_and_exec(program, request, (stdin, out, err), confine)
+    if steps:
+        return _fork_and_exec(program, request, streams, steps)
     hard = _lower_soft_limits(request)
     try:
         pid = os.posix_spawn(program, argv, variables, file_actions=actions, setsid=True, setsigdef=_RESET)
@@ -94,9 +94,7 @@ def spawn(request: dict[str, Any], stdin: int, out: int, err: int, confine: Conf
     return pid
 
 
-def _fork_and_exec(
-    program: bytes, request: dict[str, Any], streams: tuple[int, int, int], confine: Callable[[], None]
-) -> int:
+def _fork_and_exec(program: bytes, request: dict[str, Any], streams: list[int], steps: Steps) -> int:
     """As `spawn`, where the new process has something to do to itself before the exec; a failed exec comes back through a pipe."""
     reader, writer = os.pipe()
     os.set_inheritable(writer, False)
@@ -109,7 +107,7 @@ def _fork_and_exec(
     if pid == 0:
         try:
             report = os.dup(writer)  # above the streams' numbers, closed by the exec
-            _become(request, *streams, confine, report)
+            become(request, streams, steps, report)
             os.execve(program, [os.fsencode(word) for word in request["argv"]], request["env"])
         except OSError as error:
             os.write(report, f"{error.strerror}".encode())
@@ -148,23 +146,26 @@ def _lower_soft_limits(request: dict[str, Any]) -> list[tuple[int, int]]:
 
 def _limit_cpu(pid: int, request: dict[str, Any]) -> None:
     """A background process may outlive the time-out; it may not burn a core for ever."""
-    seconds = int(request["timeout_s"]) + 2
+    if request["timeout_s"] is None:
+        return
+    seconds = _cpu_s(request)
     try:
         resource.prlimit(pid, resource.RLIMIT_CPU, (seconds, seconds))
     except ProcessLookupError:
         return  # already over
 
 
-def become_warm(request: dict[str, Any], stdin: int, out: int, err: int, confine: Confine = None) -> None:
-    """In a forked child: session, standard streams, limits; everything else is closed. Little Python, few pages to copy."""
-    _become(request, stdin, out, err, confine)
+def _cpu_s(request: dict[str, Any]) -> int:
+    return int(request["timeout_s"]) + 2
 
 
-def _become(request: dict[str, Any], stdin: int, out: int, err: int, confine: Confine, spared: int = -1) -> None:
+def become(request: dict[str, Any], streams: list[int], steps: Steps, spared: int = -1) -> None:
+    """In a forked child: session, standard streams, limits; every descriptor but `spared` is closed. Little Python, few pages to copy.
+    The steps come before the limits are the command's: some of them need descriptors of the runner."""
     os.setsid()
-    if confine is not None:
-        confine()
-    for number, fd in enumerate((stdin, out, err)):
+    for step in steps:
+        step()
+    for number, fd in enumerate(streams):
         os.dup2(fd, number)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if spared < 0:
@@ -176,8 +177,10 @@ def _become(request: dict[str, Any], stdin: int, out: int, err: int, confine: Co
             _signal.signal(number, _signal.SIG_DFL)
     for number in (_signal.SIGCHLD, _signal.SIGTERM):
         _signal.signal(number, _signal.SIG_DFL)
-    seconds = int(request["timeout_s"]) + 2
-    for limit, value in (*limits(request), (resource.RLIMIT_CPU, seconds)):
+    cpu = () if request["timeout_s"] is None else ((resource.RLIMIT_CPU, _cpu_s(request)),)
+    for limit, value in (*limits(request), *cpu):
+        most = resource.getrlimit(limit)[1]
+        value = value if most == resource.RLIM_INFINITY else min(value, most)
         resource.setrlimit(limit, (value, value))
 
 

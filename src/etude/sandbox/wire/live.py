@@ -19,14 +19,13 @@ from etude.sandbox.inside import frames
 from etude.sandbox.lifetimes.lifetime import Lifetime
 from etude.sandbox.limits.group import Group
 from etude.sandbox.refusals import Refusals
-from etude.sandbox.spec import Entry, ExecResult, SandboxSpec, State
-from etude.sandbox.wire import request
+from etude.sandbox.spec import Entry, ExecResult, SandboxSpec, State, Terminal
+from etude.sandbox.wire import process, request
 from etude.sandbox.wire.channel import Channel
 
 Answer = TypeVar("Answer")
 
 _FILE_PATIENCE_S = 30.0
-_RUN_GRACE_S = 10.0  # the runner kills at timeout_s; this long after it we stop believing in the runner
 
 
 class Birth(Protocol):
@@ -108,9 +107,26 @@ class LiveSandbox(Refusals):
         head["warm"] = warm
         async with self._turn():
             frame = await self._call(
-                frames.RUN, head, stdin, limit_bytes=2 * max_output_bytes, patience_s=timeout_s + _RUN_GRACE_S
+                frames.RUN, head, stdin, limit_bytes=2 * max_output_bytes, patience_s=timeout_s + process.GRACE_S
             )
         return self._judged(self._parsed(request.ran, frame))
+
+    async def exec(
+        self,
+        argv: list[str] | str,
+        *,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout_s: float | None = None,
+        stdin: bytes | None = b"",
+        tty: Terminal | None = None,
+        max_output_bytes: int = 1 << 20,
+    ) -> process.LiveProcess:
+        """Not counted among the running commands that a pool bounds: it may be a server or a shell, and lives as long as it likes."""
+        head = request.command(argv, cwd, env, timeout_s, max_output_bytes)
+        head["user"] = user
+        return process.LiveProcess(self._channel, head, stdin, tty, self._judged)
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
