@@ -10,6 +10,7 @@ from etude.bench.settings import BenchSettings
 from etude.corpus.settings import CorpusSettings
 from etude.engine.settings import EngineSettings
 from etude.factory.settings import ExerciseSettings, SessionSettings
+from etude.fleet.settings import FleetSettings
 from etude.harness.settings import HarnessSettings
 from etude.model.settings import ModelSettings
 from etude.report.settings import ReportSettings
@@ -37,6 +38,7 @@ class Recipe(BaseModel):
     engine: EngineSettings = _section(EngineSettings)
     harness: HarnessSettings = _section(HarnessSettings)
     sandbox: SandboxSettings = _section(SandboxSettings)
+    fleet: FleetSettings = _section(FleetSettings)
     pretrain: PretrainSettings = _section(PretrainSettings)
     mtp: MtpSettings = _section(MtpSettings)
     sft: SftSettings = _section(SftSettings)

@@ -16,7 +16,7 @@ class Tether:
 
     def __init__(self) -> None:
         self.why: Callable[[], SandboxError] | None = None
-        self._held: set[asyncio.Timeout] = set()
+        self._held: dict[asyncio.Timeout, None] = {}  # in the order of their beginning, so that a simulation replays
 
     def cut(self, why: Callable[[], SandboxError]) -> None:
         """Idempotent: the first reason stays. What is held ends at the loop's next turn."""
@@ -32,7 +32,7 @@ class Tether:
             work.close()
             raise self.why()
         scope = asyncio.timeout(None)
-        self._held.add(scope)
+        self._held[scope] = None
         try:
             async with scope:
                 return await work
@@ -41,4 +41,4 @@ class Tether:
                 raise self.why() from None
             raise
         finally:
-            self._held.discard(scope)
+            del self._held[scope]
