@@ -25,7 +25,7 @@ _LAUNCHED = {"bubblewrap": Bubble, "podman": Podman, "runc": Runc, "gvisor": Gvi
 async def open_pool(settings: SandboxSettings) -> SandboxPool:
     """Raises Unsupported with what was tried and the remedy."""
     if settings.backend == "fake":
-        return FakePool(max_running=settings.max_running)
+        return FakePool(max_live=settings.max_live, max_running=settings.max_running)
     if settings.backend != "auto":
         return await LocalPool.open(settings, _cradle(settings.backend), "asked for by sandbox.backend")
     refusals: list[str] = []
