@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from etude.ledger import groups, mounts
+from etude.ledger import groups, mounts, tenants
 from etude.ledger.being import Being
 from etude.ledger.stuck import Stuck
 
 KILL_PATIENCE_S = 5.0  # a killed process is gone in ms, unless it hangs in the kernel
+TENANTS_GRACE_S = 3.0  # podman cleans up after a container in 0.2 s on a quiet machine
 COMMAND_PATIENCE_S = 30.0  # podman takes 0.3 s on a quiet machine
 _OURS = ("etude", ".etude")
 
@@ -162,8 +163,23 @@ class Unknown:
         raise Stuck(f"{self.line()!r} is no way of undoing that is known here; reap with the version that wrote it")
 
 
+@dataclass(frozen=True)
+class Tenants:
+    """Processes that work for a folder; see `tenants`."""
+
+    path: str
+    kind: ClassVar[str] = "tenants"
+    lasts: ClassVar[bool] = False
+
+    def line(self) -> list[Any]:
+        return [self.kind, self.path]
+
+    def undo(self) -> None:
+        tenants.end(str(_ours(self.path)), TENANTS_GRACE_S, KILL_PATIENCE_S)
+
+
 # The order in which one entry's things are undone: first what runs, last what it stood on.
-ORDER = ("process", "command", "group", "folder", "file", "unknown")
+ORDER = ("process", "command", "tenants", "group", "folder", "file", "unknown")
 
 
 def parse(line: list[Any]) -> Undo:
@@ -172,6 +188,8 @@ def parse(line: list[Any]) -> Undo:
             return Process(pid, start)
         case ["group", str(path)]:
             return Group(path)
+        case ["tenants", str(path)]:
+            return Tenants(path)
         case ["folder", str(path)]:
             return Folder(path)
         case ["file", str(path)]:

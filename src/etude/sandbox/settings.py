@@ -14,26 +14,26 @@ class SandboxSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     backend: Literal["auto", "local", "bubblewrap", "podman", "runc", "gvisor", "process", "fake"] = Field(
-        "auto",
+        default="auto",
         description="back end; auto takes the first of local (namespaces), bubblewrap and podman that works; process is weaker and "
         "fake in memory, for tests: neither is taken unasked",
     )
     max_live: int = Field(
-        512,
+        default=512,
         ge=1,
         description="sandboxes that live at once in one pool; who asks for more waits in line",
     )
     creates_per_s: float | None = Field(
-        None, gt=0, description="sandboxes made a second at most, a second's worth at once; none: no bound"
+        default=None, gt=0, description="sandboxes made a second at most, a second's worth at once; none: no bound"
     )
     max_waiting: int = Field(
-        4096, ge=1, description="creates that wait in line at most; more are refused with CapacityExhausted"
+        default=4096, ge=1, description="creates that wait in line at most; more are refused with CapacityExhausted"
     )
     patience_s: float = Field(
-        60.0, gt=0, description="how long a create waits in line before it is refused with CapacityExhausted"
+        default=60.0, gt=0, description="how long a create waits in line before it is refused with CapacityExhausted"
     )
     ledger: str = Field(
-        "",
+        default="",
         description="folder in which pools write down what they make, so that what a dead one left is removed; "
         "empty: below the user's state folder",
     )

@@ -8,6 +8,7 @@ import tempfile
 from contextlib import ExitStack
 from typing import Any
 
+from etude.ledger.undo import Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
@@ -29,6 +30,9 @@ class Alone:
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
         return spec
+
+    def leavings(self) -> tuple[Undo, ...]:
+        return ()  # a runner that outlives this process removes its folder itself
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         if any(host != inside for host, inside in spec.read_only_binds):

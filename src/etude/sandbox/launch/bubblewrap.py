@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from etude.ledger.undo import Undo
 from etude.sandbox import folder
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside import furnish, root, seccomp
@@ -43,6 +44,9 @@ class Bubble:
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
         return spec
+
+    def leavings(self) -> tuple[Undo, ...]:
+        return ()  # a sandbox ends as its socket closes, and bwrap with it
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "bubblewrap"}

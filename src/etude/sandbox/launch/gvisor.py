@@ -19,9 +19,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from etude.ledger.undo import Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.launch import bundle, oci, rootfs
+from etude.sandbox.launch import bundle, leavings, oci, rootfs
 from etude.sandbox.launch.launcher import Launch
 from etude.sandbox.spec import Isolation, SandboxSpec
 
@@ -56,6 +57,9 @@ class Gvisor:
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
         return dataclasses.replace(spec, memory_mb=spec.memory_mb + _KERNEL_MB, pids=_KERNEL_PIDS + 8 * spec.pids)
+
+    def leavings(self) -> tuple[Undo, ...]:
+        return leavings.of_runtime(self._folder, self._words(), "*_sandbox:*.state")
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "container"}

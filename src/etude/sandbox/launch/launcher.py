@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from etude.ledger.undo import Undo
 from etude.sandbox.errors import InfraError, SandboxError, Unsupported
 from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
 from etude.sandbox.interpreter import Interpreter
@@ -47,6 +48,10 @@ class Surroundings(Protocol):
         ...
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]: ...
+    def leavings(self) -> tuple[Undo, ...]:
+        """See `making.Cradle`."""
+        ...
+
     def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch: ...
     def close(self) -> None: ...
 
@@ -100,6 +105,9 @@ class Launcher:
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return self._surroundings.place(spec)
+
+    def leavings(self) -> tuple[Undo, ...]:
+        return self._surroundings.leavings()
 
     async def bear(self, spec: SandboxSpec, control: socket.socket) -> Launched:
         return await asyncio.to_thread(self._start, spec, control.fileno())  # a fork of a large process takes its time

@@ -20,6 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from etude.ledger.undo import Folder, Tenants, Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside import furnish
 from etude.sandbox.interpreter import Interpreter
@@ -53,6 +54,9 @@ class Podman:
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
         return spec
+
+    def leavings(self) -> tuple[Undo, ...]:
+        return Tenants(str(self._folder)), Folder(str(self._folder))
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "container"}

@@ -17,9 +17,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from etude.ledger.undo import Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.launch import bundle, oci, rootfs
+from etude.sandbox.launch import bundle, leavings, oci, rootfs
 from etude.sandbox.launch.descriptors import KEEP, KEPT, lifted
 from etude.sandbox.launch.launcher import Launch
 from etude.sandbox.spec import Isolation, SandboxSpec
@@ -48,6 +49,9 @@ class Runc:
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
         return spec
+
+    def leavings(self) -> tuple[Undo, ...]:
+        return leavings.of_runtime(self._folder, [self._runc, "--root", str(self._folder / "state")], "*")
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "container"}

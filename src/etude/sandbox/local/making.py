@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from etude.ledger.undo import Undo
 from etude.sandbox.errors import InfraError, SandboxError, Unsupported, UserError
 from etude.sandbox.inside import frames
 from etude.sandbox.limits.groups import ControlGroups
@@ -47,6 +48,10 @@ class Cradle(Protocol):
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
         """What a control group around all its processes must bear for the inside to have what the spec says."""
+        ...
+
+    def leavings(self) -> tuple[Undo, ...]:
+        """How to undo what it would leave if this process died now; written in the ledger before its first sandbox."""
         ...
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]: ...

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from etude.ledger.undo import Undo
 from etude.sandbox import interpreter
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.interpreter import Interpreter
@@ -123,6 +124,9 @@ class Nurseries:
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
         return spec
+
+    def leavings(self) -> tuple[Undo, ...]:
+        return ()  # zygotes and sandboxes end as this process' sockets close
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         binds = [inside for _, inside in spec.read_only_binds]

@@ -36,6 +36,7 @@ class LocalPool:
         self._running = asyncio.Semaphore(settings.max_running)
         ledger = Ledger(Path(settings.ledger) if settings.ledger else default_folder())
         self._journal = ledger.open(f"{cradle.backend} pool")
+        self._journal.enter("cradle", f"what {cradle.backend} needs", cradle.leavings())
         if groups.available:
             self._journal.enter("groups", "control groups", [Group(str(folder)) for folder in groups.pools])
         self._reaping = Reaping(ledger)
@@ -117,5 +118,6 @@ class LocalPool:
         await self._cradle.close()
         self._groups.close()
         self._journal.leave("groups")
+        self._journal.leave("cradle")
         await self._reaping.close()
         self._journal.close()
