@@ -12,7 +12,7 @@ import resource
 import struct
 from _socket import AF_INET, SCM_RIGHTS, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET, socket
 
-from etude.sandbox.inside import fault, files, frames, furnish, ground, runner, warm
+from etude.sandbox.inside import fault, files, frames, furnish, ground, runner, users, warm
 from etude.sandbox.inside import syscalls as sys_
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
@@ -27,14 +27,17 @@ _HARD_MEMORY_MB = 256  # the runner itself must be able to hold a few large fram
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 
-def become(control: socket, program: int, code: bytes) -> Any:
-    """Read the spec, close the cell, settle in it: by ourselves, or as `program`, the descriptor of a native runner (else -1)."""
+def become(control: socket, program: int, code: bytes, ranged: bool) -> Any:
+    """Read the spec, close the cell, settle in it: by ourselves, or as `program`, the descriptor of a native runner (else -1). `ranged`:
+    as root of a range of users, with what root needs among them."""
     spec = receive(control)
     if spec is None:
         os._exit(0)
     passed: list[int] = []
 
     def close() -> None:
+        if ranged:
+            users.become_root_inside()
         grants = {"upper": furnish.furnish(spec.head)}
         if (door := _raise_loopback(bool(spec.head["place"].get("egress")))) >= 0:
             grants["egress"] = door
@@ -42,7 +45,7 @@ def become(control: socket, program: int, code: bytes) -> Any:
         if program >= 0:
             passed.append(in_memory(frames.pack(frames.SPEC, 0, spec.head, spec.blob)))
         limit(spec.head)
-        sys_.drop_capabilities()
+        sys_.drop_capabilities(users.CAPABILITIES if ranged else 0)
         sys_.install_filter(code)
 
     if program < 0:

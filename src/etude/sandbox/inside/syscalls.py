@@ -120,17 +120,18 @@ def require_locked() -> None:
         raise OSError(f"the launcher left capabilities: {sets.raw.hex()}")
 
 
-def drop_capabilities() -> None:
-    """Empty every capability set for good: bounding, ambient, then effective, permitted and inheritable."""
+def drop_capabilities(kept: int = 0) -> None:
+    """Empty every capability set for good: bounding, ambient, then effective, permitted and inheritable; but for the bits in `kept`."""
     for capability in range(64):
-        if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
+        if not kept >> capability & 1 and _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
             break  # past the last one this kernel knows
     if (
         _libc.prctl(PR_CAP_AMBIENT, 4, 0, 0, 0) < 0 and ctypes.get_errno() != errno.EINVAL
     ):  # clear all; gVisor has none to clear
         _check(-1, "prctl(PR_CAP_AMBIENT)")
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
-    _check(_libc.capset(header, b"\0" * 24), "capset")
+    low, high = kept & 0xFFFF_FFFF, kept >> 32
+    _check(_libc.capset(header, struct.pack("6I", low, low, 0, high, high, 0)), "capset")
 
 
 def set_host_name(name: str) -> None:

@@ -16,7 +16,7 @@ import os
 import struct
 from _socket import CMSG_SPACE, MSG_CMSG_CLOEXEC, SCM_RIGHTS, SOL_SOCKET, socket
 
-from etude.sandbox.inside import cell, frames, root, seccomp, start, warm
+from etude.sandbox.inside import cell, claims, frames, root, seccomp, start, users, warm
 from etude.sandbox.inside import syscalls as sys_
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
@@ -48,7 +48,7 @@ def _serve(control: socket) -> Role | None:
     try:
         for name in PRELOAD:
             __import__(name)
-        prepare(config)
+        unranged = prepare(config)
     except OSError as error:
         control.send(json.dumps({"error": str(error), "errno": error.errno}).encode())
         return None
@@ -57,43 +57,54 @@ def _serve(control: socket) -> Role | None:
     gc.freeze()
     gc.disable()
     code = seccomp.program()
-    control.send(b"{}")
+    control.send(json.dumps({"unranged": unranged}).encode())
     while True:
         request = _next_request(control)
         if request is None:
+            claims.outlive()
             return None
-        client, program = request
-        pid = _bear(client)
+        client, program, claim = request
+        pid = _bear(client, claim)
         if pid == 0:
             control.close()
-            return functools.partial(_live, client.detach(), program, code)
+            claims.disown(claim)
+            return functools.partial(_live, client.detach(), program, code, claim is not None)
         client.close()
         if program >= 0:
             os.close(program)
 
 
-def _next_request(control: socket) -> tuple[socket, int] | None:
-    """The socket of the next sandbox and the native runner it is to become, or -1. Both are closed on exec: no command may ever hold
-    them. None when the pool is gone."""
+def _next_request(control: socket) -> tuple[socket, int, claims.Claim | None] | None:
+    """The socket of the next sandbox, the native runner it is to become, or -1, and who its users are to be. All descriptors are closed
+    on exec: no command may ever hold them. None when the pool is gone."""
     while True:
-        data, rights, _, _ = control.recvmsg(1, CMSG_SPACE(8), MSG_CMSG_CLOEXEC)
+        data, rights, _, _ = control.recvmsg(64, CMSG_SPACE(12), MSG_CMSG_CLOEXEC)
         if not data:
             return None
+        words = data.split()
         for level, kind, sent in rights:
             if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
-                fd, *program = struct.unpack(f"{len(sent) // 4}i", sent)
-                return socket(fileno=fd), program[0] if program else -1
+                fd, *others = struct.unpack(f"{len(sent) // 4}i", sent)
+                claim = claims.Claim(int(words[1]), int(words[2]), others.pop(0)) if len(words) == 3 else None
+                return socket(fileno=fd), others[0] if others else -1, claim
 
 
-def _bear(client: socket) -> int:
+def _bear(client: socket, claim: claims.Claim | None) -> int:
     """Fork PID 1 of a new sandbox and hand its pidfd to the client; 0 in the child."""
     try:
         pid, pidfd = sys_.fork_into(SPACES)
     except OSError as error:
         kind = "CapacityExhausted" if error.errno in (errno.EAGAIN, errno.ENOSPC, errno.ENOMEM) else "Unsupported"
         _send(client, frames.pack(frames.ERROR, 0, {"error": kind, "message": str(error)}), [])
+        if claim is not None:
+            os.close(claim.lock)
         return -1
     if pid:
+        try:
+            if claim is not None:
+                claims.keep(claim, pid)
+        except OSError as error:
+            _send(client, frames.pack(frames.ERROR, 0, {"error": "Unsupported", "message": str(error)}), [])
         _send(client, frames.pack(frames.HELLO, 0, {"pid": pid}), [pidfd])
         os.close(pidfd)
     return pid
@@ -107,44 +118,52 @@ def _send(client: socket, frame: bytes, descriptors: list[int]) -> None:
         return  # the client is gone: nobody is left to tell, and the child sees its end of file
 
 
-def _live(fd: int, program: int, code: bytes) -> Role | None:
-    """In the child, on a clean stack: map the one user, then become the cell."""
+def _live(fd: int, program: int, code: bytes, ranged: bool) -> Role | None:
+    """In the child, on a clean stack: map the one user (the zygote does that for a range), then become the cell."""
     control = socket(fileno=fd)
     try:
-        map_user(root.INSIDE_UID, root.INSIDE_UID)
+        if not ranged:
+            map_user(root.INSIDE_UID, root.INSIDE_UID)
     except OSError as error:
         _send(control, frames.pack(frames.ERROR, 0, {"error": "Unsupported", "message": str(error)}), [])
         os._exit(1)
-    return cell.become(control, program, code)
+    return cell.become(control, program, code, ranged)
 
 
 def _reap(number: int, frame: Any) -> None:
     """Dead runners are waited for, so that what they used counts as this process' children's: the meter of a stage reads that."""
     try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while pid := os.waitpid(-1, os.WNOHANG)[0]:
+            claims.end(pid)
     except ChildProcessError:
         return  # none is left
 
 
-def prepare(config: dict[str, Any]) -> None:
-    """Root: build the root file system, then become an unprivileged user for good. Anyone: enter a user namespace."""
+def prepare(config: dict[str, Any]) -> str:
+    """Root: build the root file system, then become an unprivileged user for good. Anyone: enter a user namespace, with all ranges in it
+    if this is the zygote of ranges; any other only finds out whether there could be one, and returns why not."""
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     _signal.signal(_signal.SIGCHLD, _reap)
+    helper = users.Helper(config["ranges"]) if config["ranged"] else None
+    unranged = "" if helper is not None else users.why_no_ranges(config["ranges"])
     if os.geteuid() == 0:
         sys_.unshare(sys_.CLONE_NEWNS)
         root.build(config)
         _become_unprivileged()
-        _enter_user_namespace()
+        _enter_user_namespace(helper)
     else:
-        _enter_user_namespace()
+        _enter_user_namespace(helper)
         root.build(config)
+    return unranged
 
 
-def _enter_user_namespace() -> None:
+def _enter_user_namespace(helper: users.Helper | None) -> None:
     uid, gid = os.getuid(), os.getgid()
     sys_.unshare(sys_.CLONE_NEWUSER | sys_.CLONE_NEWNS)
-    map_user(uid, gid)
+    if helper is None:
+        map_user(uid, gid)
+    else:
+        helper.map(uid, gid)
 
 
 def _become_unprivileged() -> None:

@@ -95,6 +95,7 @@ class Launcher:
         self.end_signal: signal.Signals = surroundings.end_signal
         self.store: str | None = None  # no layers can be mounted here
         self.runner = "python"
+        self.unranged = "its sandboxes have one user; sandbox.backend='local' can give them more"
         try:
             self._program = bundle.descriptor(python)
         except OSError as error:

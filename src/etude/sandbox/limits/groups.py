@@ -73,6 +73,12 @@ class ControlGroups:
                 "to this user (systemd-run --user --scope -p Delegate=yes), or leave cpus out"
             )
 
+        if spec.uid_mode == "range" and self._step is None:
+            raise Unsupported(
+                f"uid_mode='range': the kernel counts processes by user, and only a control group counts those of many ({self.limits}); "
+                "run as root, or delegate cgroup v2 to this user (systemd-run --user --scope -p Delegate=yes)"
+            )
+
     def make(self, spec: SandboxSpec) -> Group:
         """A group with the spec's limits for one sandbox; what goes wrong comes with `Group.entered`."""
         assert self._step is not None, "ask `available` first"

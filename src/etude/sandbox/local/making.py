@@ -38,13 +38,15 @@ NOTHING = Base()
 
 class Cradle(Protocol):
     """Where sandboxes come from. `place` is what its runner must know beside the spec; `end_signal` tells its first process to end;
-    `store` is the folder of layers that it can mount, if any; `runner` is what serves where no warm interpreter is asked for."""
+    `store` is the folder of layers that it can mount, if any; `runner` is what serves where no warm interpreter is asked for;
+    `unranged` is why no sandbox of its can have a range of users, "" where it can."""
 
     backend: str
     isolation: Isolation
     end_signal: signal.Signals
     store: str | None
     runner: str
+    unranged: str
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
         """What a control group around all its processes must bear for the inside to have what the spec says."""
@@ -72,6 +74,8 @@ class Maker:
     async def make(self, spec: SandboxSpec, base: Base = NOTHING, name: str = "a sandbox") -> LiveSandbox:
         """A sandbox that is ready. Raises typed errors, and then nothing is left of it."""
         self._groups.require(spec)
+        if spec.uid_mode == "range" and self._cradle.unranged:
+            raise Unsupported(f"uid_mode='range': back end {self._cradle.backend}: {self._cradle.unranged}")
         request = spec_frame(spec, self._cradle.place(spec) | self._place(base))
         ours, theirs = socket.socketpair()
         channel = Channel(ours, name)

@@ -18,6 +18,8 @@ from etude.ledger.undo import Undo
 from etude.sandbox import interpreter
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.interpreter import Interpreter
+from etude.sandbox.local import uids
+from etude.sandbox.local.uids import Claimed
 from etude.sandbox.spec import Isolation, SandboxSpec
 
 _START_TIMEOUT_S = 30.0  # 60 ms on a quiet core; a loaded machine may need a hundred times that
@@ -37,6 +39,7 @@ class RootKey:
 
     workdir: str
     binds: tuple[tuple[str, str], ...]
+    ranged: bool = False  # its zygote is mapped to all ranges of users
 
 
 class Nursery:
@@ -44,10 +47,13 @@ class Nursery:
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
         self._process, self._control = process, control
+        self.unranged = ""  # why no sandbox could have a range of users; "" where it could
 
     @classmethod
-    async def start(cls, key: RootKey, python: Interpreter, store: str | None) -> Nursery:
-        """`store`: the folder of layers that its sandboxes may mount. Raises Unsupported with the failing step and the remedy."""
+    async def start(
+        cls, key: RootKey, python: Interpreter, store: str | None, taken_from: uids.Source | None
+    ) -> Nursery:
+        """`store`: the folder of layers that its sandboxes may mount; `taken_from`: where ranges of users come from. Raises Unsupported with the failing step and the remedy."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             ours.send(_BOOT.format(source=_SOURCE, fd=theirs.fileno()).encode())
@@ -70,24 +76,34 @@ class Nursery:
             "workdir": key.workdir,
             "hide": hidden(python),
             "store": store,
+            "ranged": key.ranged,
+            "ranges": None if taken_from is None else taken_from.config(),
         }
         loop = asyncio.get_running_loop()
+        answer: dict[str, str]
         try:
             ours.send(json.dumps(config).encode())
-            answer = await asyncio.wait_for(loop.sock_recv(ours, 1 << 16), _START_TIMEOUT_S)
-            problem = json.loads(answer) if answer else {"error": f"it died at start (exit {process.poll()})"}
+            said = await asyncio.wait_for(loop.sock_recv(ours, 1 << 16), _START_TIMEOUT_S)
+            answer = json.loads(said) if said else {"error": f"it died at start (exit {process.poll()})"}
         except (OSError, TimeoutError) as error:
-            problem = {"error": f"no answer: {error or 'time-out'}"}
-        if problem:
+            answer = {"error": f"no answer: {error or 'time-out'}"}
+        if "error" in answer:
             await nursery.close()
-            raise Unsupported(f"no sandbox can be made here: {problem['error']}. Remedy: {_REMEDY}")
+            raise Unsupported(f"no sandbox can be made here: {answer['error']}. Remedy: {_REMEDY}")
+        nursery.unranged = answer["unranged"]
         return nursery
 
-    async def conceive(self, child: socket.socket, program: int = -1) -> None:
+    async def conceive(self, child: socket.socket, program: int = -1, claimed: Claimed | None = None) -> None:
         """Hand one end of a sandbox' socket over; the zygote answers through it. `program`: a native runner for it to become."""
+        words, descriptors = b"c", [child.fileno()]
+        if claimed is not None:
+            words = b"c %d %d" % (claimed.uid, claimed.gid)
+            descriptors.append(claimed.lock)
+        if program >= 0:
+            descriptors.append(program)
         while True:
             try:
-                socket.send_fds(self._control, [b"c"], [child.fileno()] + [program] * (program >= 0))
+                socket.send_fds(self._control, [words], descriptors)
                 return
             except BlockingIOError:  # its queue is full: it forks as fast as it can
                 await asyncio.sleep(0.001)
@@ -120,6 +136,9 @@ class Nurseries:
     def __init__(self, store: str | None = None) -> None:
         self.store = store
         self.runner = "python"
+        self.unranged = "no zygote has tried it yet"
+        self._source = uids.source()
+        self._ranges: uids.Ranges | None = None
         self._nurseries: dict[RootKey, asyncio.Task[Nursery]] = {}
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
@@ -132,9 +151,26 @@ class Nurseries:
         binds = [inside for _, inside in spec.read_only_binds]
         return {"kind": "namespaces", "binds": binds, "egress": spec.network.mode == "allowlist"}
 
-    async def bear(self, spec: SandboxSpec, control: socket.socket) -> None:
-        nursery = await self._nursery(RootKey(spec.workdir, spec.read_only_binds))
-        await nursery.conceive(control)
+    async def bear(self, spec: SandboxSpec, control: socket.socket) -> Claimed | None:
+        ranged = spec.uid_mode == "range"
+        nursery = await self._nursery(RootKey(spec.workdir, spec.read_only_binds, ranged))
+        if not ranged:
+            await nursery.conceive(control)
+            return None
+        claimed = self._claim()
+        try:
+            await nursery.conceive(control, claimed=claimed)
+        except BaseException:
+            claimed.release()
+            raise
+        return claimed
+
+    def _claim(self) -> Claimed:
+        if self._ranges is None:
+            if self._source is None:
+                raise Unsupported(f"uid_mode='range': {self.unranged}")
+            self._ranges = uids.Ranges(self._source, uids.folder())
+        return self._ranges.claim()
 
     async def close(self) -> None:
         for task in self._nurseries.values():
@@ -147,8 +183,12 @@ class Nurseries:
     async def _nursery(self, key: RootKey) -> Nursery:
         task = self._nurseries.get(key)
         if task is None or (task.done() and (task.exception() is not None or not task.result().alive)):
-            task = self._nurseries[key] = asyncio.ensure_future(Nursery.start(key, interpreter.find(), self.store))
-        return await asyncio.shield(task)
+            start = Nursery.start(key, interpreter.find(), self.store, self._source)
+            task = self._nurseries[key] = asyncio.ensure_future(start)
+        nursery = await asyncio.shield(task)
+        if not key.ranged:
+            self.unranged = nursery.unranged
+        return nursery
 
 
 def hidden(python: Interpreter) -> list[str]:

@@ -72,6 +72,7 @@ class LocalPool:
             pool._groups.limits,
             runner=cradle.runner,
             cpus=pool._groups.cpus,
+            uid_ranges=not cradle.unranged and pool._groups.available,
         )
         return pool
 
