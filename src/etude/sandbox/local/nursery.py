@@ -53,7 +53,8 @@ class Nursery:
     async def start(
         cls, key: RootKey, python: Interpreter, store: str | None, taken_from: uids.Source | None
     ) -> Nursery:
-        """`store`: the folder of layers that its sandboxes may mount; `taken_from`: where ranges of users come from. Raises Unsupported with the failing step and the remedy."""
+        """`store`: the folder of layers that its sandboxes may mount; `taken_from`: where ranges of users come from. Raises Unsupported
+        with the failing step and the remedy."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             ours.send(_BOOT.format(source=_SOURCE, fd=theirs.fileno()).encode())

@@ -55,6 +55,8 @@ def source(subuid: Path = Path("/etc/subuid"), subgid: Path = Path("/etc/subgid"
 class Claimed:
     """A range that is ours; the `Birth` of a sandbox that has no other: its end gives the range back."""
 
+    first = -1  # process 1 introduces itself
+
     def __init__(self, uid: int, gid: int, lock: int) -> None:
         self.uid, self.gid, self.lock = uid, gid, lock
 
