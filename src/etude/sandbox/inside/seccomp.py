@@ -2,7 +2,7 @@
 
 Everything not named is allowed. Refused with EPERM: kernel doors that namespaces do not cover (keyrings, bpf, io_uring,
 userfaultfd, perf, kexec, modules, the mount interface, ptrace and its kin, handles), memory that no limit here counts (memfd,
-System V segments), and socket families other than UNIX, INET,
+System V segments of more than a page), and socket families other than UNIX, INET,
 INET6 and route netlink. clone3 says ENOSYS so that libraries fall back to clone, whose flags a filter can read.
 """
 
@@ -28,7 +28,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "setns": (308, 268),
     "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60), "quotactl_fd": (443, 443),
     "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266), "adjtimex": (159, 171),
-    "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194),
+    "memfd_create": (319, 279), "memfd_secret": (447, 447),
     "syslog": (103, 116), "lookup_dcookie": (212, 18), "nfsservctl": (180, 42), "vhangup": (153, 58),
     "sethostname": (170, 161), "setdomainname": (171, 162), "fanotify_init": (300, 262),
     "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None), "ustat": (136, None),
@@ -43,10 +43,11 @@ ALONE: dict[str, tuple[int | None, int | None]] = {
     "inotify_add_watch": (254, 27), "setpriority": (141, 140), "ioprio_set": (251, 30), "process_mrelease": (448, 448),
     "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
     "migrate_pages": (256, 238), "move_pages": (279, 239),
-    "msgget": (68, 186), "semget": (64, 190), "shmat": (30, 196), "mq_open": (240, 180),
+    "shmget": (29, 194), "msgget": (68, 186), "semget": (64, 190), "shmat": (30, 196), "mq_open": (240, 180),
 }  # fmt: skip
 _ARCH = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _NUMBERS = {
+    "shmget": (29, 194),
     "socket": (41, 198),
     "socketpair": (53, 199),
     "clone": (56, 220),
@@ -66,6 +67,10 @@ _OFFSET_NR, _OFFSET_ARCH, _OFFSET_ARG0, _OFFSET_ARG1, _OFFSET_ARG2 = 0, 4, 16, 2
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
 _NETLINK, _NETLINK_ROUTE = 16, 0
 _UNIX, _STREAM, _SEQPACKET, _KIND_MASK = 1, 1, 5, 0xF
+
+_SEGMENT_BYTES = (
+    4096  # PostgreSQL's lock is one of 56; a namespace has 4,096 segments at most, so all of them are 16 MiB
+)
 
 Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, k
 
@@ -103,6 +108,8 @@ def program(machine: str = MACHINE, *, alone: bool = False) -> bytes:
         for call, rule in _rules_alone(deny).items():
             code += [(_JEQ, 0, len(rule), number[call]), *rule]
     else:
+        small = _small_segment(deny)
+        code += [(_JEQ, 0, len(small), number["shmget"]), *small]
         for call in (number["socket"], number["socketpair"]):
             families = _families(deny)
             code += [(_JEQ, 0, len(families), call), *families]
@@ -119,6 +126,18 @@ def _no_device(argument: int, deny: int) -> list[Instruction]:
         (_JEQ, 0, 1, _BLOCKS),
         (_RET, 0, 0, deny),
         (_RET, 0, 0, _ALLOW),
+    ]
+
+
+def _small_segment(deny: int) -> list[Instruction]:
+    """After `nr == shmget`: only what no limit needs to count."""
+    return [
+        (_LOAD, 0, 0, _OFFSET_ARG1 + 4),
+        (_JEQ, 0, 3, 0),
+        (_LOAD, 0, 0, _OFFSET_ARG1),
+        (_JGE, 1, 0, _SEGMENT_BYTES + 1),
+        (_RET, 0, 0, _ALLOW),
+        (_RET, 0, 0, deny),
     ]
 
 

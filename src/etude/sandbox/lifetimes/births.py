@@ -17,6 +17,7 @@ from etude.sandbox.lifetimes.lifetime import Lifetime
 from etude.sandbox.lifetimes.turnstile import Turnstile
 from etude.sandbox.local.making import NOTHING, Base, Maker
 from etude.sandbox.local.register import Register
+from etude.sandbox.services.attendance import Attendance
 from etude.sandbox.spec import SandboxSpec
 from etude.sandbox.wire.live import LiveSandbox
 
@@ -75,6 +76,7 @@ class Births:
         self._register.enter(sandbox)
         if key is not None:
             sandbox.at_death(lambda: self._keys.forget(key))
+        await _attend(sandbox)
         return sandbox
 
     def _write_down(self, name: str, spec: SandboxSpec) -> None:
@@ -93,3 +95,15 @@ class Births:
     def _gone(self, name: str) -> None:
         self._journal.leave(name)
         self.turnstile.leave()
+
+
+async def _attend(sandbox: LiveSandbox) -> None:
+    """Start what its spec declares; it is handed out when all of that serves, or not at all."""
+    if not sandbox.spec.services and not sandbox.spec.start_script:
+        return
+    sandbox.attendance = Attendance(sandbox)
+    try:
+        await sandbox.attendance.start(sandbox.spec)
+    except BaseException:
+        await sandbox.kill()
+        raise

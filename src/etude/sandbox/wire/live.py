@@ -6,6 +6,7 @@ Promise: `kill` returns when everything inside is gone, and everything outside t
 from __future__ import annotations
 
 import asyncio
+import builtins
 import dataclasses
 import os
 import signal
@@ -19,7 +20,7 @@ from etude.sandbox.inside import frames
 from etude.sandbox.lifetimes.lifetime import Lifetime
 from etude.sandbox.limits.group import Group
 from etude.sandbox.refusals import Refusals
-from etude.sandbox.spec import Entry, ExecResult, SandboxSpec, State, Terminal
+from etude.sandbox.spec import Entry, ExecResult, SandboxSpec, ServiceStatus, State, Terminal
 from etude.sandbox.wire import process, request
 from etude.sandbox.wire.channel import Channel
 
@@ -43,6 +44,12 @@ class Birth(Protocol):
         ...
 
 
+class Attended(Protocol):
+    """Whoever looks after a sandbox' services."""
+
+    async def status(self) -> list[ServiceStatus]: ...
+
+
 class LiveSandbox(Refusals):
     """One live sandbox. Its maker sets `birth`, `group` and `lifetime` before it is handed out, where there are any."""
 
@@ -59,6 +66,7 @@ class LiveSandbox(Refusals):
         self._burial: asyncio.Task[None] | None = None  # held, or it might be collected before it ends
         channel.on_death = self._die
         self.lifetime = Lifetime(None, None, time.monotonic)
+        self.attendance: Attended | None = None
 
     @property
     def lifetime(self) -> Lifetime:
@@ -165,6 +173,9 @@ class LiveSandbox(Refusals):
             frames.EXPORT, {"path": path, "max_bytes": max_bytes}, limit_bytes=frames.MAX_FRAME_BYTES
         )
         return self._parsed(request.contents, frame)
+
+    async def services(self) -> builtins.list[ServiceStatus]:
+        return [] if self.attendance is None else await self.attendance.status()
 
     async def heartbeat(self) -> None:
         self._channel.require_alive()
