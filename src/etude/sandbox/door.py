@@ -7,6 +7,7 @@ import posixpath
 
 from etude.sandbox import folder
 from etude.sandbox.errors import Unsupported, UserError
+from etude.sandbox.network import rules
 from etude.sandbox.spec import Isolation, SandboxSpec
 
 _STRENGTH: tuple[Isolation, ...] = ("process", "namespace", "gvisor", "vm")
@@ -27,14 +28,20 @@ _SYSTEM_TREES = (
 )
 
 
-def require(spec: SandboxSpec, backend: str, isolation: Isolation) -> None:
-    """Raises Unsupported for what `backend` can't give here, UserError for what makes no sense."""
+def require(spec: SandboxSpec, backend: str, isolation: Isolation, egress: bool) -> None:
+    """Raises Unsupported for what `backend` can't give here, UserError for what makes no sense. `egress`: it can have a policed way out."""
     if _STRENGTH.index(spec.isolation_min) > _STRENGTH.index(isolation):
         raise Unsupported(
             f"isolation_min={spec.isolation_min!r}: back end {backend} gives {isolation!r}; lower the demand"
         )
     if spec.cpus is not None and not _LEAST_CPUS <= spec.cpus < float("inf"):
         raise UserError(f"cpus={spec.cpus}: cores' worth of time, at least {_LEAST_CPUS}; None for no bound")
+    if spec.network.mode == "allowlist" and not egress:
+        raise Unsupported(
+            f"network 'allowlist': back end {backend} has no loopback of its own for it; take local or bubblewrap"
+        )
+    if spec.network.mode != "host" or not spec.folder:
+        rules.require(spec.network)
     if spec.folder:
         _require_folder(spec, backend)
         return
@@ -44,8 +51,6 @@ def require(spec: SandboxSpec, backend: str, isolation: Isolation) -> None:
         )
     if spec.hidden:
         raise Unsupported(f"hidden={spec.hidden!r}: paths of the host are in sight only around a folder of it")
-    if spec.network.mode != "none":
-        raise Unsupported(f"network={spec.network.mode!r}: a sandbox has one only around a folder of the host")
     for path in (spec.workdir, *(inside for _, inside in spec.read_only_binds)):
         if not path.startswith("/") or posixpath.normpath(path) != path or path == "/":
             raise Unsupported(f"{path!r}: a folder inside must be an absolute, plain path below /")

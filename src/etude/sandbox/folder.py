@@ -106,6 +106,6 @@ def _kept(folder: str) -> list[str]:
 def _names(spec: SandboxSpec) -> list[str]:
     """The list of name servers often is a link into /run."""
     real = os.path.realpath("/etc/resolv.conf")
-    if spec.network.mode == "none" or not real.startswith("/run/") or not os.path.exists(real):
+    if spec.network.mode != "host" or not real.startswith("/run/") or not os.path.exists(real):
         return []
     return ["--ro-bind", real, real]

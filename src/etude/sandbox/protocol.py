@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import socket
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from etude.egress.record import Decision
 from etude.sandbox.errors import SandboxError
 from etude.sandbox.spec import (
     Capabilities,
@@ -145,6 +147,11 @@ class Sandbox(Disposable, Protocol):
     async def resume(self) -> None: ...
     async def set_network(self, network: Network) -> None:
         """Takes effect at once: what a narrower policy forbids is cut, established or not."""
+        ...
+
+    @property
+    def decisions(self) -> builtins.list[Decision]:
+        """The last ones at its door: what it asked of the outside, and what became of it."""
         ...
 
     async def connect(self, port: int) -> socket.socket:

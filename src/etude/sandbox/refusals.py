@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+from etude.egress.record import Decision
 from etude.sandbox.errors import SandboxError, Unsupported
 from etude.sandbox.protocol import Process, Sandbox
 from etude.sandbox.spec import Change, Entry, Network, ServiceStatus, SnapshotRef, State, Terminal
@@ -65,6 +66,10 @@ class Refusals:
 
     async def set_network(self, network: Network) -> None:
         raise self._refusal("change of network")
+
+    @property
+    def decisions(self) -> list[Decision]:
+        return []
 
     async def connect(self, port: int) -> socket.socket:
         raise self._refusal("connect")

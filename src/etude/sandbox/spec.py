@@ -12,12 +12,22 @@ WORKDIR = "/work"  # inside every sandbox, unless a spec says otherwise
 
 
 @dataclass(frozen=True)
+class PackageRule:
+    """What of pip's or npm's index can be had: named packages (with the dependencies they need, by name), published by the end of `until`."""
+
+    kind: Literal["pip", "npm"]
+    names: tuple[str, ...]
+    until: str = ""  # "2024-05-01": that day in UTC and before; or a time of it; "": without a bound
+
+
+@dataclass(frozen=True)
 class Network:
     """Which of the world a sandbox reaches. `none`: its own loopback alone. `allowlist`: what `hosts` names, through a policed proxy on
     its loopback. `host`: the machine's own network, only around a folder of the host."""
 
     mode: Literal["none", "allowlist", "host"] = "none"
     hosts: tuple[str, ...] = ()  # "pypi.org", ".example.org" (and below), "example.org:8443"; only with allowlist
+    packages: tuple[PackageRule, ...] = ()  # one of each kind at most; only with allowlist
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import dataclasses
 import socket
 from typing import Any
 
+from etude.egress.record import Decision
 from etude.sandbox.errors import DiskFull, SandboxDied, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.fake import patch
 from etude.sandbox.fake.archive import pack, unpack
@@ -162,6 +163,10 @@ class FakeSandbox:
         self._world.require_network(network)
         await self._do("file", _nothing())
         self.policies.append(network)
+
+    @property
+    def decisions(self) -> builtins.list[Decision]:
+        return []  # nothing inside asks for anything
 
     async def connect(self, port: int) -> socket.socket:
         raise UserError(f"connect: nothing listens on port {port}; in a fake sandbox nothing ever does")

@@ -125,6 +125,11 @@ def _raise_loopback(listens: bool) -> int:
     probe.close()
     if not listens:
         return -1
+    return listen()
+
+
+def listen() -> int:
+    """A descriptor of a listener where programs inside look for a proxy."""
     door = socket(AF_INET, SOCK_STREAM)
     door.bind(DOOR)
     door.listen(_BACKLOG)

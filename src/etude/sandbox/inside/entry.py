@@ -66,21 +66,29 @@ def _begin(control_fd: int) -> Role | None:
     place = ground.Ground(spec.head)
     place.excess = place.too_many_inodes
     closing = functools.partial(
-        _close_container if spec.head["place"]["kind"] == "container" else _check_bubble, spec.head
+        _close_container if spec.head["place"]["kind"] == "container" else _check_bubble, control, spec.head
     )
     return cell.settle(control, spec, closing, place)
 
 
-def _check_bubble(spec: dict[str, Any]) -> None:
+def _check_bubble(control: socket, spec: dict[str, Any]) -> None:
     """bubblewrap made the namespaces and installed the filter; only limits are ours to set."""
+    _open_door(control, spec)
     cell.limit(spec)
     sys_.drop_capabilities()
     sys_.require_locked()
 
 
-def _close_container(spec: dict[str, Any]) -> None:
+def _close_container(control: socket, spec: dict[str, Any]) -> None:
     """The container has its engine's own filter; ours comes on top, so that both refuse."""
+    _open_door(control, spec)
     cell.limit(spec)
     sys_.drop_capabilities()
     sys_.install_filter(seccomp.program())
     sys_.require_locked()
+
+
+def _open_door(control: socket, spec: dict[str, Any]) -> None:
+    """The launcher has raised the loopback already."""
+    if spec["place"].get("egress"):
+        cell.grant(control, {"egress": cell.listen()})

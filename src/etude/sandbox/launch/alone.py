@@ -24,6 +24,7 @@ class Alone:
     isolation: Isolation = "process"
     end_signal: signal.Signals = signal.SIGTERM  # the keeper must outlive what it keeps
     drops_root = False
+    egress = False
 
     def __init__(self, python: Interpreter) -> None:
         self._python = python

@@ -34,6 +34,7 @@ class Bubble:
     isolation: Isolation = "namespace"
     end_signal: signal.Signals = signal.SIGKILL
     drops_root = True
+    egress = True
 
     def __init__(self, python: Interpreter) -> None:
         self._python = python
@@ -92,7 +93,7 @@ def _require_reachable(source: str) -> None:
 def _spaces(spec: SandboxSpec) -> list[str]:
     """Around a folder a person stays who they are; nobody is root inside, or an exec would regain capabilities."""
     uid = str(folder.uid(spec) or root.INSIDE_UID) if spec.folder else str(root.INSIDE_UID)
-    names = ("user", "ipc", "pid", "uts", "cgroup-try", *(("net",) if spec.network.mode == "none" else ()))
+    names = ("user", "ipc", "pid", "uts", "cgroup-try", *(("net",) if spec.network.mode != "host" else ()))
     spaces = [f"--unshare-{name}" for name in names]
     return [*spaces, "--uid", uid, "--gid", uid, "--hostname", "sandbox", "--as-pid-1", "--new-session"]
 

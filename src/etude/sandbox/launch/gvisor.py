@@ -40,6 +40,7 @@ class Gvisor:
     isolation: Isolation = "gvisor"
     end_signal: signal.Signals = signal.SIGKILL
     drops_root = False
+    egress = False  # its sockets are its own kernel's: none can be handed out
 
     def __init__(self, python: Interpreter) -> None:
         found = shutil.which("runsc")

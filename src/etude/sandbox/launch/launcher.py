@@ -36,12 +36,14 @@ class Launch:
 
 
 class Surroundings(Protocol):
-    """How one back end wraps the interpreter. `drops_root`: the launcher must not be root, because it can't get rid of it itself."""
+    """How one back end wraps the interpreter. `drops_root`: the launcher must not be root, because it can't get rid of it itself.
+    `egress`: it has a loopback of its own, on which a door can be."""
 
     backend: str
     isolation: Isolation
     end_signal: signal.Signals
     drops_root: bool
+    egress: bool
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
         """What a control group around all its processes must bear for the inside to have what the spec says."""
@@ -93,6 +95,7 @@ class Launcher:
         self.backend: str = surroundings.backend
         self.isolation: Isolation = surroundings.isolation
         self.end_signal: signal.Signals = surroundings.end_signal
+        self.egress: bool = surroundings.egress
         self.store: str | None = None  # no layers can be mounted here
         self.runner = "python"
         self.unranged = "its sandboxes have one user; sandbox.backend='local' can give them more"
@@ -105,7 +108,7 @@ class Launcher:
         return self._surroundings.burden(spec)
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
-        return self._surroundings.place(spec)
+        return {**self._surroundings.place(spec), "egress": spec.network.mode == "allowlist"}
 
     def leavings(self) -> tuple[Undo, ...]:
         return self._surroundings.leavings()

@@ -43,6 +43,7 @@ class Podman:
     isolation: Isolation = "namespace"
     end_signal: signal.Signals = signal.SIGKILL
     drops_root = True
+    egress = True
 
     def __init__(self, python: Interpreter) -> None:
         found = shutil.which("podman")

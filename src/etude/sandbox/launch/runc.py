@@ -35,6 +35,7 @@ class Runc:
     isolation: Isolation = "namespace"
     end_signal: signal.Signals = signal.SIGKILL
     drops_root = False  # it makes the user namespace, and maps uid 0 inside to an unprivileged one
+    egress = True
 
     def __init__(self, python: Interpreter) -> None:
         found = shutil.which("runc")

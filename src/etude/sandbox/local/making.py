@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from etude.ledger.undo import Undo
-from etude.sandbox.errors import InfraError, SandboxError, Unsupported, UserError
+from etude.sandbox.errors import InfraError, SandboxDied, SandboxError, Unsupported, UserError
 from etude.sandbox.inside import frames
 from etude.sandbox.limits.groups import ControlGroups
+from etude.sandbox.network.gates import Gates
+from etude.sandbox.network.rules import environment
 from etude.sandbox.spec import Isolation, SandboxSpec
 from etude.sandbox.wire.channel import Channel
 from etude.sandbox.wire.live import Birth, LiveSandbox
@@ -21,7 +23,8 @@ from etude.sandbox.wire.live import Birth, LiveSandbox
 _PATIENCE_S = 30.0
 _LARGE_BYTES = 1 << 20  # first files beyond this are written only within the limits; less is not worth the wait
 # bear: its first process is started. hello: it is known. group: its control group. spec: it is told what to be. ready: it is.
-STEPS = ("bear", "hello", "group", "spec", "ready")
+# gate: its policed way out is served, where it has one.
+STEPS = ("bear", "hello", "group", "spec", "ready", "gate")
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Cradle(Protocol):
     store: str | None
     runner: str
     unranged: str
+    egress: bool
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
         """What a control group around all its processes must bear for the inside to have what the spec says."""
@@ -67,8 +71,9 @@ class Cradle(Protocol):
 class Maker:
     """Gives birth to sandboxes of one cradle. `before` is called with each step's name ahead of it."""
 
-    def __init__(self, cradle: Cradle, groups: ControlGroups, running: asyncio.Semaphore) -> None:
+    def __init__(self, cradle: Cradle, groups: ControlGroups, running: asyncio.Semaphore, gates: Gates) -> None:
         self._cradle, self._groups, self._running = cradle, groups, running
+        self._gates = gates
         self.before: Callable[[str], None] = lambda step: None
 
     async def make(self, spec: SandboxSpec, base: Base = NOTHING, name: str = "a sandbox") -> LiveSandbox:
@@ -122,6 +127,19 @@ class Maker:
         await channel.ready
         if group is not None:
             await group.entered()  # nothing of the client's runs before
+        if sandbox.spec.network.mode == "allowlist":
+            self.before("gate")
+            await self._open_gate(sandbox)
+
+    async def _open_gate(self, sandbox: LiveSandbox) -> None:
+        if "egress" not in sandbox.granted:
+            raise InfraError(f"{sandbox.id}: the inside granted no way out")
+        gate = await self._gates.open(sandbox.id, sandbox.spec.network, sandbox.granted["egress"])
+        sandbox.gate = gate
+        sandbox.at_death(gate.shut)
+        sandbox.afterwards(gate.close)
+        if sandbox.state == "dead":
+            raise SandboxDied(f"{sandbox.id} died while its way out was opened")
 
     def _place(self, base: Base) -> dict[str, Any]:
         if base == NOTHING:
@@ -140,7 +158,7 @@ def spec_frame(spec: SandboxSpec, place: dict[str, Any]) -> bytes:
     head = {
         "place": place,
         "workdir": spec.workdir,
-        "env": spec.env,
+        "env": {**environment(spec.network), **spec.env},
         "memory_mb": spec.memory_mb,
         "pids": spec.pids,
         "disk_mb": spec.disk_mb,

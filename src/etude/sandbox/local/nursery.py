@@ -133,6 +133,7 @@ class Nurseries:
     backend = "local"
     isolation: Isolation = "namespace"
     end_signal: signal.Signals = signal.SIGKILL
+    egress = True
 
     def __init__(self, store: str | None = None) -> None:
         self.store = store

@@ -21,6 +21,7 @@ from etude.sandbox.lifetimes.turnstile import turnstile
 from etude.sandbox.limits.groups import ControlGroups
 from etude.sandbox.local.making import Cradle, Maker
 from etude.sandbox.local.register import Register
+from etude.sandbox.network.gates import Gates
 from etude.sandbox.protocol import Sandbox
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import Capabilities, PoolStats, SandboxSpec, SnapshotRef
@@ -42,8 +43,9 @@ class LocalPool:
         self._reaping = Reaping(ledger)
         self._hours = Clockwork()
         self._register = Register()
+        self._gates = Gates(settings)
         gate = turnstile(settings.max_live, settings.creates_per_s, settings.max_waiting, settings.patience_s)
-        self._maker = Maker(cradle, groups, self._running)
+        self._maker = Maker(cradle, groups, self._running, self._gates)
         self._births = Births(self._maker, self._register, gate, self._hours, self._journal)
         self._closed = False
         self._capabilities = Capabilities(cradle.backend, cradle.isolation, available=False, reason="not probed yet")
@@ -73,6 +75,7 @@ class LocalPool:
             runner=cradle.runner,
             cpus=pool._groups.cpus,
             uid_ranges=not cradle.unranged and pool._groups.available,
+            egress=cradle.egress,
         )
         return pool
 
@@ -90,7 +93,7 @@ class LocalPool:
     async def create(self, spec: SandboxSpec, *, key: str | None = None) -> LiveSandbox:
         if self._closed:
             raise SandboxNotFound("the pool is closed")
-        door.require(spec, self._cradle.backend, self._cradle.isolation)
+        door.require(spec, self._cradle.backend, self._cradle.isolation, self._cradle.egress)
         return await self._births.make(spec, key=key)
 
     async def restore(
@@ -116,6 +119,7 @@ class LocalPool:
         self._closed = True
         await self._births.close()
         self._hours.close()
+        await self._gates.close()
         await self._cradle.close()
         self._groups.close()
         self._journal.leave("groups")

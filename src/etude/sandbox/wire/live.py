@@ -15,12 +15,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
-from etude.sandbox.errors import SandboxDied, SandboxError, SandboxNotFound
+from etude.egress.record import Decision
+from etude.sandbox.errors import SandboxDied, SandboxError, SandboxNotFound, Unsupported
 from etude.sandbox.inside import frames
 from etude.sandbox.lifetimes.lifetime import Lifetime
 from etude.sandbox.limits.group import Group
+from etude.sandbox.network.gates import Gate
 from etude.sandbox.refusals import Refusals
-from etude.sandbox.spec import Entry, ExecResult, SandboxSpec, ServiceStatus, State, Terminal
+from etude.sandbox.spec import Entry, ExecResult, Network, SandboxSpec, ServiceStatus, State, Terminal
 from etude.sandbox.wire import process, request
 from etude.sandbox.wire.channel import Channel
 
@@ -58,6 +60,7 @@ class LiveSandbox(Refusals):
         self.state: State = "running"
         self.birth: Birth | None = None
         self.group: Group | None = None
+        self.gate: Gate | None = None
         self.end_signal = signal.SIGKILL
         self._channel, self._running = channel, running
         self._at_death: list[Callable[[], object]] = []
@@ -188,6 +191,21 @@ class LiveSandbox(Refusals):
     def end(self, why: str) -> None:
         """Begin to kill it; whoever calls it from now on is told why."""
         self._channel.fail(SandboxNotFound(f"{self.id} {why}"))
+
+    async def set_network(self, network: Network) -> None:
+        if network == self.spec.network:
+            return
+        if self.gate is None or self.state == "dead":
+            raise Unsupported(
+                f"{self.id} was born with network {self.spec.network.mode!r} and has no way out that could be opened; "
+                "create it with Network('allowlist'), which without hosts is closed"
+            )
+        await self.gate.switch(network)
+        self.spec = dataclasses.replace(self.spec, network=network)  # what a fork is born with
+
+    @property
+    def decisions(self) -> builtins.list[Decision]:
+        return [] if self.gate is None else self.gate.decisions
 
     async def kill(self) -> None:
         self.end("was killed")

@@ -1,0 +1,1 @@
+"""The policed way out of a sandbox: the room `egress` put to sandboxes of a pool."""

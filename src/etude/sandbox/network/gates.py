@@ -1,0 +1,103 @@
+"""The way out of one sandbox (`Gate`), and what those of a pool share (`Gates`): the log, the opened networks, the package indexes.
+
+The door runs on the pool's own event loop and accepts on the listener that was made inside; it dies with the sandbox.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from pathlib import Path
+
+from etude.egress.door import Door
+from etude.egress.outside import Outside
+from etude.egress.policy import Policy
+from etude.egress.record import Decision, DecisionFile, Journal
+from etude.sandbox.errors import InfraError, UserError
+from etude.sandbox.network import rules
+from etude.sandbox.network.indexes import Indexes
+from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import Network
+
+
+class Gate:
+    def __init__(self, door: Door, journal: Journal, indexes: Indexes) -> None:
+        self._door, self._journal, self._indexes = door, journal, indexes
+
+    @property
+    def decisions(self) -> list[Decision]:
+        return list(self._journal.decisions)
+
+    async def switch(self, network: Network) -> None:
+        """What is no longer allowed is cut before anything is awaited. Raises UserError, Unsupported: then hosts are as asked and the
+        packages of an index that isn't there are closed."""
+        rules.require(network)
+        policy = rules.policy(network)
+        self._door.switch(policy, self._indexes.ready(network))
+        self._door.switch(policy, await self._indexes.services(network))
+
+    def shut(self) -> None:
+        """Cut everything now; `close` clears up."""
+        self._door.switch(Policy())
+
+    async def close(self) -> None:
+        await self._door.close()
+
+
+class Gates:
+    def __init__(self, settings: SandboxSettings) -> None:
+        """Raises UserError for settings that can't be."""
+        try:
+            opened = tuple(ipaddress.ip_network(text) for text in settings.egress_networks)
+        except ValueError as problem:
+            raise UserError(f"sandbox.egress_networks: {problem}; write networks such as 10.1.0.0/16") from None
+        self._outside = Outside(opened=opened)
+        self._path = Path(settings.egress_log) if settings.egress_log else None
+        self._file: DecisionFile | None = None
+        self._indexes = Indexes(Path(settings.egress_cache) if settings.egress_cache else _own_cache())
+
+    async def open(self, name: str, network: Network, listener: int) -> Gate:
+        """`listener` is duplicated at once. Raises Unsupported, UserError, InfraError; then nothing is left."""
+        opened = _listening(listener)
+        try:
+            services = await self._indexes.services(network)
+            journal = Journal(name, self._log())
+            door = Door(opened, rules.policy(network), journal, services=services, outside=self._outside)
+        except BaseException:
+            opened.close()
+            raise
+        door.start()
+        return Gate(door, journal, self._indexes)
+
+    async def close(self) -> None:
+        """After the gates themselves."""
+        await self._indexes.close()
+        if self._file is not None:
+            self._file.close()
+
+    def _log(self) -> DecisionFile:
+        if self._file is None:
+            try:
+                self._file = DecisionFile(self._path)
+            except OSError as error:
+                raise UserError(f"sandbox.egress_log={str(self._path)!r} can't be written: {error.strerror}") from None
+        return self._file
+
+
+def _listening(descriptor: int) -> socket.socket:
+    """What the inside granted, if it is what it should be."""
+    listener = socket.socket(fileno=os.dup(descriptor))
+    try:
+        good = listener.family == socket.AF_INET and listener.type == socket.SOCK_STREAM
+        if good and listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            return listener
+    except OSError:
+        good = False
+    listener.close()
+    raise InfraError("the inside granted no listening TCP socket as its way out")
+
+
+def _own_cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(home) / "etude" / "packages"

@@ -1,0 +1,58 @@
+"""A spec's network in the terms of the door, and what programs inside are told of it. Pure."""
+
+from __future__ import annotations
+
+from etude.egress.packages.rule import Named, moment, npm_name, pip_name
+from etude.egress.policy import Policy
+from etude.egress.refused import BadRule
+from etude.sandbox.errors import Unsupported, UserError
+from etude.sandbox.inside.cell import DOOR
+from etude.sandbox.spec import Network, PackageRule
+
+URL = f"http://{DOOR[0]}:{DOOR[1]}"
+_PROXY = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
+_NO_PROXY = ("no_proxy", "NO_PROXY")
+
+
+def require(network: Network) -> None:
+    """Raises UserError for what makes no sense, Unsupported for what no sandbox of its own root gets."""
+    if network.mode == "host":
+        raise Unsupported("network 'host': a sandbox has the machine's own network only around a folder of the host")
+    if network.mode != "allowlist" and (network.hosts or network.packages):
+        raise UserError(f"network {network.mode!r} with hosts or packages: they need mode 'allowlist'")
+    kinds = [rule.kind for rule in network.packages]
+    if len({*kinds}) < len(kinds):
+        raise UserError(f"two package rules of one kind among {kinds}: name all packages in one")
+    policy(network)
+    for rule in network.packages:
+        named(rule)
+
+
+def policy(network: Network) -> Policy:
+    """Raises UserError."""
+    try:
+        return Policy.parse(network.hosts)
+    except BadRule as problem:
+        raise UserError(f"network: {problem}") from None
+
+
+def named(rule: PackageRule) -> Named:
+    """Raises UserError."""
+    try:
+        normal = pip_name if rule.kind == "pip" else npm_name
+        return Named(frozenset(map(normal, rule.names)), moment(rule.until) if rule.until else None)
+    except BadRule as problem:
+        raise UserError(f"network: package rule for {rule.kind}: {problem}") from None
+
+
+def environment(network: Network) -> dict[str, str]:
+    """Variables by which programs inside find the door; a spec's own come on top."""
+    if network.mode != "allowlist":
+        return {}
+    found = {**dict.fromkeys(_PROXY, URL), **dict.fromkeys(_NO_PROXY, f"{DOOR[0]},localhost")}
+    for rule in network.packages:
+        if rule.kind == "pip":
+            found["PIP_INDEX_URL"] = found["UV_DEFAULT_INDEX"] = f"{URL}/pip/simple/"
+        else:
+            found["npm_config_registry"] = f"{URL}/npm/"
+    return found
