@@ -19,7 +19,7 @@ from etude.sandbox.local.making import STEPS
 from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
-from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.spec import Network, SandboxSpec
 
 # Sleeps of so many seconds are this run's: another on the same machine has others.
 MARK = 5_000_000_000 + 100 * os.getpid()
@@ -49,7 +49,7 @@ _CLIENT = """
 import asyncio, sys
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.pool import open_pool
-from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.spec import Network, SandboxSpec
 from etude.sandbox.settings import SandboxSettings
 async def main():
     backend, ledger, mark = sys.argv[1:]
@@ -119,9 +119,8 @@ async def test_a_birth_that_fails_at_any_step_leaves_nothing(
 
     with monkeypatch.context() as broken:
         broken.setattr(cells._maker, "before", fail)
-        answers = await asyncio.gather(
-            *(cells.create(SandboxSpec(files={"a": b"x"})) for _ in range(3)), return_exceptions=True
-        )
+        spec = SandboxSpec(files={"a": b"x"}, network=Network("allowlist"))
+        answers = await asyncio.gather(*(cells.create(spec) for _ in range(3)), return_exceptions=True)
     if not (step in ("hello", "group") and not cells._groups.available):
         assert [str(answer) for answer in answers] == [f"injected before {step}"] * 3
     else:
