@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from etude.cli.sandbox import bench, probe, run, shell
+from etude.cli.sandbox import bench, held, probe, run, shell
 
 app = typer.Typer(
     no_args_is_help=True, help="Probe the sandboxes of this machine, work in one, see what lives, measure."
@@ -12,6 +12,8 @@ app = typer.Typer(
 app.command("probe")(probe.probe)
 app.command("run", context_settings={"ignore_unknown_options": True})(run.run)
 app.command("shell", context_settings={"ignore_unknown_options": True})(shell.shell)
+app.command("list")(held.list_)
+app.command("reap")(held.reap)
 app.command("bench")(bench.bench)
 
 __all__ = ["app"]

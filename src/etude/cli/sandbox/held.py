@@ -1,0 +1,99 @@
+"""`etude sandbox list` and `reap`: what lives on this machine by its ledger, and the end of what nobody holds any more."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json
+
+if TYPE_CHECKING:
+    from etude.ledger.account import Account
+    from etude.ledger.ledger import Ledger
+
+
+def list_(
+    labels: Annotated[
+        list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="Only those that carry it; repeatable.")
+    ] = None,
+    json: Json = False,
+) -> Answer:
+    """Sandboxes of all pools of this user, and what else is written down beside them: whose, since when, and whether the owner lives."""
+    wanted = _pairs(labels).items()
+    rows = [row for account in _ledger().accounts() for row in _rows(account) if wanted <= row["labels"].items()]
+    dead = sum(1 for row in rows if not row["owner_lives"])
+    lines = [_line(row) for row in rows] or ["nothing lives here"]
+    if dead:
+        lines.append(f"{dead} left by owners that died: etude sandbox reap")
+    return Answer({"sandboxes": rows}, "\n".join(lines))
+
+
+def reap(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, do nothing.")] = False,
+    json: Json = False,
+) -> Answer:
+    """Remove what dead owners left: processes, control groups, folders, containers, user ranges. Touches nothing of the living; idempotent."""
+    from etude.ledger.reaper import Reaper
+    from etude.sandbox.lifetimes.reaping import told
+
+    ledger = _ledger()
+    if dry_run:
+        rows = [row for account in ledger.accounts() if _left(account) for row in _rows(account)]
+        return Answer({"would_reap": rows}, "\n".join(_line(row) for row in rows) or "nothing to remove")
+    found = Reaper(ledger).reap()
+    text = "\n".join(told(one) for one in found) or "nothing to remove"
+    return Answer({"reaped": [dataclasses.asdict(one) for one in found]}, text, int(any(one.stuck for one in found)))
+
+
+def _ledger() -> Ledger:
+    from etude.ledger.ledger import Ledger, default_folder
+    from etude.recipe.recipe import Recipe
+
+    named = Recipe().sandbox.ledger
+    return Ledger(Path(named) if named else default_folder())
+
+
+def _left(account: Account) -> bool:
+    """As the reaper sees it, but for owners that live and are silent: those it must have watched."""
+    from etude.ledger import being
+
+    elsewhere = account.owner.boot == being.boot_id() and not account.owner.here
+    return not elsewhere and not account.owner_lives()
+
+
+def _rows(account: Account) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": entry.id,
+            "kind": entry.kind,
+            "labels": entry.labels,
+            "since": entry.since,
+            "owner": account.owner.what,
+            "owner_pid": account.owner.being.pid,
+            "owner_lives": account.owner_lives(),
+            "stuck": entry.stuck,
+        }
+        for entry in account.entries.values()
+    ]
+
+
+def _line(row: dict[str, Any]) -> str:
+    labels = "".join(f" {name}={value}" for name, value in row["labels"].items())
+    owner = f"{row['owner']}, process {row['owner_pid']}{'' if row['owner_lives'] else ' (dead)'}"
+    return f"{row['kind']:14s} {row['id']:8s} since {row['since']}  {owner}{labels}{' STUCK: ' + row['stuck'] if row['stuck'] else ''}"
+
+
+def _pairs(labels: list[str] | None) -> dict[str, str]:
+    from etude.sandbox.errors import UserError
+
+    found: dict[str, str] = {}
+    for label in labels or ():
+        name, equals, value = label.partition("=")
+        if not name or not equals:
+            raise UserError(f"--label {label}: write NAME=VALUE")
+        found[name] = value
+    return found
