@@ -6,11 +6,12 @@ import os
 import stat
 import subprocess
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from etude.sandbox.errors import SandboxError, Unsupported, UserError
+from etude.sandbox.errors import InfraError, Unsupported, UserError
 from etude.sandbox.local.making import Base, Maker
 from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.local.pool import LocalPool
@@ -100,8 +101,14 @@ async def test_sixty_layers_are_one_tree(maker: Maker, layer: Layer) -> None:
 
 async def test_more_layers_than_one_mount_takes_are_refused_and_leave_nothing(maker: Maker, layer: Layer) -> None:
     chain = tuple(layer(f"f{number:063x}", {}) for number in range(70))
-    with pytest.raises(SandboxError, match="70 layers.*flatten"):
+    with pytest.raises(InfraError, match="70 layers.*flatten"):
         await maker.make(SandboxSpec(), Base(chain))
+
+
+async def test_a_root_that_cannot_be_made_is_our_fault_and_typed(maker: Maker, store: Path) -> None:
+    """A missing layer is no evidence against anybody: never a UserError."""
+    with pytest.raises(InfraError, match="its root could not be made.*mount"):
+        await maker.make(SandboxSpec(), Base((str(store / "missing"),)))
 
 
 async def test_no_path_inside_leads_to_layers_ground_or_zygote(maker: Maker, layer: Layer) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import _signal  # pyright: ignore[reportMissingImports] - as in `runner`
+import errno
 import fcntl
 import os
 import resource
@@ -24,6 +25,7 @@ DOOR = ("127.0.0.1", 3128)  # where a policed way out is found, if there is one
 _BACKLOG = 128
 _RUNNER_FILES = 4096  # the runner's own descriptors: two pipes a command
 _HARD_MEMORY_MB = 256  # the runner itself must be able to hold a few large frames, however little its commands get
+_USED_UP = (errno.ENOSPC, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 
@@ -38,7 +40,7 @@ def become(control: socket, program: int, code: bytes, ranged: bool) -> Any:
     def close() -> None:
         if ranged:
             users.become_root_inside()
-        grants = {"upper": furnish.furnish(spec.head)}
+        grants = {"upper": _furnished(spec.head)}
         if (door := _raise_loopback(bool(spec.head["place"].get("egress")))) >= 0:
             grants["egress"] = door
         grant(control, grants)
@@ -53,9 +55,18 @@ def become(control: socket, program: int, code: bytes, ranged: bool) -> Any:
     try:
         close()
         _execute(program, control, passed[0])
-    except OSError as error:
+    except (OSError, files.Refused) as error:
         control.sendall(frames.pack(frames.ERROR, 0, fault.explain(error)))
         os._exit(1)
+
+
+def _furnished(spec: dict[str, Any]) -> int:
+    """A root that can't be made is no doing of the inside's or the caller's."""
+    try:
+        return furnish.furnish(spec)
+    except OSError as error:
+        kind = "CapacityExhausted" if error.errno in _USED_UP else "InfraError"
+        raise files.Refused(kind, f"its root could not be made: {error}") from None
 
 
 def grant(control: socket, descriptors: dict[str, int]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from etude.sandbox.inside import ground, root
+from etude.sandbox.inside import files, ground, root
 from etude.sandbox.inside import syscalls as sys_
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
@@ -56,7 +56,7 @@ def _over(layers: list[str]) -> str:
     os.mkdir(_WHOLE)
     options = f"lowerdir={':'.join(layers)},upperdir={_UPPER},workdir={_SCRATCH},userxattr"
     if len(options) > _MOST_OPTIONS:
-        raise OSError(f"{len(layers)} layers are more than one mount takes: flatten the chain")
+        raise files.Refused("InfraError", f"{len(layers)} layers are more than one mount takes: flatten the chain")
     os.chdir(root.STORE)
     sys_.mount("overlay", _WHOLE, "overlay", _QUIET, options)
     os.chdir("/")
@@ -88,7 +88,7 @@ def _file(path: str) -> None:
 
 
 def folder(base: str, path: str, mode: int) -> None:
-    """The folder base + path, made where it is missing; `mode` is a new last one's. Raises OSError where a component is a link."""
+    """The folder base + path, made where it is missing; `mode` is a new last one's. Refused where a component is a link."""
     fd = os.open(base, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     parts = [part for part in path.split("/") if part]
     for count, part in enumerate(parts, 1):
@@ -101,9 +101,8 @@ def folder(base: str, path: str, mode: int) -> None:
         try:
             below = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
         except OSError as error:
-            raise OSError(
-                error.errno, f"{path} must be a folder of the root, not a link or a file: {error.strerror}"
-            ) from None
+            message = f"{path} must be a folder of the root, not a link or a file: {error.strerror}"
+            raise files.Refused("UserError", message) from None
         finally:
             os.close(fd)
         fd = below

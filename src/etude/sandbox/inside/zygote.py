@@ -146,6 +146,7 @@ def prepare(config: dict[str, Any]) -> str:
     _signal.signal(_signal.SIGCHLD, _reap)
     helper = users.Helper(config["ranges"]) if config["ranged"] else None
     unranged = "" if helper is not None else users.why_no_ranges(config["ranges"])
+    os.umask(0o022)  # whatever the client's is: what is made here must be open to the inside
     if os.geteuid() == 0:
         sys_.unshare(sys_.CLONE_NEWNS)
         root.build(config)

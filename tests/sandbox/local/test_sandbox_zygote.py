@@ -1,0 +1,26 @@
+"""The zygote owes nothing to the moods of the process that started it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from etude.sandbox.local.nursery import Nurseries
+from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_a_client_whose_files_are_closed_to_others_has_the_same_sandboxes() -> None:
+    before = os.umask(0o077)
+    try:
+        pool = await LocalPool.open(SandboxSettings(backend="local"), Nurseries())
+        box = await pool.create(SandboxSpec(workdir="/deep/down/work"))
+    finally:
+        os.umask(before)
+    shown = await box.run("umask; touch made; stat -c %a made . ..; cat /etc/hosts; id -un")
+    assert shown.out.split()[:4] == [b"0022", b"644", b"755", b"755"] and shown.out.endswith(b"etude\n"), shown
+    await pool.close()
