@@ -12,7 +12,7 @@ from etude.fleet.errors import AnswerLost, HostLost
 from etude.fleet.retry import Retry
 from etude.fleet.roster import Member, Roster
 from etude.fleet.settings import FleetSettings
-from etude.fleet.shipping import Shipping
+from etude.fleet.shipping import Chain, Shipping
 from etude.sandbox.errors import CapacityExhausted, InfraError, SandboxNotFound
 from etude.sandbox.protocol import Sandbox
 from etude.sandbox.spec import SandboxSpec, SnapshotRef
@@ -39,7 +39,7 @@ class Births:
         called = snapshot.digest if snapshot else spec.image
         self.waiting += 1
         try:
-            chain = await self._shipping.chain(called) if called else ()
+            chain = await self._shipping.chain(called) if called else None
             while True:
                 try:
                     return await self._attempt(spec, snapshot, chain, avoid)
@@ -53,11 +53,11 @@ class Births:
             self.waiting -= 1
 
     async def _attempt(
-        self, spec: SandboxSpec, snapshot: SnapshotRef | None, chain: tuple[str, ...], avoid: set[str]
+        self, spec: SandboxSpec, snapshot: SnapshotRef | None, chain: Chain | None, avoid: set[str]
     ) -> FleetSandbox:
         """Hosts that failed are entered in `avoid`."""
         now_s = asyncio.get_running_loop().time()
-        demand, placement = Demand.of(spec, chain), self._roster.placement
+        demand, placement = Demand.of(spec, chain[0] if chain else ()), self._roster.placement
         name = placement.choose(demand, now_s, frozenset(avoid))
         if name is None:
             raise CapacityExhausted(
@@ -87,7 +87,7 @@ class Births:
         return box
 
     async def _ask(
-        self, member: Member, spec: SandboxSpec, snapshot: SnapshotRef | None, chain: tuple[str, ...], key: str
+        self, member: Member, spec: SandboxSpec, snapshot: SnapshotRef | None, chain: Chain | None, key: str
     ) -> Sandbox:
         if chain:
             await self._shipping.bring(member, "" if snapshot else spec.image, chain)

@@ -11,7 +11,7 @@ import builtins
 import dataclasses
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from etude.fleet.births import Births
 from etude.fleet.box import FleetSandbox
@@ -38,6 +38,9 @@ class Fleet:
         self._births = Births(settings, self.roster, self.shipping, self, dice)
         self.ready = Ready(WarmPlan(settings.warm), self._births.bear)
         self._keys: Keys[Sandbox] = Keys(stale=lambda box: box.state == "dead")
+        self.after_close: builtins.list[
+            Callable[[], Awaitable[None]]
+        ] = []  # of whoever opened hosts for this fleet alone
         self._closed = False
 
     @classmethod
@@ -121,7 +124,7 @@ class Fleet:
         )
 
     async def close(self) -> None:
-        """Ends all of ours on every host; the hosts stay, and may serve others."""
+        """Ends all of ours on every host; hosts that were not opened for us stay, and may serve others."""
         if not self._closed:
             self._closed = True
             await self.ready.close()
@@ -129,6 +132,7 @@ class Fleet:
             for member in self.roster.members.values():
                 for box in builtins.list(member.boxes.values()):
                     box.end(died=False)
+            await asyncio.gather(*(after() for after in self.after_close))
 
     async def _create(self, spec: SandboxSpec) -> FleetSandbox:
         claimed = await self.ready.claim(spec) if self._settings.warm else None

@@ -17,15 +17,18 @@ from etude.sandbox.spec import SandboxSpec, SnapshotRef
 class Shelf(Protocol):
     """The layers of one host. `called`: a snapshot's digest or an image's name. Unknown ones raise SandboxNotFound."""
 
-    async def chain(self, called: str) -> tuple[str, ...]: ...
+    async def chain(self, called: str) -> tuple[tuple[str, ...], bytes]:
+        """Its layers, topmost first, and the store's own record of it: what `enter` needs, nothing to look into."""
+        ...
+
     async def missing(self, digests: tuple[str, ...]) -> list[str]: ...
     async def export_layer(self, digest: str) -> bytes: ...
     async def import_layer(self, digest: str, archive: bytes) -> None:
         """Raises LayerCorrupt where the archive's contents have another digest."""
         ...
 
-    async def enter(self, digests: tuple[str, ...], name: str) -> SnapshotRef:
-        """A snapshot of layers that are all here."""
+    async def enter(self, record: bytes, name: str) -> SnapshotRef:
+        """The snapshot, under the same digest, now that its layers are all here; with a name, an image."""
         ...
 
     async def held(self) -> frozenset[str]: ...
@@ -95,7 +98,7 @@ class LocalHost:
     async def leave(self, owner: str) -> None:
         await asyncio.gather(*(self.end(*who) for who in list(self._live) if who[0] == owner))
 
-    async def chain(self, called: str) -> tuple[str, ...]:
+    async def chain(self, called: str) -> tuple[tuple[str, ...], bytes]:
         return await self._layers().chain(called)
 
     async def missing(self, digests: tuple[str, ...]) -> list[str]:
@@ -107,8 +110,8 @@ class LocalHost:
     async def import_layer(self, digest: str, archive: bytes) -> None:
         await self._layers().import_layer(digest, archive)
 
-    async def enter(self, digests: tuple[str, ...], name: str) -> SnapshotRef:
-        return await self._layers().enter(digests, name)
+    async def enter(self, record: bytes, name: str) -> SnapshotRef:
+        return await self._layers().enter(record, name)
 
     async def held(self) -> frozenset[str]:
         return await self._layers().held()

@@ -9,20 +9,22 @@ from etude.fleet.keys import Keys
 from etude.fleet.roster import Member, Roster
 from etude.sandbox.errors import InfraError, SandboxNotFound, Unsupported
 
+Chain = tuple[tuple[str, ...], bytes]  # layers, topmost first, and the record of them (host.Shelf.chain)
+
 
 class Shipping:
     def __init__(self, roster: Roster, dice: random.Random) -> None:
         self._roster, self._dice = roster, dice
-        self._chains: dict[str, tuple[str, ...]] = {}
+        self._chains: dict[str, Chain] = {}
         self._on_way: Keys[None] = Keys(stale=lambda result: True)
         self.shipped = 0
 
-    def remember(self, called: str, chain: tuple[str, ...], host: str) -> None:
+    def remember(self, called: str, chain: Chain, host: str) -> None:
         self._chains[called] = chain
-        for layer in chain:
+        for layer in chain[0]:
             self._roster.placement.holds(host, layer)
 
-    async def chain(self, called: str) -> tuple[str, ...]:
+    async def chain(self, called: str) -> Chain:
         """Of a snapshot or an image, topmost first; the hosts are asked where it was not made through this fleet."""
         if called in self._chains:
             return self._chains[called]
@@ -35,11 +37,11 @@ class Shipping:
         refused = [answer for answer in answers if isinstance(answer, Unsupported)]
         raise refused[0] if refused else SandboxNotFound(f"{called!r}: no host has a snapshot or image of that name")
 
-    async def bring(self, member: Member, image: str, chain: tuple[str, ...]) -> None:
+    async def bring(self, member: Member, image: str, chain: Chain) -> None:
         """The host can restore it afterwards, and knows it by its name if it is an image."""
-        missing = await member.host.missing(chain)
+        missing = await member.host.missing(chain[0])
         await asyncio.gather(*(self._once(member, digest) for digest in missing))
-        await member.host.enter(chain, image)
+        await member.host.enter(chain[1], image)
 
     async def _once(self, member: Member, digest: str) -> None:
         await self._on_way.once(f"{member.host.name}/{digest}", lambda: self._ship(member, digest))

@@ -51,7 +51,7 @@ class RemoteHost:
     async def leave(self, owner: str) -> None:
         await self.ask("leave", owner)
 
-    async def chain(self, called: str) -> tuple[str, ...]:
+    async def chain(self, called: str) -> tuple[tuple[str, ...], bytes]:
         return await self.ask("chain", called)
 
     async def missing(self, digests: tuple[str, ...]) -> list[str]:
@@ -63,8 +63,8 @@ class RemoteHost:
     async def import_layer(self, digest: str, archive: bytes) -> None:
         await self.ask("import_layer", digest, archive)
 
-    async def enter(self, digests: tuple[str, ...], name: str) -> SnapshotRef:
-        return await self.ask("enter", digests, name)
+    async def enter(self, record: bytes, name: str) -> SnapshotRef:
+        return await self.ask("enter", record, name)
 
     async def held(self) -> frozenset[str]:
         return await self.ask("held")

@@ -27,8 +27,10 @@ class LayerShelf:
             raise SandboxNotFound(f"{called[:20]!r}: no such snapshot or image on this host")
         return self._chains[called]
 
-    async def chain(self, called: str) -> tuple[str, ...]:
-        return self._chain(called)
+    async def chain(self, called: str) -> tuple[tuple[str, ...], bytes]:
+        """Its layers, and the record from which another shelf can `enter` it."""
+        digests = self._chain(called)
+        return digests, "\n".join(digests).encode()
 
     async def missing(self, digests: tuple[str, ...]) -> list[str]:
         return [digest for digest in digests if digest not in self._layers]
@@ -41,8 +43,9 @@ class LayerShelf:
     async def import_layer(self, digest: str, archive: bytes) -> None:
         self._layers[digest] = Layer.load(digest, archive)
 
-    async def enter(self, digests: tuple[str, ...], name: str) -> SnapshotRef:
+    async def enter(self, record: bytes, name: str) -> SnapshotRef:
         """A snapshot of layers that are here by now."""
+        digests = tuple(record.decode().split("\n"))
         if absent := await self.missing(digests):
             raise SandboxNotFound(f"layer {absent[0][:12]}: not on this host")
         return self._enter(digests, name)
