@@ -1,0 +1,139 @@
+"""The native runner as a program: compiled on first need, kept in the user's cache, used only after it has run a command.
+
+Promise: `program` returns a runner that works on this machine, or the reason why there is none. Static, because it runs inside images
+whose libraries are somebody else's, or missing.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+from etude.sandbox.inside import frames
+
+_SOURCES = Path(__file__).resolve().parent
+COMPILERS = ("cc", "gcc", "clang")
+FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-static", "-O2", "-Wall", "-Wextra", "-Werror")
+_MACHINES = ("x86_64", "aarch64")
+_COMPILE_S = 120.0  # 2 s on a quiet core
+_TEST_S = 20.0
+_TEST_SPEC = {"env": {}, "memory_mb": 512, "pids": 4096, "disk_mb": 64, "files": []}
+_TEST_RUN = {
+    "argv": ["/bin/true"],
+    "cwd": None,
+    "env": {},
+    "timeout_s": _TEST_S / 2,
+    "max_output_bytes": 4096,
+    "warm": False,
+}
+
+
+class _Failed(Exception):
+    """Why there is no native runner here."""
+
+
+@functools.cache
+def program() -> Path | str:
+    """The runner, or why there is none. Compiles for some seconds the first time: call it off the event loop."""
+    try:
+        return _found_or_made()
+    except _Failed as error:
+        return str(error)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"the native runner could not be built: {error}"
+
+
+def sources() -> list[Path]:
+    return sorted(_SOURCES.glob("*.c"))
+
+
+def compile_to(target: Path, *flags: str) -> None:
+    """Raises `_Failed` with what the compiler said first."""
+    command = [_compiler(), *flags, "-o", str(target), *map(str, sources()), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S, check=False)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines() or [f"exit {done.returncode}"]
+        static = "; for a static program the C library's own package is needed (libc.a)" if "-static" in flags else ""
+        raise _Failed(f"{command[0]} failed: {said[0]}{static}")
+
+
+def try_out(runner: Path) -> None:
+    """Start it outside of any sandbox and run one command. Raises `_Failed` where that does not work."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, tempfile.TemporaryDirectory() as workdir, tempfile.TemporaryFile() as spec:
+        spec.write(frames.pack(frames.SPEC, 0, {**_TEST_SPEC, "workdir": workdir}))
+        spec.flush()
+        descriptors = (theirs.fileno(), spec.fileno())
+        process = subprocess.Popen(
+            [str(runner), *map(str, descriptors), "--self-test"], pass_fds=descriptors, stdin=subprocess.DEVNULL
+        )
+        try:
+            theirs.close()
+            ours.settimeout(_TEST_S)
+            ours.sendall(frames.pack(frames.RUN, 1, _TEST_RUN))
+            _expect_success(ours)
+        except TimeoutError:
+            raise _Failed(f"the compiled runner did not answer within {_TEST_S:.0f} s") from None
+        except (frames.FrameError, ConnectionError) as error:
+            raise _Failed(f"the compiled runner failed its test: {error}") from None
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _expect_success(control: socket.socket) -> None:
+    splitter = frames.Splitter()
+    heard: list[frames.Frame] = []
+    while len(heard) < 2:
+        data = control.recv(65536)
+        if not data:
+            raise _Failed(f"the compiled runner ended during its test: {[frame.head for frame in heard]}")
+        heard += splitter.feed(data)
+    if [frame.kind for frame in heard] != [frames.READY, frames.OK] or heard[1].head.get("rc") != 0:
+        raise _Failed(f"the compiled runner failed its test: {[frame.head for frame in heard]}")
+
+
+def _found_or_made() -> Path:
+    if platform.machine() not in _MACHINES:
+        raise _Failed(f"the native runner is written for {', '.join(_MACHINES)}; this machine is {platform.machine()}")
+    folder = _cache() / _key()
+    runner = folder / "runner"
+    if runner.is_file():
+        return runner
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        fresh = Path(scratch) / "runner"
+        compile_to(fresh, *FLAGS)
+        try_out(fresh)
+        fresh.chmod(0o755)
+        fresh.replace(runner)  # whoever builds at the same time puts the same there
+    return runner
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(home) if home.startswith("/") else Path.home() / ".cache") / "etude" / "native"
+
+
+def _key() -> str:
+    """Other sources, flags, machines and compilers make other programs."""
+    digest = hashlib.sha256()
+    for path in [*sources(), *sorted(_SOURCES.glob("*.h"))]:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    version = subprocess.run([_compiler(), "--version"], capture_output=True, timeout=_TEST_S, check=False).stdout
+    digest.update(repr((FLAGS, platform.machine(), version)).encode())
+    return digest.hexdigest()[:24]
+
+
+def _compiler() -> str:
+    found = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if found is None:
+        raise _Failed(f"no C compiler (looked for {', '.join(COMPILERS)}): the Python runner serves instead")
+    return found

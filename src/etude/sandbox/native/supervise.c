@@ -1,0 +1,106 @@
+#include "supervise.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fault.h"
+
+static pid_t *living; /* supervisors that are not reaped yet, with a command or with what one left */
+static size_t count, room;
+
+void supervisors_remember(pid_t pid) {
+    if (count == room) {
+        pid_t *more = realloc(living, (room + 16) * sizeof *more);
+        if (more == NULL) give_up("the list of supervisors", ENOMEM); /* without it a time-out would hit the wrong ones */
+        living = more;
+        room += 16;
+    }
+    living[count++] = pid;
+}
+
+bool supervisors_forget(pid_t pid) {
+    for (size_t n = 0; n < count; n++) {
+        if (living[n] != pid) continue;
+        living[n] = living[--count];
+        return true;
+    }
+    return false;
+}
+
+bool supervisors_any(void) { return count > 0; }
+
+void supervisors_mark(Processes *processes, pid_t except) {
+    for (size_t one = 0; one < processes->count; one++)
+        for (size_t n = 0; n < count; n++)
+            if (processes->all[one].pid == living[n] && living[n] != except) processes->all[one].marked = true;
+}
+
+/* In the supervisor: wait for whatever becomes an orphan, until nothing is left. Holds no descriptor but the report. */
+static void supervise(int report, pid_t leader) {
+    int status;
+    struct rusage usage;
+    dup2(report, 0);
+    syscall(SYS_close_range, 1U, ~0U, 0U);
+    for (pid_t pid; (pid = wait4(-1, &status, 0, &usage)) > 0 || errno == EINTR;) {
+        if (pid != leader) continue;
+        Report end = {.leader = leader, .over = true, .status = status, .usage = usage};
+        if (write(0, &end, sizeof end) != sizeof end) _exit(1);
+        close(0); /* one command, one end; what still lives is only waited for */
+    }
+    _exit(0);
+}
+
+static void become_supervisor(const char *program, const Request *request, Ends ends, int report) {
+    Report start = {0};
+    setsid();
+    prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
+    start.leader = spawn(program, request, ends, &start.failure);
+    if (write(report, &start, sizeof start) != sizeof start || start.leader == 0) _exit(1);
+    supervise(report, start.leader);
+}
+
+pid_t spawn_supervised(const char *program, const Request *request, Ends ends, pid_t *leader, int *report, Failure *failure) {
+    int pipe_ends[2];
+    volatile Told *told = told_page(); /* before the fork, so that it is shared with the leader too */
+    *failure = (Failure){STAGE_FORK, errno};
+    if (told == NULL) return 0;
+    *told = (Told){0};
+    if (pipe2(pipe_ends, O_CLOEXEC) < 0) {
+        failure->code = errno;
+        return 0;
+    }
+    pid_t pid = fork();
+    if (pid == 0) become_supervisor(program, request, ends, pipe_ends[1]);
+    failure->code = errno;
+    close(pipe_ends[1]);
+    Report start = {0};
+    bool reported = false;
+    if (pid > 0) {
+        supervisors_remember(pid);
+        reported = read(pipe_ends[0], &start, sizeof start) == sizeof start;
+        if (reported) *failure = start.failure;
+        if (!reported) start.leader = told->pid; /* the command was so quick to kill its supervisor: `reap` will see to it */
+    }
+    if (start.leader > 0) {
+        *failure = (Failure){STAGE_NONE, 0};
+        *leader = start.leader;
+        *report = pipe_ends[0];
+        fcntl(*report, F_SETFL, O_NONBLOCK);
+        return pid;
+    }
+    close(pipe_ends[0]);
+    return 0; /* the supervisor, if there was one, ends by itself and is reaped with all others */
+}
+
+void report_read(Job *job) {
+    Report report;
+    ssize_t got = read(job->report.fd, &report, sizeof report);
+    if (got < 0 && errno == EAGAIN) return;
+    source_close(&job->report);
+    if (got == sizeof report && report.over) job_end(job, report.status, &report.usage);
+}
