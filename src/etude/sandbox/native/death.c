@@ -10,6 +10,15 @@
 #define DYING_S 5.0 /* a killed process that stays in the kernel for longer makes the sandbox unusable: it ends */
 enum { ROUNDS = 400 }; /* a fork bomb under the pid limit is caught in a few; this only bounds a race that should not exist */
 
+/* Its supervisor was killed before it could say how the command ended: the command is ours now, and not to go on unwatched. */
+static void adopt(Job *job, int status, const struct rusage *usage) {
+    siginfo_t info;
+    if (waitid(P_PID, (id_t)job->leader, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
+        kill(job->leader, SIGKILL);
+    else
+        job_end(job, status, usage); /* the supervisor had waited for it already */
+}
+
 static void reaped(pid_t pid, int status, const struct rusage *usage) {
     bool was_supervisor = supervisors_forget(pid);
     for (Job *job = jobs; job != NULL; job = job->next) {
@@ -18,7 +27,7 @@ static void reaped(pid_t pid, int status, const struct rusage *usage) {
         if (job->supervisor != pid || !was_supervisor) continue;
         if (job->report.fd >= 0) report_read(job);
         job->supervisor = 0;
-        if (!job->over && is_init()) kill(job->leader, SIGKILL); /* its supervisor was killed: it is ours now, and not to go on unwatched */
+        if (!job->over) adopt(job, status, usage);
     }
 }
 
@@ -71,6 +80,13 @@ static bool is_alone(const Job *job) {
     return job->supervisor == 0 && job->elder_count == 0 && !supervisors_any();
 }
 
+/* A stopped supervisor stays the parent of its orphans until they are dead, and leaves it to us to wait for them. */
+static void stop(pid_t supervisor) {
+    siginfo_t info;
+    kill(supervisor, SIGSTOP);
+    waitid(P_PID, (id_t)supervisor, &info, WSTOPPED | WEXITED | WNOWAIT);
+}
+
 void job_kill(Job *job) {
     if (job->over) return;
     if (!is_init()) { /* a self-test, outside of any sandbox: its own session is all that may be touched */
@@ -81,7 +97,7 @@ void job_kill(Job *job) {
         await_end(job, true);
     } else {
         pid_t supervisor = job->supervisor;
-        if (supervisor != 0) kill(supervisor, SIGSTOP); /* it stays the parent of its orphans until they are dead */
+        if (supervisor != 0) stop(supervisor);
         for (int round = 0; round < ROUNDS && send_each(job, SIGKILL) > 0; round++) pause_briefly();
         if (supervisor != 0) kill(supervisor, SIGKILL);
         await_end(job, false);
