@@ -18,7 +18,7 @@ from etude.sandbox.spec import SandboxSpec
 V1_FILES = {
     "memory": ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.oom_control"),
     "pids": ("pids.max",),
-    "cpu": ("cpu.cfs_period_us", "cpu.cfs_quota_us"),
+    "cpu": ("cpu.cfs_period_us", "cpu.cfs_quota_us", "cpu.shares"),
 }
 V2_FILES = {"memory": ("memory.max", "memory.swap.max", "memory.events"), "pids": ("pids.max",), "cpu": ("cpu.max",)}
 

@@ -19,6 +19,7 @@ from etude.sandbox.spec import SandboxSpec
 
 _NEEDED = ("memory", "pids")
 _RUNNER_MB = 64  # the runner and its buffers, beside what commands may use
+_SHARE = 1024  # the weight of a process that is in no group
 _PERIOD_US = 100_000  # the kernel's own default; a shorter one is fairer and costs more
 
 
@@ -102,6 +103,8 @@ class Legacy:
             for controller in wanted:
                 made[controller] = at[controller] / name
                 kernel.make(made[controller])
+            if self.cpus:  # all its sandboxes together weigh as one busy process a core, not as one process
+                kernel.write(made["cpu"] / "cpu.shares", str(_SHARE * (os.cpu_count() or 1)))
             self._at, self.pools = made, tuple(dict.fromkeys(made.values()))
             _try(self)
         except OSError:
@@ -165,7 +168,7 @@ def _visit(folders: list[Path]) -> None:
 
 
 def _memory_bytes(spec: SandboxSpec) -> int:
-    """Files in memory count too (disk_mb, for /work and /tmp); the tighter bound on commands alone is the runner's watch."""
+    """Files in memory count too (disk_mb; twice with a launcher's two file systems); the runner's watch bounds commands alone."""
     return (spec.memory_mb + 2 * spec.disk_mb + _RUNNER_MB) << 20
 
 
