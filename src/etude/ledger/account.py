@@ -31,6 +31,11 @@ class Owner:
         """Whether its process numbers mean to us what they meant to it."""
         return self.boot == being.boot_id() and self.space == being.space_id()
 
+    @property
+    def foreign(self) -> bool:
+        """Of another pid namespace that may still run: nobody here can tell whether it lives."""
+        return self.boot == being.boot_id() and not self.here
+
 
 @dataclass
 class Entry:

@@ -44,8 +44,8 @@ class Reaper:
 
     def _gone(self, found: Account) -> bool:
         owner = found.owner
-        if owner.boot == being.boot_id() and not owner.here:
-            return False  # of another pid namespace: nobody here can tell whether it lives
+        if owner.foreign:
+            return False
         if not found.owner_lives():
             return True
         now, grace_s = self._clock(), 2 * owner.beat_s

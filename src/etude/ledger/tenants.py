@@ -19,9 +19,8 @@ _PAUSE_S = 0.02
 
 def of(folder: str) -> list[Being]:
     place = os.fsencode(folder)
-    return [
-        being for being in map(Being.of, map(int, filter(str.isdigit, os.listdir("/proc")))) if _works_for(being, place)
-    ]
+    everybody = (Being.of(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return [being for being in everybody if being is not None and _works_for(being, place)]
 
 
 def end(folder: str, grace_s: float, patience_s: float) -> None:
@@ -41,9 +40,7 @@ def end(folder: str, grace_s: float, patience_s: float) -> None:
             ) from None
 
 
-def _works_for(being: Being | None, folder: bytes) -> bool:
-    if being is None:
-        return False
+def _works_for(being: Being, folder: bytes) -> bool:
     try:
         words = Path(f"/proc/{being.pid}/cmdline").read_bytes().split(b"\0")
         variables = Path(f"/proc/{being.pid}/environ").read_bytes().split(b"\0")

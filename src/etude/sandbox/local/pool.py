@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from pathlib import Path
 
-from etude.ledger.ledger import Ledger, default_folder
+from etude.ledger.ledger import Ledger
 from etude.ledger.undo import Group
 from etude.sandbox import door, interpreter
 from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound, Unsupported
 from etude.sandbox.lifetimes.births import Births
 from etude.sandbox.lifetimes.hours import Clockwork
 from etude.sandbox.lifetimes.reaping import Reaping, told
+from etude.sandbox.lifetimes.remains import folder_of
 from etude.sandbox.lifetimes.turnstile import turnstile
 from etude.sandbox.limits.groups import ControlGroups
 from etude.sandbox.local.making import Cradle, Maker
@@ -35,7 +35,7 @@ class LocalPool:
         self._cradle, self._groups = cradle, groups
         self._most_running = settings.max_running
         self._running = asyncio.Semaphore(settings.max_running)
-        ledger = Ledger(Path(settings.ledger) if settings.ledger else default_folder())
+        ledger = Ledger(folder_of(settings.ledger))
         self._journal = ledger.open(f"{cradle.backend} pool")
         self._journal.enter("cradle", f"what {cradle.backend} needs", cradle.leavings())
         if groups.available:
