@@ -17,6 +17,7 @@ from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.wire.live import LiveSandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -127,21 +128,23 @@ async def test_no_room_is_waited_for_in_order_and_refused_with_when_to_come_agai
     with pytest.raises(CapacityExhausted, match="none became free") as refused:
         await pool.create(SandboxSpec())
     assert refused.value.retry_after_s > 0 and await grown(pool, before) == {}
-    born: list[str] = []
+    pool._births.turnstile._patience_s = 60.0
 
-    async def one(name: str) -> None:
-        await pool.create(SandboxSpec(labels={"name": name}))
-        born.append(name)
+    async def one(name: str) -> LiveSandbox:
+        return await pool.create(SandboxSpec(labels={"name": name}))
 
     waiting = [asyncio.create_task(one(name)) for name in "abc"]
     await asyncio.sleep(0)
     assert pool.stats().waiting == 3
     with pytest.raises(CapacityExhausted, match="3 creates wait already"):
         await pool.create(SandboxSpec())
-    await asyncio.gather(*(box.kill() for box in boxes))
-    assert isinstance((await asyncio.gather(*waiting, return_exceptions=True))[2], CapacityExhausted)
-    assert born == ["a", "b"] or born == ["b", "a"]
-    assert {box.spec.labels["name"] for box in pool.list()} == {"a", "b"}
+    for box, task in zip(boxes, waiting, strict=False):
+        await box.kill()
+        await task
+    assert pool.stats().waiting == 1 and {box.spec.labels["name"] for box in pool.list()} == {"a", "b"}
+    waiting[2].cancel()
+    await asyncio.wait(waiting)
+    assert pool.stats().waiting == 0
     await pool.close()
 
 
