@@ -25,7 +25,7 @@ def census(pool: LocalPool) -> Census:
         "descriptors": Counter(_descriptors()),
         "threads": Counter(thread.name.rstrip("0123456789") for thread in threading.enumerate()),
         "tasks": Counter(task.get_name() for task in asyncio.all_tasks()),
-        "their descriptors": Counter({str(pid): _count(pid) for pid in family}),
+        "descriptors of zygotes": Counter({str(pid): _count(pid) for pid in family if _parent(pid) == os.getpid()}),
         "processes": Counter(f"{pid} {name}" for pid, name in family.items()),
         "mounts": Counter(line for pid in family for line in _mounts_of_ours(pid)),
         "groups": Counter(str(path) for top in pool._groups.pools for path in top.iterdir() if path.is_dir()),
@@ -66,7 +66,14 @@ def _count(pid: int) -> int:
     try:
         return len(os.listdir(f"/proc/{pid}/fd"))
     except OSError:
-        return 0  # gone meanwhile, or a sandbox' own, closed to everybody
+        return 0  # gone meanwhile
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0  # gone meanwhile
 
 
 def _descendants() -> dict[int, str]:
