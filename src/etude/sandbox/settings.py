@@ -43,12 +43,12 @@ class SandboxSettings(BaseModel):
         description="commands that run at once, in all sandboxes",
     )
     egress_log: str = Field(
-        "", description="file for the decisions at the doors of sandboxes, JSON lines; empty: in memory alone"
+        default="", description="file for the decisions at the doors of sandboxes, JSON lines; empty: in memory alone"
     )
     egress_networks: list[str] = Field(
         default_factory=list,
         description="private networks in which hosts on an allow-list may lie, e.g. 10.1.0.0/16; else only public addresses are dialled",
     )
     egress_cache: str = Field(
-        "", description="folder for packages that sandboxes fetched; empty: etude/packages in the user's cache"
+        default="", description="folder for packages that sandboxes fetched; empty: etude/packages in the user's cache"
     )
