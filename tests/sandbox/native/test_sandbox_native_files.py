@@ -185,6 +185,13 @@ def test_a_tree_goes_out_and_in_again_the_same(talk: Talk, tmp_path: Path) -> No
     (tmp_path / "target/below/sub").chmod(0o700)
 
 
+def test_an_empty_tree_is_a_folder(talk: Talk, tmp_path: Path) -> None:
+    stream = talk.open(frames.PUT, {"path": "new/er"})
+    talk.send(frames.TREE, stream, {"entries": [], "last": True})
+    assert talk.hear().kind == frames.OK
+    assert (tmp_path / "new/er").is_dir()
+
+
 def test_a_tree_over_the_limit_is_refused(talk: Talk, tmp_path: Path) -> None:
     (tmp_path / "big").write_bytes(bytes(10_000_000))
     stream = talk.open(frames.GET, {"path": ".", "max_bytes": 5_000_000})
@@ -195,7 +202,7 @@ def test_a_tree_over_the_limit_is_refused(talk: Talk, tmp_path: Path) -> None:
 
 def put(talk: Talk, *entries: tuple[str, str, bytes], target: str = "x") -> frames.Frame:
     stream = talk.open(frames.PUT, {"path": "."})
-    rows = [[path, kind, 0o644, 0, len(data), target if kind == "link" else None] for path, kind, data in entries]
+    rows = [[path, kind, 0o644, 0, len(data), target if kind == "link" else ""] for path, kind, data in entries]
     talk.send(frames.TREE, stream, {"entries": rows, "last": False}, b"".join(data for _, _, data in entries))
     talk.send(frames.TREE, stream, {"entries": [], "last": True})
     answer = talk.hear()
@@ -269,3 +276,22 @@ def test_frozen_means_that_nothing_moves(talk: Talk, tmp_path: Path) -> None:
     talk.send(frames.CANCEL, stream, {})
     while talk.hear().kind != frames.EXIT:
         pass
+
+
+def test_what_slept_before_a_freeze_sleeps_after_it(talk: Talk, tmp_path: Path) -> None:
+    sleeper = talk.exec("/bin/sh", "-c", "echo $$; kill -STOP $$; touch woken; exec sleep 1000")
+    pid = talk.hear().blob.decode().strip()
+    spin = "threading.Thread(target=lambda: [None for _ in iter(int, 1)], daemon=True).start()"
+    threads = f"import threading, time; {spin}; {spin}; time.sleep(60)"
+    busy = talk.exec("/usr/bin/python3", "-c", threads)
+    time.sleep(0.3)
+    for frozen in (True, True, False, False):  # idempotent
+        assert talk.ask(frames.FREEZE, frozen=frozen).kind == frames.OK
+    time.sleep(0.1)
+    assert not (tmp_path / "woken").exists()
+    talk.run("kill", "-CONT", pid)
+    time.sleep(0.2)
+    assert (tmp_path / "woken").exists()
+    for stream in (sleeper, busy):
+        talk.send(frames.CANCEL, stream, {})
+    assert {talk.hear().stream for _ in range(2)} == {sleeper, busy}

@@ -36,12 +36,8 @@ static void add_entry(Export *export, const Found *found, size_t size, const cha
     json_add_text(&export->head, found->path, strlen(found->path));
     long long mtime_ns = status->st_mtim.tv_sec * 1000000000LL + status->st_mtim.tv_nsec;
     bytes_say(&export->head, ",\"%s\",%u,%lld,%zu,", kind_of(status->st_mode), status->st_mode & 07777, mtime_ns, size);
-    if (target == NULL)
-        bytes_say(&export->head, "null]");
-    else {
-        json_add_text(&export->head, target, strlen(target));
-        bytes_add(&export->head, "]", 1);
-    }
+    json_add_text(&export->head, target, strlen(target));
+    bytes_add(&export->head, "]", 1);
 }
 
 /* Up to one chunk of an open file onto the contents; its size, or -1 and errno. */
@@ -71,7 +67,7 @@ static Step send_contents(Export *export, const Found *found, int fd) {
             answer_error(export->stream, "OutputLimit", "the files under %s are over the limit", export->path);
             return WALK_REFUSED;
         }
-        if (first || size > 0) add_entry(export, found, (size_t)size, NULL);
+        if (first || size > 0) add_entry(export, found, (size_t)size, "");
         if (size < CHUNK_BYTES) return WALK_ON;
     }
 }
@@ -97,7 +93,7 @@ static Step send_one(void *state, const Found *found) {
         return WALK_ON;
     }
     if (export->head.size > HEAD_BYTES) flush(export, false);
-    add_entry(export, found, 0, S_ISLNK(found->status->st_mode) ? target : NULL);
+    add_entry(export, found, 0, S_ISLNK(found->status->st_mode) ? target : "");
     return WALK_ON;
 }
 

@@ -48,6 +48,21 @@ bool put_uses(uint32_t stream) {
     return false;
 }
 
+/* Where all of it goes: a folder, made if it is missing; a file or link in its place is replaced. */
+static bool make_root(const Put *put) {
+    Spot spot = spot_find(put->stream, put->root, true);
+    struct stat status;
+    bool good = spot.folder >= 0;
+    if (good && spot.name != NULL) {
+        bool exists = fstatat(spot.folder, spot.name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+        if (exists && !S_ISDIR(status.st_mode)) good = unlinkat(spot.folder, spot.name, 0) == 0;
+        if (good && !(exists && S_ISDIR(status.st_mode))) good = mkdirat(spot.folder, spot.name, 0755) == 0;
+        if (!good) answer_errno(put->stream, put->root, errno);
+    }
+    spot_leave(&spot);
+    return good;
+}
+
 void serve_put(const Frame *frame) {
     Put *put = calloc(1, sizeof *put);
     if (put == NULL) give_up("PUT", ENOMEM);
@@ -55,7 +70,7 @@ void serve_put(const Frame *frame) {
     puts_open = put;
     keep_errors(&put->error);
     put->root = need_path(frame);
-    put->failed = put->root == NULL;
+    put->failed = put->root == NULL || !make_root(put);
     keep_errors(NULL);
 }
 

@@ -24,8 +24,8 @@ void serve_connect(const Frame *frame) {
     struct timeval patience = {.tv_sec = PATIENCE_S}, none = {0};
     if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (fd < 0 || connect(fd, (struct sockaddr *)&where, sizeof where) < 0) {
-        const char *kind = fd < 0 ? "InfraError" : "UserError";
-        answer_error(frame->stream, kind, "port %lld: %s", port, errno == EINPROGRESS ? "no answer" : strerror(errno));
+        const char *kind = fd >= 0 ? "UserError" : errno == EPERM ? "Unsupported" : "InfraError";
+        answer_error(frame->stream, kind, "port %lld of the sandbox: %s", port, errno == EINPROGRESS ? "no answer" : strerror(errno));
     } else {
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof none);
         wire_send(OK, frame->stream, &(Bytes){.data = "{}", .size = 2}, NULL, 0, fd);
