@@ -11,7 +11,10 @@ import pytest
 from egress_town import PUBLIC, Town, Web, connect, echo, get
 
 from etude.egress.limits import DoorLimits
+from etude.egress.outside import Outside, Streams
+from etude.egress.pace import Pace
 from etude.egress.record import Decision, DecisionFile, Journal
+from etude.egress.refused import Refused
 
 
 async def test_a_head_that_is_too_large_is_refused(town: Town) -> None:
@@ -157,3 +160,54 @@ async def test_a_door_leaves_no_descriptor_behind(town: Town) -> None:
     await asyncio.sleep(0.1)
     assert len(os.listdir(own)) <= before
     assert (PUBLIC, 443) in town.dialled
+
+
+async def test_a_sandbox_that_asks_in_a_loop_is_slowed_down(town: Town) -> None:
+    town.limits = DoorLimits(requests_per_s=20)
+    await town.open([])
+    began = asyncio.get_running_loop().time()
+    for _ in range(50):  # 40 at once, 10 at 20 a second
+        assert await town.status(connect("evil.example:443")) == 403
+    assert asyncio.get_running_loop().time() - began > 0.4
+
+
+def test_a_pace_is_kept_in_the_long_run() -> None:
+    pace, now_s = Pace(10), 0.0
+    for _ in range(120):
+        now_s += pace.wait_s(now_s)
+    assert 9.5 < now_s < 10.5  # 20 at once, 100 at 10 a second
+    assert pace.wait_s(now_s + 60) == 0
+
+
+async def test_few_names_are_resolved_at_a_time(town: Town) -> None:
+    going = most = 0
+
+    async def slow(host: str, port: int) -> list[str]:
+        nonlocal going, most
+        going, most = going + 1, max(most, going + 1)
+        await asyncio.sleep(0.02)
+        going -= 1
+        raise OSError("no such name")
+
+    town._resolve = slow  # type: ignore[method-assign]
+    await town.open([".example"])
+    answers = await asyncio.gather(*(town.status(connect(f"{number}.a.example:443")) for number in range(10)))
+    assert answers == [502] * 10 and most == town.limits.lookups
+
+
+async def test_an_address_that_does_not_answer_leaves_time_for_the_next(town: Town) -> None:
+    await town.host("good.example", echo, address="93.184.216.35")
+    town.names["good.example"] = [PUBLIC, "93.184.216.35"]
+    dial = town._dial
+
+    async def silent(address: str, port: int) -> Streams:
+        if address == PUBLIC:
+            await asyncio.sleep(60)
+        return await dial(address, port)
+
+    outside = Outside(town._resolve, silent, patience_s=0.4)
+    streams = await outside.connect("good.example", 443, asyncio.Semaphore(1))
+    streams[1].close()
+    with pytest.raises(Refused, match="answer"):
+        town.names["good.example"] = [PUBLIC]
+        await outside.connect("good.example", 443, asyncio.Semaphore(1))

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from etude.egress.inner import Service
 from etude.egress.limits import DoorLimits
 from etude.egress.outside import Outside
+from etude.egress.pace import Pace
 from etude.egress.policy import Policy
 from etude.egress.record import Journal
 from etude.egress.visit import Visit, World
@@ -33,8 +34,10 @@ class Door:
         limits: DoorLimits | None = None,
     ) -> None:
         self._listener = listener
-        self._world = World(policy, journal, dict(services or {}), outside or Outside(), limits or DoorLimits())
-        self._places = asyncio.Semaphore(self._world.limits.connections)
+        limits = limits or DoorLimits()
+        pace, lookups = Pace(limits.requests_per_s), asyncio.Semaphore(limits.lookups)
+        self._world = World(policy, journal, dict(services or {}), outside or Outside(), limits, pace, lookups)
+        self._places = asyncio.Semaphore(limits.connections)
         self._visits: dict[asyncio.Task[None], Visit] = {}
         self._accepting: asyncio.Task[None] | None = None
         listener.setblocking(False)

@@ -6,8 +6,10 @@ Resolving and dialling are seams: tests bring their own. What is dialled is an a
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from etude.egress import addresses
@@ -21,9 +23,16 @@ STREAM_BYTES = 1 << 16  # read ahead per direction; beyond twice it the faster s
 _MOST_ADDRESSES = 4  # tried one after the other
 
 
+@functools.cache
+def _resolvers() -> ThreadPoolExecutor:
+    """Threads of their own: a slow name server must not hold up what else this process does in threads."""
+    return ThreadPoolExecutor(16, thread_name_prefix="etude-resolve")
+
+
 async def resolve_by_system(host: str, port: int) -> list[str]:
     """In the resolver's order, each once. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    ask = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    found = await asyncio.get_running_loop().run_in_executor(_resolvers(), ask)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
@@ -40,16 +49,19 @@ class Outside:
     opened: tuple[addresses.Network, ...] = ()
     patience_s: float = 10.0
 
-    async def connect(self, host: str, port: int) -> Streams:
+    async def connect(self, host: str, port: int, lookups: asyncio.Semaphore) -> Streams:
         """Raises Refused: 403 for where no sandbox may go, 502 for what can't be reached, 504 for what does not answer."""
         problem = ""
         try:
             async with asyncio.timeout(self.patience_s):
-                for address in await self._checked(host, port):
+                async with lookups:
+                    found = await self._checked(host, port)
+                for address in found:
                     try:
-                        return await self.dial(address, port)
-                    except OSError as error:
-                        problem = error.strerror or str(error)
+                        async with asyncio.timeout(self.patience_s / len(found)):
+                            return await self.dial(address, port)
+                    except OSError as error:  # a TimeoutError is one
+                        problem = error.strerror or str(error) or "no answer"
         except TimeoutError:
             raise Refused(504, f"{host}:{port} did not answer within {self.patience_s:g} s") from None
         raise Refused(502, f"{host}:{port} can't be reached: {problem}")

@@ -18,6 +18,7 @@ from etude.egress.forward import forward
 from etude.egress.inner import Ask, Service
 from etude.egress.limits import DoorLimits
 from etude.egress.outside import STREAM_BYTES, Outside, Streams
+from etude.egress.pace import Pace
 from etude.egress.policy import Policy
 from etude.egress.record import Decision, Journal, cut
 from etude.egress.refused import Refused
@@ -32,6 +33,8 @@ class World:
     services: dict[str, Service]
     outside: Outside
     limits: DoorLimits
+    pace: Pace
+    lookups: asyncio.Semaphore
 
 
 @dataclass
@@ -102,6 +105,7 @@ class Visit:
 
     async def _one(self, client: Client) -> bool:
         """Serve a request; whether another may follow."""
+        await asyncio.sleep(self._world.pace.wait_s(time.monotonic()))
         try:
             head = await client.head()
         except Refused as refusal:
@@ -144,7 +148,7 @@ class Visit:
         request.host, request.port, request.path = target.host, target.port, target.path
         self._pass(head, target)
         self._goal = target
-        self._outer = await self._world.outside.connect(target.host, target.port)
+        self._outer = await self._world.outside.connect(target.host, target.port, self._world.lookups)
         request.allowed = True
         try:
             if head.method == b"CONNECT":

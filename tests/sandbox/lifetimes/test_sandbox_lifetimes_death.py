@@ -49,7 +49,7 @@ _CLIENT = """
 import asyncio, sys
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.pool import open_pool
-from etude.sandbox.spec import Network, SandboxSpec
+from etude.sandbox.spec import SandboxSpec
 from etude.sandbox.settings import SandboxSettings
 async def main():
     backend, ledger, mark = sys.argv[1:]

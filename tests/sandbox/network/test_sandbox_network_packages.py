@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import threading
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from etude.egress.packages import asking
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.network import rules
 from etude.sandbox.pool import open_pool
@@ -69,6 +71,39 @@ async def test_named_packages_come_in_up_to_their_date(tmp_path: Path, monkeypat
     finally:
         await pool.close()
         server.close()
+
+
+async def test_a_switch_that_waits_for_an_index_does_not_undo_a_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = threading.Event()
+
+    def slow() -> asking.Configured:
+        found.wait(20)
+        return asking.Configured((tmp_path.as_uri(),))
+
+    monkeypatch.setattr(asking, "pip", slow)
+    try:
+        pool = await open_pool(SandboxSettings(backend="local", egress_cache=str(tmp_path)))
+    except Unsupported as error:
+        pytest.skip(str(error))
+    try:
+        box = await pool.create(SandboxSpec(network=Network("allowlist", ("one.example",))))
+        rule = PackageRule("pip", ("my-tool",))
+        wider = asyncio.ensure_future(box.set_network(Network("allowlist", ("two.example",), (rule,))))
+        await asyncio.sleep(0.05)
+        await box.set_network(Network())
+        found.set()
+        await wider
+        assert box.spec.network == Network()
+        code = "import urllib.request; urllib.request.urlopen('http://127.0.0.1:3128/pip/simple/')"
+        assert b"404" in (await box.run(["python", "-c", code], timeout_s=30)).err
+        await box.set_network(Network("allowlist", ("two.example",), (rule,)))
+        assert (await box.run(["python", "-c", code], timeout_s=30)).rc == 0
+        assert box.spec.network.packages == (rule,)
+    finally:
+        found.set()
+        await pool.close()
 
 
 async def test_a_machine_without_npm_has_no_door_to_its_packages(

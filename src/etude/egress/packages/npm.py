@@ -62,6 +62,13 @@ class NpmDoor:
     def __init__(self, index: NpmIndex, rule: Named, base: str) -> None:
         self._index, self._rule, self._base = index, rule, base
 
+    def __eq__(self, other: object) -> bool:
+        """Whether they serve the same: downloads by the one may then go on under the other."""
+        return isinstance(other, NpmDoor) and (self._index, self._rule) == (other._index, other._rule)
+
+    def __hash__(self) -> int:
+        return hash(self._rule)
+
     async def serve(self, ask: Ask) -> Page:
         name, separator, file = ask.path.partition("/-/")
         name = self._named(name.rstrip("/"))

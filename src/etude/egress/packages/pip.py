@@ -51,6 +51,13 @@ class PipDoor:
     def __init__(self, index: PipIndex, rule: Named) -> None:
         self._index, self._rule = index, rule
 
+    def __eq__(self, other: object) -> bool:
+        """Whether they serve the same: downloads by the one may then go on under the other."""
+        return isinstance(other, PipDoor) and (self._index, self._rule) == (other._index, other._rule)
+
+    def __hash__(self) -> int:
+        return hash(self._rule)
+
     async def serve(self, ask: Ask) -> Page:
         kind, *rest = [part for part in ask.path.split("/") if part] or [""]
         if kind == "simple" and not rest:

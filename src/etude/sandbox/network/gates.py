@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 from etude.egress.door import Door
@@ -22,20 +23,30 @@ from etude.sandbox.spec import Network
 
 
 class Gate:
-    def __init__(self, door: Door, journal: Journal, indexes: Indexes) -> None:
+    """`network` is what is in force now."""
+
+    def __init__(self, door: Door, journal: Journal, indexes: Indexes, network: Network) -> None:
         self._door, self._journal, self._indexes = door, journal, indexes
+        self.network = network
 
     @property
     def decisions(self) -> list[Decision]:
         return list(self._journal.decisions)
 
     async def switch(self, network: Network) -> None:
-        """What is no longer allowed is cut before anything is awaited. Raises UserError, Unsupported: then hosts are as asked and the
-        packages of an index that isn't there are closed."""
+        """What is no longer allowed is cut before anything is awaited; packages of an index that has to be found first come after.
+        Raises UserError, and nothing has changed; Unsupported, and those packages stay closed."""
         rules.require(network)
-        policy = rules.policy(network)
-        self._door.switch(policy, self._indexes.ready(network))
-        self._door.switch(policy, await self._indexes.services(network))
+        policy, ready = rules.policy(network), self._indexes.ready(network)
+        at_once = replace(network, packages=tuple(rule for rule in network.packages if rule.kind in ready))
+        self._door.switch(policy, ready)
+        self.network = at_once
+        if at_once == network:
+            return
+        services = await self._indexes.services(network)
+        if self.network is at_once:  # else somebody has switched since
+            self._door.switch(policy, services)
+            self.network = network
 
     def shut(self) -> None:
         """Cut everything now; `close` clears up."""
@@ -68,7 +79,7 @@ class Gates:
             opened.close()
             raise
         door.start()
-        return Gate(door, journal, self._indexes)
+        return Gate(door, journal, self._indexes, network)
 
     async def close(self) -> None:
         """After the gates themselves."""

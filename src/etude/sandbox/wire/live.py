@@ -200,8 +200,10 @@ class LiveSandbox(Refusals):
                 f"{self.id} was born with network {self.spec.network.mode!r} and has no way out that could be opened; "
                 "create it with Network('allowlist'), which without hosts is closed"
             )
-        await self.gate.switch(network)
-        self.spec = dataclasses.replace(self.spec, network=network)  # what a fork is born with
+        try:
+            await self.gate.switch(network)
+        finally:
+            self.spec = dataclasses.replace(self.spec, network=self.gate.network)  # what a fork is born with
 
     @property
     def decisions(self) -> builtins.list[Decision]:
