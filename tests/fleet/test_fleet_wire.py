@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from etude.egress.record import Decision
 from etude.fleet.demand import HostFacts
 from etude.fleet.errors import AnswerLost
 from etude.fleet.host import LocalHost
@@ -24,7 +25,7 @@ from etude.sandbox.fake.pool import FakePool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
-from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.spec import Network, SandboxSpec
 
 BIG = 300_000
 
@@ -196,3 +197,14 @@ def test_a_silent_host_is_given_up_after_a_time() -> None:
             await host.facts()
 
     run(story())
+
+
+async def test_decisions_at_the_door_come_with_the_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = FakePool()
+    host, _ = far(pool)
+    box = await host.create(SandboxSpec(network=Network("allowlist", ("a.example",))), "me", "1")
+    told = [Decision(0.0, "x", "CONNECT", "a.example", 443, "", True, 200, "", 0, 0, 0.0)]
+    monkeypatch.setattr(type(pool.list()[0]), "decisions", told)
+    assert box.decisions == []
+    await box.run("true")
+    assert box.decisions == told

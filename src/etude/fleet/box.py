@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
+from etude.egress.record import Decision
 from etude.fleet.relay import Relay
 from etude.sandbox.errors import SandboxDied, SandboxError, SandboxNotFound
 from etude.sandbox.protocol import Process, Sandbox
@@ -40,6 +41,10 @@ class FleetSandbox(Relay):
     @property
     def deadline_s(self) -> float | None:
         return self._inner.deadline_s
+
+    @property
+    def decisions(self) -> builtins.list[Decision]:
+        return self._inner.decisions
 
     async def exec(self, *args: Any, **named: Any) -> Process:
         return _Watched(await self._do("exec", *args, **named), self)

@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from etude.fleet.demand import HostFacts
@@ -66,6 +66,8 @@ class RayLink:
             return await self._actor.ask.remote(method, args, named)
         except RayActorError as error:
             raise HostLost(f"its actor is gone: {error}") from None
+        except RayError as error:
+            raise InfraError(f"Ray could not carry {method}: {error}") from error
 
     async def close(self) -> None:
         try:

@@ -7,6 +7,7 @@ import builtins
 from collections.abc import AsyncIterator
 from typing import Any
 
+from etude.egress.record import Decision
 from etude.fleet.demand import Beat, HostFacts
 from etude.fleet.errors import AnswerLost
 from etude.fleet.relay import Relay
@@ -71,11 +72,14 @@ class RemoteHost:
 
 
 class RemoteSandbox(Relay):
-    """State and deadline are what this end knows: an end by time is learnt from the next request or heartbeat."""
+    """State, deadline and decisions are what this end knows. An end by time is learnt from the next request or heartbeat; decisions at
+    the door, of a sandbox that has one, with the answers to `run`, `heartbeat` and `set_network`, and before a kill."""
 
     def __init__(self, name: str, spec: SandboxSpec, host: RemoteHost) -> None:
         self.id, self.spec, self._host = name, spec, host
         self._state: State = "running"
+        self._has_door = spec.network.mode == "allowlist"
+        self.decisions: list[Decision] = []
         now = asyncio.get_running_loop().time()
         self._end_s = None if spec.ttl_s is None else now + spec.ttl_s
 
@@ -113,7 +117,8 @@ class RemoteSandbox(Relay):
     async def kill(self) -> None:
         if self._state != "dead":
             try:
-                await self._do("kill")
+                await self._learn("kill")
+                await self._asked("call", self.id, "kill")
             except SandboxNotFound:
                 return  # it had ended before
             finally:
@@ -121,7 +126,14 @@ class RemoteSandbox(Relay):
 
     async def _do(self, operation: str, *args: Any, **named: Any) -> Any:
         patience_s = PATIENCE_S + named.get("timeout_s", 10.0) if operation == "run" else PATIENCE_S
-        return await self._asked("call", self.id, operation, *args, patience_s=patience_s, **named)
+        done = await self._asked("call", self.id, operation, *args, patience_s=patience_s, **named)
+        await self._learn(operation)
+        return done
+
+    async def _learn(self, operation: str) -> None:
+        self._has_door |= operation == "set_network"
+        if self._has_door and operation in ("run", "heartbeat", "set_network", "kill") and self._state != "dead":
+            self.decisions = await self._asked("decisions", self.id)
 
     async def _asked(self, method: str, *args: Any, **named: Any) -> Any:
         try:

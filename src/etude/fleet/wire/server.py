@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from typing import Any
 
+from etude.egress.record import Decision
 from etude.fleet.demand import Beat
 from etude.fleet.host import Host
 from etude.fleet.leases import HEARTBEAT_S, Leases
@@ -16,7 +17,7 @@ from etude.sandbox.protocol import Process, Sandbox
 from etude.sandbox.spec import Chunk, SandboxSpec, SnapshotRef
 
 _HOST = frozenset({"facts", "end", "chain", "missing", "export_layer", "import_layer", "enter", "held"})
-_HERE = frozenset({"beat", "create", "restore", "leave", "call", "start", "pull", "process"})
+_HERE = frozenset({"beat", "create", "restore", "leave", "call", "start", "pull", "process", "decisions"})
 _BOX = frozenset(
     {
         "run", "read", "write", "list", "remove", "export", "stat", "put_tar", "get_tar", "snapshot", "diff", "git_patch",
@@ -72,6 +73,9 @@ class HostServer:
         if operation == "kill":
             self._forget(box)
         return done
+
+    async def decisions(self, box: str) -> list[Decision]:
+        return self._box(box).decisions
 
     async def start(self, box: str, *args: Any, **named: Any) -> int:
         process = await self._box(box).exec(*args, **named)
