@@ -32,6 +32,11 @@ class Ledger:
                 f"{folder} must be a folder that only user {os.geteuid()} writes; chmod 700 it, or choose another"
             )
 
+    @classmethod
+    def at(cls, named: str) -> Ledger:
+        """In the folder of that name, or this user's own where none is named."""
+        return cls(Path(named) if named else default_folder())
+
     def open(self, what: str, *, lease_s: float = LEASE_S, beat_s: float = BEAT_S) -> Journal:
         path = self.folder / f"{os.getpid()}-{os.urandom(6).hex()}{SUFFIX}"
         return Journal(path, what, lease_s=lease_s, beat_s=beat_s, clock=self._clock)

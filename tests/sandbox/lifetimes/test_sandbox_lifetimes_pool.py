@@ -10,9 +10,7 @@ import pytest
 from leaks import census, grown
 
 from etude.ledger.ledger import Ledger
-from etude.ledger.undo import Folder
 from etude.sandbox.errors import CapacityExhausted, InfraError, SandboxNotFound, UserError
-from etude.sandbox.lifetimes import remains
 from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.settings import SandboxSettings
@@ -168,18 +166,3 @@ async def test_a_ledger_that_cannot_be_written_makes_no_sandbox(cells: LocalPool
         with pytest.raises(InfraError, match="No space left on device.*sandbox.ledger"):
             await cells.create(SandboxSpec())
     assert await grown(cells, before) == {}
-
-
-async def test_people_are_told_what_lives_and_what_was_left(cells: LocalPool, ledger: Path) -> None:
-    box = await cells.create(SandboxSpec(labels={"who": "list"}))
-    (told,) = [one for one in remains.listed(str(ledger)) if one.labels == {"who": "list"}]
-    assert (told.id, told.kind, told.owner, told.state) == (box.id, "sandbox", "local pool", "lives")
-    left = Ledger(ledger).open("a pool that let go")
-    left.enter("sb-1", "sandbox", [Folder("/nowhere/to/be/found")])
-    left.close()
-    assert [one.state for one in remains.listed(str(ledger)) if one.owner == "a pool that let go"] == ["left"]
-    assert ["left alone" in one.stuck for one in remains.reaped(str(ledger))] == [True]
-    (stuck,) = [one for one in remains.listed(str(ledger)) if one.owner == "a pool that let go"]
-    assert stuck.state == "stuck" and "left alone" in stuck.detail
-    left.path.unlink()
-    await box.kill()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import random
 import signal
 import time
@@ -12,7 +13,7 @@ from leaks import census, grown, resident_kib
 
 from etude.sandbox.errors import SandboxError
 from etude.sandbox.local.pool import LocalPool
-from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.spec import Network, SandboxSpec
 
 _ABREAST = 4
 _WARM = 40  # lives until allocators, caches and threads have what they keep
@@ -21,8 +22,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def _life(pool: LocalPool, chance: random.Random) -> None:
-    """Create, exec, one time in three fork, kill; one in eight dies in another way."""
-    box = await pool.create(SandboxSpec(files={"a": b"x" * 100}, disk_mb=4, ttl_s=300))
+    """Create, exec, one time in three fork, kill; one in eight dies in another way, one in four is of another kind."""
+    box = await pool.create(_kind(pool, chance.randrange(12)))
     others = []
     try:
         assert (await box.run("cat a && echo more > b")).out == b"x" * 100
@@ -41,6 +42,16 @@ async def _life(pool: LocalPool, chance: random.Random) -> None:
                 running.cancel()
     finally:
         await asyncio.gather(*(one.kill() for one in (box, *others)))
+
+
+def _kind(pool: LocalPool, number: int) -> SandboxSpec:
+    plain = SandboxSpec(files={"a": b"x" * 100}, disk_mb=4, ttl_s=300)
+    able = pool.probe()
+    if number == 0 and able.uid_ranges:
+        return dataclasses.replace(plain, uid_mode="range")
+    if number == 1 and able.egress:
+        return dataclasses.replace(plain, network=Network("allowlist", ("example.org",)))
+    return dataclasses.replace(plain, warm_python=number != 2)
 
 
 async def _lives(pool: LocalPool, count: int, seed: int) -> None:

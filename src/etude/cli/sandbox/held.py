@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,19 +49,15 @@ def reap(
 
 
 def _ledger() -> Ledger:
-    from etude.ledger.ledger import Ledger, default_folder
+    from etude.ledger.ledger import Ledger
     from etude.recipe.recipe import Recipe
 
-    named = Recipe().sandbox.ledger
-    return Ledger(Path(named) if named else default_folder())
+    return Ledger.at(Recipe().sandbox.ledger)
 
 
 def _left(account: Account) -> bool:
     """As the reaper sees it, but for owners that live and are silent: those it must have watched."""
-    from etude.ledger import being
-
-    elsewhere = account.owner.boot == being.boot_id() and not account.owner.here
-    return not elsewhere and not account.owner_lives()
+    return not account.owner.foreign and not account.owner_lives()
 
 
 def _rows(account: Account) -> list[dict[str, Any]]:

@@ -16,7 +16,6 @@ from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound, Unsu
 from etude.sandbox.lifetimes.births import Births
 from etude.sandbox.lifetimes.hours import Clockwork
 from etude.sandbox.lifetimes.reaping import Reaping, told
-from etude.sandbox.lifetimes.remains import folder_of
 from etude.sandbox.lifetimes.turnstile import turnstile
 from etude.sandbox.limits.groups import ControlGroups
 from etude.sandbox.local.making import Cradle, Maker
@@ -35,7 +34,7 @@ class LocalPool:
         self._cradle, self._groups = cradle, groups
         self._most_running = settings.max_running
         self._running = asyncio.Semaphore(settings.max_running)
-        ledger = Ledger(folder_of(settings.ledger))
+        ledger = Ledger.at(settings.ledger)
         self._journal = ledger.open(f"{cradle.backend} pool")
         self._journal.enter("cradle", f"what {cradle.backend} needs", cradle.leavings())
         if groups.available:
