@@ -97,7 +97,6 @@ class Launcher:
         self.end_signal: signal.Signals = surroundings.end_signal
         self.egress: bool = surroundings.egress
         self.store: str | None = None  # no layers can be mounted here
-        self.runner = "python"
         self.unranged = "its sandboxes have one user; sandbox.backend='local' can give them more"
         try:
             self._program = bundle.descriptor(python)
@@ -115,6 +114,9 @@ class Launcher:
 
     async def bear(self, spec: SandboxSpec, control: socket.socket) -> Launched:
         return await asyncio.to_thread(self._start, spec, control.fileno())  # a fork of a large process takes its time
+
+    async def runner(self) -> str:
+        return "python"
 
     async def close(self) -> None:
         if self._program >= 0:

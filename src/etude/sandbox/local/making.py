@@ -41,14 +41,13 @@ NOTHING = Base()
 
 class Cradle(Protocol):
     """Where sandboxes come from. `place` is what its runner must know beside the spec; `end_signal` tells its first process to end;
-    `store` is the folder of layers that it can mount, if any; `runner` is what serves where no warm interpreter is asked for;
-    `unranged` is why no sandbox of its can have a range of users, "" where it can."""
+    `store` is the folder of layers that it can mount, if any; `unranged` is why no sandbox of its can have a range of users, "" where it
+    can."""
 
     backend: str
     isolation: Isolation
     end_signal: signal.Signals
     store: str | None
-    runner: str
     unranged: str
     egress: bool
 
@@ -63,6 +62,10 @@ class Cradle(Protocol):
     def place(self, spec: SandboxSpec) -> dict[str, Any]: ...
     async def bear(self, spec: SandboxSpec, control: socket.socket) -> Birth | None:
         """Start a runner that holds `control` and says HELLO. Raises Unsupported with the step that failed and the remedy."""
+        ...
+
+    async def runner(self) -> str:
+        """What serves where no warm interpreter is asked for: native or python."""
         ...
 
     async def close(self) -> None: ...

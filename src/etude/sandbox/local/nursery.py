@@ -19,6 +19,7 @@ from etude.sandbox import interpreter
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.local import uids
+from etude.sandbox.local.program import NativeProgram
 from etude.sandbox.local.uids import Claimed
 from etude.sandbox.spec import Isolation, SandboxSpec
 
@@ -137,7 +138,7 @@ class Nurseries:
 
     def __init__(self, store: str | None = None) -> None:
         self.store = store
-        self.runner = "python"
+        self._native = NativeProgram()
         self.unranged = "no zygote has tried it yet"
         self._source = uids.source()
         self._ranges: uids.Ranges | None = None
@@ -156,12 +157,13 @@ class Nurseries:
     async def bear(self, spec: SandboxSpec, control: socket.socket) -> Claimed | None:
         ranged = spec.uid_mode == "range"
         nursery = await self._nursery(RootKey(spec.workdir, spec.read_only_binds, ranged))
+        program = -1 if spec.warm_python else await self._native.descriptor()
         if not ranged:
-            await nursery.conceive(control)
+            await nursery.conceive(control, program)
             return None
         claimed = self._claim()
         try:
-            await nursery.conceive(control, claimed=claimed)
+            await nursery.conceive(control, program, claimed)
         except BaseException:
             claimed.release()
             raise
@@ -174,7 +176,12 @@ class Nurseries:
             self._ranges = uids.Ranges(self._source, uids.folder())
         return self._ranges.claim()
 
+    async def runner(self) -> str:
+        """What serves where no warm interpreter is asked for: found by building it."""
+        return "native" if await self._native.descriptor() >= 0 else "python"
+
     async def close(self) -> None:
+        self._native.close()
         for task in self._nurseries.values():
             try:
                 await (await task).close()

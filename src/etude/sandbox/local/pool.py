@@ -71,7 +71,7 @@ class LocalPool:
             True,
             reason,
             pool._groups.limits,
-            runner=cradle.runner,
+            runner=await cradle.runner(),
             cpus=pool._groups.cpus,
             uid_ranges=not cradle.unranged and pool._groups.available,
             egress=cradle.egress,

@@ -1,0 +1,32 @@
+"""The native runner as an open file: what a sandbox' first process becomes, wherever its own root has no path to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from etude.sandbox.native import build
+
+
+class NativeProgram:
+    """Built on first need, off the event loop, and opened once. Where it can't be built there is none, and the Python runner serves."""
+
+    def __init__(self) -> None:
+        self._opened: asyncio.Task[int] | None = None
+
+    async def descriptor(self) -> int:
+        """To execute, ours to close; -1 where there is none."""
+        if self._opened is None:
+            self._opened = asyncio.ensure_future(asyncio.to_thread(_open))
+        return await asyncio.shield(self._opened)
+
+    def close(self) -> None:
+        if self._opened is not None and self._opened.done() and self._opened.result() >= 0:
+            os.close(self._opened.result())
+        self._opened = None
+
+
+def _open() -> int:
+    found = build.program()
+    return os.open(found, os.O_RDONLY | os.O_CLOEXEC) if isinstance(found, Path) else -1

@@ -1,0 +1,79 @@
+"""Which program process 1 is: the native runner where no warm interpreter is asked for and one can be built, else the Python one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from etude.sandbox.errors import Unsupported
+from etude.sandbox.local.making import Base, Maker
+from etude.sandbox.local.nursery import Nurseries
+from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.native import build
+from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.wire.live import LiveSandbox
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+Layer = Callable[[str, dict[str, bytes]], str]
+COLD = SandboxSpec(warm_python=False, files={"a": b"1"}, env={"NAME": "value"})
+
+
+def _pid(box: LiveSandbox) -> int:
+    with open(f"/proc/self/fdinfo/{box._channel.pidfd}") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("Pid:"))
+
+
+@pytest.fixture
+def native(cells: LocalPool) -> None:
+    if cells.probe().runner != "native":
+        pytest.skip(f"no native runner: {build.program()}")
+
+
+async def test_a_cold_sandbox_is_served_by_the_native_runner(maker: Maker, native: None) -> None:
+    box = await maker.make(COLD)
+    shown = await box.run("cat a; echo $NAME $HOME; cat /proc/1/comm")
+    assert shown.out == b"1value /tmp\nrunner\n"
+    with pytest.raises(Unsupported, match="warm"):
+        await box.run(["python", "-c", "pass"], warm=True)
+    await box.kill()
+
+
+async def test_a_warm_one_by_the_interpreter(maker: Maker) -> None:
+    box = await maker.make(SandboxSpec())
+    assert b"python" in (await box.run("cat /proc/1/comm")).out
+    await box.kill()
+
+
+async def test_the_native_runner_holds_its_socket_and_nothing_of_the_zygote(maker: Maker, native: None) -> None:
+    """Test 43 of the handbook, seen from outside: no program, no second socket, no folder of the ground."""
+    box = await maker.make(COLD)
+    folder = f"/proc/{_pid(box)}/fd"
+    try:
+        held = [os.readlink(f"{folder}/{fd}").split(":")[0] for fd in os.listdir(folder)]
+    except PermissionError:
+        pytest.skip("it is undumpable: only root may look")
+    assert held.count("socket") == 1 and set(held) <= {"socket", "/dev/null", "anon_inode"}, held
+    await box.kill()
+
+
+async def test_it_serves_an_image_without_a_single_library(maker: Maker, native: None, layer: Layer) -> None:
+    image = layer("bare", {"data/": b""})
+    box = await maker.make(COLD, Base((image,), "image"))
+    await box.write("/data/x", b"2")
+    assert (await box.read("a"), await box.read("/data/x")) == (b"1", b"2")
+    assert (await box.run(["/bin/sh", "-c", "true"])).rc == 127
+    await box.kill()
+
+
+async def test_where_none_can_be_built_the_python_runner_serves_and_the_probe_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(build, "program", lambda: "no compiler today")
+    pool = await LocalPool.open(SandboxSettings(backend="local"), Nurseries())
+    assert pool.probe().runner == "python"
+    box = await pool.create(COLD)
+    assert (await box.run("cat a")).out == b"1"
+    await pool.close()
