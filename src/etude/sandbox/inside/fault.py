@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from etude.sandbox.inside import files
+from etude.sandbox.inside import files, frames
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
 if TYPE_CHECKING:
@@ -23,4 +23,6 @@ def explain(error: Exception) -> dict[str, Any]:
             return {"error": "DiskFull", "message": f"{error}; the spec's disk_mb is the limit"}
         kind = "UserError" if error.errno in _USER_ERRORS else "InfraError"
         return {"error": kind, "message": str(error)}
+    if isinstance(error, frames.TooLarge):
+        return {"error": "OutputLimit", "message": str(error)}
     return {"error": "InfraError", "message": f"{type(error).__name__}: {error}"}

@@ -10,6 +10,8 @@ import os
 import posixpath
 import stat
 
+from etude.sandbox.inside import fresh
+
 TYPE_CHECKING = False  # as in `typing`, without importing it
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
 _FORBIDDEN = ("/proc", "/dev", "/sys")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # to walk through, which needs no right to list
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _NEW_FILE_MODE = 0o644
 _MAX_DEPTH = 128  # deeper than any repository; bounds the walk of a hostile tree
 
@@ -55,7 +56,7 @@ class Files:
     def read(self, path: str, max_bytes: int, offset: int) -> bytes:
         folder, name = self.parent(path)
         try:
-            fd = os.open(name, _READ, dir_fd=folder)
+            fd = os.open(name, OPEN_TO_READ, dir_fd=folder)
         finally:
             os.close(folder)
         with open(fd, "rb", buffering=0) as file:
@@ -71,20 +72,47 @@ class Files:
                 _require_regular(found, path)
             if mode is None:
                 mode = stat.S_IMODE(found.st_mode) if found is not None else _NEW_FILE_MODE
-            fresh = f".etude-{os.urandom(6).hex()}"
-            fd = os.open(fresh, _CREATE, 0o600, dir_fd=folder)
-            try:
-                with open(fd, "wb", buffering=0) as file:
-                    view = memoryview(data)
-                    while view:
-                        view = view[file.write(view) :]
-                    os.fchmod(fd, mode & 0o777)
-                os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except OSError:
-                os.unlink(fresh, dir_fd=folder)
-                raise
+        except BaseException:
+            os.close(folder)
+            raise
+        file = fresh.Fresh(folder, name)
+        try:
+            file.write(data)
+        except OSError:
+            file.drop()
+            raise
+        file.keep(mode & 0o777)
+
+    def begin(self, path: str) -> fresh.Fresh:
+        """A file to take the place of whatever is there, but for a folder."""
+        folder, name = self.parent(path, create=True)
+        try:
+            require_no_folder(name, folder, path)
+        except BaseException:
+            os.close(folder)
+            raise
+        return fresh.Fresh(folder, name)
+
+    def make_folder(self, path: str) -> None:
+        """With those above it, where they are missing; a file or link in its place is replaced, one above it is refused."""
+        base, parts = self._ground.split(self.resolve(path))
+        if not parts:
+            os.close(os.open(base, _STEP))
+            return
+        folder, name = self.parent(path, create=True)
+        try:
+            found = _lstat(name, folder)
+            if found is not None and not stat.S_ISDIR(found.st_mode):
+                os.unlink(name, dir_fd=folder)
+                found = None
+            if found is None:
+                os.mkdir(name, 0o755, dir_fd=folder)
         finally:
             os.close(folder)
+
+    def require_room(self, size_bytes: int) -> None:
+        """Raises OSError(ENOSPC) where no file system does."""
+        self._ground.require_room(size_bytes)
 
     def remove(self, path: str) -> None:
         folder, name = self.parent(path)
@@ -122,7 +150,7 @@ class Files:
             if not stat.S_ISREG(status.st_mode):
                 continue
             try:
-                fd = os.open(posixpath.basename(name), _READ, dir_fd=folder)
+                fd = os.open(posixpath.basename(name), OPEN_TO_READ, dir_fd=folder)
             except (FileNotFoundError, PermissionError):
                 continue  # removed since it was listed, or closed to its own owner
             try:
@@ -213,6 +241,13 @@ def _lstat(name: str, folder: int) -> os.stat_result | None:
 def _require_regular(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise Refused("UserError", f"{path} is a {kind_of(status)}, not a regular file")
+
+
+def require_no_folder(name: str, folder: int, path: str) -> None:
+    """Raises Refused where something else would take a folder's place."""
+    found = _lstat(name, folder)
+    if found is not None and stat.S_ISDIR(found.st_mode):
+        raise Refused("UserError", f"{path} is a folder; remove it first")
 
 
 def kind_of(status: os.stat_result) -> str:

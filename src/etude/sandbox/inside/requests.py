@@ -10,15 +10,13 @@ if TYPE_CHECKING:
 
 
 def answer(store: files.Files, frame: frames.Frame) -> bytes:
-    """OK or ERROR. Raises FrameError for what is no such request."""
-    try:
-        head, blob = _serve(store, frame)
-        return frames.pack(frames.OK, frame.stream, head, blob)
-    except (OSError, files.Refused) as error:
-        return refusal(frame, error)
+    """OK. Raises OSError, Refused or TooLarge for what can't be served, FrameError for what is no such request."""
+    head, blob = _serve(store, frame)
+    return frames.pack(frames.OK, frame.stream, head, blob)
 
 
-def refusal(frame: frames.Frame, error: OSError | files.Refused) -> bytes:
+def refusal(frame: frames.Frame, error: OSError | files.Refused | frames.TooLarge) -> bytes:
+    """ERROR."""
     explained = fault.explain(error)
     if isinstance(error, OSError):
         explained["message"] = f"{frame.head.get('path')}: {explained['message']}"

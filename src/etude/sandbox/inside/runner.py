@@ -9,10 +9,13 @@ from __future__ import annotations
 import _signal  # pyright: ignore[reportMissingImports] - `signal` without enum conversions: each fork would copy their pages
 import os
 
-from etude.sandbox.inside import fault, files, frames, requests
+from etude.sandbox.inside import download, fault, files, frames, requests
 from etude.sandbox.inside.commands import Commands
+from etude.sandbox.inside.connecting import Connecting
+from etude.sandbox.inside.freeze import Freezer
 from etude.sandbox.inside.leader import Leaders
 from etude.sandbox.inside.loop import READ, Loop
+from etude.sandbox.inside.upload import Upload
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
 if TYPE_CHECKING:
@@ -38,6 +41,9 @@ class Runner:
         self._loop = Loop()
         leaders = Leaders(control, place)
         self._commands = Commands(control.sendall, self._loop, leaders, store, spec, place)
+        self._connecting = Connecting(control, self._loop)
+        self._freezer = Freezer()
+        self._uploads: dict[int, Upload] = {}
         self._loop.watch(control.fileno(), READ, self._listen)
         self._wake, self._wake_writer = os.pipe()
         os.set_blocking(self._wake, False)
@@ -50,13 +56,20 @@ class Runner:
         """Returns only in a forked child that is to become a warm run: its role, for a clean stack."""
         while True:
             try:
-                role = self._loop.turn(self._commands.patience_s())
+                role = self._loop.turn(self._patience_s())
                 if role is not None:
                     return role
                 self._commands.check()
+                self._connecting.check()
             except Exception as error:  # noqa: BLE001 - whatever it is, the client must hear of it before PID 1 ends
                 self._control.sendall(frames.pack(frames.ERROR, 0, fault.explain(error)))
                 os._exit(70)
+
+    def _patience_s(self) -> float | None:
+        waits = [
+            wait_s for wait_s in (self._commands.patience_s(), self._connecting.patience_s()) if wait_s is not None
+        ]
+        return min(waits, default=None)
 
     def _child_ended(self) -> None:
         os.read(self._wake, 4096)
@@ -76,12 +89,45 @@ class Runner:
         if kind in _OF_A_COMMAND:
             self._steer(frame)
             return None
-        if stream == 0 or stream in self._commands:
+        if kind == frames.TREE:
+            self._unpack(frame)
+            return None
+        if stream == 0 or stream in self._commands or stream in self._connecting or stream in self._uploads:
             raise frames.FrameError(f"a request on stream {stream}, which is in use")
         if kind in (frames.RUN, frames.EXEC):
             return self._commands.start(frame)
-        self._control.sendall(requests.answer(self._files, frame))
+        if kind == frames.CONNECT:
+            self._connecting.open(stream, frame.head["port"])
+        elif kind == frames.PUT:
+            self._uploads[stream] = Upload(self._files, stream, frame.head["path"])
+        else:
+            self._answer(frame)
         return None
+
+    def _answer(self, frame: frames.Frame) -> None:
+        """What is answered at once."""
+        try:
+            if frame.kind == frames.GET:
+                for part in download.tree(self._files, frame.stream, frame.head["path"], frame.head["max_bytes"]):
+                    self._control.sendall(part)
+                return
+            if frame.kind == frames.FREEZE:
+                self._freezer.set(bool(frame.head["frozen"]))
+                answer = frames.pack(frames.OK, frame.stream, {})
+            else:
+                answer = requests.answer(self._files, frame)
+        except (OSError, files.Refused, frames.TooLarge) as error:
+            answer = requests.refusal(frame, error)
+        self._control.sendall(answer)
+
+    def _unpack(self, frame: frames.Frame) -> None:
+        upload = self._uploads.get(frame.stream)
+        if upload is None:
+            raise frames.FrameError(f"TREE on stream {frame.stream}, on which no PUT is open")
+        answer = upload.take(frame)
+        if answer is not None:
+            del self._uploads[frame.stream]
+            self._control.sendall(answer)
 
     def _steer(self, frame: frames.Frame) -> None:
         """What concerns a running command; one that has ended hears nothing any more."""

@@ -13,22 +13,18 @@ import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from etude.egress.record import Decision
-from etude.sandbox.errors import SandboxDied, SandboxError, SandboxNotFound, Unsupported
+from etude.sandbox.errors import SandboxError, SandboxNotFound, Unsupported
 from etude.sandbox.inside import frames
 from etude.sandbox.lifetimes.lifetime import Lifetime
 from etude.sandbox.limits.group import Group
 from etude.sandbox.network.gates import Gate
-from etude.sandbox.refusals import Refusals
-from etude.sandbox.spec import Entry, ExecResult, Network, SandboxSpec, ServiceStatus, State, Terminal
+from etude.sandbox.spec import ExecResult, Network, SandboxSpec, ServiceStatus, State, Terminal
 from etude.sandbox.wire import process, request
+from etude.sandbox.wire.calls import Calls
 from etude.sandbox.wire.channel import Channel
-
-Answer = TypeVar("Answer")
-
-_FILE_PATIENCE_S = 30.0
 
 
 class Birth(Protocol):
@@ -52,17 +48,16 @@ class Attended(Protocol):
     async def status(self) -> list[ServiceStatus]: ...
 
 
-class LiveSandbox(Refusals):
+class LiveSandbox(Calls):
     """One live sandbox. Its maker sets `birth`, `group` and `lifetime` before it is handed out, where there are any."""
 
     def __init__(self, name: str, spec: SandboxSpec, channel: Channel, running: asyncio.Semaphore) -> None:
-        self.id, self.spec = name, spec
-        self.state: State = "running"
+        super().__init__(name, spec, channel)
         self.birth: Birth | None = None
         self.group: Group | None = None
         self.gate: Gate | None = None
         self.end_signal = signal.SIGKILL
-        self._channel, self._running = channel, running
+        self._running = running
         self._at_death: list[Callable[[], object]] = []
         self._afterwards: list[Callable[[], Awaitable[object] | object]] = []
         self._gone: asyncio.Future[None] | None = None
@@ -137,6 +132,7 @@ class LiveSandbox(Refusals):
         """Not counted among the running commands that a pool bounds: it may be a server or a shell, and lives as long as it likes."""
         head = request.command(argv, cwd, env, timeout_s, max_output_bytes)
         head["user"] = user
+        await self._flow(frames.EXEC)
         return process.LiveProcess(self._channel, head, stdin, tty, self._judged)
 
     @asynccontextmanager
@@ -155,27 +151,6 @@ class LiveSandbox(Refusals):
         if self.group is not None and self.group.ran_out_of_memory():
             return dataclasses.replace(result, oom=True)
         return result
-
-    async def read(self, path: str, *, max_bytes: int = 1 << 20, offset: int = 0) -> bytes:
-        head = {"path": path, "max_bytes": max_bytes, "offset": offset}
-        return (await self._call(frames.READ, head, limit_bytes=max_bytes)).blob
-
-    async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        await self._call(frames.WRITE, {"path": path, "mode": mode}, data)
-
-    async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:
-        head = {"path": path, "recursive": recursive, "max_entries": max_entries}
-        frame = await self._call(frames.LIST, head, limit_bytes=frames.MAX_FRAME_BYTES)
-        return self._parsed(request.entries, frame)
-
-    async def remove(self, path: str) -> None:
-        await self._call(frames.REMOVE, {"path": path})
-
-    async def export(self, path: str = ".", *, max_bytes: int = 16 << 20) -> dict[str, bytes]:
-        frame = await self._call(
-            frames.EXPORT, {"path": path, "max_bytes": max_bytes}, limit_bytes=frames.MAX_FRAME_BYTES
-        )
-        return self._parsed(request.contents, frame)
 
     async def services(self) -> builtins.list[ServiceStatus]:
         return [] if self.attendance is None else await self.attendance.status()
@@ -215,29 +190,10 @@ class LiveSandbox(Refusals):
             await asyncio.shield(self._gone)
         await self._bury()  # what was set or asked for since
 
-    async def _call(
-        self,
-        kind: int,
-        head: dict[str, Any],
-        blob: bytes = b"",
-        *,
-        limit_bytes: int = 0,
-        patience_s: float = _FILE_PATIENCE_S,
-    ) -> frames.Frame:
-        return await self._channel.call(kind, head, blob, limit_bytes=limit_bytes, patience_s=patience_s)
-
-    def _parsed(self, parse: Callable[[frames.Frame], Answer], frame: frames.Frame) -> Answer:
-        """What an answer says. A runner that answers nonsense is none of ours any more."""
-        try:
-            return parse(frame)
-        except frames.FrameError as error:
-            died = SandboxDied(f"{self.id}: its runner broke the protocol: {error}")
-            self._channel.fail(died)
-            raise died from None
-
     def _die(self) -> None:
         """Kill PID 1 (the kernel kills the rest before its pidfd becomes readable) and note when all is gone."""
-        self.state = "dead"
+        self.state: State = "dead"
+        self._flows.set()  # whoever waited is told
         for ending in self._at_death:
             ending()
         pidfd = self._channel.pidfd

@@ -1,0 +1,52 @@
+"""A file in the making: written beside its place, then renamed into it, so that nobody ever sees half of it."""
+
+from __future__ import annotations
+
+import os
+
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Fresh:
+    """`folder` is an open descriptor, which becomes its own. End it with `keep` or `drop`."""
+
+    def __init__(self, folder: int, name: str) -> None:
+        self._folder, self._name = folder, name
+        self._beside = beside()
+        try:
+            self._fd = os.open(self._beside, _CREATE, 0o600, dir_fd=folder)
+        except OSError:
+            os.close(folder)
+            raise
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._fd, view) :]
+
+    def keep(self, mode: int, mtime_ns: int | None = None) -> None:
+        """It takes its place. Raises OSError, and is dropped then."""
+        try:
+            os.fchmod(self._fd, mode)
+            if mtime_ns is not None:
+                os.utime(self._fd, ns=(mtime_ns, mtime_ns))
+            os.rename(self._beside, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except OSError:
+            self.drop()
+            raise
+        self._close()
+
+    def drop(self) -> None:
+        try:
+            os.unlink(self._beside, dir_fd=self._folder)
+        except FileNotFoundError:
+            pass  # somebody inside was quicker
+        self._close()
+
+    def _close(self) -> None:
+        os.close(self._fd)
+        os.close(self._folder)
+
+
+def beside() -> str:
+    return f".etude-{os.urandom(6).hex()}"

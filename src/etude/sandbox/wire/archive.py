@@ -1,0 +1,215 @@
+"""Tar archives and the wire's trees. Archives are read and written here alone: nothing inside ever parses one.
+
+Promise: an archive is looked through whole before any of it is sent; one that leads outside its folder is refused as it stands.
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import tarfile
+from collections.abc import Iterator
+from typing import Any
+
+from etude.sandbox.errors import OutputLimit, SandboxError, UserError
+from etude.sandbox.inside import frames
+from etude.sandbox.wire.exchange import Call, reported
+
+MOST_ENTRIES = 100_000
+_PIECE_BYTES = 1 << 20
+_FRAME_BYTES = 4 << 20
+_FRAME_ENTRIES = 1000
+
+Part = tuple[dict[str, Any], bytes]  # head and raw bytes of a TREE frame
+
+
+def parts(archive: bytes, most_bytes: int) -> list[Part]:
+    """The TREE frames that unpack it. Raises UserError for what must not be unpacked; `most_bytes`: of contents."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
+            return list(_framed(_checked(tar, most_bytes)))
+    except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError, OSError) as error:
+        raise UserError(
+            f"no tar archive that can be read (compressed ones are to be given uncompressed): {error}"
+        ) from None
+
+
+def _checked(tar: tarfile.TarFile, most_bytes: int) -> list[tuple[list[Any], bytes]]:
+    """Entries of the wire with their contents, every one of them looked at."""
+    kinds: dict[str, str] = {}  # of every name, and of the folders that names imply
+    files: dict[str, bytes] = {}
+    entries: list[tuple[list[Any], bytes]] = []
+    total = 0
+    for count, member in enumerate(tar):
+        if count >= MOST_ENTRIES:
+            raise UserError(f"the archive holds more than {MOST_ENTRIES} entries")
+        name = _name(member.name)
+        if name == "" and member.isdir():
+            continue  # the folder itself
+        kind = _kind(member)
+        _require_place(name, kind, kinds)
+        data, target = b"", ""
+        if kind == "link":
+            target = _target(name, member.linkname)
+        elif kind == "file":
+            source = files.get(_name(member.linkname)) if member.islnk() else None
+            if member.islnk() and source is None:
+                raise UserError(
+                    f"{name} is a hard link to {member.linkname!r}, which is no earlier file of the archive"
+                )
+            total += member.size if source is None else len(source)
+            if total > most_bytes or member.size < 0:
+                raise UserError(f"the archive holds more than {most_bytes} bytes, all that disk_mb has room for")
+            data = source if source is not None else _contents(tar, member)
+            files[name] = data
+        entries.append(([name, kind, member.mode & 0o777, int(member.mtime) * 10**9, len(data), target], data))
+    return entries
+
+
+def _name(path: str) -> str:
+    """Normalised, relative; "" for the folder itself."""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if path.startswith("/") or ".." in parts or "\0" in path:
+        raise UserError(f"entry {path!r} leads out of the folder; names must be relative and without '..'")
+    return "/".join(parts)
+
+
+def _kind(member: tarfile.TarInfo) -> str:
+    for test, kind in (
+        (member.isreg(), "file"),
+        (member.islnk(), "file"),
+        (member.isdir(), "dir"),
+        (member.issym(), "link"),
+    ):
+        if test:
+            return kind
+    raise UserError(f"entry {member.name!r} is of type {member.type!r}; only files, folders and links can be put")
+
+
+def _require_place(name: str, kind: str, kinds: dict[str, str]) -> None:
+    """Each name once, and below folders only."""
+    if name in kinds and not (kind == "dir" and kinds[name] == "implied"):
+        raise UserError(f"the archive holds {name!r} twice, or something below it before itself")
+    above = name
+    while above := posixpath.dirname(above):
+        if kinds.setdefault(above, "implied") not in ("dir", "implied"):
+            raise UserError(f"entry {name!r} lies below {above!r}, which is a {kinds[above]}")
+    kinds[name] = kind
+
+
+def _target(name: str, target: str) -> str:
+    """A link may go up through real folders first, then down; where it would leave the folder, or could, it is refused."""
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    up = 0
+    while up < len(parts) and parts[up] == "..":
+        up += 1
+    if not target or target.startswith("/") or "\0" in target or ".." in parts[up:] or up > name.count("/"):
+        raise UserError(f"link {name!r} to {target!r} leads out of the folder, or may")
+    return target
+
+
+def _contents(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    with tar.extractfile(member) or io.BytesIO() as file:
+        data = file.read()
+    if len(data) != member.size:
+        raise UserError(f"the archive ends in the middle of {member.name!r}")
+    return data
+
+
+def _framed(entries: list[tuple[list[Any], bytes]]) -> Iterator[Part]:
+    batch: list[list[Any]] = []
+    pieces: list[bytes] = []
+    held = 0
+    for entry, data in entries:
+        for offset in range(0, max(len(data), 1), _PIECE_BYTES):
+            piece = data[offset : offset + _PIECE_BYTES]
+            if held + len(piece) > _FRAME_BYTES or len(batch) >= _FRAME_ENTRIES:
+                yield {"entries": batch, "last": False}, b"".join(pieces)
+                batch, pieces, held = [], [], 0
+            batch.append([*entry[:4], len(piece), entry[5]])
+            pieces.append(piece)
+            held += len(piece)
+    yield {"entries": batch, "last": True}, b"".join(pieces)
+
+
+class Download(Call):
+    """GET's frames as an archive. Nothing in it leads outside, whoever answers."""
+
+    expects = frozenset((frames.TREE, frames.ERROR))
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(frames.MAX_FRAME_BYTES)
+        self._left = max_bytes
+        self._entries: dict[str, tuple[list[Any], list[bytes]]] = {}
+        self._problem: SandboxError | None = None
+
+    def take(self, frame: frames.Frame, descriptors: list[int]) -> None:
+        if frame.kind == frames.ERROR:
+            self.fail(reported(frame))
+            return
+        if self._problem is None:
+            self._keep(frame)
+        if frame.head.get("last") and not self.answer.done():
+            if self._problem is not None:
+                self.fail(self._problem)
+            else:
+                self.answer.set_result((frame, []))
+
+    def archive(self) -> bytes:
+        """After the answer. The same tree gives the same bytes: owners and the times of links are left out, other times are whole seconds."""
+        held = io.BytesIO()
+        with tarfile.open(
+            fileobj=held, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape"
+        ) as tar:
+            for name, (entry, pieces) in self._entries.items():
+                info = tarfile.TarInfo(name)
+                info.type = {"file": tarfile.REGTYPE, "dir": tarfile.DIRTYPE, "link": tarfile.SYMTYPE}[entry[1]]
+                info.mode, info.linkname = entry[2] & 0o7777, entry[5]
+                info.mtime = 0 if entry[1] == "link" else max(entry[3] // 10**9, 0)
+                data = b"".join(pieces)
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+        return held.getvalue()
+
+    def _keep(self, frame: frames.Frame) -> None:
+        offset = 0
+        for entry in _list(frame.head.get("entries")):
+            name, size = _require_entry(entry, len(frame.blob) - offset)
+            data = frame.blob[offset : offset + size]
+            offset += size
+            self._left -= size
+            if self._left < 0 or (name not in self._entries and len(self._entries) >= MOST_ENTRIES):
+                self._problem = OutputLimit(f"the tree is over its limit of bytes, or of {MOST_ENTRIES} entries")
+                self._entries.clear()
+                return
+            first, pieces = self._entries.setdefault(name, (entry, []))
+            if first[1] != entry[1] or (pieces and (entry[1] != "file" or next(reversed(self._entries)) != name)):
+                raise frames.FrameError(f"entry {name!r} came twice")
+            pieces.append(data)
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise frames.FrameError("a tree without entries")
+    return value
+
+
+def _require_entry(entry: Any, room: int) -> tuple[str, int]:
+    """(path, size) of an entry that is one."""
+    try:
+        name, kind, mode, mtime_ns, size, target = entry
+        numbers = all(isinstance(value, int) for value in (mode, mtime_ns, size))
+        good = (
+            numbers
+            and kind in ("file", "dir", "link")
+            and _name(name) == name
+            and name != ""
+            and isinstance(target, str)
+            and 0 <= size <= room
+        )
+        f"{name}{target}".encode(errors="surrogateescape")
+    except (TypeError, ValueError, AttributeError, UserError):
+        good, name, size = False, "", 0
+    if not good or (kind != "file" and size):
+        raise frames.FrameError(f"entry {entry!r:.200} of a tree")
+    return name, size
