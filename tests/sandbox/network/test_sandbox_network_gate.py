@@ -266,3 +266,25 @@ async def test_a_back_end_without_a_loopback_of_its_own_refuses() -> None:
             await pool.create(SandboxSpec(network=Network("allowlist", ("example.org",))))
     finally:
         await pool.close()
+
+
+async def test_around_a_folder_of_the_host_the_way_out_is_the_same_door(tmp_path: Path, port: int) -> None:
+    """Tests 35 and 36 of the handbook, where the rest of the host is in sight."""
+    try:
+        pool = await open_pool(SandboxSettings(backend="bubblewrap", egress_networks=["127.0.0.0/8", "::1/128"]))
+    except Unsupported as error:
+        pytest.skip(str(error))
+    folder = tmp_path.resolve() / "project"
+    folder.mkdir()
+    (folder / "ask.py").write_text(ASK)
+    try:
+        network = Network("allowlist", (f"localhost:{port}",))
+        box = await pool.create(
+            SandboxSpec(workdir=str(folder), folder=str(folder), network=network, memory_mb=2048, pids=256)
+        )
+        assert (await ask(box, connect(f"localhost:{port}"), "hello"))[1] == "echo hello"
+        assert (await ask(box, connect("other.example:443")))[0].split()[1] == "403"
+        direct = f"import socket; socket.create_connection(('127.0.0.1', {port}), timeout=5)"
+        assert b"ConnectionRefusedError" in (await box.run(["python", "-c", direct], timeout_s=30, warm=True)).err
+    finally:
+        await pool.close()
