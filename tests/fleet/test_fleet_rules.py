@@ -20,7 +20,7 @@ from etude.fleet.placement import Placement
 from etude.fleet.retry import Retry
 from etude.fleet.warmth import WarmPlan
 from etude.sandbox.errors import CapacityExhausted, InfraError, LayerCorrupt, SandboxDied, Unsupported, UserError
-from etude.sandbox.spec import Capabilities, SandboxSpec
+from etude.sandbox.spec import Capabilities, Network, PackageRule, SandboxSpec
 
 FACTS = HostFacts(10_000, 10, 20, 8, 1e6, Capabilities("fake", "process", True))
 SMALL = Demand(100, 0.01)
@@ -179,6 +179,14 @@ def test_only_kinds_that_are_asked_for_often_are_kept_warm() -> None:
         plan.asked(kind, 300.0)
     assert plan.wanted(kind, 300.0) == 8
     assert not warmth.claimable(SandboxSpec(ttl_s=5)) and warmth.claimable(SandboxSpec())
+
+
+def test_a_kept_sandbox_has_a_closed_door_where_it_will_be_asked_for_an_open_one() -> None:
+    policed, other = (SandboxSpec(network=Network("allowlist", (host,))) for host in ("a.example", "b.example"))
+    assert warmth.bare(policed).network == Network("allowlist") and warmth.kind(policed) == warmth.kind(other)
+    assert warmth.kind(policed) != warmth.kind(SandboxSpec())
+    packages = Network("allowlist", packages=(PackageRule("pip", ("a",)),))
+    assert not warmth.claimable(SandboxSpec(network=packages)) and warmth.claimable(policed)
 
 
 def test_pressure_is_the_kernels_where_it_counts_and_a_share_anyway(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ class Ready:
         try:
             for path, data in spec.files.items():
                 await box.write(path, data)
-            if spec.network != Network():
+            if spec.network != Network(spec.network.mode):
                 await box.set_network(spec.network)
         except (
             SandboxError

@@ -14,17 +14,20 @@ _HOT = 3  # requests within the window before a kind is worth keeping
 
 
 def kind(spec: SandboxSpec) -> Hashable:
-    """Specs of one kind can be made before they are asked for: their own files, labels and network policy come at the claim."""
+    """Specs of one kind can be made before they are asked for: their own files, labels and allow-lists come at the claim."""
     return repr(bare(spec))
 
 
 def bare(spec: SandboxSpec) -> SandboxSpec:
-    return dataclasses.replace(spec, files={}, labels={}, network=Network())
+    # A door must be there from birth; without hosts it is closed.
+    return dataclasses.replace(spec, files={}, labels={}, network=Network(spec.network.mode))
 
 
 def claimable(spec: SandboxSpec) -> bool:
-    """A life that counts from birth can't begin before it is asked for; services may read the spec's files at their start."""
-    return spec.ttl_s is None and spec.idle_ttl_s is None and not spec.services and spec.network.mode != "host"
+    """A life that counts from birth can't begin before it is asked for; services may read the spec's files at their start; variables
+    that name package indexes are set at birth."""
+    timeless = spec.ttl_s is None and spec.idle_ttl_s is None
+    return timeless and not spec.services and spec.network.mode != "host" and not spec.network.packages
 
 
 class WarmPlan:
