@@ -16,6 +16,7 @@ from etude.sandbox.inside import frames
 from etude.sandbox.native import build
 
 PATIENCE_S = 30.0
+OTHER_PROGRAM = "ETUDE_TEST_NATIVE_RUNNER"
 UNSHARED = (
     "unshare",
     "--user",
@@ -99,7 +100,9 @@ class Talk:
 
 
 class Start(Protocol):
-    def __call__(self, *files: tuple[str, bytes], inside: tuple[str, ...] = UNSHARED, **spec: Any) -> Talk: ...
+    def __call__(
+        self, *files: tuple[str, bytes], inside: tuple[str, ...] = UNSHARED, program: Path = ..., **spec: Any
+    ) -> Talk: ...
 
 
 @functools.cache
@@ -119,6 +122,8 @@ def _obstacle() -> str:
 def program() -> Path:
     if reason := _obstacle():
         pytest.skip(reason)
+    if other := os.environ.get(OTHER_PROGRAM):
+        return Path(other)  # the same sources with a checking compiler: see test_sandbox_native_checked
     found = build.program()
     assert isinstance(found, Path)
     return found
@@ -129,7 +134,9 @@ def start(program: Path, tmp_path: Path) -> Iterator[Start]:
     """Makes runners; the workdir is the test's own folder."""
     made: list[Talk] = []
 
-    def begin(*files: tuple[str, bytes], inside: tuple[str, ...] = UNSHARED, **spec: Any) -> Talk:
+    def begin(
+        *files: tuple[str, bytes], inside: tuple[str, ...] = UNSHARED, program: Path = program, **spec: Any
+    ) -> Talk:
         sizes = [[path, len(data)] for path, data in files]
         head = {"workdir": str(tmp_path), "files": sizes, **spec}
         made.append(Talk(program, head, b"".join(data for _, data in files), inside))
@@ -146,3 +153,9 @@ def talk(start: Start) -> Talk:
     begun = start(("hello.txt", b"hello\n"))
     assert begun.hear().kind == frames.READY
     return begun
+
+
+@pytest.fixture
+def unshared() -> tuple[str, ...]:
+    """What begins a bare pid namespace."""
+    return UNSHARED

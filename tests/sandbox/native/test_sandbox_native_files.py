@@ -261,6 +261,27 @@ def test_a_connection_to_what_listens_inside_is_handed_out(talk: Talk) -> None:
     assert (end.kind, end.stream, end.head["rc"]) == (frames.EXIT, stream, 0)
 
 
+def test_a_listener_that_takes_nobody_holds_nobody_else_up(talk: Talk) -> None:
+    server = (
+        "import fcntl, socket, struct, time\n"
+        "s = socket.socket(); fcntl.ioctl(s, 0x8914, struct.pack('16sh14x', b'lo', 1))\n"
+        "s.bind(('127.0.0.1', 4568)); s.listen(0); print('up', flush=True); time.sleep(30)"
+    )
+    talk.exec("/usr/bin/python3", "-c", server)
+    assert talk.hear().blob == b"up\n"
+    streams = [talk.open(frames.CONNECT, {"port": 4568}) for _ in range(4)]
+    started_s = time.monotonic()
+    echo = talk.open(frames.RUN, talk.command("echo", "free"))
+    answers = [talk.hear()]
+    while answers[-1].stream != echo:
+        answers.append(talk.hear())
+    assert answers[-1].blob == b"free\n" and time.monotonic() - started_s < 3
+    while len(answers) <= len(streams):
+        answers.append(talk.hear())
+    assert {frame.kind for frame in answers[1:]} <= {frames.OK, frames.ERROR}
+    assert any("timed out" in frame.head.get("message", "") for frame in answers)
+
+
 def test_frozen_means_that_nothing_moves(talk: Talk, tmp_path: Path) -> None:
     writer = "while :; do echo >> count; done"
     stream = talk.exec("/bin/sh", "-c", f"setsid sh -c '{writer}' & {writer}")

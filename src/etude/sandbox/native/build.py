@@ -35,7 +35,7 @@ _TEST_RUN = {
 }
 
 
-class _Failed(Exception):
+class Unbuildable(Exception):
     """Why there is no native runner here."""
 
 
@@ -44,7 +44,7 @@ def program() -> Path | str:
     """The runner, or why there is none. Compiles for some seconds the first time: call it off the event loop."""
     try:
         return _found_or_made()
-    except _Failed as error:
+    except Unbuildable as error:
         return str(error)
     except (OSError, subprocess.SubprocessError) as error:
         return f"the native runner could not be built: {error}"
@@ -55,17 +55,17 @@ def sources() -> list[Path]:
 
 
 def compile_to(target: Path, *flags: str) -> None:
-    """Raises `_Failed` with what the compiler said first."""
+    """Raises `Unbuildable` with what the compiler said first."""
     command = [_compiler(), *flags, "-o", str(target), *map(str, sources()), "-lm"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_COMPILE_S, check=False)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines() or [f"exit {done.returncode}"]
         static = "; for a static program the C library's own package is needed (libc.a)" if "-static" in flags else ""
-        raise _Failed(f"{command[0]} failed: {said[0]}{static}")
+        raise Unbuildable(f"{command[0]} failed: {said[0]}{static}")
 
 
 def try_out(runner: Path) -> None:
-    """Start it outside of any sandbox and run one command. Raises `_Failed` where that does not work."""
+    """Start it outside of any sandbox and run one command. Raises `Unbuildable` where that does not work."""
     ours, theirs = socket.socketpair()
     with ours, theirs, tempfile.TemporaryDirectory() as workdir, tempfile.TemporaryFile() as spec:
         spec.write(frames.pack(frames.SPEC, 0, {**_TEST_SPEC, "workdir": workdir}))
@@ -80,9 +80,9 @@ def try_out(runner: Path) -> None:
             ours.sendall(frames.pack(frames.RUN, 1, _TEST_RUN))
             _expect_success(ours)
         except TimeoutError:
-            raise _Failed(f"the compiled runner did not answer within {_TEST_S:.0f} s") from None
+            raise Unbuildable(f"the compiled runner did not answer within {_TEST_S:.0f} s") from None
         except (frames.FrameError, ConnectionError) as error:
-            raise _Failed(f"the compiled runner failed its test: {error}") from None
+            raise Unbuildable(f"the compiled runner failed its test: {error}") from None
         finally:
             process.kill()
             process.wait()
@@ -94,15 +94,17 @@ def _expect_success(control: socket.socket) -> None:
     while len(heard) < 2:
         data = control.recv(65536)
         if not data:
-            raise _Failed(f"the compiled runner ended during its test: {[frame.head for frame in heard]}")
+            raise Unbuildable(f"the compiled runner ended during its test: {[frame.head for frame in heard]}")
         heard += splitter.feed(data)
     if [frame.kind for frame in heard] != [frames.READY, frames.OK] or heard[1].head.get("rc") != 0:
-        raise _Failed(f"the compiled runner failed its test: {[frame.head for frame in heard]}")
+        raise Unbuildable(f"the compiled runner failed its test: {[frame.head for frame in heard]}")
 
 
 def _found_or_made() -> Path:
     if platform.machine() not in _MACHINES:
-        raise _Failed(f"the native runner is written for {', '.join(_MACHINES)}; this machine is {platform.machine()}")
+        raise Unbuildable(
+            f"the native runner is written for {', '.join(_MACHINES)}; this machine is {platform.machine()}"
+        )
     folder = _cache() / _key()
     runner = folder / "runner"
     if runner.is_file():
@@ -135,5 +137,5 @@ def _key() -> str:
 def _compiler() -> str:
     found = next(filter(None, map(shutil.which, COMPILERS)), None)
     if found is None:
-        raise _Failed(f"no C compiler (looked for {', '.join(COMPILERS)}): the Python runner serves instead")
+        raise Unbuildable(f"no C compiler (looked for {', '.join(COMPILERS)}): the Python runner serves instead")
     return found

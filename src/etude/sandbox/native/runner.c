@@ -41,7 +41,8 @@ static void serve(Frame *frame) {
         default: break;
     }
     if (frame->stream == 0) broken("a request (type %u) on stream 0", frame->kind);
-    if (job_find(frame->stream) != NULL || put_uses(frame->stream)) broken("stream %u is in use", frame->stream);
+    if (job_find(frame->stream) != NULL || put_uses(frame->stream) || connect_uses(frame->stream))
+        broken("stream %u is in use", frame->stream);
     switch (frame->kind) {
         case RUN: case EXEC: return serve_command(frame);
         case READ: return serve_read(frame);
@@ -69,6 +70,7 @@ static void handle(Source *source) {
         case SOURCE_REPORT: return report_read(source->job);
         case SOURCE_STDIN: return job_feed(source->job);
         case SOURCE_STDOUT: case SOURCE_STDERR: return job_drain(source->job, source);
+        case SOURCE_CONNECT: return connect_arrived(source);
     }
 }
 
@@ -99,7 +101,7 @@ static void watch_memory(void) {
 }
 
 static double wakes_s(void) {
-    double earliest_s = next_watch_s;
+    double earliest_s = fmin(next_watch_s, connect_wakes_s());
     for (const Job *job = jobs; job != NULL; job = job->next) earliest_s = fmin(earliest_s, job_wakes_s(job));
     return earliest_s;
 }
@@ -156,6 +158,7 @@ int main(int count, char **words) {
         int many = loop_wait(events, EVENTS, wakes_s());
         for (int n = 0; n < many; n++) handle(events[n].data.ptr);
         check_jobs();
+        connect_check();
         watch_memory();
     }
 }
