@@ -20,6 +20,7 @@ from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import Network, SandboxSpec
+from etude.sandbox.wire.channel import Channel
 
 # Sleeps of so many seconds are this run's: another on the same machine has others.
 MARK = 5_000_000_000 + 100 * os.getpid()
@@ -157,28 +158,25 @@ async def test_a_birth_that_fails_inside_leaves_nothing(cells: LocalPool) -> Non
     assert await grown(cells, before) == {}
 
 
-@pytest.mark.parametrize("after_steps", [1, 2, 3])
+@pytest.mark.parametrize("step", ["group", "spec", "ready"])
 async def test_a_runner_killed_while_it_is_born_is_a_typed_error_and_leaves_nothing(
-    after_steps: int, cells: LocalPool, monkeypatch: pytest.MonkeyPatch
+    step: str, cells: LocalPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not cells._groups.available:
+        pytest.skip("without control groups nobody knows the first process before it is ready")
     before = census(cells)
-    if not cells._groups.available and after_steps < 3:
-        pytest.skip("without control groups nobody waits for HELLO apart")
-    channels = []
-    hello = "etude.sandbox.local.making.Channel"
+    channels: list[Channel] = []
 
-    def watched(sock, name):
-        channels.append(original(sock, name))
+    def watched(sock, name: str) -> Channel:
+        channels.append(Channel(sock, name))
         return channels[-1]
 
-    def kill(step: str) -> None:
-        if step == STEPS[after_steps + 1] and channels[-1].pidfd >= 0:
+    def kill(at: str) -> None:
+        if at == step:
             signal.pidfd_send_signal(channels[-1].pidfd, signal.SIGKILL)
 
-    from etude.sandbox.local.making import Channel as original
-
     with monkeypatch.context() as broken:
-        broken.setattr(hello, watched)
+        broken.setattr("etude.sandbox.local.making.Channel", watched)
         broken.setattr(cells._maker, "before", kill)
         with pytest.raises(InfraError):
             await asyncio.wait_for(cells.create(SandboxSpec()), 20)

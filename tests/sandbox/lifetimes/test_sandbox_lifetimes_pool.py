@@ -10,7 +10,7 @@ import pytest
 from leaks import census, grown
 
 from etude.ledger.ledger import Ledger
-from etude.sandbox.errors import CapacityExhausted, InfraError, SandboxNotFound, UserError
+from etude.sandbox.errors import CapacityExhausted, InfraError, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.settings import SandboxSettings
@@ -166,3 +166,9 @@ async def test_a_ledger_that_cannot_be_written_makes_no_sandbox(cells: LocalPool
         with pytest.raises(InfraError, match="No space left on device.*sandbox.ledger"):
             await cells.create(SandboxSpec())
     assert await grown(cells, before) == {}
+
+
+async def test_a_pool_without_a_ledger_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Unsupported, match="no ledger can be kept.*sandbox.ledger"):
+        await LocalPool.open(SandboxSettings(backend="local", ledger=str(tmp_path / "file" / "ledger")), Nurseries())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 
+from etude.ledger.journal import Journal
 from etude.ledger.ledger import Ledger
 from etude.ledger.undo import Group
 from etude.sandbox import door, interpreter
@@ -30,13 +31,13 @@ from etude.sandbox.wire.live import LiveSandbox
 class LocalPool:
     """Makes sandboxes; open it with `LocalPool.open`, which proves that it works by making one."""
 
-    def __init__(self, settings: SandboxSettings, cradle: Cradle, groups: ControlGroups) -> None:
+    def __init__(
+        self, settings: SandboxSettings, cradle: Cradle, groups: ControlGroups, ledger: Ledger, journal: Journal
+    ) -> None:
         self._cradle, self._groups = cradle, groups
         self._most_running = settings.max_running
         self._running = asyncio.Semaphore(settings.max_running)
-        ledger = Ledger.at(settings.ledger)
-        self._journal = ledger.open(f"{cradle.backend} pool")
-        self._journal.enter("cradle", f"what {cradle.backend} needs", cradle.leavings())
+        self._journal = journal
         if groups.available:
             self._journal.enter("groups", "control groups", [Group(str(folder)) for folder in groups.pools])
         self._reaping = Reaping(ledger)
@@ -52,7 +53,14 @@ class LocalPool:
     @classmethod
     async def open(cls, settings: SandboxSettings, cradle: Cradle, why: str = "") -> LocalPool:
         """Raises Unsupported, with the step that failed and the remedy, where no sandbox can be made. `why`: this back end."""
-        pool = cls(settings, cradle, ControlGroups.find())
+        try:
+            ledger = Ledger.at(settings.ledger)
+            journal = ledger.open(f"{cradle.backend} pool")
+            journal.enter("cradle", f"what {cradle.backend} needs", cradle.leavings())
+        except OSError as error:
+            await cradle.close()
+            raise Unsupported(f"no ledger can be kept: {error}; name another folder in sandbox.ledger") from error
+        pool = cls(settings, cradle, ControlGroups.find(), ledger, journal)
         pool._reaping.start()
         try:
             await pool._prove()
