@@ -14,6 +14,8 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
+from etude.layers.tree import remove_tree
+
 _HOLD = "hold-"
 _YOUNG = ".new-"  # a folder whose lock is not yet taken
 
@@ -57,8 +59,9 @@ class Lease:
             return digest in self._held
 
     def close(self) -> None:
-        """The lock goes; what is left of the folder is for the next collection."""
+        """All of it goes."""
         if self._lock >= 0:
+            remove_tree(self.folder)
             os.close(self._lock)
             self._lock = -1
 

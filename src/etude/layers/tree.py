@@ -61,9 +61,9 @@ class Tree:
         self.close()
 
 
-def walk(tree: Path) -> Iterator[tuple[str, int, str]]:
-    """(path, folder's descriptor, name) of everything below, in no order; folders are closed for their owner no obstacle."""
-    root = os.open(tree, FOLDER)
+def walk(tree: Path | int) -> Iterator[tuple[str, int, str]]:
+    """(path, folder's descriptor, name) of everything below, in no order; also below folders that are closed to their own owner."""
+    root = os.open(tree, FOLDER) if isinstance(tree, Path) else os.dup(tree)
     try:
         yield from _walk(root, "")
     finally:

@@ -11,7 +11,7 @@ from etude.sandbox.launch.gvisor import Gvisor
 from etude.sandbox.launch.launcher import Launcher
 from etude.sandbox.launch.podman import Podman
 from etude.sandbox.launch.runc import Runc
-from etude.sandbox.local.making import Cradle
+from etude.sandbox.layered.shelf import Shelf, open_store
 from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.protocol import SandboxPool
@@ -27,12 +27,12 @@ async def open_pool(settings: SandboxSettings) -> SandboxPool:
     if settings.backend == "fake":
         return FakePool(max_live=settings.max_live, max_running=settings.max_running)
     if settings.backend != "auto":
-        return await LocalPool.open(settings, _cradle(settings.backend), "asked for by sandbox.backend")
+        return await _opened(settings, settings.backend, "asked for by sandbox.backend")
     refusals: list[str] = []
     for backend in LADDER:
         try:
             why = "; ".join(["the first that works here", *refusals])
-            return await LocalPool.open(settings, _cradle(backend), why)
+            return await _opened(settings, backend, why)
         except Unsupported as error:
             refusals.append(str(error))
     raise Unsupported(
@@ -40,8 +40,12 @@ async def open_pool(settings: SandboxSettings) -> SandboxPool:
     )
 
 
-def _cradle(backend: str) -> Cradle:
-    if backend == "local":
-        return Nurseries()
-    python = interpreter.find()
-    return Launcher(_LAUNCHED[backend](python), python)
+async def _opened(settings: SandboxSettings, backend: str, why: str) -> LocalPool:
+    if backend != "local":
+        python = interpreter.find()
+        return await LocalPool.open(settings, Launcher(_LAUNCHED[backend](python), python), why)
+    try:
+        store = open_store(settings.layers)
+    except OSError as error:  # sandboxes without snapshots are better than none; `probe` tells
+        return await LocalPool.open(settings, Nurseries(), f"{why}; {error}")
+    return await LocalPool.open(settings, Nurseries(str(store.layers)), why, Shelf(store))

@@ -37,6 +37,10 @@ class SandboxSettings(BaseModel):
         description="folder in which pools write down what they make, so that what a dead one left is removed; "
         "empty: below the user's state folder",
     )
+    layers: str = Field(
+        default="",
+        description="folder of snapshots and images (docs/layers.md), shared by all that use it; empty: below the user's data folder",
+    )
     max_running: int = Field(
         default_factory=lambda: 2 * (os.cpu_count() or 2),
         ge=1,

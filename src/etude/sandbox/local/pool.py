@@ -14,6 +14,8 @@ from etude.ledger.ledger import Ledger
 from etude.ledger.undo import Group
 from etude.sandbox import door, interpreter
 from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound, Unsupported
+from etude.sandbox.layered.layering import Layering
+from etude.sandbox.layered.shelf import Shelf
 from etude.sandbox.lifetimes.births import Births
 from etude.sandbox.lifetimes.hours import Clockwork
 from etude.sandbox.lifetimes.reaping import Reaping, told
@@ -32,7 +34,13 @@ class LocalPool:
     """Makes sandboxes; open it with `LocalPool.open`, which proves that it works by making one."""
 
     def __init__(
-        self, settings: SandboxSettings, cradle: Cradle, groups: ControlGroups, ledger: Ledger, journal: Journal
+        self,
+        settings: SandboxSettings,
+        cradle: Cradle,
+        groups: ControlGroups,
+        ledger: Ledger,
+        journal: Journal,
+        shelf: Shelf | None = None,
     ) -> None:
         self._cradle, self._groups = cradle, groups
         self._most_running = settings.max_running
@@ -47,12 +55,16 @@ class LocalPool:
         gate = turnstile(settings.max_live, settings.creates_per_s, settings.max_waiting, settings.patience_s)
         self._maker = Maker(cradle, groups, self._running, self._gates)
         self._births = Births(self._maker, self._register, gate, self._hours, self._journal)
+        self._layering = Layering(shelf, self._births.make, f"back end {cradle.backend} mounts no layers")
         self._closed = False
         self._capabilities = Capabilities(cradle.backend, cradle.isolation, available=False, reason="not probed yet")
 
     @classmethod
-    async def open(cls, settings: SandboxSettings, cradle: Cradle, why: str = "") -> LocalPool:
-        """Raises Unsupported, with the step that failed and the remedy, where no sandbox can be made. `why`: this back end."""
+    async def open(
+        cls, settings: SandboxSettings, cradle: Cradle, why: str = "", shelf: Shelf | None = None
+    ) -> LocalPool:
+        """Raises Unsupported, with the step that failed and the remedy, where no sandbox can be made. `why`: this back end;
+        `shelf`: the layers that the cradle can mount."""
         try:
             ledger = Ledger.at(settings.ledger)
             journal = ledger.open(f"{cradle.backend} pool")
@@ -60,7 +72,7 @@ class LocalPool:
         except OSError as error:
             await cradle.close()
             raise Unsupported(f"no ledger can be kept: {error}; name another folder in sandbox.ledger") from error
-        pool = cls(settings, cradle, ControlGroups.find(), ledger, journal)
+        pool = cls(settings, cradle, ControlGroups.find(), ledger, journal, shelf)
         pool._reaping.start()
         try:
             await pool._prove()
@@ -83,6 +95,8 @@ class LocalPool:
             cpus=pool._groups.cpus,
             uid_ranges=not cradle.unranged and pool._groups.available,
             egress=cradle.egress,
+            snapshots=pool._layering.works,
+            images=pool._layering.works,
         )
         return pool
 
@@ -90,6 +104,7 @@ class LocalPool:
         sandbox = await self.create(SandboxSpec(files={"probe": b"1"}))
         cold = await sandbox.run(["/bin/sh", "-c", "cat probe"])
         warm = await sandbox.run(["python", "-c", "print(open('probe').read())"], warm=True)
+        await self._layering.prove(sandbox)
         await sandbox.kill()
         if (cold.out, warm.out) != (b"1", b"1\n"):
             raise InfraError(f"the probe command failed: {cold} {warm}")
@@ -101,12 +116,15 @@ class LocalPool:
         if self._closed:
             raise SandboxNotFound("the pool is closed")
         door.require(spec, self._cradle.backend, self._cradle.isolation, self._cradle.egress)
-        return await self._births.make(spec, key=key)
+        return await self._layering.create(spec, key)
 
     async def restore(
         self, snapshot: SnapshotRef, spec: SandboxSpec, n: int = 1
     ) -> builtins.list[Sandbox | SandboxError]:
-        raise Unsupported(f"back end {self._cradle.backend} has no snapshots")
+        if self._closed:
+            raise SandboxNotFound("the pool is closed")
+        door.require(spec, self._cradle.backend, self._cradle.isolation, self._cradle.egress)
+        return [*await self._layering.restore(snapshot, spec, n)]
 
     def list(self, labels: dict[str, str] | None = None) -> list[Sandbox]:
         return [*self._register.find(labels)]
@@ -125,6 +143,7 @@ class LocalPool:
     async def close(self) -> None:
         self._closed = True
         await self._births.close()
+        await self._layering.close()
         self._hours.close()
         await self._gates.close()
         await self._cradle.close()

@@ -18,6 +18,7 @@ from typing import Protocol
 from etude.egress.record import Decision
 from etude.sandbox.errors import SandboxError, SandboxNotFound, Unsupported
 from etude.sandbox.inside import frames
+from etude.sandbox.layered.part import LayeredPart
 from etude.sandbox.lifetimes.lifetime import Lifetime
 from etude.sandbox.limits.group import Group
 from etude.sandbox.network.gates import Gate
@@ -48,7 +49,7 @@ class Attended(Protocol):
     async def status(self) -> list[ServiceStatus]: ...
 
 
-class LiveSandbox(Calls):
+class LiveSandbox(Calls, LayeredPart):
     """One live sandbox. Its maker sets `birth`, `group` and `lifetime` before it is handed out, where there are any."""
 
     def __init__(self, name: str, spec: SandboxSpec, channel: Channel, running: asyncio.Semaphore) -> None:

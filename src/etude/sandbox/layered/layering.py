@@ -1,0 +1,107 @@
+"""Births over layers: a pool's creates from images, restores and forks, each sandbox with a hold of what it stands on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from etude.layers.hold import Hold
+from etude.sandbox.errors import SandboxError, Unsupported, UserError
+from etude.sandbox.layered.footing import Footing, all_born
+from etude.sandbox.layered.shelf import Shelf
+from etude.sandbox.local.making import NOTHING, Base
+from etude.sandbox.spec import SandboxSpec, SnapshotRef
+from etude.sandbox.wire.live import LiveSandbox
+
+_MOST = 1000
+
+
+class Birth(Protocol):
+    """How a pool makes one sandbox."""
+
+    async def __call__(self, spec: SandboxSpec, base: Base, *, key: str | None) -> LiveSandbox: ...
+
+
+class Layering:
+    """`shelf` is None where this back end mounts no layers, and `why` says so."""
+
+    def __init__(self, shelf: Shelf | None, birth: Birth, why: str) -> None:
+        self._shelf, self._birth, self._why = shelf, birth, why
+        self._unproven: Shelf | None = None  # what can't be used here, to be closed
+
+    @property
+    def works(self) -> bool:
+        return self._shelf is not None
+
+    async def prove(self, sandbox: LiveSandbox) -> None:
+        """Fork it once. Where that fails nothing of this room is offered, and every demand is told why."""
+        if sandbox.footing is None:
+            return
+        try:
+            (child,) = await sandbox.footing.fork(1, memory=False)
+            if isinstance(child, SandboxError):
+                raise child
+            await child.kill()
+        except SandboxError as error:
+            self._why = f"no overlay can be mounted here, or no layers kept ({error})"
+            self._unproven, self._shelf = self._shelf, None
+
+    async def create(self, spec: SandboxSpec, key: str | None) -> LiveSandbox:
+        """Raises UserError for an unknown image, LayerCorrupt, and what a birth raises."""
+        if not spec.image:
+            return await self._born(spec, None, key)
+        held = await self._required(f"image={spec.image!r}").hold(spec.image)
+        if not held.snapshot.is_image:
+            held.release()
+            raise UserError(f"image={spec.image!r} is a snapshot of files, no root file system; restore it")
+        return await self._born(spec, held, key)
+
+    async def restore(self, ref: SnapshotRef, spec: SandboxSpec, n: int) -> list[LiveSandbox | SandboxError]:
+        """Each fails on its own; what is wrong with the snapshot itself is raised."""
+        if not 1 <= n <= _MOST:
+            raise UserError(f"restore of {n} sandboxes: from 1 to {_MOST} at once")
+        held = await self._required("restore").hold(ref.digest)
+        try:
+            if held.snapshot.is_image and spec.warm_python:
+                raise Unsupported(
+                    "warm_python=True over an image: warm runs are forks of the host's interpreter; set warm_python=False"
+                )
+            return await all_born([self._born(spec, held.again(), None) for _ in range(n)])
+        finally:
+            held.release()
+
+    async def close(self) -> None:
+        if (shelf := self._shelf or self._unproven) is not None:
+            await shelf.close()
+
+    async def _born(self, spec: SandboxSpec, held: Hold | None, key: str | None) -> LiveSandbox:
+        try:
+            sandbox = await self._birth(_furnished(spec, held), _base(held), key=key)
+        except BaseException:
+            if held is not None:
+                held.release()
+            raise
+        if sandbox.footing is not None:  # a repeated key's: it has its own hold
+            if held is not None:
+                held.release()
+        elif self._shelf is not None:
+            sandbox.footing = Footing(sandbox, self._shelf, held, lambda child, over: self._born(child, over, None))
+        return sandbox
+
+    def _required(self, demand: str) -> Shelf:
+        if self._shelf is None:
+            raise Unsupported(f"{demand}: {self._why}")
+        return self._shelf
+
+
+def _base(held: Hold | None) -> Base:
+    if held is None:
+        return NOTHING
+    return Base(tuple(map(str, held.folders)), "image" if held.snapshot.is_image else "host")
+
+
+def _furnished(spec: SandboxSpec, held: Hold | None) -> SandboxSpec:
+    """With an image's own variables, below the spec's."""
+    if held is None or not held.snapshot.env:
+        return spec
+    return replace(spec, env=held.snapshot.env | spec.env)
