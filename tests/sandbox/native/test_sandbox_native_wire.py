@@ -179,3 +179,16 @@ def test_a_runner_that_fails_its_trial_is_not_kept(monkeypatch: pytest.MonkeyPat
         assert not list(tmp_path.rglob("runner"))
     finally:
         build.program.cache_clear()
+
+
+def test_a_request_for_which_there_is_no_memory_is_refused_and_the_next_is_served(
+    start: Start, unshared: tuple[str, ...]
+) -> None:
+    talk = start(inside=(*unshared, "/bin/sh", "-c", 'ulimit -v 30000; exec "$@"', "sh"))
+    assert talk.hear().kind == frames.READY
+    found = talk.ask(frames.WRITE, bytes(60 << 20), path="large", mode=None)
+    assert (found.kind, found.head["error"]) == (frames.ERROR, "InfraError") and "memory" in found.head["message"]
+    assert talk.run("echo", "fine").blob == b"fine\n"
+    found = talk.run("head", "-c", "60000000", "/dev/zero", max_output_bytes=62 << 20)
+    assert (found.kind, found.head["error"]) == (frames.ERROR, "InfraError")
+    assert talk.run("echo", "fine").blob == b"fine\n"
