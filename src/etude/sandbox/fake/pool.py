@@ -25,6 +25,7 @@ from etude.sandbox.fake.faults import FaultPlan, Faults
 from etude.sandbox.fake.layer import Layer
 from etude.sandbox.fake.programs import BUILT_IN
 from etude.sandbox.fake.store import LayerShelf
+from etude.sandbox.network import rules
 from etude.sandbox.protocol import Sandbox
 from etude.sandbox.spec import Capabilities, Network, PoolStats, SandboxSpec, SnapshotRef
 
@@ -115,6 +116,7 @@ class FakePool:
     def require_network(self, network: Network) -> None:
         if network.mode == "host":
             raise Unsupported("network='host': back end fake has no machine around it; take none or allowlist")
+        rules.require(network)
 
     def forget(self, name: str) -> None:
         self._live.pop(name, None)
