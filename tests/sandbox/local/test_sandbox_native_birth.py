@@ -77,3 +77,16 @@ async def test_where_none_can_be_built_the_python_runner_serves_and_the_probe_sa
     box = await pool.create(COLD)
     assert (await box.run("cat a")).out == b"1"
     await pool.close()
+
+
+async def test_a_closed_pool_holds_no_runner_open(native: None) -> None:
+    before = _held_open()
+    pool = await LocalPool.open(SandboxSettings(backend="local"), Nurseries())
+    assert _held_open() == before + 1
+    await pool.close()
+    assert _held_open() == before
+
+
+def _held_open() -> int:
+    links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+    return [os.readlink(link) for link in links if os.path.exists(link)].count(str(build.program()))

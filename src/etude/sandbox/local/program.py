@@ -22,9 +22,17 @@ class NativeProgram:
         return await asyncio.shield(self._opened)
 
     def close(self) -> None:
-        if self._opened is not None and self._opened.done() and self._opened.result() >= 0:
-            os.close(self._opened.result())
-        self._opened = None
+        """Also what is still being built: it is closed as it comes."""
+        opened, self._opened = self._opened, None
+        if opened is not None and opened.done():
+            _close(opened)
+        elif opened is not None:
+            opened.add_done_callback(_close)
+
+
+def _close(opened: asyncio.Task[int]) -> None:
+    if not opened.cancelled() and opened.exception() is None and opened.result() >= 0:
+        os.close(opened.result())
 
 
 def _open() -> int:
