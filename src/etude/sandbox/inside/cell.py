@@ -13,7 +13,7 @@ import resource
 import struct
 from _socket import AF_INET, SCM_RIGHTS, SOCK_DGRAM, SOCK_STREAM, SOL_SOCKET, socket
 
-from etude.sandbox.inside import fault, files, frames, furnish, ground, runner, users, warm
+from etude.sandbox.inside import fault, files, frames, furnish, ground, offer, runner, users, warm
 from etude.sandbox.inside import syscalls as sys_
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
@@ -149,6 +149,7 @@ def listen() -> int:
 
 def limit(spec: dict[str, Any], elsewhere: int = 0) -> None:
     """No way back from here. Limits come after unshare: earlier, NPROC would be shared with all of the user's processes."""
+    offer.prepare()
     sys_.prctl(sys_.PR_SET_DUMPABLE, 0)  # nobody inside reads this process' memory, descriptors or environment
     memory_bytes = max(spec["memory_mb"], _HARD_MEMORY_MB) << 20
     for limit, value in (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import _signal  # pyright: ignore[reportMissingImports] - as in `runner`
 import os
 
-from etude.sandbox.inside import start
+from etude.sandbox.inside import offer, start
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
 if TYPE_CHECKING:
@@ -24,7 +24,15 @@ class Leaders:
 
     def start(self, one: Job) -> int:
         """The pid of the leader or of its supervisor; 0 in a forked child that is to become a warm run. Raises CantStart, OSError."""
-        return self._supervisor(one) if one.supervised else self._leader(one)
+        offer.begin()
+        try:
+            pid = self._supervisor(one) if one.supervised else self._leader(one)
+        except (OSError, start.CantStart):
+            offer.end()
+            raise
+        if pid:
+            offer.end()
+        return pid
 
     def _leader(self, one: Job) -> int:
         steps = [*one.first_steps] if self._place.confine is None else [*one.first_steps, self._place.confine]
