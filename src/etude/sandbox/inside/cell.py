@@ -29,25 +29,23 @@ _USED_UP = (errno.ENOSPC, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 
 
-def become(control: socket, program: int, code: bytes, ranged: bool) -> Any:
-    """Read the spec, close the cell, settle in it: by ourselves, or as `program`, the descriptor of a native runner (else -1). `ranged`:
-    as root of a range of users, with what root needs among them."""
+def become(control: socket, program: int, code: bytes, family: users.Family | None) -> Any:
+    """Read the spec, close the cell, settle in it: by ourselves, or as `program`, the descriptor of a native runner (else -1). With a
+    `family`: as root of a range of users, with what root needs among them."""
     spec = receive(control)
     if spec is None:
         os._exit(0)
     passed: list[int] = []
 
     def close() -> None:
-        if ranged:
-            users.become_root_inside()
-        grants = {"upper": _furnished(spec.head)}
+        grants = {"upper": _furnished(spec.head, family)}
         if (door := _raise_loopback(bool(spec.head["place"].get("egress")))) >= 0:
             grants["egress"] = door
         grant(control, grants)
         if program >= 0:
             passed.append(in_memory(frames.pack(frames.SPEC, 0, spec.head, spec.blob)))
         limit(spec.head)
-        sys_.drop_capabilities(users.CAPABILITIES if ranged else 0)
+        sys_.drop_capabilities(0 if family is None else users.CAPABILITIES)
         sys_.install_filter(code)
 
     if program < 0:
@@ -60,10 +58,14 @@ def become(control: socket, program: int, code: bytes, ranged: bool) -> Any:
         os._exit(1)
 
 
-def _furnished(spec: dict[str, Any]) -> int:
+def _furnished(spec: dict[str, Any], family: users.Family | None) -> int:
     """A root that can't be made is no doing of the inside's or the caller's."""
     try:
+        if family is not None:
+            family.settle(bool(spec["place"].get("layers")))
         return furnish.furnish(spec)
+    except users.Storeless as error:
+        raise files.Refused("Unsupported", str(error)) from None
     except OSError as error:
         kind = "CapacityExhausted" if error.errno in _USED_UP else "InfraError"
         raise files.Refused(kind, f"its root could not be made: {error}") from None

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import _signal  # pyright: ignore[reportMissingImports] - as in `runner`
 import os
+import struct
+from _socket import AF_UNIX, CMSG_SPACE, MSG_CMSG_CLOEXEC, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socket, socketpair
 
-from etude.sandbox.inside import root
+from etude.sandbox.inside import idmapped, root
 from etude.sandbox.inside import syscalls as sys_
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
@@ -23,38 +25,97 @@ CAPABILITIES = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 10))
 _ANSWER_BYTES = 512
 
 
-class Helper:
-    """A process that stays outside and maps this one. `ranges`: `uids` and `gids` as [first, number]; `tools` null for root."""
+class Family:
+    """What process 1 must know to live with a range: the store of layers as its users see it, or -1 and why there is none."""
 
-    def __init__(self, ranges: dict[str, Any]) -> None:
+    def __init__(self, store: int, storeless: str = "") -> None:
+        self._store = store
+        self._storeless = storeless or "only root can show a store of layers to a range"
+
+    def close(self) -> None:
+        if self._store >= 0:
+            os.close(self._store)
+            self._store = -1
+
+    def settle(self, layered: bool) -> None:
+        """Become root inside; with layers, have them belong to it. Raises OSError, Storeless."""
+        become_root_inside()
+        if not layered:
+            self.close()
+        elif self._store < 0:
+            raise Storeless(f"uid_mode='range' over layers: {self._storeless}; take uid_mode='single'")
+        else:
+            idmapped.attach(self._store, root.STORE)
+            self._store = -1
+
+
+class Storeless(Exception):
+    """Layers can't be shown to a range here."""
+
+
+class Helper:
+    """A process that stays outside and maps this one. `ranges`: `uids` and `gids` as [first, number]; `tools` null for root. As root's it
+    stays for as long as this one and lends it the `store` of layers, each time as another range of users sees it."""
+
+    def __init__(self, ranges: dict[str, Any], store: str | None = None) -> None:
         self._ranges = ranges
-        entered, self._entered = os.pipe()
-        self._answer, answer = os.pipe()
+        self._lends = store is not None and ranges["tools"] is None
+        mine, its = socketpair(AF_UNIX, SOCK_SEQPACKET)
         whom = os.getpid()
         if os.fork() == 0:
-            os.close(self._entered)
+            line = os.dup2(
+                its.detach(), 3
+            )  # of all that is open here only this: who waits for the end of another one must see it
+            os.closerange(4, os.sysconf("SC_OPEN_MAX"))
             _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # its own children are its own business
-            try:
-                _map(whom, ranges, os.read(entered, _ANSWER_BYTES).split())
-                os.write(answer, b"mapped")
-            except (OSError, ValueError) as error:
-                os.write(answer, f"uid range: {error}".encode()[:_ANSWER_BYTES])
+            _stay_outside(socket(fileno=line), whom, ranges, store if self._lends else None)
             os._exit(0)
-        os.close(entered)
-        os.close(answer)
+        its.close()
+        self._line = mine
 
     def map(self, uid: int, gid: int) -> None:
         """After this process, which was these outside, has entered its new user namespace. Raises OSError."""
-        os.write(self._entered, b"%d %d" % (uid, gid))
-        said = os.read(self._answer, _ANSWER_BYTES)
-        os.close(self._entered)
-        os.close(self._answer)
-        if said != b"mapped":
+        self._line.send(b"%d %d" % (uid, gid))
+        said = self._line.recv(_ANSWER_BYTES)
+        if said != b"done":
             raise OSError(said.decode() or "uid range: the helper died")
         if self._ranges["tools"] is not None:  # see `_map`
             first = self._ranges["gids"][0]
             os.setresgid(first, first, first)
             sys_.prctl(sys_.PR_SET_DUMPABLE, 1)
+
+    def lend(self, uid: int, gid: int) -> int:
+        """The store's mount, in which all files belong to these; -1 where none can be lent. Raises OSError."""
+        if not self._lends:
+            return -1
+        self._line.send(b"%d %d" % (uid, gid))
+        said, rights, _, _ = self._line.recvmsg(_ANSWER_BYTES, CMSG_SPACE(4), MSG_CMSG_CLOEXEC)
+        for level, kind, sent in rights:
+            if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):
+                return struct.unpack("i", sent[:4])[0]
+        raise OSError(said.decode() or "the helper of ranges died")
+
+    def disown(self) -> None:
+        """In a forked sandbox: what speaks with root is the zygote's."""
+        self._line.close()
+
+
+def _stay_outside(line: socket, whom: int, ranges: dict[str, Any], store: str | None) -> None:
+    owner = line.recv(_ANSWER_BYTES).split()
+    try:
+        _map(whom, ranges, owner)
+        line.send(b"done")
+        while store is not None and (asked := line.recv(_ANSWER_BYTES)):
+            uid, gid = map(int, asked.split())
+            try:
+                tree = idmapped.tree(store, (int(owner[0]), uid), (int(owner[1]), gid))
+            except OSError as error:
+                line.send(f"idmapped mount of {store}: {error}".encode()[:_ANSWER_BYTES])
+                continue
+            line.sendmsg([b"done"], [(SOL_SOCKET, SCM_RIGHTS, struct.pack("i", tree))])
+            os.close(tree)
+    except (OSError, ValueError) as error:
+        line.send(f"uid range: {error}".encode()[:_ANSWER_BYTES])
 
 
 def why_no_ranges(ranges: dict[str, Any] | None) -> str:

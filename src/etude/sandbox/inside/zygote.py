@@ -48,7 +48,7 @@ def _serve(control: socket) -> Role | None:
     try:
         for name in PRELOAD:
             __import__(name)
-        unranged = prepare(config)
+        helper, unranged = prepare(config)
     except OSError as error:
         control.send(json.dumps({"error": str(error), "errno": error.errno}).encode())
         return None
@@ -64,12 +64,17 @@ def _serve(control: socket) -> Role | None:
             claims.outlive()
             return None
         client, program, claim = request
+        family = _family(helper, claim)
         pid = _bear(client, claim)
         if pid == 0:
             control.close()
             claims.disown(claim)
-            return functools.partial(_live, client.detach(), program, code, claim is not None)
+            if helper is not None:
+                helper.disown()
+            return functools.partial(_live, client.detach(), program, code, family)
         client.close()
+        if family is not None:
+            family.close()
         if program >= 0:
             os.close(program)
 
@@ -87,6 +92,16 @@ def _next_request(control: socket) -> tuple[socket, int, claims.Claim | None] | 
                 fd, *others = struct.unpack(f"{len(sent) // 4}i", sent)
                 claim = claims.Claim(int(words[1]), int(words[2]), others.pop(0)) if len(words) == 3 else None
                 return socket(fileno=fd), others[0] if others else -1, claim
+
+
+def _family(helper: users.Helper | None, claim: claims.Claim | None) -> users.Family | None:
+    """What a newborn must know of its range. A store that can't be lent is missed only by one with layers."""
+    if helper is None or claim is None:
+        return None
+    try:
+        return users.Family(helper.lend(claim.uid, claim.gid))
+    except OSError as error:
+        return users.Family(-1, str(error))
 
 
 def _bear(client: socket, claim: claims.Claim | None) -> int:
@@ -118,16 +133,16 @@ def _send(client: socket, frame: bytes, descriptors: list[int]) -> None:
         return  # the client is gone: nobody is left to tell, and the child sees its end of file
 
 
-def _live(fd: int, program: int, code: bytes, ranged: bool) -> Role | None:
+def _live(fd: int, program: int, code: bytes, family: users.Family | None) -> Role | None:
     """In the child, on a clean stack: map the one user (the zygote does that for a range), then become the cell."""
     control = socket(fileno=fd)
     try:
-        if not ranged:
+        if family is None:
             map_user(root.INSIDE_UID, root.INSIDE_UID)
     except OSError as error:
         _send(control, frames.pack(frames.ERROR, 0, {"error": "Unsupported", "message": str(error)}), [])
         os._exit(1)
-    return cell.become(control, program, code, ranged)
+    return cell.become(control, program, code, family)
 
 
 def _reap(number: int, frame: Any) -> None:
@@ -139,12 +154,12 @@ def _reap(number: int, frame: Any) -> None:
         return  # none is left
 
 
-def prepare(config: dict[str, Any]) -> str:
+def prepare(config: dict[str, Any]) -> tuple[users.Helper | None, str]:
     """Root: build the root file system, then become an unprivileged user for good. Anyone: enter a user namespace, with all ranges in it
-    if this is the zygote of ranges; any other only finds out whether there could be one, and returns why not."""
+    and a helper outside if this is the zygote of ranges; any other only finds out whether there could be one, and returns why not."""
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     _signal.signal(_signal.SIGCHLD, _reap)
-    helper = users.Helper(config["ranges"]) if config["ranged"] else None
+    helper = users.Helper(config["ranges"], config["store"]) if config["ranged"] else None
     unranged = "" if helper is not None else users.why_no_ranges(config["ranges"])
     os.umask(0o022)  # whatever the client's is: what is made here must be open to the inside
     if os.geteuid() == 0:
@@ -155,7 +170,7 @@ def prepare(config: dict[str, Any]) -> str:
     else:
         _enter_user_namespace(helper)
         root.build(config)
-    return unranged
+    return helper, unranged
 
 
 def _enter_user_namespace(helper: users.Helper | None) -> None:
