@@ -70,7 +70,7 @@ def test_a_user_takes_whole_ranges_of_its_largest_entry(tmp_path: Path, monkeypa
     subuid.write_text("# ours\nnobody:500000:100\n65534:100000:140000\nsomebody:1:999999\nbroken\n")
     subgid.write_text("nobody:300000:65536\n")
     found = uids.source(subuid, subgid)
-    assert found == Source(100000, 300000, 1, ("/usr/bin/newuidmap", "/usr/bin/newgidmap"))
+    assert found is not None and found == Source(100000, 300000, 1, ("/usr/bin/newuidmap", "/usr/bin/newgidmap"))
     assert found.config()["uids"] == [100000, 65536]
     subgid.write_text("nobody:300000:65535\n")
     assert uids.source(subuid, subgid) is None  # half a range is none
