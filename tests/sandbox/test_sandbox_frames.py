@@ -39,6 +39,7 @@ def test_frames_survive_any_cutting_of_the_stream(
 
 @given(st.binary(max_size=400))
 def test_random_bytes_are_frames_or_a_frame_error(data: bytes) -> None:
+    """Test 50 of the handbook."""
     splitter = frames.Splitter(lambda stream: 1000)
     try:
         for frame in splitter.feed(data):
@@ -93,6 +94,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
 async def test_a_hostile_runner_ends_as_sandbox_died(data: bytes) -> None:
+    """Test 50 of the handbook."""
     ours, theirs = socket.socketpair()
     channel = Channel(ours, "sb")
     call = asyncio.create_task(channel.call(frames.READ, {}, limit_bytes=10, patience_s=5))

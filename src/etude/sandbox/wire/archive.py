@@ -44,8 +44,10 @@ def _checked(tar: tarfile.TarFile, most_bytes: int) -> list[tuple[list[Any], byt
         if count >= MOST_ENTRIES:
             raise UserError(f"the archive holds more than {MOST_ENTRIES} entries")
         name = _name(member.name)
-        if name == "" and member.isdir():
-            continue  # the folder itself
+        if name == "":
+            if member.isdir():
+                continue  # the folder itself
+            raise UserError(f"entry {member.name!r} would take the folder's own place")
         kind = _kind(member)
         _require_place(name, kind, kinds)
         data, target = b"", ""

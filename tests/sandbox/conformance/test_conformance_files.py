@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from makers import MadePool
 
 from etude.sandbox.errors import OutputLimit, Unsupported, UserError
 from etude.sandbox.inside import files
 from etude.sandbox.inside.ground import Ground
-from etude.sandbox.protocol import Sandbox, SandboxPool
+from etude.sandbox.protocol import Sandbox
 from etude.sandbox.spec import WORKDIR, Entry, Network, SandboxSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -49,8 +50,11 @@ async def test_large_files_pass(box: Sandbox) -> None:
 
 
 async def test_limits_of_read_list_and_export(box: Sandbox) -> None:
+    """Test 46 of the handbook."""
     await box.run("mkdir many; cd many; for i in $(seq 30); do echo $i > $i; done; truncate -s 60M sparse")
     assert len(await box.read("many/sparse", max_bytes=1000)) == 1000
+    await box.run("truncate -s 100G huge 2>/dev/null || truncate -s 60M huge")
+    assert await box.read("huge", max_bytes=10) == b"\0" * 10
     with pytest.raises(OutputLimit):
         await box.list("many", max_entries=10)
     with pytest.raises(OutputLimit):
@@ -75,6 +79,7 @@ async def test_dots_stay_inside(box: Sandbox) -> None:
 
 
 async def test_links_pipes_and_devices_are_refused_without_hanging(box: Sandbox) -> None:
+    """Tests 44 and 47 of the handbook."""
     await box.run(
         "ln -s hello.txt link; ln -s / root; mkfifo pipe; ln -s /proc/self/mem mem; ln -s /dev/zero zero; mkdir d; mkfifo d/pipe"
     )
@@ -133,7 +138,8 @@ async def test_removing_a_tree_with_links_touches_nothing_else(box: Sandbox) -> 
         await box.remove("tree")
 
 
-async def test_a_racing_swap_never_shows_what_lies_behind_a_link(pool: SandboxPool) -> None:
+async def test_a_racing_swap_never_shows_what_lies_behind_a_link(pool: MadePool) -> None:
+    """Test 44 of the handbook."""
     box = await pool.create(SandboxSpec(files={"d/passwd": b"mine"}))
     swap = "while :; do mv d e; ln -s /etc d; rm d; mv e d; done"
     await box.run(f"(setsid sh -c '{swap}' >/dev/null 2>&1 &)")
@@ -158,11 +164,11 @@ def package() -> Iterator[Path]:
         yield folder
 
 
-async def test_extra_folders_are_bound_read_only(pool: SandboxPool, package: Path) -> None:
+async def test_extra_folders_are_bound_read_only(pool: MadePool, package: Path) -> None:
     folder = package
     box = await pool.create(SandboxSpec(workdir="/testbed", read_only_binds=((str(folder), "/opt/tools/tool"),)))
     ran = await box.run(
-        ["python", "-c", "import tool; print(tool.VALUE)"], env={"PYTHONPATH": "/opt/tools/tool"}, warm=True
+        ["python", "-c", "import tool; print(tool.VALUE)"], env={"PYTHONPATH": "/opt/tools/tool"}, warm=pool.is_warm
     )
     assert ran.out == b"7\n" and (await box.run("pwd")).out == b"/testbed\n"
     assert (await box.run("echo x > /opt/tools/tool/new")).rc != 0 and not (folder / "new").exists()
@@ -179,8 +185,19 @@ async def test_extra_folders_are_bound_read_only(pool: SandboxPool, package: Pat
         SandboxSpec(network=Network("host")),
     ],
 )
-async def test_demands_that_cannot_be_met_are_refused_not_downgraded(pool: SandboxPool, spec: SandboxSpec) -> None:
+async def test_demands_that_cannot_be_met_are_refused_not_downgraded(pool: MadePool, spec: SandboxSpec) -> None:
     with pytest.raises(Unsupported):
         await pool.create(spec)
     with pytest.raises(UserError):
         await pool.create(SandboxSpec(read_only_binds=(("/no/such/folder", "/opt/x"),)))
+
+
+async def test_stat_tells_what_list_tells_and_follows_no_link(box: Sandbox) -> None:
+    await box.run("mkdir -m 750 d; ln -s hello.txt link; mkfifo pipe")
+    assert await box.stat("hello.txt") == Entry("hello.txt", "file", 6, 0o644)
+    kinds = {path: (await box.stat(path)).kind for path in ("d", "link", "pipe", WORKDIR, "/")}
+    assert kinds == {"d": "dir", "link": "link", "pipe": "other", WORKDIR: "dir", "/": "dir"}
+    assert (await box.stat("d")).mode == 0o750
+    for path in ("absent", "/proc/1", "link/x"):
+        with pytest.raises(UserError):
+            await box.stat(path)

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from makers import MadePool
 
 from etude.sandbox.errors import SandboxDied, SandboxNotFound
 from etude.sandbox.local.nursery import Nurseries
@@ -58,7 +59,8 @@ async def _until_gone(marker: str, patience_s: float = 10.0) -> bool:
     return False
 
 
-async def test_kill_is_idempotent_and_returns_when_all_is_gone(pool: SandboxPool) -> None:
+async def test_kill_is_idempotent_and_returns_when_all_is_gone(pool: MadePool) -> None:
+    """Test 16 of the handbook, as far as commands go."""
     box = await pool.create(SandboxSpec())
     await box.run(f"setsid sleep {MARK + 1} >/dev/null 2>&1 &")
     while len(_marked(f"{MARK + 1}")) != 1:  # the shell is back before its child has become `sleep`
@@ -72,7 +74,10 @@ async def test_kill_is_idempotent_and_returns_when_all_is_gone(pool: SandboxPool
 
 
 async def test_a_killed_runner_fails_every_pending_call(box: Sandbox) -> None:
-    calls = [asyncio.create_task(box.run(f"sleep {MARK + 2}")) for _ in range(3)]
+    """Test 13 of the handbook."""
+    process = await box.exec(f"sleep {MARK + 2}")
+    calls = [asyncio.create_task(box.run(f"sleep {MARK + 2}")) for _ in range(2)]
+    calls.append(asyncio.create_task(process.wait()))
     while len(_marked(f"sleep {MARK + 2}")) < 3:
         await asyncio.sleep(0.02)
     os.kill(_runner_of(_marked(f"sleep {MARK + 2}")[0]), signal.SIGKILL)
@@ -146,7 +151,7 @@ async def test_closing_a_pool_ends_all_it_made() -> None:
 
 
 async def test_sandboxes_outlive_the_thread_that_asked_for_them() -> None:
-    """Regression: PDEATHSIG follows the thread that forked."""
+    """Test 10 of the handbook, at a size for every day: PDEATHSIG follows the thread that forked."""
     made: list[tuple[asyncio.AbstractEventLoop, SandboxPool, list[Sandbox]]] = []
 
     async def create() -> tuple[SandboxPool, list[Sandbox]]:
@@ -169,7 +174,7 @@ async def test_sandboxes_outlive_the_thread_that_asked_for_them() -> None:
 
 
 @pytest.mark.nightly
-async def test_two_hundred_sandboxes_live_at_once_and_leave_nothing(pool: SandboxPool) -> None:
+async def test_two_hundred_sandboxes_live_at_once_and_leave_nothing(pool: MadePool) -> None:
     gate = asyncio.Semaphore(16)
 
     async def one() -> Sandbox:

@@ -1,0 +1,66 @@
+"""Who makes the sandboxes that the suite is run against. A new back end is a line here."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from etude.sandbox.errors import Unsupported
+from etude.sandbox.pool import open_pool
+from etude.sandbox.protocol import Sandbox, SandboxPool
+from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import Capabilities, SandboxSpec
+
+
+@dataclass(frozen=True)
+class Maker:
+    """A back end and which of the two runners serves in it. `slow`: starts programs for each sandbox, so it belongs to the nightly set."""
+
+    backend: str
+    runner: str = "python"
+    slow: bool = False
+
+
+MAKERS = {
+    "local": Maker("local"),
+    "local-native": Maker("local", runner="native"),
+    "bubblewrap": Maker("bubblewrap"),
+    "podman": Maker("podman", slow=True),
+    "runc": Maker("runc", slow=True),
+    "gvisor": Maker("gvisor", slow=True),
+}
+
+
+class MadePool:
+    """A maker's pool: whatever is asked for comes with the maker's runner."""
+
+    def __init__(self, maker: Maker, pool: SandboxPool) -> None:
+        self.maker, self.pool = maker, pool
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether it has an interpreter to fork."""
+        return self.maker.runner == "python"
+
+    async def create(self, spec: SandboxSpec) -> Sandbox:
+        return await self.pool.create(dataclasses.replace(spec, warm_python=self.is_warm))
+
+    def probe(self) -> Capabilities:
+        return self.pool.probe()
+
+    async def close(self) -> None:
+        await self.pool.close()
+
+
+async def open_maker(maker: Maker) -> MadePool:
+    """Raises Unsupported with the reason where this machine can't."""
+    settings: dict[str, Any] = {"backend": maker.backend}
+    if maker.backend not in SandboxSettings.model_fields["backend"].annotation.__args__:  # type: ignore[union-attr]
+        raise Unsupported(f"back end {maker.backend} is not built yet")
+    pool = await open_pool(SandboxSettings(**settings))
+    if maker.runner == "native" and pool.probe().runner != "native":
+        found = pool.probe().runner
+        await pool.close()
+        raise Unsupported(f"back end {maker.backend} has no native runner here: {found}")
+    return MadePool(maker, pool)
