@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from etude.sandbox.errors import CapacityExhausted
 from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.settings import SandboxSettings
@@ -23,4 +24,24 @@ async def test_a_client_whose_files_are_closed_to_others_has_the_same_sandboxes(
         os.umask(before)
     shown = await box.run("umask; touch made; stat -c %a made . ..; cat /etc/hosts; id -un")
     assert shown.out.split()[:4] == [b"0022", b"644", b"755", b"755"] and shown.out.endswith(b"etude\n"), shown
+    await pool.close()
+
+
+async def test_a_birth_without_room_for_its_group_leaves_no_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Test 15 of the handbook: the step before the first process."""
+    pool = await LocalPool.open(SandboxSettings(backend="local"), Nurseries())
+    groups = pool._maker._groups
+
+    def refuse(*_: object) -> None:
+        raise CapacityExhausted("no group today")
+
+    monkeypatch.setattr(type(groups), "available", True)
+    monkeypatch.setattr(groups, "make", refuse)
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(CapacityExhausted, match="no group today"):
+            await pool.create(SandboxSpec())
+    assert len(os.listdir("/proc/self/fd")) == before
     await pool.close()

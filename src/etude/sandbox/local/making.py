@@ -88,11 +88,11 @@ class Maker:
         ours, theirs = socket.socketpair()
         channel = Channel(ours, name)
         sandbox = LiveSandbox(name, spec, channel, self._running)
-        sandbox.end_signal = self._cradle.end_signal
-        if self._groups.available:
-            sandbox.group = self._groups.make(self._cradle.burden(spec))
+        sandbox.backend, sandbox.end_signal = self._cradle.backend, self._cradle.end_signal
         try:
             with theirs:
+                if self._groups.available:
+                    sandbox.group = self._groups.make(self._cradle.burden(spec))
                 self.before("bear")
                 sandbox.birth = await self._cradle.bear(spec, theirs)
                 if sandbox.birth is not None and sandbox.birth.first >= 0:
