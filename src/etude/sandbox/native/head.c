@@ -1,6 +1,5 @@
 #include "head.h"
 
-#include <math.h>
 
 #include "fault.h"
 

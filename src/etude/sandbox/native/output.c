@@ -1,6 +1,5 @@
 #include "output.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,11 +1,9 @@
 #include "request.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "fault.h"
 #include "head.h"

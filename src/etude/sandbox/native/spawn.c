@@ -1,11 +1,9 @@
 #include "spawn.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
-#include <stddef.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

@@ -1,6 +1,5 @@
 /* The bytes of a command: out of its pipes under the client's credit, into its stdin as it reads. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

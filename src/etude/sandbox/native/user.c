@@ -1,5 +1,4 @@
 /* Who a command runs as: libc's own look-up would load modules, which a static program inside somebody else's image must not. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
