@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 from leaks import census, grown
 
+from etude.ledger.being import Being
 from etude.ledger.ledger import Ledger
+from etude.ledger.undo import Group, Process
 from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound
 from etude.sandbox.local.making import STEPS
 from etude.sandbox.local.pool import LocalPool
@@ -248,3 +250,45 @@ async def test_sandboxes_outlive_the_threads_that_asked_for_them(threads: int, e
         assert await asyncio.to_thread(loop.run_until_complete, use(pool, boxes)) == [b"alive\n"] * each
         loop.close()
     assert list((tmp_path / "ledger").iterdir()) == []
+
+
+_BUSY = """
+import asyncio, sys
+from etude.sandbox.pool import open_pool
+from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.settings import SandboxSettings
+async def live(pool, mark):
+    while True:
+        box = await pool.create(SandboxSpec(files={"a": b"x"}))
+        await box.run(f"setsid sleep {mark} >/dev/null 2>&1 &")
+        await box.kill()
+async def main():
+    pool = await open_pool(SandboxSettings(backend="local", ledger=sys.argv[1]))
+    print("ready", flush=True)
+    await asyncio.gather(*(live(pool, sys.argv[2]) for _ in range(4)))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("moment_s", [0.05, 0.2])
+async def test_a_client_killed_in_the_middle_of_births_and_deaths_leaves_nothing(
+    moment_s: float, cells: LocalPool, ledger: Path
+) -> None:
+    """Test 12 of the handbook."""
+    words = [sys.executable, "-c", _BUSY, str(ledger), str(MARK + 2)]
+    client = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert client.stdout is not None
+    try:
+        assert await asyncio.to_thread(client.stdout.readline) == "ready\n"
+        await asyncio.sleep(moment_s)
+    finally:
+        client.kill()
+        client.wait()
+    (theirs,) = [one for one in Ledger(ledger).accounts() if one.owner.being.pid == client.pid]
+    assert not any("still there" in line for line in await cells.reap())
+    await _until(lambda: not _marked(MARK + 2))
+    ways = [way for entry in theirs.entries.values() for way in entry.undo]
+    assert any(way.kind == "group" for way in ways) or not cells._groups.available
+    assert not [way for way in ways if isinstance(way, Group) and os.path.exists(way.path)]
+    assert not [way for way in ways if isinstance(way, Process) and Being(way.pid, way.start_ticks).alive]
+    assert not theirs.path.exists()
