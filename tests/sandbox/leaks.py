@@ -23,7 +23,9 @@ def census(pool: LocalPool) -> Census:
     family = _descendants()
     return {
         "descriptors": Counter(_descriptors()),
-        "threads": Counter(thread.name.rstrip("0123456789") for thread in threading.enumerate()),
+        "threads": Counter(
+            name for name in _threads() if name != "asyncio_"
+        ),  # the loop's own are bounded, and come late
         "tasks": Counter(task.get_name() for task in asyncio.all_tasks()),
         "descriptors of zygotes": Counter({str(pid): _count(pid) for pid in family if _parent(pid) == os.getpid()}),
         "processes": Counter(f"{pid} {name}" for pid, name in family.items()),
@@ -49,6 +51,10 @@ def resident_kib() -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
     raise AssertionError("no VmRSS")
+
+
+def _threads() -> list[str]:
+    return [thread.name.rstrip("0123456789") for thread in threading.enumerate()]
 
 
 def _descriptors() -> list[str]:

@@ -1,4 +1,4 @@
-"""One pool of namespaces for each module here, with a ledger of its own."""
+"""One pool of namespaces for each module here, with a ledger and layers of its own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from etude.sandbox.errors import Unsupported
-from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # tests are no package: this is how they share the leak checker
@@ -24,9 +24,11 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cells(ledger: Path) -> AsyncIterator[LocalPool]:
+    layers = str(ledger.parent / "layers")
     try:
-        made = await LocalPool.open(SandboxSettings(backend="local", ledger=str(ledger)), Nurseries())
+        made = await open_pool(SandboxSettings(backend="local", ledger=str(ledger), layers=layers))
     except Unsupported as error:
         pytest.skip(str(error))
+    assert isinstance(made, LocalPool)
     yield made
     await made.close()

@@ -129,11 +129,15 @@ class Model(RuleBasedStateMachine):
         assert self.pool.list() == []
 
 
+def settings_of(folder: Path) -> SandboxSettings:
+    return SandboxSettings(backend="local", ledger=str(folder / "ledger"), layers=str(folder / "layers"))
+
+
 @pytest.fixture
 def looped(tmp_path: Path) -> Iterator[tuple[asyncio.AbstractEventLoop, LocalPool]]:
     loop = asyncio.new_event_loop()
     try:
-        pool = loop.run_until_complete(open_pool(SandboxSettings(backend="local", ledger=str(tmp_path / "ledger"))))
+        pool = loop.run_until_complete(open_pool(settings_of(tmp_path)))
     except Unsupported as error:
         loop.close()
         pytest.skip(str(error))

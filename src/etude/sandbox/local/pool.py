@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import os
+from contextlib import AsyncExitStack
 
 from etude.ledger.journal import Journal
 from etude.ledger.ledger import Ledger
-from etude.ledger.undo import Group
+from etude.ledger.undo import Folder, Group, Undo
 from etude.sandbox import door, interpreter
 from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound, Unsupported
 from etude.sandbox.layered.layering import Layering
@@ -46,8 +48,12 @@ class LocalPool:
         self._most_running = settings.max_running
         self._running = asyncio.Semaphore(settings.max_running)
         self._journal = journal
-        if groups.available:
-            self._journal.enter("groups", "control groups", [Group(str(folder)) for folder in groups.pools])
+        self._belongings: dict[str, list[Undo]] = {
+            "cradle": [*cradle.leavings()],
+            "groups": [Group(str(folder)) for folder in groups.pools],
+        }
+        for name, ways in self._belongings.items():
+            journal.enter(name, f"{name} of a pool", ways)
         self._reaping = Reaping(ledger)
         self._hours = Clockwork()
         self._register = Register()
@@ -68,7 +74,6 @@ class LocalPool:
         try:
             ledger = Ledger.at(settings.ledger)
             journal = ledger.open(f"{cradle.backend} pool")
-            journal.enter("cradle", f"what {cradle.backend} needs", cradle.leavings())
         except OSError as error:
             await cradle.close()
             raise Unsupported(f"no ledger can be kept: {error}; name another folder in sandbox.ledger") from error
@@ -141,14 +146,20 @@ class LocalPool:
         )
 
     async def close(self) -> None:
+        """Each part though one before it fail; what then is left stays in the ledger, for any reaper."""
         self._closed = True
-        await self._births.close()
-        await self._layering.close()
-        self._hours.close()
-        await self._gates.close()
-        await self._cradle.close()
-        self._groups.close()
-        self._journal.leave("groups")
-        self._journal.leave("cradle")
-        await self._reaping.close()
-        self._journal.close()
+        async with AsyncExitStack() as parts:  # the last one first
+            parts.callback(self._journal.close)
+            parts.push_async_callback(self._reaping.close)
+            parts.callback(self._sign_out)
+            parts.callback(self._groups.close)
+            parts.push_async_callback(self._cradle.close)
+            parts.push_async_callback(self._gates.close)
+            parts.callback(self._hours.close)
+            parts.push_async_callback(self._layering.close)
+            parts.push_async_callback(self._births.close)
+
+    def _sign_out(self) -> None:
+        for name, ways in self._belongings.items():
+            if not any(isinstance(way, Folder | Group) and os.path.lexists(way.path) for way in ways):
+                self._journal.leave(name)
