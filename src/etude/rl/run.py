@@ -18,6 +18,8 @@ from etude.chat.load import load_renderer
 from etude.chat.renderer import Renderer
 from etude.engine.settings import EngineSettings
 from etude.events.log import EventLog
+from etude.fleet.open import open_sandboxes
+from etude.fleet.settings import FleetSettings
 from etude.harness.settings import HarnessSettings
 from etude.rl.controller import Controller
 from etude.rl.finish import finish
@@ -34,7 +36,6 @@ from etude.rl.store import GroupStore
 from etude.rollout.attempt import Setup, attempt
 from etude.rollout.code_search import CodeSearch, code_search
 from etude.rollout.verdicts import Verdicts
-from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Grader, TaskSource
@@ -57,6 +58,7 @@ class RlRun:
     sandbox: SandboxSettings
     log: EventLog
     graders: Mapping[str, Grader]
+    fleet: FleetSettings = FleetSettings()
 
 
 def run_rl(
@@ -70,6 +72,7 @@ def run_rl(
     sandbox: SandboxSettings,
     log: EventLog,
     graders: Mapping[str, Grader] = GRADERS,
+    fleet: FleetSettings | None = None,
 ) -> dict[str, Any]:
     """Train, or go on training; returns the summary (the report's `rl` object). Blocks; Ctrl-C stops it cleanly."""
     if harness.temperature == 0:
@@ -80,7 +83,8 @@ def run_rl(
     engine = engine.model_copy(update={"max_slots": max(engine.max_slots, settings.slots)})
     checkpoint, folder = checkpoint.resolve(), folder.resolve()  # the processes have directories of their own
     folder.mkdir(parents=True, exist_ok=True)
-    run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders)
+    fleet = fleet or FleetSettings()
+    run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders, fleet)
     with LocalRay(folder / "ray.json") as local:
         from etude.rl.placement import LocalPlaces  # imports ray, which reads its environment then
 
@@ -105,7 +109,7 @@ async def _drive(run: RlRun, places: Places, on_start: Any, search: CodeSearch |
         run.log.note(STAGE, f"goes on at step {progress.next_step} with {len(progress.complete)} finished groups")
     services = Services(places, settings.max_restarts, run.log, on_start)
     renderer = load_renderer(run.checkpoint)
-    pool = await open_pool(run.sandbox)
+    pool = await open_sandboxes(run.fleet, run.sandbox)
     try:
         setup = _setup(run, services, pool, renderer, search)
         sessions = KeptSessions(run.folder / "sessions", settings, renderer.vocabulary())

@@ -21,6 +21,7 @@ from etude.bench.suite import choose
 from etude.bench.summary import summarise
 from etude.events.log import EventLog
 from etude.factory.exercises.source import ExerciseSource
+from etude.fleet.open import open_sandboxes
 from etude.harness.presets.preset import harness_hash, preset
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
@@ -38,7 +39,6 @@ from etude.run.machine import machine, versions
 from etude.run.meter import Cost
 from etude.run.meter import Meter as Metered
 from etude.run.stage import write_json
-from etude.sandbox.pool import open_pool
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Task
 from etude.trace.message import Message
@@ -66,7 +66,7 @@ async def bench_endpoint(recipe: Recipe, endpoint: Endpoint, folder: Path, log: 
     client = endpoint.policy(RETRIES)
     policy = Breaker(Meter(client, folder / "usage.jsonl", partial(_tell, endpoint, log)))
     settings = AttemptSettings(attempts=2, limit_s=endpoint.attempt_limit_s, memory_mb=MEMORY_MB)
-    pool = await open_pool(recipe.sandbox)
+    pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
     try:
         async with code_search(harness) as search:
             setup = Setup(policy, pool, GRADERS, harness, settings=settings, search=search)

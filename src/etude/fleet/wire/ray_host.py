@@ -81,7 +81,7 @@ class RayLink:
 async def ray_hosts(settings: FleetSettings, sandbox: SandboxSettings) -> list[tuple[RemoteHost, RayLink]]:
     """A host on every living machine. Raises Unsupported, with each machine's reason, where none can hold sandboxes."""
     if not ray.is_initialized():
-        ray.init(address=settings.address)
+        _join(settings.address)
     nodes = [node for node in ray.nodes() if node["Alive"]]
     limits = SandboxSettings.model_validate(
         sandbox.model_dump()
@@ -93,6 +93,15 @@ async def ray_hosts(settings: FleetSettings, sandbox: SandboxSettings) -> list[t
     if not hosts:
         raise Unsupported(f"no machine of the Ray cluster can hold sandboxes: {'; '.join(map(str, found))}")
     return hosts
+
+
+def _join(address: str) -> None:
+    try:
+        ray.init(address=address)
+    except ConnectionError as error:
+        raise Unsupported(
+            f"fleet.address={address!r}: no Ray cluster answers ({error}); start one with `ray start --head`, or leave fleet.hosts empty"
+        ) from None
 
 
 async def _open(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from etude.chat.load import load_renderer
 from etude.engine.policy import EnginePolicy
 from etude.factory.exercises.source import ExerciseSource
+from etude.fleet.open import open_sandboxes
 from etude.model.checkpoint import load_checkpoint
 from etude.rl.schedule import task_list
 from etude.rl.store import GroupStore
@@ -20,7 +21,6 @@ from etude.rollout.code_search import code_search
 from etude.rollout.retry import InfraFault
 from etude.run.stage import Context, StageError
 from etude.run.stages.rl import practice, sft_checkpoint
-from etude.sandbox.pool import open_pool
 from etude.tasks.registry import GRADERS
 from etude.trace.segment import Rollout
 
@@ -42,7 +42,7 @@ def run(context: Context) -> None:
 async def _sample(context: Context, tasks: Sequence[str], store: GroupStore) -> None:
     """Every task's group of attempts that is not stored yet."""
     recipe, start = context.recipe, sft_checkpoint(context)
-    pool = await open_pool(recipe.sandbox)
+    pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
     engine = recipe.engine.model_copy(
         update={
             "threads": 1,  # sandboxes need the other core

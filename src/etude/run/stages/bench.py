@@ -25,12 +25,12 @@ from etude.factory.exercises.levels import LEVELS
 from etude.factory.exercises.overlap import overlap, seen_share, shared_with_validation
 from etude.factory.exercises.source import ExerciseSource
 from etude.factory.opponents import OPPONENTS
+from etude.fleet.open import open_sandboxes
 from etude.model.checkpoint import load_checkpoint
 from etude.rollout.attempt import Script, Setup
 from etude.rollout.code_search import code_search
 from etude.run.stage import Context
 from etude.run.stages.pretraining import CHECKPOINT
-from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Machines
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Task
@@ -64,7 +64,7 @@ def run(context: Context) -> None:
 
 async def _ask(context: Context, contestants: list[Contestant]) -> dict[str, Any]:
     """Every contestant at every task; returns what the sandboxes are."""
-    pool = await open_pool(context.recipe.sandbox)
+    pool = await open_sandboxes(context.recipe.fleet, context.recipe.sandbox)
     try:
         async with code_search(context.recipe.harness) as search:
             for contestant in contestants:

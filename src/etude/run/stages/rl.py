@@ -23,6 +23,7 @@ def run(context: Context) -> None:
         engine=recipe.engine,
         sandbox=recipe.sandbox,
         log=context.log,
+        fleet=recipe.fleet,
     )
 
 

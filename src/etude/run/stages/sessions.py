@@ -7,9 +7,9 @@ import asyncio
 from etude.chat.nano import NanoRenderer
 from etude.factory.exercises.source import ExerciseSource
 from etude.factory.sessions import collect_sessions, read_sessions
+from etude.fleet.open import open_sandboxes
 from etude.rollout.code_search import code_search
 from etude.run.stage import Context
-from etude.sandbox.pool import open_pool
 from etude.trace.vocabulary import write_vocabulary
 
 
@@ -29,7 +29,7 @@ def run(context: Context) -> None:
 
 async def _collect(context: Context, renderer: NanoRenderer) -> None:
     recipe = context.recipe
-    pool = await open_pool(recipe.sandbox)
+    pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
     try:
         source = ExerciseSource(recipe.exercises)
         async with code_search(recipe.harness) as search:
