@@ -99,7 +99,12 @@ class Intake:
 
 def copy(theirs: int, ours: int) -> tuple[int, str]:
     """Size and sha256 of what was copied. Stretches of zeros stay holes."""
-    data = os.read(theirs, PIECE_BYTES)
+    return copy_from(lambda size: os.read(theirs, size), ours)
+
+
+def copy_from(read: Callable[[int], bytes], ours: int) -> tuple[int, str]:
+    """The same, out of anything that is read in pieces."""
+    data = read(PIECE_BYTES)
     if len(data) < PIECE_BYTES:  # nearly every file: one read, one write
         write_all(ours, data)
         return len(data), hashlib.sha256(data).hexdigest()
@@ -111,7 +116,7 @@ def copy(theirs: int, ours: int) -> tuple[int, str]:
         else:
             write_all(ours, data)
         size += len(data)
-        data = os.read(theirs, PIECE_BYTES)
+        data = read(PIECE_BYTES)
     os.ftruncate(ours, size)
     return size, digest.hexdigest()
 

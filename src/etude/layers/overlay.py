@@ -10,6 +10,7 @@ import os
 import stat
 
 OPAQUE = "user.overlay.opaque"
+RESERVED = "user.overlay."
 # The kernel's own notes, of no meaning in another layer.
 _PRIVATE = {f"user.overlay.{name}" for name in ("opaque", "origin", "impure", "nlink", "upper", "uuid", "protattr")}
 # These make a file's content or place depend on another layer. The kernel writes neither with userxattr.
