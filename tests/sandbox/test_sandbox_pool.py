@@ -78,6 +78,20 @@ async def test_auto_takes_the_next_that_works_and_says_why(monkeypatch: pytest.M
         await open_pool(SandboxSettings())
 
 
+async def test_the_ladder_of_back_ends_ends_before_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rung that fails is followed by the next, and weaker isolation is never taken unasked."""
+    tried: list[str] = []
+
+    async def refuse(settings: SandboxSettings, backend: str, why: str) -> None:
+        tried.append(backend)
+        raise Unsupported(f"no {backend} today")
+
+    monkeypatch.setattr("etude.sandbox.pool._opened", refuse)
+    with pytest.raises(Unsupported, match="no local today.*no bubblewrap today.*no podman today.*backend='process'"):
+        await open_pool(SandboxSettings())
+    assert tried == ["local", "bubblewrap", "podman"]
+
+
 def test_settings_refuse_what_is_not_built() -> None:
     with pytest.raises(ValidationError):
         SandboxSettings.model_validate({"backend": "docker"})
