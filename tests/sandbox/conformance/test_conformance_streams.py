@@ -179,3 +179,15 @@ async def test_bad_requests_of_exec_are_refused_at_the_door(box: Sandbox) -> Non
         await box.exec(["true"], timeout_s=0)
     with pytest.raises(UserError):
         await box.exec(["true"], env={"A=B": "c"})
+
+
+async def test_commands_run_as_other_users_where_the_sandbox_has_them(pool: MadePool) -> None:
+    try:
+        box = await pool.create(SandboxSpec(uid_mode="range"))
+    except Unsupported as error:
+        pytest.skip(str(error))
+    for user, number in ((None, b"0"), ("nobody", b"65534"), ("54321", b"54321")):
+        result = await (await box.exec("id -u; grep CapEff /proc/self/status", user=user)).wait()
+        uid, _, capabilities = result.out.split()
+        assert uid == number and (number == b"0" or int(capabilities, 16) == 0)
+    await box.kill()
