@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -65,15 +66,14 @@ def test_a_heartbeat_keeps_what_thinks_for_twenty_minutes(hours, clock) -> None:
 
 def test_a_running_call_is_a_use_however_long_it_takes(hours, clock) -> None:
     lifetime, said = _watched(hours, None, 10)
-    lifetime.begin()
-    lifetime.begin()
+    first, second = lifetime.begin(), lifetime.begin()
     for _ in range(10):
         clock.now += 10
         hours.strike()
-    lifetime.finish()
+    first()
     clock.now += 20
     hours.strike()
-    lifetime.finish()
+    second()
     clock.now += 9
     hours.strike()
     assert said == []
@@ -121,6 +121,7 @@ def test_whatever_is_done_each_ends_at_its_first_due_moment_and_never_before(ste
     kinds = [(30.0, None), (None, 20.0), (50.0, 15.0)]
     watched = [_watched(hours, *kind) for kind in kinds]
     ends = [clock.now + (ttl or math.inf) for ttl, _ in kinds]
+    finishes: list[list[Callable[[], None]]] = [[], [], []]
     used, calls, over = [clock.now] * 3, [0] * 3, [False] * 3
     for pause_s, which, act in steps:
         clock.now += pause_s
@@ -134,10 +135,10 @@ def test_whatever_is_done_each_ends_at_its_first_due_moment_and_never_before(ste
             lifetime.use()
             used[which] = clock.now
         elif act == "begin":
-            lifetime.begin()
+            finishes[which].append(lifetime.begin())
             calls[which] += 1
         elif act == "finish" and calls[which]:
-            lifetime.finish()
+            finishes[which].pop()()
             calls[which] -= 1
             used[which] = clock.now
         elif act == "extend":

@@ -14,7 +14,7 @@ from etude.sandbox.errors import CapacityExhausted, InfraError, SandboxNotFound,
 from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.settings import SandboxSettings
-from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.spec import SandboxSpec, Service
 from etude.sandbox.wire.live import LiveSandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -51,6 +51,13 @@ async def test_heartbeats_and_running_commands_keep_an_idle_sandbox_and_silence_
     await _until_dead(box)
     with pytest.raises(SandboxNotFound, match="a heartbeat is a use"):
         await box.run("true")
+
+
+async def test_a_service_that_runs_is_no_use(cells: LocalPool) -> None:
+    service = Service("clock", ("/bin/sh", "-c", "while :; do sleep 0.1; echo tick; done"))
+    box = await cells.create(SandboxSpec(idle_ttl_s=0.5, services=(service,)))
+    assert (await box.services())[0].healthy
+    await _until_dead(box)
 
 
 async def test_extend_gives_an_end_or_moves_it(cells: LocalPool) -> None:

@@ -72,11 +72,11 @@ class Births:
             raise SandboxNotFound(f"{name} ended while it was being made: the pool was closed, or its runner died")
         if (process := Process.of(pid_of(sandbox.pidfd))) is not None:
             self._journal.add(name, process)
-        self._watch(sandbox)
         self._register.enter(sandbox)
         if key is not None:
             sandbox.at_death(lambda: self._keys.forget(key))
         await _attend(sandbox)
+        self._watch(sandbox)  # now: its services run as long as it does, and are no use of it
         return sandbox
 
     def _write_down(self, name: str, spec: SandboxSpec) -> None:

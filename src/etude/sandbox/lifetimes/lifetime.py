@@ -26,10 +26,12 @@ class Lifetime:
     def use(self) -> None:
         self._used = self._clock()
 
-    def begin(self) -> None:
+    def begin(self) -> Callable[[], None]:
+        """A use that lasts until what is returned is called, once."""
         self._calls += 1
+        return self._finish
 
-    def finish(self) -> None:
+    def _finish(self) -> None:
         self._calls -= 1
         self._used = self._clock()
 

@@ -45,8 +45,10 @@ class Channel:
         self.hello: asyncio.Future[None] = self._loop.create_future()
         self.ready: asyncio.Future[None] = self._loop.create_future()
         self.on_death: Callable[[], None] = lambda: None
-        self.on_open: Callable[[], None] = lambda: None  # called as a stream begins, and as it ends
-        self.on_close: Callable[[], None] = lambda: None
+        self.on_open: Callable[[], Callable[[], None]] = lambda: (
+            lambda: None
+        )  # as a stream begins: what to call as it ends
+        self._closings: dict[int, Callable[[], None]] = {}
         sock.setblocking(False)
         self._loop.add_reader(sock.fileno(), self._readable)
 
@@ -91,7 +93,7 @@ class Channel:
         stream = self._next
         self._next += 1
         self._exchanges[stream] = exchange
-        self.on_open()
+        self._closings[stream] = self.on_open()
         self.send(request)
         return stream
 
@@ -198,7 +200,7 @@ class Channel:
             raise frames.FrameError(f"frame of type {frame.kind} on stream {frame.stream}, which expects others")
         if closes(frame):
             del self._exchanges[frame.stream]
-            self.on_close()
+            self._closings.pop(frame.stream)()
         exchange.take(frame, self._claim(exchange.descriptors if frame.kind == frames.OK else 0))
 
     def _dispatch_own(self, frame: frames.Frame) -> None:

@@ -69,13 +69,13 @@ class LiveSandbox(Calls, LayeredPart):
 
     @property
     def lifetime(self) -> Lifetime:
-        """How long it may live; each open stream is a use."""
+        """How long it may live; each stream opened from now on is a use while it is open."""
         return self._lifetime
 
     @lifetime.setter
     def lifetime(self, lifetime: Lifetime) -> None:
         self._lifetime = lifetime
-        self._channel.on_open, self._channel.on_close = lifetime.begin, lifetime.finish
+        self._channel.on_open = lifetime.begin
 
     @property
     def deadline_s(self) -> float | None:
@@ -139,13 +139,12 @@ class LiveSandbox(Calls, LayeredPart):
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
         """A place among the commands that run at once. To wait for one is a use."""
-        lifetime = self._lifetime
-        lifetime.begin()
+        finish = self._lifetime.begin()
         try:
             async with self._running:
                 yield
         finally:
-            lifetime.finish()
+            finish()
 
     def _judged(self, result: ExecResult) -> ExecResult:
         """With what only the outside saw."""
