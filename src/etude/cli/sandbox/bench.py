@@ -45,7 +45,7 @@ def _table(found: dict[str, Any]) -> str:
         f"back end {found['backend']}, runner {found['runner']}, {found['user']} user, {found['cores']} cores,"
         f" load {found['load_before']}; {found['limits']}"
     ]
-    for key in ("fork_exec_ms", *AT_MOST_MS):
+    for key in ("fork_exec_ms", "warm_ms", *AT_MOST_MS):
         if found.get(key) is None:
             lines.append(f"{key:14s} not measured: no snapshots here")
             continue

@@ -15,7 +15,7 @@ from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.speed import peers
 from etude.sandbox.speed.clock import Timed, interleave, quantile, summary
 from etude.sandbox.speed.forking import Forking
-from etude.sandbox.speed.single import SPEC, Single, available_mib, exec_per_s, fork_exec, many_live
+from etude.sandbox.speed.single import SPEC, WARM, Single, available_mib, exec_per_s, fork_exec, many_live
 
 BUSY = 200  # sandboxes over which commands are spread
 COMMANDS = 2000
@@ -55,16 +55,18 @@ def _machine(pool: SandboxPool) -> dict[str, Any]:
 async def _singles(pool: SandboxPool, rounds: int, say: Say) -> dict[str, Any]:
     say(f"one at a time, {rounds} rounds")
     box = await pool.create(SPEC)
-    single = Single(pool, box)
+    warm_box = await pool.create(WARM)
+    single = Single(pool, box, warm_box)
     measures: dict[str, Timed] = {
         "fork_exec_ms": fork_exec,
         "create_ms": single.create,
         "exec_ms": single.exec,
         "kill_ms": single.kill,
+        "warm_ms": single.warm,
     }
     found: dict[str, Any] = {name: summary(times) for name, times in (await interleave(measures, rounds)).items()}
     found["stream_mb_s"] = round(quantile([await single.stream_mb_s() for _ in range(_STREAMS)], 0.5))
-    await box.kill()
+    await _end([box, warm_box])
     return found
 
 

@@ -11,6 +11,8 @@ from etude.sandbox.spec import SandboxSpec
 
 STREAM_BYTES = 128 << 20
 SPEC = SandboxSpec(warm_python=False)
+WARM = SandboxSpec(files={"module.py": b"def f(x):\n    return x + 1\n"})
+PROGRAM = ["python", "-c", "import module; print(module.f(1))"]
 
 
 async def fork_exec() -> None:
@@ -19,10 +21,10 @@ async def fork_exec() -> None:
 
 
 class Single:
-    """Measures on one pool; `box` is the one that lives all along."""
+    """Measures on one pool; `box` lives all along, and so does `warm_box`, which has an interpreter."""
 
-    def __init__(self, pool: SandboxPool, box: Sandbox) -> None:
-        self._pool, self._box = pool, box
+    def __init__(self, pool: SandboxPool, box: Sandbox, warm_box: Sandbox | None = None) -> None:
+        self._pool, self._box, self._warm_box = pool, box, warm_box
         self._dying: list[Sandbox] = []
 
     async def create(self) -> None:
@@ -41,6 +43,13 @@ class Single:
 
     async def exec(self) -> None:
         await self._box.run(["true"])
+
+    async def warm(self) -> None:
+        """A small Python program by a fork of the interpreter that is there."""
+        assert self._warm_box is not None, "give a box made of WARM"
+        done = await self._warm_box.run(PROGRAM, warm=True)
+        if done.out != b"2\n":
+            raise RuntimeError(f"the program said {done.out!r} {done.err!r}")
 
     async def stream_mb_s(self) -> float:
         """Megabytes (10^6) of stdout a second, into this process."""
