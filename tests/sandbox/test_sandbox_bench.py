@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.sandbox.settings import SandboxSettings
-from etude.sandbox.speed import peers
+from etude.sandbox.speed import bench as measuring
+from etude.sandbox.speed import peers, single
 from etude.sandbox.speed.bench import bench
 from etude.sandbox.speed.clock import interleave, quantile, summary
 
@@ -46,7 +47,11 @@ async def test_rounds_are_interleaved_and_the_first_ones_left_out() -> None:
 
 
 async def test_every_figure_is_there_and_an_absent_peer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "PEERS", {"absent": ("no-such-tool", peers.Runc), "bubblewrap": peers.PEERS["bubblewrap"]})
+    monkeypatch.setattr(
+        peers, "PEERS", {"absent": ("no-such-tool", peers.Runc), "bubblewrap": peers.PEERS["bubblewrap"]}
+    )
+    monkeypatch.setattr(measuring, "COMMANDS", 40)
+    monkeypatch.setattr(single, "STREAM_BYTES", 4 << 20)
     settings = SandboxSettings(backend="local", max_running=16)
     found = await bench(settings, rounds=2, live=8, with_peers=True, say=lambda text: None)
     assert all(found[key]["p50"] <= found[key]["p99"] for key in LATENCIES if found[key] is not None)
