@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from etude.cli.sandbox import bench, held, probe, run, shell
+from etude.cli.sandbox import bench, held, image, layers, probe, run, shell
 
 app = typer.Typer(
     no_args_is_help=True, help="Probe the sandboxes of this machine, work in one, see what lives, measure."
@@ -15,5 +15,7 @@ app.command("shell", context_settings={"ignore_unknown_options": True})(shell.sh
 app.command("list")(held.list_)
 app.command("reap")(held.reap)
 app.command("bench")(bench.bench)
+app.add_typer(image.app, name="image")
+app.add_typer(layers.app, name="layers")
 
 __all__ = ["app"]

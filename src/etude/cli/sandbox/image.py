@@ -1,0 +1,86 @@
+"""`etude sandbox image`: root file systems for sandboxes, by name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json
+from etude.cli.sandbox.stores import StoreAt, opened, size
+
+if TYPE_CHECKING:
+    from etude.layers.hold import Hold
+
+app = typer.Typer(no_args_is_help=True, help="Root file systems for sandboxes: add, build, list, remove.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="What it is to be called, e.g. debian:12.")]
+
+
+@app.command()
+def add(
+    name: Name,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH", help="An OCI layout, a docker or podman save, a root file system (tar or folder)."
+        ),
+    ],
+    store: StoreAt = None,
+    json: Json = False,
+) -> Answer:
+    """Unpack an image into the store. Nothing is downloaded."""
+    from etude.sandbox.layered import images
+
+    with opened(store) as layers, images.add(layers, source, name) as held:
+        return _made(name, held)
+
+
+@app.command()
+def build(
+    name: Name,
+    source: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A Dockerfile, a devcontainer.json, or a folder with one.")
+    ] = Path("."),
+    store: StoreAt = None,
+    json: Json = False,
+) -> Answer:
+    """Build an image with podman or buildah, and unpack it into the store."""
+    from etude.sandbox.layered import images
+
+    with opened(store) as layers, images.build(layers, source, name) as held:
+        return _made(name, held)
+
+
+@app.command("list")
+def list_(store: StoreAt = None, json: Json = False) -> Answer:
+    """The images that have a name."""
+    from etude.layers.space import held
+
+    with opened(store) as layers:
+        found = [one for one in held(layers) if one.is_image and one.names]
+    lines = [f"{', '.join(one.names)}  {one.digest[:12]}  {one.layers} layers  {size(one.bytes)}" for one in found]
+    return Answer({"images": [asdict(one) for one in found]}, "\n".join(lines) or "no image has a name here")
+
+
+@app.command()
+def remove(name: Name, store: StoreAt = None, json: Json = False) -> Answer:
+    """Take a name away; what nothing else needs is collected."""
+    from etude.layers.collect import collect
+    from etude.layers.errors import UnknownSnapshot
+
+    with opened(store) as layers:
+        if not layers.names.take(name):
+            raise UnknownSnapshot(
+                f"no image {name!r} in {layers.root}; `etude sandbox image list` shows those that are"
+            )
+        found = collect(layers)
+    return Answer({"name": name, **asdict(found)}, f"{name} is removed, and {found.layers} layers with it")
+
+
+def _made(name: str, held: Hold) -> Answer:
+    document = {"name": name, "digest": held.snapshot.digest, "layers": list(held.snapshot.layers)}
+    return Answer(document, f"{name}: {held.snapshot.digest[:12]}, {len(held.snapshot.layers)} layers")

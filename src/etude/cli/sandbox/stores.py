@@ -1,0 +1,33 @@
+"""Which store a verb means: the one of the settings, or the one it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from etude.layers.store import LayerStore
+
+StoreAt = Annotated[
+    Path | None,
+    typer.Option("--store", metavar="DIR", help="The folder of layers. Default: the one that sandboxes use."),
+]
+
+
+@contextmanager
+def opened(folder: Path | None) -> Iterator[LayerStore]:
+    """What is wrong with layers is told as the sandbox room tells it."""
+    from etude.recipe.recipe import Recipe
+    from etude.sandbox.layered.shelf import open_store
+    from etude.sandbox.layered.told import told
+
+    with open_store(str(folder) if folder else Recipe().sandbox.layers) as store, told():
+        yield store
+
+
+def size(count_bytes: int) -> str:
+    return f"{count_bytes / 1e6:,.1f} MB"
