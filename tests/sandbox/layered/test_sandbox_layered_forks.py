@@ -172,6 +172,11 @@ async def test_changes_are_told_since_birth_and_since_a_snapshot(box: Sandbox) -
 async def test_what_can_not_be_is_said_and_changes_nothing(pool: LocalPool, box: Sandbox) -> None:
     with pytest.raises(Unsupported, match="gvisor"):
         await box.fork(1, memory=True)
+    if pool.probe().uid_ranges:
+        ranged = await pool.create(SandboxSpec(uid_mode="range"))
+        with pytest.raises(Unsupported, match="one owner"):
+            await ranged.fork(1)
+        await ranged.kill()
     with pytest.raises(UserError, match="fork of 0 children"):
         await box.fork(0)
     with pytest.raises(UserError, match="can't be a snapshot's name"):

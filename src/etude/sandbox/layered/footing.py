@@ -85,6 +85,8 @@ class Footing:
             raise Unsupported(
                 "memory=True: back end local keeps files only; processes are part of a snapshot with sandbox.backend='gvisor'"
             )
+        if self._sandbox.spec.uid_mode == "range":
+            raise Unsupported("a snapshot with uid_mode='range': layers have one owner; take uid_mode='single'")
         store, below = self._shelf.store, self._held.again() if self._held is not None else None
         try:
             async with self._still() as upper:
