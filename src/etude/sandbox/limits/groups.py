@@ -82,6 +82,7 @@ class ControlGroups:
     def make(self, spec: SandboxSpec) -> Group:
         """A group with the spec's limits for one sandbox; what goes wrong comes with `Group.entered`."""
         assert self._step is not None, "ask `available` first"
+        self._turns.submit(self._step.stir)
         name = f"sandbox-{next(self._numbers)}"
         group = Group(name, self._step.parts(spec), self._step.deaths, self._turns)
         self._groups.add(group)

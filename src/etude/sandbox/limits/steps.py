@@ -15,6 +15,7 @@ from typing import Protocol
 
 from etude.sandbox.limits import kernel, owner
 from etude.sandbox.limits.hierarchy import Hierarchy
+from etude.sandbox.limits.stir import Stir
 from etude.sandbox.spec import SandboxSpec
 
 _NEEDED = ("memory", "pids")
@@ -38,6 +39,7 @@ class Step(Protocol):
     deaths: str
     pools: tuple[Path, ...]
     cpus: bool
+    stir: Stir
 
     def parts(self, spec: SandboxSpec) -> tuple[Part, ...]: ...
 
@@ -49,6 +51,7 @@ class Unified:
 
     def __init__(self, hierarchy: Hierarchy) -> None:
         """Raises OSError with the reasons."""
+        self.stir = Stir(hierarchy)
         reasons: list[str] = []
         above = [hierarchy.own, *hierarchy.own.parents]
         for parent in above[: above.index(hierarchy.top) + 1]:
@@ -96,6 +99,7 @@ class Legacy:
         """Raises OSError."""
         at = {name: one.own for one in hierarchies for name in one.controllers}
         wanted = _wanted(list(at))
+        self.stir = Stir(next(one for one in hierarchies if "memory" in one.controllers))
         self.cpus = "cpu" in wanted
         made: dict[str, Path] = {}
         name = owner.name()
