@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class RlRun:
     sandbox: SandboxSettings
     log: EventLog
     graders: Mapping[str, Grader]
-    fleet: FleetSettings = FleetSettings()
+    fleet: FleetSettings = field(default_factory=FleetSettings)
 
 
 def run_rl(
