@@ -16,7 +16,7 @@ from etude.layers.bounds import Bounds, Tally
 from etude.layers.draft import MODE_BITS, Draft
 from etude.layers.errors import Hostile
 from etude.layers.manifest import Entry
-from etude.layers.tree import CREATE, FOLDER, PIECE_BYTES, READ, open_anyway
+from etude.layers.tree import CREATE, FOLDER, PIECE_BYTES, READ, entered, open_anyway
 
 
 class Intake:
@@ -51,8 +51,7 @@ class Intake:
                 self._draft.note(Entry(path, "gone"))
 
     def _below(self, source: int, target: int, name: str, path: str, status: os.stat_result) -> None:
-        theirs = open_anyway(name, source, FOLDER)
-        try:
+        with entered(name, source) as theirs:
             opaque, own = _attributes(theirs, path)
             os.mkdir(name, 0o700, dir_fd=target)
             ours = os.open(name, FOLDER, dir_fd=target)
@@ -62,8 +61,6 @@ class Intake:
                 self._draft.settle(ours, status.st_mode, status.st_mtime_ns)
             finally:
                 os.close(ours)
-        finally:
-            os.close(theirs)
         self._draft.note(Entry(path, "dir", status.st_mode & MODE_BITS, opaque=opaque, attributes=own))
 
     def _file(self, source: int, target: int, name: str, path: str, status: os.stat_result) -> None:

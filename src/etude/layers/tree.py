@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from etude.layers import overlay
@@ -74,11 +75,25 @@ def _walk(folder: int, prefix: str) -> Iterator[tuple[str, int, str]]:
     for name in os.listdir(folder):
         yield prefix + name, folder, name
         if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            fd = open_anyway(name, folder, FOLDER)
-            try:
+            with entered(name, folder) as fd:
                 yield from _walk(fd, f"{prefix}{name}/")
-            finally:
-                os.close(fd)
+
+
+@contextmanager
+def entered(name: str, folder: int) -> Iterator[int]:
+    """A folder's descriptor; meanwhile its owner may look into it, whatever its mode says before and after."""
+    fd = open_anyway(name, folder, FOLDER)
+    status = os.fstat(fd)
+    mode = stat.S_IMODE(status.st_mode)
+    closed = mode & 0o500 != 0o500 and status.st_uid == os.geteuid() != 0
+    try:
+        if closed:
+            os.fchmod(fd, mode | 0o500)
+        yield fd
+    finally:
+        if closed:
+            os.fchmod(fd, mode)
+        os.close(fd)
 
 
 def open_anyway(name: str, folder: int, flags: int) -> int:
