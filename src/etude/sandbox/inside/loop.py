@@ -27,6 +27,10 @@ class Loop:
             self._poll.register(fd, events)
             self._handlers[fd] = handler
 
+    def renew(self, fd: int) -> None:
+        """Watch it as if for the first time."""
+        self._poll.modify(fd, READ)
+
     def forget(self, fd: int) -> None:
         """To be called before the descriptor is closed. The only way to hear nothing: a hang-up can't be masked."""
         if self._handlers.pop(fd, None) is not None:

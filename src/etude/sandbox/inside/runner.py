@@ -45,6 +45,8 @@ class Runner:
         self._freezer = Freezer()
         self._uploads: dict[int, Upload] = {}
         self._loop.watch(control.fileno(), READ, self._listen)
+        # A kernel that goes on from a copy of its memory wakes nobody for a socket that was registered before.
+        self._renews: bool = spec["place"].get("renews", False)
         self._wake, self._wake_writer = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(self._wake_writer, False)
@@ -59,6 +61,8 @@ class Runner:
                 role = self._loop.turn(self._patience_s())
                 if role is not None:
                     return role
+                if self._renews:
+                    self._loop.renew(self._control.fileno())
                 self._commands.check()
                 self._connecting.check()
             except Exception as error:  # noqa: BLE001 - whatever it is, the client must hear of it before PID 1 ends

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.ledger.undo import Undo
-from etude.sandbox.errors import Unsupported
+from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle, leavings, oci, rootfs
 from etude.sandbox.launch.launcher import Launch
@@ -28,6 +28,7 @@ from etude.sandbox.spec import Isolation, SandboxSpec
 
 _PROGRAM = "/opt/etude/program"
 _PATIENCE_S = 10.0
+_SHOWN = 500
 _KERNEL_MB, _KERNEL_PIDS = 256, 512  # of runsc itself: its kernel, its file server; a thread or more for each inside
 # ptrace works everywhere, also without /dev/kvm; newer releases replace it by systrap, their default.
 _FLAGS = ["--network=none", "--ignore-cgroups"]
@@ -63,9 +64,36 @@ class Gvisor:
         return leavings.of_runtime(self._folder, self._words(), "*_sandbox:*.state")
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
-        return {"kind": "container"}
+        return {"kind": "container", "renews": True}
 
     def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
+        name, at = self._bundle(spec)
+        return Launch([*self._words(), "run", "--bundle", str(at), name], stands_for=True, name=name, folder=at)
+
+    def keep(self, name: str) -> Path:
+        """Of Debian's release: 0.1 s; it can't leave the container running. Files are in it too, since all that can be written is memory."""
+        kept = self._folder / f"memory-{next(self._numbers)}"
+        words = [*self._words(), "checkpoint", f"--image-path={kept}", name]
+        try:
+            kept.mkdir(mode=0o700)
+            done = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PATIENCE_S)
+        except (OSError, subprocess.SubprocessError) as error:
+            self.forget(kept)
+            raise InfraError(f"runsc checkpoint: {error}") from None
+        if done.returncode:
+            self.forget(kept)
+            raise InfraError(f"runsc checkpoint ended with {done.returncode}: {_said(done.stderr)}")
+        return kept
+
+    def recall(self, spec: SandboxSpec, kept: Path) -> Launch:
+        name, at = self._bundle(spec)
+        words = ["restore", "--bundle", str(at), f"--image-path={kept}", name]
+        return Launch([*self._words(), *words], stands_for=True, name=name, folder=at)
+
+    def forget(self, kept: Path) -> None:
+        shutil.rmtree(kept, ignore_errors=True)  # it lies in a folder that goes with the pool
+
+    def _bundle(self, spec: SandboxSpec) -> tuple[str, Path]:
         with self._building:
             base = self._root(spec.workdir)
             name = f"etude-{os.getpid()}-{self._folder.name[-8:]}-{next(self._numbers)}"
@@ -74,7 +102,7 @@ class Gvisor:
         argv = [self._python.path, "-P", "-s", "-S", "-B", "-c", bundle.FROM_FILE.format(path=_PROGRAM)]
         at = self._folder / name
         oci.write(at, base, argv, binds, spec, outside=None)
-        return Launch([*self._words(), "run", "--bundle", str(at), name], stands_for=True)
+        return name, at
 
     def close(self) -> None:
         state = self._folder / "state"
@@ -93,6 +121,10 @@ class Gvisor:
             (self._folder / "empty").mkdir(exist_ok=True)
             Path(f"{base}{_PROGRAM}").write_bytes(bundle.code(self._python))
         return base
+
+
+def _said(words: bytes) -> str:
+    return words.decode(errors="replace").strip()[-_SHOWN:]
 
 
 def _platform(runsc: str) -> list[str]:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from etude.ledger.undo import Undo
 from etude.sandbox.errors import InfraError, SandboxError, Unsupported
 from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
+from etude.sandbox.local.making import Memory
 from etude.sandbox.spec import Isolation, SandboxSpec
+from etude.sandbox.wire.live import Birth
 
 _END_PATIENCE_S = 5.0  # a launcher ends a few ms after its sandbox
 _SHOWN_BYTES = 2000  # of what a launcher says on stderr
@@ -33,6 +38,8 @@ class Launch:
     user: int | None = None
     # The control socket is its stdin, and the launcher itself is the first process: where no descriptor travels to the inside or back.
     stands_for: bool = False
+    name: str = ""  # of the container, where it has one
+    folder: Path | None = None  # its own, removed when it has ended
 
 
 class Surroundings(Protocol):
@@ -58,13 +65,26 @@ class Surroundings(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class Remembers(Protocol):
+    """Surroundings that can copy the memory of what they launched."""
+
+    def keep(self, name: str) -> Path:
+        """Write all of a container to a folder of its own; the container ends with it. Raises InfraError."""
+        ...
+
+    def recall(self, spec: SandboxSpec, kept: Path) -> Launch: ...
+    def forget(self, kept: Path) -> None: ...
+
+
 class Launched:
     """A started launcher; see `live.Birth`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], said: int, backend: str, stands_for: bool) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], said: int, backend: str, launch: Launch) -> None:
         self._process, self._said, self._backend = process, said, backend
         self._words = ""
-        self.first = os.pidfd_open(process.pid) if stands_for else -1
+        self.name, self._folder = launch.name, launch.folder
+        self.first = os.pidfd_open(process.pid) if launch.stands_for else -1
 
     def explain(self, error: SandboxError) -> SandboxError:
         words = f" ({self._words})" if self._words else ""
@@ -85,6 +105,25 @@ class Launched:
             self._words = os.pread(said, _SHOWN_BYTES, 0).decode(errors="replace").strip()
         finally:
             os.close(said)
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)  # it is in one that goes with the pool
+
+
+class Recalling:
+    """See `making.Recall`."""
+
+    def __init__(self, launcher: Launcher, surroundings: Remembers) -> None:
+        self._launcher, self._surroundings = launcher, surroundings
+
+    async def keep(self, birth: Birth | None, processes: bool) -> Memory:
+        assert isinstance(birth, Launched)
+        return Memory(str(await asyncio.to_thread(self._surroundings.keep, birth.name)), processes)
+
+    async def bear(self, spec: SandboxSpec, memory: Memory, control: socket.socket) -> Launched:
+        return await self._launcher.start(lambda _: self._surroundings.recall(spec, Path(memory.folder)), control)
+
+    async def forget(self, memory: Memory) -> None:
+        await asyncio.to_thread(self._surroundings.forget, Path(memory.folder))
 
 
 class Launcher:
@@ -97,6 +136,7 @@ class Launcher:
         self.end_signal: signal.Signals = surroundings.end_signal
         self.egress: bool = surroundings.egress
         self.store: str | None = None  # no layers can be mounted here
+        self.recall = Recalling(self, surroundings) if isinstance(surroundings, Remembers) else None
         self.unranged = "its sandboxes have one user; sandbox.backend='local' can give them more"
         try:
             self._program = bundle.descriptor(python)
@@ -113,7 +153,10 @@ class Launcher:
         return self._surroundings.leavings()
 
     async def bear(self, spec: SandboxSpec, control: socket.socket) -> Launched:
-        return await asyncio.to_thread(self._start, spec, control.fileno())  # a fork of a large process takes its time
+        def launch(files: ExitStack) -> Launch:
+            return self._surroundings.launch(spec, control.fileno(), self._program, files)
+
+        return await self.start(launch, control)
 
     async def runner(self) -> str:
         return "python"
@@ -124,17 +167,22 @@ class Launcher:
             self._program = -1
             await asyncio.to_thread(self._surroundings.close)
 
-    def _start(self, spec: SandboxSpec, control: int) -> Launched:
+    async def start(self, launch: Callable[[ExitStack], Launch], control: socket.socket) -> Launched:
+        return await asyncio.to_thread(
+            self._start, launch, control.fileno()
+        )  # a fork of a large process takes its time
+
+    def _start(self, prepare: Callable[[ExitStack], Launch], control: int) -> Launched:
         said = os.memfd_create("stderr", os.MFD_CLOEXEC)
         try:
             with ExitStack() as files:
-                launch = self._surroundings.launch(spec, control, self._program, files)
+                launch = prepare(files)
                 handed = () if launch.stands_for else (control, self._program, *launch.descriptors)
                 process = self._spawn(launch, handed, said, control if launch.stands_for else subprocess.DEVNULL)
         except BaseException:
             os.close(said)
             raise
-        return Launched(process, said, self.backend, launch.stands_for)
+        return Launched(process, said, self.backend, launch)
 
     def _spawn(self, launch: Launch, descriptors: tuple[int, ...], said: int, stdin: int) -> subprocess.Popen[bytes]:
         uids = UNPRIVILEGED_UIDS if self._surroundings.drops_root and os.geteuid() == 0 else (None,)

@@ -25,6 +25,8 @@ class Birth(Protocol):
 class Layering:
     """`shelf` is None where this back end mounts no layers, and `why` says so."""
 
+    memory = False  # files alone are kept
+
     def __init__(self, shelf: Shelf | None, birth: Birth, why: str) -> None:
         self._shelf, self._birth, self._why = shelf, birth, why
         self._unproven: Shelf | None = None  # what can't be used here, to be closed
@@ -32,6 +34,10 @@ class Layering:
     @property
     def works(self) -> bool:
         return self._shelf is not None
+
+    @property
+    def images(self) -> bool:
+        return self.works
 
     async def prove(self, sandbox: LiveSandbox) -> None:
         """Fork it once. Where that fails nothing of this room is offered, and every demand is told why."""

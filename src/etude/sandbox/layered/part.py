@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from etude.sandbox.errors import SandboxError
 from etude.sandbox.protocol import Sandbox
@@ -10,13 +10,22 @@ from etude.sandbox.refusals import Refusals
 from etude.sandbox.spec import Change, SnapshotRef
 
 if TYPE_CHECKING:
-    from etude.sandbox.layered.footing import Footing
+    from etude.sandbox.wire.live import LiveSandbox
+
+
+class Stands(Protocol):
+    """What copies can be made of a sandbox: see `footing` (files, as layers) and `launch.memory` (all of it)."""
+
+    async def snapshot(self, name: str, memory: bool) -> SnapshotRef: ...
+    async def fork(self, n: int, memory: bool) -> list[LiveSandbox | SandboxError]: ...
+    async def diff(self, since: SnapshotRef | None) -> list[Change]: ...
+    async def git_patch(self, since: SnapshotRef | None) -> bytes: ...
 
 
 class LayeredPart(Refusals):
     """`footing` is set by the pool before the sandbox is handed out."""
 
-    footing: Footing | None = None
+    footing: Stands | None = None
 
     async def snapshot(self, name: str = "", *, memory: bool = False) -> SnapshotRef:
         return await self._stands("snapshot").snapshot(name, memory)
@@ -30,7 +39,7 @@ class LayeredPart(Refusals):
     async def git_patch(self, since: SnapshotRef | None = None) -> bytes:
         return await self._stands("git_patch").git_patch(since)
 
-    def _stands(self, demand: str) -> Footing:
+    def _stands(self, demand: str) -> Stands:
         if self.footing is None:
             raise self._refusal(demand)
         return self.footing

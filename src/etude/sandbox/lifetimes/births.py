@@ -75,7 +75,8 @@ class Births:
         self._register.enter(sandbox)
         if key is not None:
             sandbox.at_death(lambda: self._keys.forget(key))
-        await _attend(sandbox)
+        if base.memory is None or not base.memory.processes:  # else all of it runs already
+            await _attend(sandbox)
         self._watch(sandbox)  # now: its services run as long as it does, and are no use of it
         return sandbox
 

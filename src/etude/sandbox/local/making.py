@@ -28,21 +28,44 @@ STEPS = ("bear", "hello", "group", "spec", "ready", "gate")
 
 
 @dataclass(frozen=True)
+class Memory:
+    """A copy of all that a sandbox was, in a folder of its cradle. Without `processes` all but the runner are killed as it goes on."""
+
+    folder: str
+    processes: bool
+
+
+@dataclass(frozen=True)
 class Base:
-    """What a sandbox' files start from: folders of layers in the cradle's store, topmost first, around the host's system directories or
-    as the root itself."""
+    """What a sandbox starts from: folders of layers in the cradle's store, topmost first, around the host's system directories or as the
+    root itself; or another one's memory."""
 
     layers: tuple[str, ...] = ()
     root: Literal["host", "image"] = "host"
+    memory: Memory | None = None
 
 
 NOTHING = Base()
 
 
+class Recall(Protocol):
+    """The part of a cradle that copies memory."""
+
+    async def keep(self, birth: Birth | None, processes: bool) -> Memory:
+        """What it stands beside ends with that. Raises SandboxError, and then it may have ended or not."""
+        ...
+
+    async def bear(self, spec: SandboxSpec, memory: Memory, control: socket.socket) -> Birth:
+        """Another one that goes on from there, over another connection."""
+        ...
+
+    async def forget(self, memory: Memory) -> None: ...
+
+
 class Cradle(Protocol):
     """Where sandboxes come from. `place` is what its runner must know beside the spec; `end_signal` tells its first process to end;
     `store` is the folder of layers that it can mount, if any; `unranged` is why no sandbox of its can have a range of users, "" where it
-    can."""
+    can. `recall` is there where memory can be copied."""
 
     backend: str
     isolation: Isolation
@@ -50,6 +73,7 @@ class Cradle(Protocol):
     store: str | None
     unranged: str
     egress: bool
+    recall: Recall | None
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
         """What a control group around all its processes must bear for the inside to have what the spec says."""
@@ -84,7 +108,8 @@ class Maker:
         self._groups.require(spec)
         if spec.uid_mode == "range" and self._cradle.unranged:
             raise Unsupported(f"uid_mode='range': back end {self._cradle.backend}: {self._cradle.unranged}")
-        request = spec_frame(spec, self._cradle.place(spec) | self._place(base))
+        place = self._cradle.place(spec) | self._place(base)
+        request = b"" if base.memory is not None else spec_frame(spec, place)
         ours, theirs = socket.socketpair()
         channel = Channel(ours, name)
         sandbox = LiveSandbox(name, spec, channel, self._running)
@@ -94,11 +119,15 @@ class Maker:
                 if self._groups.available:
                     sandbox.group = self._groups.make(self._cradle.burden(spec))
                 self.before("bear")
-                sandbox.birth = await self._cradle.bear(spec, theirs)
+                sandbox.birth = await self._bear(spec, base, theirs)
                 if sandbox.birth is not None and sandbox.birth.first >= 0:
                     channel.introduce(sandbox.birth.first)
             async with asyncio.timeout(_PATIENCE_S):
+                if base.memory is not None:
+                    channel.take_up()
                 await self._raise(sandbox, channel, request)
+                if base.memory is not None:
+                    await _wake(sandbox, base.memory)
         except TimeoutError:
             await sandbox.kill()
             slow = InfraError(f"{name} was not ready within {_PATIENCE_S} s; the machine is overloaded")
@@ -110,6 +139,13 @@ class Maker:
             await sandbox.kill()
             raise
         return sandbox
+
+    async def _bear(self, spec: SandboxSpec, base: Base, control: socket.socket) -> Birth | None:
+        if base.memory is None:
+            return await self._cradle.bear(spec, control)
+        if self._cradle.recall is None:
+            raise Unsupported(f"back end {self._cradle.backend} copies no memory; sandbox.backend='gvisor' can")
+        return await self._cradle.recall.bear(spec, base.memory, control)
 
     async def _raise(self, sandbox: LiveSandbox, channel: Channel, request: bytes) -> None:
         group = sandbox.group
@@ -141,11 +177,20 @@ class Maker:
             raise SandboxDied(f"{sandbox.id} died while its way out was opened")
 
     def _place(self, base: Base) -> dict[str, Any]:
-        if base == NOTHING:
+        if not base.layers and base.root == "host":
             return {}
         if self._cradle.store is None:
             raise Unsupported(f"back end {self._cradle.backend} can't mount layers; sandbox.backend='local' can")
         return {"layers": [os.path.relpath(one, self._cradle.store) for one in base.layers], "root": base.root}
+
+
+async def _wake(sandbox: LiveSandbox, memory: Memory) -> None:
+    """It goes on where the one it is a copy of stood; what is new in its spec comes on top. The first answer is the proof that it lives."""
+    if not memory.processes:
+        await sandbox.run("kill -9 -1", timeout_s=_PATIENCE_S)
+    await sandbox.stat(".")
+    for path, data in sandbox.spec.files.items():
+        await sandbox.write(path, data)
 
 
 def _explained(sandbox: LiveSandbox, error: SandboxError) -> SandboxError:

@@ -19,6 +19,7 @@ from etude.sandbox import interpreter
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.local import uids
+from etude.sandbox.local.making import Recall
 from etude.sandbox.local.program import NativeProgram
 from etude.sandbox.local.uids import Claimed
 from etude.sandbox.spec import Isolation, SandboxSpec
@@ -135,6 +136,7 @@ class Nurseries:
     isolation: Isolation = "namespace"
     end_signal: signal.Signals = signal.SIGKILL
     egress = True
+    recall: Recall | None = None  # files alone can be kept
 
     def __init__(self, store: str | None = None) -> None:
         self.store = store

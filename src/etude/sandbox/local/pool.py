@@ -16,6 +16,7 @@ from etude.ledger.ledger import Ledger
 from etude.ledger.undo import Folder, Group, Undo
 from etude.sandbox import door, interpreter
 from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound, Unsupported
+from etude.sandbox.launch.memory import Memories
 from etude.sandbox.layered.layering import Layering
 from etude.sandbox.layered.shelf import Shelf
 from etude.sandbox.lifetimes.births import Births
@@ -61,7 +62,11 @@ class LocalPool:
         gate = turnstile(settings.max_live, settings.creates_per_s, settings.max_waiting, settings.patience_s)
         self._maker = Maker(cradle, groups, self._running, self._gates)
         self._births = Births(self._maker, self._register, gate, self._hours, self._journal)
-        self._layering = Layering(shelf, self._births.make, f"back end {cradle.backend} mounts no layers")
+        self._layering: Layering | Memories
+        if cradle.recall is not None:
+            self._layering = Memories(cradle.recall, self._births.make, cradle.backend)
+        else:
+            self._layering = Layering(shelf, self._births.make, f"back end {cradle.backend} mounts no layers")
         self._closed = False
         self._capabilities = Capabilities(cradle.backend, cradle.isolation, available=False, reason="not probed yet")
 
@@ -101,7 +106,8 @@ class LocalPool:
             uid_ranges=not cradle.unranged and pool._groups.available,
             egress=cradle.egress,
             snapshots=pool._layering.works,
-            images=pool._layering.works,
+            images=pool._layering.images,
+            memory_snapshots=pool._layering.memory,
         )
         return pool
 

@@ -34,6 +34,8 @@ class Calls(Refusals):
         self._channel = channel
         self._flows = asyncio.Event()  # unset: everything inside stands still
         self._flows.set()
+        self._here = asyncio.Event()  # unset: it is between two processes, as its memory is copied
+        self._here.set()
 
     async def read(self, path: str, *, max_bytes: int = 1 << 20, offset: int = 0) -> bytes:
         head = {"path": path, "max_bytes": max_bytes, "offset": offset}
@@ -74,12 +76,14 @@ class Calls(Refusals):
         await self._channel.answer(exchange, _TREE_PATIENCE_S)
 
     async def get_tar(self, path: str = ".", *, max_bytes: int = 64 << 20) -> bytes:
+        await self._flow(frames.GET)
         exchange = archives.Download(max_bytes)
         self._channel.open(frames.GET, {"path": path, "max_bytes": max_bytes}, b"", exchange)
         await self._channel.answer(exchange, _TREE_PATIENCE_S)
         return await asyncio.to_thread(exchange.archive)
 
     async def connect(self, port: int) -> socket.socket:
+        await self._flow(frames.CONNECT)
         exchange = Call(0, descriptors=1)
         self._channel.open(frames.CONNECT, {"port": port}, b"", exchange)
         _, (fd,) = await self._channel.answer(exchange, _FILE_PATIENCE_S)
@@ -118,10 +122,12 @@ class Calls(Refusals):
 
     async def _flow(self, kind: int) -> None:
         """Wait until a request of this kind may be sent."""
+        await self._here.wait()
         while kind in _CHANGES and not self._flows.is_set() and self._channel.alive:
             if self.state == "paused":
                 raise UserError(f"{self.id} is paused; resume it first")
             await self._flows.wait()
+            await self._here.wait()
 
     async def _call(
         self,

@@ -66,6 +66,29 @@ class Channel:
         self.pidfd = pidfd
         self.hello.set_result(None)
 
+    def take_up(self) -> None:
+        """The runner at the other end was born over another connection, and neither introduces itself nor says READY again."""
+        self._is_ready = True
+        self.ready.set_result(None)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way in either direction."""
+        return not self._exchanges and not self._out
+
+    def hear(self, hears: bool) -> None:
+        """While it does not, the end of the connection is no death."""
+        if self._cause is None and hears:
+            self._loop.add_reader(self._sock.fileno(), self._readable)
+        elif self._cause is None:
+            self._loop.remove_reader(self._sock.fileno())
+
+    def part(self) -> None:
+        """Close it without a death: its sandbox goes on over another one."""
+        self.on_death = lambda: None
+        self.fail(errors.SandboxDied(f"{self._name}: this connection to it was given up for another"))
+        os.close(self.pidfd)
+
     def send(self, data: bytes) -> None:
         if self._cause is not None:
             return  # whoever waits has been told

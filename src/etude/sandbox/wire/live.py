@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from etude.egress.record import Decision
-from etude.sandbox.errors import SandboxError, SandboxNotFound, Unsupported
+from etude.sandbox.errors import SandboxError, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.inside import frames
 from etude.sandbox.layered.part import LayeredPart
 from etude.sandbox.lifetimes.lifetime import Lifetime
@@ -155,6 +155,33 @@ class LiveSandbox(Calls, LayeredPart):
     async def services(self) -> builtins.list[ServiceStatus]:
         return [] if self.attendance is None else await self.attendance.status()
 
+    def require_alive(self) -> None:
+        """Raises what every call would."""
+        self._channel.require_alive()
+
+    def leave(self) -> None:
+        """From now on until `come_back` every request waits, and the end of its process is no death. Raises UserError where one is under way."""
+        self._channel.require_alive()
+        if self.state == "paused":
+            raise UserError(f"{self.id} is paused, and would be so in every copy of its memory; resume it first")
+        if not self._here.is_set() or not self._channel.idle:
+            raise UserError(
+                f"{self.id}: a command or a request is under way (a service is one too), and no copy of its memory could go on with it; "
+                "wait for its end, or start it in the background with run('… &')"
+            )
+        self._here.clear()
+        self._channel.hear(False)
+
+    def come_back(self, channel: Channel | None = None, birth: Birth | None = None) -> None:
+        """It is where it was, or in another process over another connection."""
+        if channel is not None:
+            channel.on_death, before = self._die, self._channel
+            self._channel, self.birth = channel, birth
+            self.lifetime = self._lifetime
+            before.part()
+        self._channel.hear(True)
+        self._here.set()
+
     async def heartbeat(self) -> None:
         self._channel.require_alive()
         self._lifetime.use()
@@ -194,6 +221,7 @@ class LiveSandbox(Calls, LayeredPart):
         """Kill PID 1 (the kernel kills the rest before its pidfd becomes readable) and note when all is gone."""
         self.state: State = "dead"
         self._flows.set()  # whoever waited is told
+        self._here.set()
         for ending in self._at_death:
             ending()
         pidfd = self._channel.pidfd
