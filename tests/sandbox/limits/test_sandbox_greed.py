@@ -57,12 +57,15 @@ async def test_hogs_of_memory_die_inside_and_the_runner_lives(pool: SandboxPool,
     await box.kill()
 
 
-async def test_commands_are_offered_to_the_kernel_before_their_runner(pool: SandboxPool, box: Sandbox) -> None:
+@pytest.mark.parametrize("warm_python", [True, False])
+async def test_commands_are_offered_to_the_kernel_before_their_runner(pool: SandboxPool, warm_python: bool) -> None:
     """Test 39 of the handbook: alone, beside another command, and the runner itself never."""
+    box = await pool.create(SandboxSpec(disk_mb=1, warm_python=warm_python))
     ask = "sleep 0.2; cat /proc/self/oom_score_adj /proc/1/oom_score_adj"
     for said in await asyncio.gather(box.run(ask), box.run(ask)):
         command, runner = map(int, said.out.split())
         assert command >= 500 > runner
+    await box.kill()
 
 
 async def test_the_host_s_disk_does_not_see_what_fills_the_sandbox(pool: SandboxPool) -> None:

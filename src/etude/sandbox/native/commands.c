@@ -13,6 +13,7 @@
 #include "fault.h"
 #include "files.h"
 #include "head.h"
+#include "offer.h"
 #include "spec.h"
 #include "supervise.h"
 
@@ -63,7 +64,9 @@ static bool start(Job *job, const char *program, const Request *request, Ends ch
         job->elders = list.all;
         job->elder_count = list.count;
     }
+    offer_begin();
     job->leader = spawn(program, request, child, failure);
+    offer_end();
     return job->leader != 0;
 }
 

@@ -25,6 +25,7 @@
 #include "freeze.h"
 #include "listing.h"
 #include "memory.h"
+#include "offer.h"
 #include "spec.h"
 #include "supervise.h"
 
@@ -107,7 +108,6 @@ static double wakes_s(void) {
 }
 
 static void prepare(int control_fd, int spec_fd) {
-    prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL); /* nobody inside reads this process' memory, descriptors or environment */
     mallopt(M_MMAP_THRESHOLD, LARGE_BYTES);
     mallopt(M_TRIM_THRESHOLD, LARGE_BYTES);
     umask(022);
@@ -118,6 +118,8 @@ static void prepare(int control_fd, int spec_fd) {
     syscall(SYS_close_range, 3U, (unsigned)low - 1, 0U); /* whatever else the starter had open is nobody's business inside */
     syscall(SYS_close_range, (unsigned)low + 1, (unsigned)high - 1, 0U);
     syscall(SYS_close_range, (unsigned)high + 1, ~0U, 0U);
+    offer_prepare();
+    prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL); /* nobody inside reads this process' memory, descriptors or environment */
     fcntl(control_fd, F_SETFD, FD_CLOEXEC);
     wire_open(control_fd);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "fault.h"
+#include "offer.h"
 
 static pid_t *living; /* supervisors that are not reaped yet, with a command or with what one left */
 static size_t count, room;
@@ -74,9 +75,11 @@ pid_t spawn_supervised(const char *program, const Request *request, Ends ends, p
         failure->code = errno;
         return 0;
     }
+    offer_begin();
     pid_t pid = fork();
     if (pid == 0) become_supervisor(program, request, ends, pipe_ends[1]);
     failure->code = errno;
+    offer_end();
     close(pipe_ends[1]);
     Report start = {0};
     bool reported = false;
