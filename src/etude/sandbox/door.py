@@ -9,9 +9,11 @@ from etude.sandbox import folder
 from etude.sandbox.errors import Unsupported, UserError
 from etude.sandbox.network import rules
 from etude.sandbox.spec import Isolation, SandboxSpec
+from etude.sandbox.wire import request
 
 _STRENGTH: tuple[Isolation, ...] = ("process", "namespace", "gvisor", "vm")
 _LEAST_CPUS = 0.01  # the kernel's least quota, 1 ms of 100
+_MOST_MB = _MOST_PIDS = 1 << 22  # 4 TiB, and what a kernel counts to
 _SYSTEM_TREES = (
     "/usr",
     "/bin",
@@ -36,6 +38,11 @@ def require(spec: SandboxSpec, backend: str, isolation: Isolation, egress: bool)
         )
     if spec.cpus is not None and not _LEAST_CPUS <= spec.cpus < float("inf"):
         raise UserError(f"cpus={spec.cpus}: cores' worth of time, at least {_LEAST_CPUS}; None for no bound")
+    # None of them may be 0: to the kernel that is no limit at all.
+    request.whole("memory_mb", spec.memory_mb, 1, _MOST_MB)
+    request.whole("disk_mb", spec.disk_mb, 1, _MOST_MB)
+    request.whole("pids", spec.pids, 1, _MOST_PIDS)
+    request.variables(spec.env)
     if spec.network.mode == "allowlist" and not egress:
         raise Unsupported(
             f"network 'allowlist': back end {backend} has no loopback of its own for it; take local or bubblewrap"
@@ -52,6 +59,7 @@ def require(spec: SandboxSpec, backend: str, isolation: Isolation, egress: bool)
     if spec.hidden:
         raise Unsupported(f"hidden={spec.hidden!r}: paths of the host are in sight only around a folder of it")
     for path in (spec.workdir, *(inside for _, inside in spec.read_only_binds)):
+        request.text("a folder inside", path)
         if not path.startswith("/") or posixpath.normpath(path) != path or path == "/":
             raise Unsupported(f"{path!r}: a folder inside must be an absolute, plain path below /")
     if any(spec.workdir == tree or spec.workdir.startswith(tree + "/") for tree in _SYSTEM_TREES):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etude.sandbox.inside import frames, job
+from etude.sandbox.inside import fault, frames, job
 from etude.sandbox.inside.loop import READ
 from etude.sandbox.inside.output import Output
 
@@ -42,7 +42,10 @@ class Kept(job.Job):
     def answer(self) -> bytes:
         (out, cut_out), (err, cut_err) = (output.result() for output in self._outputs.values())
         head = {**self.end(), "out": len(out), "truncated": cut_out or cut_err}
-        return frames.pack(frames.OK, self.stream, head, out + err + self.note)
+        try:
+            return frames.pack(frames.OK, self.stream, head, out + err + self.note)
+        except frames.TooLarge as error:
+            return frames.pack(frames.ERROR, self.stream, fault.explain(error))
 
     def refusal(self, code: int, message: bytes) -> bytes:
         head = {**job.NOT_STARTED, "rc": code, "out": 0, "truncated": False}

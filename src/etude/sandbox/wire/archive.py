@@ -16,6 +16,12 @@ from etude.sandbox.inside import frames
 from etude.sandbox.wire.exchange import Call, reported
 
 MOST_ENTRIES = 100_000
+_MOST_NAME, _MOST_DEPTH = (
+    4096,
+    128,
+)  # of a name that is put; else a short archive of long names fills this process' memory
+_MOST_NAMES = 64 << 20  # bytes of all the names of a download, for the same reason
+_MOST_TIME_S = 1 << 33  # what every file system and both runners can say
 _PIECE_BYTES = 1 << 20
 _FRAME_BYTES = 4 << 20
 _FRAME_ENTRIES = 1000
@@ -44,6 +50,12 @@ def _checked(tar: tarfile.TarFile, most_bytes: int) -> list[tuple[list[Any], byt
         if count >= MOST_ENTRIES:
             raise UserError(f"the archive holds more than {MOST_ENTRIES} entries")
         name = _name(member.name)
+        if len(name) > _MOST_NAME or name.count("/") >= _MOST_DEPTH:
+            raise UserError(
+                f"entry {name:.60}…: a name has {_MOST_NAME} characters and {_MOST_DEPTH} folders at most, not {len(name)}"
+            )
+        if abs(member.mtime) > _MOST_TIME_S:
+            raise UserError(f"entry {name!r} is of the time {member.mtime:g} s, which no file can have")
         if name == "":
             if member.isdir():
                 continue  # the folder itself
@@ -92,11 +104,15 @@ def _require_place(name: str, kind: str, kinds: dict[str, str]) -> None:
     """Each name once, and below folders only."""
     if name in kinds and not (kind == "dir" and kinds[name] == "implied"):
         raise UserError(f"the archive holds {name!r} twice, or something below it before itself")
-    above = name
-    while above := posixpath.dirname(above):
-        if kinds.setdefault(above, "implied") not in ("dir", "implied"):
-            raise UserError(f"entry {name!r} lies below {above!r}, which is a {kinds[above]}")
+    above, known = name, None
+    while known is None and (above := posixpath.dirname(above)):
+        known = kinds.get(above)
+        if known not in (None, "dir", "implied"):
+            raise UserError(f"entry {name!r} lies below {above!r}, which is a {known}")
+        kinds[above] = known or "implied"
     kinds[name] = kind
+    if len(kinds) > MOST_ENTRIES:
+        raise UserError(f"the archive holds more than {MOST_ENTRIES} entries, with the folders that their names imply")
 
 
 def _target(name: str, target: str) -> str:
@@ -141,7 +157,7 @@ class Download(Call):
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(frames.MAX_FRAME_BYTES)
-        self._left = max_bytes
+        self._left, self._names_left = max_bytes, _MOST_NAMES
         self._entries: dict[str, tuple[list[Any], list[bytes]]] = {}
         self._problem: SandboxError | None = None
 
@@ -180,12 +196,19 @@ class Download(Call):
             data = frame.blob[offset : offset + size]
             offset += size
             self._left -= size
-            if self._left < 0 or (name not in self._entries and len(self._entries) >= MOST_ENTRIES):
-                self._problem = OutputLimit(f"the tree is over its limit of bytes, or of {MOST_ENTRIES} entries")
+            if name not in self._entries:
+                self._names_left -= len(name) + len(entry[5])
+            if min(self._left, self._names_left) < 0 or (
+                name not in self._entries and len(self._entries) >= MOST_ENTRIES
+            ):
+                self._problem = OutputLimit(
+                    f"the tree is over its limit of bytes, of {MOST_ENTRIES} entries or of {_MOST_NAMES} bytes of names"
+                )
                 self._entries.clear()
                 return
             first, pieces = self._entries.setdefault(name, (entry, []))
-            if first[1] != entry[1] or (pieces and (entry[1] != "file" or next(reversed(self._entries)) != name)):
+            goes_on = size > 0 and entry[1] == "file" and next(reversed(self._entries)) == name
+            if first[1] != entry[1] or (pieces and not goes_on):
                 raise frames.FrameError(f"entry {name!r} came twice")
             pieces.append(data)
 

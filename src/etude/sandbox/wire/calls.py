@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ Answer = TypeVar("Answer")
 
 _FILE_PATIENCE_S = 30.0
 _TREE_PATIENCE_S = 120.0
+_MOST_OFFSET = 1 << 62
 _APART_BYTES = 1 << 20  # larger archives are read in a thread: the event loop has others to serve
 # What starts or changes something. It waits while a snapshot is taken, and is refused in a paused sandbox.
 _CHANGES = frozenset((frames.RUN, frames.EXEC, frames.WRITE, frames.REMOVE, frames.PUT))
@@ -38,13 +40,20 @@ class Calls(Refusals):
         self._here.set()
 
     async def read(self, path: str, *, max_bytes: int = 1 << 20, offset: int = 0) -> bytes:
-        head = {"path": path, "max_bytes": max_bytes, "offset": offset}
+        head = {
+            "path": path,
+            "max_bytes": request.whole("max_bytes", max_bytes, 0, request.MOST_BYTES),
+            "offset": request.whole("offset", offset, 0, _MOST_OFFSET),
+        }
         return (await self._call(frames.READ, head, limit_bytes=max_bytes)).blob
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        if mode is not None:
+            request.whole("mode", mode, 0, 0o7777)
         await self._call(frames.WRITE, {"path": path, "mode": mode}, data)
 
     async def list(self, path: str = ".", *, recursive: bool = True, max_entries: int = 10_000) -> list[Entry]:
+        request.whole("max_entries", max_entries, 0, request.MOST_BYTES)
         head = {"path": path, "recursive": recursive, "max_entries": max_entries}
         frame = await self._call(frames.LIST, head, limit_bytes=frames.MAX_FRAME_BYTES)
         return self._parsed(request.entries, frame)
@@ -57,6 +66,7 @@ class Calls(Refusals):
         await self._call(frames.REMOVE, {"path": path})
 
     async def export(self, path: str = ".", *, max_bytes: int = 16 << 20) -> dict[str, bytes]:
+        request.whole("max_bytes", max_bytes, 0, request.MOST_BYTES)
         frame = await self._call(
             frames.EXPORT, {"path": path, "max_bytes": max_bytes}, limit_bytes=frames.MAX_FRAME_BYTES
         )
@@ -77,20 +87,29 @@ class Calls(Refusals):
 
     async def get_tar(self, path: str = ".", *, max_bytes: int = 64 << 20) -> bytes:
         await self._flow(frames.GET)
-        exchange = archives.Download(max_bytes)
+        exchange = archives.Download(request.whole("max_bytes", max_bytes, 0, request.MOST_BYTES))
         self._channel.open(frames.GET, {"path": path, "max_bytes": max_bytes}, b"", exchange)
         await self._channel.answer(exchange, _TREE_PATIENCE_S)
         return await asyncio.to_thread(exchange.archive)
 
     async def connect(self, port: int) -> socket.socket:
         await self._flow(frames.CONNECT)
+        head = {"port": request.whole("port", port, 1, 65535)}
         exchange = Call(0, descriptors=1)
-        self._channel.open(frames.CONNECT, {"port": port}, b"", exchange)
-        _, (fd,) = await self._channel.answer(exchange, _FILE_PATIENCE_S)
-        made = socket.socket(fileno=fd)
+        self._channel.open(frames.CONNECT, head, b"", exchange)
+        try:
+            _, (fd,) = await self._channel.answer(exchange, _FILE_PATIENCE_S)
+        except asyncio.CancelledError:
+            exchange.forsake()
+            raise
+        try:
+            made = socket.socket(fileno=fd)
+        except OSError:
+            os.close(fd)
+            raise self._broken("its answer to connect is no socket") from None
         if (made.family, made.type) != (socket.AF_INET, socket.SOCK_STREAM):
             made.close()
-            raise self._broken(f"its answer to connect is a {made.family.name} socket")
+            raise self._broken(f"its answer to connect is a socket of family {made.family}, type {made.type}")
         made.setblocking(True)
         return made
 

@@ -58,6 +58,12 @@ class Call:
             self.answer.set_exception(cause)
             self.answer.exception()  # seen: whoever awaits it still gets it
 
+    def forsake(self) -> None:
+        """The caller has gone: descriptors that came at the very same moment, or come later, are nobody's."""
+        if self.answer.done() and not self.answer.cancelled() and self.answer.exception() is None:
+            for fd in self.answer.result()[1]:
+                os.close(fd)
+
 
 def reported(frame: frames.Frame) -> errors.SandboxError:
     """What an ERROR frame says, as the exception to raise."""

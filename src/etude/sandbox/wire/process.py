@@ -51,7 +51,7 @@ class LiveProcess:
         self._news = asyncio.Event()
         timeout_s = head["timeout_s"]
         self._deadline_s = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
-        size = None if tty is None else [tty.rows, tty.columns]
+        size = None if tty is None else [*_size(tty).values()]
         more = {"open_stdin": stdin is None, "tty": size, "credit": WINDOW_BYTES}
         self._stream = channel.open(frames.EXEC, {**head, **more}, stdin or b"", self)
 
@@ -84,7 +84,7 @@ class LiveProcess:
         self._news.set()
 
     async def resize(self, size: Terminal) -> None:
-        self._send(frames.RESIZE, {"rows": size.rows, "columns": size.columns})
+        self._send(frames.RESIZE, _size(size))
 
     async def signal(self, number: int) -> None:
         if not 0 < number <= _MOST_SIGNAL:
@@ -176,6 +176,10 @@ class LiveProcess:
     def _send(self, kind: int, head: dict[str, Any], blob: bytes = b"") -> None:
         if not self._over:
             self._channel.send(frames.pack(kind, self._stream, head, blob))
+
+
+def _size(asked: Terminal) -> dict[str, int]:
+    return {name: request.whole(name, getattr(asked, name), 0, 0xFFFF) for name in ("rows", "columns")}
 
 
 def _count(value: Any) -> int:

@@ -11,30 +11,55 @@ from etude.sandbox.errors import UserError
 from etude.sandbox.inside import frames
 from etude.sandbox.spec import Entry, ExecResult
 
+MOST_BYTES = (
+    1 << 40
+)  # of anything that is asked for: beyond what a machine holds, and no runner takes more than a machine's word
+_MOST_TIMEOUT_S = 1e9
+
+
+def whole(name: str, value: object, least: int, most: int) -> int:
+    """A number as the runners take it: one that they can't hold would end them. Raises UserError."""
+    if not isinstance(value, int) or not least <= value <= most:
+        raise UserError(f"{name}={value!r}: expected a whole number from {least} to {most}")
+    return value
+
+
+def variables(env: dict[str, str]) -> dict[str, str]:
+    """Those of a command or of a spec. Raises UserError."""
+    if any(not name or "=" in name for name in env):
+        raise UserError(f"a variable's name can't be empty or hold '=': {sorted(env)!r}")
+    for name, value in env.items():
+        text(f"variable {name!r}", name + value)
+    return env
+
+
+def text(name: str, value: str) -> str:
+    """What the kernel takes as a name or word. Raises UserError."""
+    if "\0" in value:
+        raise UserError(f"{name} can't hold a zero byte: {value!r:.200}")
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError:
+        raise UserError(f"{name} can't hold half a surrogate pair: {value!r:.200}") from None
+    return value
+
 
 def command(
     argv: list[str] | str, cwd: str | None, env: dict[str, str] | None, timeout_s: float | None, max_output_bytes: int
 ) -> dict[str, Any]:
     """The head of RUN and EXEC. Raises UserError."""
     words = ["/bin/sh", "-c", argv] if isinstance(argv, str) else list(argv)
-    if not words or (timeout_s is not None and timeout_s <= 0) or max_output_bytes < 0:
+    if not words or (timeout_s is not None and not 0 < timeout_s <= _MOST_TIMEOUT_S):
         raise UserError(
-            f"run needs a command, a time and an output limit, got {argv!r}, {timeout_s} s, {max_output_bytes} bytes"
+            f"a command has words, and a time above 0 and up to {_MOST_TIMEOUT_S:g} s: {argv!r}, {timeout_s} s"
         )
-    variables = env or {}
-    texts = [*words, *variables, *variables.values(), cwd or ""]
-    if any("\0" in text for text in texts):
-        raise UserError(f"a command can't hold a zero byte: {words!r}")
-    try:
-        os.fsencode("".join(texts))
-    except UnicodeEncodeError:
-        raise UserError(f"a command can't hold half a surrogate pair: {words!r}") from None
-    if any(not name or "=" in name for name in variables):
-        raise UserError(f"a variable's name can't be empty or hold '=': {sorted(variables)!r}")
+    whole("max_output_bytes", max_output_bytes, 0, MOST_BYTES)
+    for word in (*words, cwd or ""):
+        text("a command", word)
     return {
         "argv": words,
         "cwd": cwd,
-        "env": variables,
+        "env": variables(env or {}),
         "timeout_s": timeout_s,
         "max_output_bytes": max_output_bytes,
         "warm": False,
