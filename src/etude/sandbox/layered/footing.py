@@ -39,8 +39,10 @@ _LEAST_BOUND_BYTES, _SPARSE = 1 << 30, 4  # files may say that they are larger t
 class Footing:
     """`held`: the chain below the sandbox, or None without layers. Released when everything inside is gone."""
 
-    def __init__(self, sandbox: LiveSandbox, shelf: Shelf, held: Hold | None, bear: Bear) -> None:
-        self._sandbox, self._shelf, self._held, self._bear = sandbox, shelf, held, bear
+    def __init__(
+        self, sandbox: LiveSandbox, shelf: Shelf, held: Hold | None, bear: Bear, soon: Callable[[], None]
+    ) -> None:
+        self._sandbox, self._shelf, self._held, self._bear, self._soon = sandbox, shelf, held, bear, soon
         self._turn = asyncio.Lock()
         most_bytes = max(_LEAST_BOUND_BYTES, _SPARSE * sandbox.spec.disk_mb << 20)
         self._bounds = Bounds(most_bytes)
@@ -59,6 +61,7 @@ class Footing:
     async def fork(self, n: int, memory: bool) -> list[LiveSandbox | SandboxError]:
         if not 1 <= n <= _MOST_CHILDREN:
             raise UserError(f"fork of {n} children: from 1 to {_MOST_CHILDREN} at once")
+        self._soon()
         held = await self._freeze("", memory, passing=True)
         spec = replace(self._sandbox.spec, files={})  # they are in the snapshot, as they are now
         try:

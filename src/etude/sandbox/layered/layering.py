@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -23,12 +24,12 @@ class Birth(Protocol):
 
 
 class Layering:
-    """`shelf` is None where this back end mounts no layers, and `why` says so."""
+    """`shelf` is None where this back end mounts no layers, and `why` says so. `soon` is called ahead of births that a copy delays."""
 
     memory = False  # files alone are kept
 
-    def __init__(self, shelf: Shelf | None, birth: Birth, why: str) -> None:
-        self._shelf, self._birth, self._why = shelf, birth, why
+    def __init__(self, shelf: Shelf | None, birth: Birth, soon: Callable[[], None], why: str) -> None:
+        self._shelf, self._birth, self._soon, self._why = shelf, birth, soon, why
         self._unproven: Shelf | None = None  # what can't be used here, to be closed
 
     @property
@@ -91,7 +92,9 @@ class Layering:
             if held is not None:
                 held.release()
         elif self._shelf is not None:
-            sandbox.footing = Footing(sandbox, self._shelf, held, lambda child, over: self._born(child, over, None))
+            sandbox.footing = Footing(
+                sandbox, self._shelf, held, lambda child, over: self._born(child, over, None), self._soon
+            )
         return sandbox
 
     def _required(self, demand: str) -> Shelf:

@@ -79,10 +79,15 @@ class ControlGroups:
                 "run as root, or delegate cgroup v2 to this user (systemd-run --user --scope -p Delegate=yes)"
             )
 
+    def stir(self) -> None:
+        """A birth is near: the kernel's wait before a move may begin (see `stir`)."""
+        if self._step is not None:
+            self._turns.submit(self._step.stir)
+
     def make(self, spec: SandboxSpec) -> Group:
         """A group with the spec's limits for one sandbox; what goes wrong comes with `Group.entered`."""
         assert self._step is not None, "ask `available` first"
-        self._turns.submit(self._step.stir)
+        self.stir()
         name = f"sandbox-{next(self._numbers)}"
         group = Group(name, self._step.parts(spec), self._step.deaths, self._turns)
         self._groups.add(group)

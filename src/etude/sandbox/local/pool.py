@@ -66,7 +66,9 @@ class LocalPool:
         if cradle.recall is not None:
             self._layering = Memories(cradle.recall, self._births.make, cradle.backend)
         else:
-            self._layering = Layering(shelf, self._births.make, f"back end {cradle.backend} mounts no layers")
+            self._layering = Layering(
+                shelf, self._births.make, groups.stir, f"back end {cradle.backend} mounts no layers"
+            )
         self._closed = False
         self._capabilities = Capabilities(cradle.backend, cradle.isolation, available=False, reason="not probed yet")
 
