@@ -7,6 +7,7 @@ from etude.sandbox.errors import Unsupported
 from etude.sandbox.fake.pool import FakePool
 from etude.sandbox.launch.alone import Alone
 from etude.sandbox.launch.bubblewrap import Bubble
+from etude.sandbox.launch.docker import Docker
 from etude.sandbox.launch.gvisor import Gvisor
 from etude.sandbox.launch.launcher import Launcher
 from etude.sandbox.launch.podman import Podman
@@ -19,7 +20,7 @@ from etude.sandbox.settings import SandboxSettings
 
 # By speed; all three isolate by namespaces. `process` is never among them.
 LADDER = ("local", "bubblewrap", "podman")
-_LAUNCHED = {"bubblewrap": Bubble, "podman": Podman, "runc": Runc, "gvisor": Gvisor, "process": Alone}
+_LAUNCHED = {"bubblewrap": Bubble, "podman": Podman, "runc": Runc, "docker": Docker, "gvisor": Gvisor, "process": Alone}
 
 
 async def open_pool(settings: SandboxSettings) -> SandboxPool:

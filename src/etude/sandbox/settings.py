@@ -13,7 +13,7 @@ class SandboxSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    backend: Literal["auto", "local", "bubblewrap", "podman", "runc", "gvisor", "process", "fake"] = Field(
+    backend: Literal["auto", "local", "bubblewrap", "podman", "runc", "docker", "gvisor", "process", "fake"] = Field(
         default="auto",
         description="back end; auto takes the first of local (namespaces), bubblewrap and podman that works; process is weaker and "
         "fake in memory, for tests: neither is taken unasked",

@@ -28,6 +28,7 @@ MAKERS = {
     "bubblewrap": Maker("bubblewrap"),
     "podman": Maker("podman", slow=True),
     "runc": Maker("runc", slow=True),
+    "docker": Maker("docker", slow=True),
     "gvisor": Maker("gvisor", slow=True),
 }
 

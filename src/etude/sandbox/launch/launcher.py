@@ -19,7 +19,7 @@ from etude.sandbox.errors import InfraError, SandboxError, Unsupported
 from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
-from etude.sandbox.local.making import Memory
+from etude.sandbox.local.making import Memory, Recall
 from etude.sandbox.spec import Isolation, SandboxSpec
 from etude.sandbox.wire.live import Birth
 
@@ -38,8 +38,13 @@ class Launch:
     user: int | None = None
     # The control socket is its stdin, and the launcher itself is the first process: where no descriptor travels to the inside or back.
     stands_for: bool = False
+    inherits: bool = True  # else the inside fetches the control socket
     name: str = ""  # of the container, where it has one
     folder: Path | None = None  # its own, removed when it has ended
+    attend: Callable[[subprocess.Popen[bytes]], None] = lambda process: None  # what it needs of us to come up
+
+
+Prepare = Callable[[int, ExitStack], Launch]  # with the control socket's number, and what is closed once it has started
 
 
 class Surroundings(Protocol):
@@ -90,6 +95,16 @@ class Launched:
         words = f" ({self._words})" if self._words else ""
         return type(error)(f"back end {self._backend}: {error}{words}")
 
+    def abandon(self) -> None:
+        """It has become nobody's."""
+        self._process.kill()
+        self._process.wait()
+        for fd in (self._said, self.first):
+            if fd >= 0:
+                os.close(fd)
+        self._said = -1
+        self._remove()
+
     async def end(self) -> None:
         if self._said < 0:
             return
@@ -105,8 +120,11 @@ class Launched:
             self._words = os.pread(said, _SHOWN_BYTES, 0).decode(errors="replace").strip()
         finally:
             os.close(said)
-            if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)  # it is in one that goes with the pool
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)  # it is in one that goes with the pool
 
 
 class Recalling:
@@ -120,7 +138,7 @@ class Recalling:
         return Memory(str(await asyncio.to_thread(self._surroundings.keep, birth.name)), processes)
 
     async def bear(self, spec: SandboxSpec, memory: Memory, control: socket.socket) -> Launched:
-        return await self._launcher.start(lambda _: self._surroundings.recall(spec, Path(memory.folder)), control)
+        return await self._launcher.start(lambda *_: self._surroundings.recall(spec, Path(memory.folder)), control)
 
     async def forget(self, memory: Memory) -> None:
         await asyncio.to_thread(self._surroundings.forget, Path(memory.folder))
@@ -136,7 +154,7 @@ class Launcher:
         self.end_signal: signal.Signals = surroundings.end_signal
         self.egress: bool = surroundings.egress
         self.store: str | None = None  # no layers can be mounted here
-        self.recall = Recalling(self, surroundings) if isinstance(surroundings, Remembers) else None
+        self.recall: Recall | None = Recalling(self, surroundings) if isinstance(surroundings, Remembers) else None
         self.unranged = "its sandboxes have one user; sandbox.backend='local' can give them more"
         try:
             self._program = bundle.descriptor(python)
@@ -153,8 +171,8 @@ class Launcher:
         return self._surroundings.leavings()
 
     async def bear(self, spec: SandboxSpec, control: socket.socket) -> Launched:
-        def launch(files: ExitStack) -> Launch:
-            return self._surroundings.launch(spec, control.fileno(), self._program, files)
+        def launch(held: int, files: ExitStack) -> Launch:
+            return self._surroundings.launch(spec, held, self._program, files)
 
         return await self.start(launch, control)
 
@@ -167,22 +185,38 @@ class Launcher:
             self._program = -1
             await asyncio.to_thread(self._surroundings.close)
 
-    async def start(self, launch: Callable[[ExitStack], Launch], control: socket.socket) -> Launched:
-        return await asyncio.to_thread(
-            self._start, launch, control.fileno()
-        )  # a fork of a large process takes its time
-
-    def _start(self, prepare: Callable[[ExitStack], Launch], control: int) -> Launched:
-        said = os.memfd_create("stderr", os.MFD_CLOEXEC)
+    async def start(self, launch: Prepare, control: socket.socket) -> Launched:
+        """In a thread: a fork of a large process takes its time, and an engine much more."""
+        held = os.dup(control.fileno())  # who is cancelled closes theirs
+        task = asyncio.ensure_future(asyncio.to_thread(self._start, launch, held))
         try:
-            with ExitStack() as files:
-                launch = prepare(files)
-                handed = () if launch.stands_for else (control, self._program, *launch.descriptors)
-                process = self._spawn(launch, handed, said, control if launch.stands_for else subprocess.DEVNULL)
-        except BaseException:
-            os.close(said)
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            if task.exception() is None:
+                task.result().abandon()
             raise
-        return Launched(process, said, self.backend, launch)
+
+    def _start(self, prepare: Prepare, control: int) -> Launched:
+        with ExitStack() as files:
+            files.callback(os.close, control)
+            launch = prepare(control, files)
+            said = os.memfd_create("stderr", os.MFD_CLOEXEC)
+            try:
+                handed = (
+                    (control, self._program, *launch.descriptors) if launch.inherits and not launch.stands_for else ()
+                )
+                process = self._spawn(launch, handed, said, control if launch.stands_for else subprocess.DEVNULL)
+            except BaseException:
+                os.close(said)
+                raise
+            launched = Launched(process, said, self.backend, launch)
+            try:
+                launch.attend(process)
+            except BaseException:
+                launched.abandon()
+                raise
+            return launched
 
     def _spawn(self, launch: Launch, descriptors: tuple[int, ...], said: int, stdin: int) -> subprocess.Popen[bytes]:
         uids = UNPRIVILEGED_UIDS if self._surroundings.drops_root and os.geteuid() == 0 else (None,)

@@ -10,7 +10,6 @@ size (64 MB). Tried with podman 4.3 and runc, as root and as an ordinary user wi
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import signal
 import tempfile
@@ -24,13 +23,12 @@ from etude.ledger.undo import Folder, Tenants, Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside import furnish
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.launch import bundle, rootfs
+from etude.sandbox.launch import bundle, engine, rootfs
 from etude.sandbox.launch.descriptors import KEEP, KEPT, lifted
 from etude.sandbox.launch.launcher import Launch
 from etude.sandbox.spec import Isolation, SandboxSpec
 
 _CLEANUP_S = 10.0  # 0.2 s on a quiet machine
-_FILES = 4096  # as the runner's own limit
 _MASKED = "/sys:/dev/mqueue:" + ":".join(f"/proc/{name}" for name in furnish.HIDDEN)
 # crun refuses machines with both versions of cgroups mounted, runc does not.
 _HYBRID = "/sys/fs/cgroup/unified"
@@ -92,7 +90,7 @@ class Podman:
             "run",
             *_options(spec),
         ]
-        argv += [word for pair in (*binds, *covers) for word in ("--volume", _volume(*pair))]
+        argv += [word for pair in (*binds, *covers) for word in ("--volume", engine.volume(self.backend, *pair))]
         argv += ["--rootfs", str(base), self._python.path, "-P", "-s", "-S", "-B", "-c", start]
         environment = {name: str(self._folder / name.lower()) for name in ("HOME", "XDG_RUNTIME_DIR")}
         return Launch(argv, high, {**environment, "PATH": os.environ.get("PATH", os.defpath)})
@@ -118,10 +116,6 @@ class Podman:
 
 
 def _options(spec: SandboxSpec) -> list[str]:
-    most = {
-        name: _at_most(_FILES, limit)
-        for name, limit in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC))
-    }
     argv = [
         "--rm",
         "--pull",
@@ -141,21 +135,10 @@ def _options(spec: SandboxSpec) -> list[str]:
     ]
     argv += ["--read-only", "--read-only-tmpfs=false", "--cap-drop", "all", "--security-opt", "no-new-privileges"]
     argv += ["--security-opt", f"mask={_MASKED}", "--shm-size", "4k", "--log-driver", "none", "--preserve-fds", "2"]
-    argv += [word for name, value in most.items() for word in ("--ulimit", f"{name}={value}:{value}")]
+    argv += engine.ulimits()
     for path in (spec.workdir, "/tmp"):
         argv += ["--tmpfs", f"{path}:rw,nosuid,nodev,exec,size={spec.disk_mb}m,mode=0755"]
     return argv
-
-
-def _at_most(wanted: int, limit: int) -> int:
-    hard = resource.getrlimit(limit)[1]
-    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-
-
-def _volume(source: str, target: str) -> str:
-    if ":" in source + target:
-        raise Unsupported(f"back end podman: {source} and {target} can't be bound, podman takes ':' for a separator")
-    return f"{source}:{target}:ro"
 
 
 def _mentioned(folder: str) -> bool:

@@ -1,0 +1,148 @@
+"""Back end `docker`: a container by a docker engine, on an image of ours imported into it, no registry; our runner as its first process.
+
+The engine hands on no descriptor, so a folder of its own is bound into each container, with a socket in it on which the control socket is
+waiting; the first program inside fetches it, and the socket is gone before it says anything. Nothing of it can be reached later.
+Everything inside is one unprivileged user of the host, another for each container (the kernel counts processes by user); for an ordinary
+user it is that user. Differs from namespaces of our own in that /sys is the engine's, read-only, and in limits: the number of files is
+watched. Written for a docker engine on this machine; the same command line is tried with podman 4.3 in the tests.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tarfile
+import tempfile
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from etude.ledger.undo import Command, Folder, Undo
+from etude.sandbox.errors import Unsupported
+from etude.sandbox.interpreter import Interpreter
+from etude.sandbox.launch import bundle, engine, rootfs
+from etude.sandbox.launch.handing import FOLDER, PROGRAM, START, Handing
+from etude.sandbox.launch.launcher import Launch
+from etude.sandbox.spec import Isolation, SandboxSpec
+
+_FIRST_UID, _UIDS = 0x7D00_0000, 1 << 22  # unlike any person's, and any range handed out by useradd
+_PATIENCE_S = 60.0  # for an import: a second on a quiet machine
+_LABEL = "etude.pool"
+# $1: label; $2: prefix of the images' names; then the engine. It ends with 0 where nothing is left.
+_REMOVE = """
+label=$1 images=$2; shift 2
+left=$("$@" ps --quiet --filter "label=$label") || exit
+[ -z "$left" ] || "$@" kill $left >/dev/null 2>&1
+left=$("$@" ps --all --quiet --filter "label=$label") || exit
+[ -z "$left" ] || "$@" rm --force $left >/dev/null || exit
+left=$("$@" images --quiet "$images") || exit
+[ -z "$left" ] || "$@" rmi --force $left >/dev/null
+"""
+
+
+class Docker:
+    """See `launch.Surroundings`. `words`: the engine's command line up to the verb."""
+
+    backend = "docker"
+    isolation: Isolation = "namespace"
+    end_signal: signal.Signals = signal.SIGKILL
+    drops_root = False  # only the engine's own people may ask it; what is inside is nobody
+    egress = True
+
+    def __init__(self, python: Interpreter, words: tuple[str, ...] = ("docker",)) -> None:
+        self._words, self._python = words, python
+        engine.require(words, self.backend)
+        self._folder = Path(tempfile.mkdtemp(prefix="etude-docker-"))
+        self._folder.chmod(0o711)
+        self._images = f"localhost/{self._folder.name.lower()}".replace("_", "-")
+        self._numbers = itertools.count(1)
+        self._building = threading.Lock()  # launches come from threads
+        self._built: dict[str, str] = {}  # images by workdir
+
+    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+        return spec
+
+    def leavings(self) -> tuple[Undo, ...]:
+        kept = tuple(engine.environment().items())
+        return Command(("/bin/sh", "-c", *self._removal()), kept), Folder(str(self._folder))
+
+    def place(self, spec: SandboxSpec) -> dict[str, Any]:
+        return {"kind": "container"}
+
+    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
+        with self._building:
+            image = self._image(spec.workdir)
+            name = f"{self._folder.name}-{next(self._numbers)}"
+        uid = _FIRST_UID + secrets.randbelow(_UIDS) if os.geteuid() == 0 else os.geteuid()
+        handing = Handing(self._folder / name, uid, control, files)
+        binds = rootfs.binds(spec, self._python)
+        binds += rootfs.covers([target for _, target in binds], self._python, self._folder / "empty")
+        argv = [*self._words, "run", "--name", name, "--label", f"{_LABEL}={self._folder.name}"]
+        argv += [*_options(spec, uid), "--volume", f"{handing.folder}:{FOLDER}:ro"]
+        argv += [word for pair in binds for word in ("--volume", engine.volume(self.backend, *pair))]
+        argv += [image, self._python.path, "-P", "-s", "-S", "-B", "-c", START]
+        return Launch(
+            argv, [], engine.environment(), name=name, inherits=False, folder=handing.folder, attend=handing.give
+        )
+
+    def close(self) -> None:
+        """Containers have ended with their sandboxes; what the engine did not remove by itself is removed here, and the images."""
+        words = ["/bin/sh", "-c", *self._removal()]
+        subprocess.run(words, env=engine.environment(), capture_output=True, timeout=_PATIENCE_S)
+        shutil.rmtree(self._folder, ignore_errors=True)  # what is left lies in the temporary folder and holds nothing
+
+    def _removal(self) -> tuple[str, ...]:
+        return (_REMOVE, "sh", f"{_LABEL}={self._folder.name}", f"{self._images}*", *self._words)
+
+    def _image(self, workdir: str) -> str:
+        """The root, imported once for each workdir."""
+        if workdir in self._built:
+            return self._built[workdir]
+        base = self._folder / f"rootfs{len(self._built)}"
+        rootfs.build(base, workdir, self._python)
+        for path in (workdir, "/tmp"):
+            Path(f"{base}{path}").chmod(0o777)  # what is mounted there may take it over
+        Path(f"{base}{FOLDER}").mkdir(parents=True)
+        Path(f"{base}{PROGRAM}").write_bytes(bundle.code(self._python))
+        (self._folder / "empty").mkdir(exist_ok=True)
+        name = f"{self._images}:{len(self._built)}"
+        done = subprocess.run(
+            [*self._words, "import", "-", name],
+            input=_packed(base),
+            env=engine.environment(),
+            capture_output=True,
+            timeout=_PATIENCE_S,
+        )
+        shutil.rmtree(base)
+        if done.returncode:
+            raise Unsupported(f"back end {self.backend}: the engine can't import a root: {engine.said(done)}")
+        self._built[workdir] = name
+        return name
+
+
+def _packed(base: Path) -> bytes:
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w") as tar:
+        tar.add(base, "/", filter=_of_root)
+    return held.getvalue()
+
+
+def _of_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
+    info.uid = info.gid = info.mtime = 0
+    info.uname = info.gname = ""
+    return info
+
+
+def _options(spec: SandboxSpec, uid: int) -> list[str]:
+    argv = ["--rm", "--pull", "never", "--network", "none", "--hostname", "sandbox", "--user", f"{uid}:{uid}"]
+    argv += ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    argv += ["--shm-size", "4k", "--log-driver", "none", *engine.ulimits()]
+    for path in (spec.workdir, "/tmp"):
+        argv += ["--tmpfs", f"{path}:rw,nosuid,nodev,exec,size={spec.disk_mb}m,mode=0777"]
+    return argv

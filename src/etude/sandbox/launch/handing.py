@@ -1,0 +1,62 @@
+"""A control socket for a program that can inherit nothing: it connects to a socket in a folder, and gets it from there, once."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from etude.sandbox.errors import InfraError
+
+FOLDER = "/opt/etude/door"  # inside
+PROGRAM = "/opt/etude/program"
+# As `bundle.FROM_FILE`, with the descriptor out of the folder's socket.
+START = (
+    "import _socket as s,marshal;c=s.socket(s.AF_UNIX);"
+    f"c.connect('{FOLDER}/socket');fd=int.from_bytes(c.recvmsg(1,64)[1][0][2],'little');c.close();"
+    f"f=open('{PROGRAM}','rb');c,m=marshal.loads(f.read());f.close();exec(c,{{'m':m,'fd':fd}})"
+)
+_PATIENCE_S = 25.0  # a container takes 0.3 s on a quiet machine
+_LOOK_S = 0.1
+_LONGEST = 107  # bytes of a socket's path
+
+
+class Handing:
+    """The folder and the listening socket in it; `give` serves the one who comes, and then nobody can any more."""
+
+    def __init__(self, folder: Path, uid: int, control: int, files: ExitStack) -> None:
+        self.folder, self._uid, self._control = folder, uid, control
+        self._path = folder / "socket"
+        if len(os.fsencode(self._path)) > _LONGEST:
+            raise InfraError(f"{self._path} is too long for a socket; set TMPDIR to a shorter folder")
+        folder.mkdir(mode=0o700)
+        self._listener = socket.socket(socket.AF_UNIX)
+        files.callback(self._listener.close)
+        self._listener.bind(str(self._path))
+        self._path.chmod(0o600)
+        if uid != os.geteuid():
+            for path in (folder, self._path):
+                os.chown(path, uid, uid)
+        self._listener.listen(1)
+
+    def give(self, process: subprocess.Popen[bytes]) -> None:
+        """Returns when it is given, or when the launcher has ended: then the control socket tells. Raises InfraError."""
+        end_s = time.monotonic() + _PATIENCE_S
+        self._listener.settimeout(_LOOK_S)
+        while process.poll() is None:
+            try:
+                taker, _ = self._listener.accept()
+            except TimeoutError:
+                if time.monotonic() > end_s:
+                    process.kill()
+                    raise InfraError(
+                        f"nobody came for the control socket within {_PATIENCE_S} s; is the engine on this machine?"
+                    ) from None
+                continue
+            with taker:
+                socket.send_fds(taker, [b"c"], [self._control])
+            self._path.unlink()
+            return
