@@ -94,4 +94,4 @@ async def test_the_ladder_of_back_ends_ends_before_process(monkeypatch: pytest.M
 
 def test_settings_refuse_what_is_not_built() -> None:
     with pytest.raises(ValidationError):
-        SandboxSettings.model_validate({"backend": "docker"})
+        SandboxSettings.model_validate({"backend": "lxc"})
