@@ -8,6 +8,7 @@ import json
 import os
 import posixpath
 import tarfile
+import zlib
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -17,6 +18,12 @@ from etude.layers.errors import BadImage
 from etude.layers.tree import PIECE_BYTES
 
 _MAX_RECORD_BYTES = 16 << 20
+BROKEN = (
+    zlib.error,
+    zstandard.ZstdError,
+    gzip.BadGzipFile,
+    EOFError,
+)  # what a stream from `decompressed` may raise beside OSError
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
@@ -68,7 +75,7 @@ def record(blobs: Blobs, name: str, digest: str = "") -> Any:
         raise BadImage(f"{name} is not what its digest {digest[:19]} says")
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadImage(f"{name} is no JSON: {error}") from None
 
 

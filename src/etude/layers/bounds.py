@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from etude.layers.errors import Hostile
 
+MAX_PATH_BYTES, MAX_NAME_BYTES = (
+    3500,
+    255,
+)  # else no layer of it could be looked at again: a path has 4095 bytes at most
 MAX_DEPTH = 128  # deeper than any repository; bounds descriptors and recursion on a hostile tree
 
 
@@ -32,3 +37,8 @@ class Tally:
             raise Hostile(f"{path}: all together is over {self._bounds.max_bytes} bytes")
         if path.count("/") >= MAX_DEPTH:
             raise Hostile(f"{path[:60]}…: folders nest deeper than {MAX_DEPTH}")
+        size = len(os.fsencode(path))
+        if size > MAX_PATH_BYTES or len(os.fsencode(path.rpartition("/")[2])) > MAX_NAME_BYTES:
+            raise Hostile(
+                f"{path[:60]}…: a path of {size} bytes; {MAX_PATH_BYTES} at most, and {MAX_NAME_BYTES} for each name"
+            )

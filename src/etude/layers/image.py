@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 import platform
-import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -18,17 +17,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from etude.layers.blobs import Blobs, FolderBlobs, TarBlobs, decompressed, record, require_digest
+from etude.layers.blobs import BROKEN, Blobs, FolderBlobs, TarBlobs, decompressed, record, require_digest
 from etude.layers.bounds import Bounds
-from etude.layers.errors import BadImage
+from etude.layers.errors import BadImage, Hostile
 from etude.layers.hold import Hold
 from etude.layers.intake import Intake
 from etude.layers.snapshot import Snapshot
 from etude.layers.store import LayerStore
-from etude.layers.unpack import unpack
+from etude.layers.unpack import archive_bytes, unpack
 from etude.layers.view import View
 
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_MOST_LAYERS = 100  # their names must fit into one page of mount options
 BASE = "org.etude.base"  # how many of a snapshot's layers are an image's; without it all are
 
 
@@ -48,7 +48,7 @@ def load(store: LayerStore, source: Path, *, name: str = "", bounds: Bounds = Bo
         if blobs.has("index.json"):
             return _layered(store, blobs, _oci(blobs), name, bounds)
         return _folder(store, source, name, bounds)
-    with _plain_tar(source) as file:
+    with _plain_tar(source, archive_bytes(bounds)) as file:
         try:
             with tarfile.open(fileobj=file, mode="r:") as archive:
                 first = archive.next()
@@ -86,6 +86,8 @@ def _oci(blobs: Blobs) -> _Plan:
         config = record(blobs, _blob(index["config"]["digest"]), index["config"]["digest"])
         layers = [(_blob(one["digest"]), str(one["digest"])) for one in index["layers"]]
         base = index.get("annotations", {}).get(BASE)
+        if base is not None and not 0 <= int(base) <= len(layers):
+            raise BadImage(f"{BASE}={base!r:.40} of {len(layers)} layers")
         return _plan(layers, config, None if base is None else int(base))
     except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
         raise BadImage(f"its index says nothing that can be followed: {error!r}") from error
@@ -94,14 +96,16 @@ def _oci(blobs: Blobs) -> _Plan:
 def _docker(blobs: Blobs) -> _Plan:
     try:
         (manifest, *_) = record(blobs, "manifest.json")
-        config = record(blobs, manifest["Config"])
+        config = record(blobs, str(manifest["Config"]))
         return _plan([(str(path), "") for path in manifest["Layers"]], config, None)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadImage(f"its manifest.json says nothing that can be followed: {error!r}") from error
 
 
 def _plan(layers: list[tuple[str, str]], config: Any, base: int | None) -> _Plan:
     inner = config["rootfs"]["diff_ids"]
+    if len(layers) > _MOST_LAYERS:
+        raise BadImage(f"{len(layers)} layers; {_MOST_LAYERS} at most fit into one mount: squash some of them")
     if len(inner) != len(layers):
         raise BadImage(f"{len(layers)} layers, but {len(inner)} in its record")
     return _Plan(tuple((*layer, str(digest)) for layer, digest in zip(layers, inner, strict=True)), config, base)
@@ -170,16 +174,38 @@ def _folder(store: LayerStore, source: Path, name: str, bounds: Bounds) -> Hold:
 
 
 def _environment(config: Any) -> dict[str, str]:
-    lines = (config.get("config") or {}).get("Env") or []
-    return dict(line.split("=", 1) for line in map(str, lines) if "=" in line)
+    found: dict[str, str] = {}
+    for line in map(str, _said(config).get("Env") or []):
+        name, _, value = line.partition("=")
+        if not name or "\0" in line or not _is_text(line):
+            raise BadImage(f"its variable {line[:80]!r} can't be one: no name, a zero byte, or half a surrogate pair")
+        if "=" in line:
+            found[name] = value
+    return found
 
 
 def _workdir(config: Any) -> str:
-    return str((config.get("config") or {}).get("WorkingDir") or "")
+    return str(_said(config).get("WorkingDir") or "")
+
+
+def _said(config: Any) -> dict[str, Any]:
+    """How to live in it. Raises BadImage."""
+    said = config.get("config") or {}
+    if not isinstance(said, dict) or not isinstance(said.get("Env") or [], list):
+        raise BadImage(f"its config says {said!r:.80}, no variables and no folder")
+    return said
+
+
+def _is_text(line: str) -> bool:
+    try:
+        os.fsencode(line)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @contextmanager
-def _plain_tar(source: Path) -> Iterator[IO[bytes]]:
+def _plain_tar(source: Path, most_bytes: int) -> Iterator[IO[bytes]]:
     """The archive, unpacked into a temporary file where it was compressed: its parts are looked up in any order."""
     try:
         file = source.open("rb")
@@ -191,6 +217,19 @@ def _plain_tar(source: Path) -> Iterator[IO[bytes]]:
             yield file
             return
         with tempfile.TemporaryFile(dir=source.parent if os.access(source.parent, os.W_OK) else None) as spool:
-            shutil.copyfileobj(plain, spool, 1 << 20)
+            _spool(plain, spool, source, most_bytes)
             spool.seek(0)
             yield spool
+
+
+def _spool(plain: IO[bytes], spool: IO[bytes], source: Path, most_bytes: int) -> None:
+    """A small compressed file may hold more than the disk does."""
+    left = most_bytes
+    try:
+        while data := plain.read(1 << 20):
+            left -= len(data)
+            if left < 0:
+                raise Hostile(f"{source}: over {most_bytes} bytes, uncompressed")
+            spool.write(data)
+    except BROKEN as error:
+        raise BadImage(f"{source} can't be decompressed: {error}") from error

@@ -126,6 +126,8 @@ def write_all(fd: int, data: bytes) -> None:
 
 def _attributes(fd: int, path: str) -> tuple[bool, tuple[tuple[str, str], ...]]:
     try:
-        return overlay.attributes(fd)
+        opaque, own = overlay.attributes(fd)
+        overlay.require_small(own)
+        return opaque, own
     except ValueError as error:
-        raise Hostile(f"{path}: {error}, which only a broken overlay writes") from None
+        raise Hostile(f"{path}: {error}") from None

@@ -11,6 +11,7 @@ from etude.layers.errors import LayerError
 
 _FORM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_MOST_QUOTED = 250  # of a file's name
 
 
 class BadName(LayerError):
@@ -18,11 +19,15 @@ class BadName(LayerError):
 
 
 def require(name: str) -> None:
-    if not _FORM.fullmatch(name) or _DIGEST.fullmatch(name):
+    if not _FORM.fullmatch(name) or is_digest(name) or len(quote(name, safe="")) > _MOST_QUOTED:
         raise BadName(
             f"{name!r} can't be a snapshot's name: letters, digits and ._:/@+- from a letter or digit on, "
-            "at most 200, and no digest"
+            f"at most 200 (fewer with many of :/@+, which count three times in a file's name), and no digest"
         )
+
+
+def is_digest(text: str) -> bool:
+    return _DIGEST.fullmatch(text) is not None
 
 
 class Names:
@@ -51,9 +56,12 @@ class Names:
         return True
 
     def find(self, name: str) -> str | None:
+        """None also for what can't be a name."""
+        if not _FORM.fullmatch(name):
+            return None
         try:
             return (self._folder / quote(name, safe="")).read_text()
-        except OSError:  # none there, or a text too long to be a name
+        except OSError:
             return None
 
     def all(self) -> dict[str, str]:

@@ -122,7 +122,7 @@ class LayerStore:
 
     def resolve(self, ref: str) -> Snapshot:
         """By name, digest, or the first eight or more digits of one. Raises UnknownSnapshot, LayerCorrupt."""
-        digest = self.names.find(ref) or (ref if len(ref) == 64 else self._by_prefix(ref))
+        digest = self.names.find(ref) or (ref if names_.is_digest(ref) else self._by_prefix(ref))
         try:
             text = (self.snapshots / digest).read_bytes()
         except OSError:

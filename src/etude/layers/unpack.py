@@ -7,6 +7,7 @@ those below `dev/` of a whole root, which are left out: every sandbox has its ow
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import tarfile
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from etude.layers import overlay
+from etude.layers.blobs import BROKEN
 from etude.layers.bounds import Bounds, Tally
 from etude.layers.draft import MODE_BITS, Draft
 from etude.layers.errors import Hostile
@@ -25,13 +27,22 @@ GONE, OPAQUE = ".wh.", ".wh..wh..opq"
 _ATTRIBUTE = "SCHILY.xattr."
 _MOST_AT_ONCE = 4 << 20  # an extended header may say that it is gigabytes long
 _NEW_FOLDER = 0o755
+_MOST_HEADER_BYTES = 16 << 10  # of one entry: long names, attributes
+_ITS_DOING = (
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.EINVAL,
+    errno.ERANGE,
+    errno.E2BIG,
+)  # a link to nothing, too long a target
 
 
 class Guarded:
     """A stream, forwards only, that gives no more than a little at once (a header's word is not taken for its size) and is hashed."""
 
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._raw, self._at, self._digest = raw, 0, hashlib.sha256()
+    def __init__(self, raw: IO[bytes], most_bytes: int) -> None:
+        self._raw, self._most_bytes = raw, most_bytes
+        self._at, self._digest = 0, hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= _MOST_AT_ONCE:
@@ -39,6 +50,8 @@ class Guarded:
         data = self._raw.read(size)
         self._digest.update(data)
         self._at += len(data)
+        if self._at > self._most_bytes:
+            raise Hostile(f"the archive is over {self._most_bytes} bytes, more than what it may hold needs")
         return data
 
     def tell(self) -> int:
@@ -58,13 +71,22 @@ class Guarded:
 
 def unpack(source: IO[bytes], draft: Draft, bounds: Bounds, below: Callable[[str], bool]) -> str:
     """The sha256 of the archive. `below`: whether the chain under this layer shows something at a path. Raises Hostile, OSError."""
-    stream: Any = Guarded(source)
+    stream: Any = Guarded(source, archive_bytes(bounds))
     try:
         with tarfile.open(fileobj=stream, mode="r:", errorlevel=2) as archive, Tree(draft.tree) as tree:
             _Unpacking(archive, draft, tree, Tally(bounds), below).all()
         return stream.rest()
-    except (tarfile.TarError, EOFError, ValueError, RecursionError) as error:
+    except (tarfile.TarError, *BROKEN, ValueError, OverflowError, RecursionError) as error:
         raise Hostile(f"the archive can't be read: {error}") from error
+    except OSError as error:
+        if error.errno not in _ITS_DOING:
+            raise
+        raise Hostile(f"the archive holds what no folder can: {error}") from error
+
+
+def archive_bytes(bounds: Bounds) -> int:
+    """The size of the largest archive, uncompressed, that keeps to them: a small file may say that it is terabytes of nothing."""
+    return bounds.max_bytes + bounds.max_entries * _MOST_HEADER_BYTES
 
 
 class _Unpacking:
@@ -212,4 +234,6 @@ def _attributes(member: tarfile.TarInfo) -> tuple[tuple[str, str], ...]:
         name = key.removeprefix(_ATTRIBUTE)
         if name != key and name.startswith("user.") and not name.startswith(overlay.RESERVED):
             found.append((name, value.encode(errors="surrogateescape").hex()))
-    return tuple(sorted(found))
+    own = tuple(sorted(found))
+    overlay.require_small(own)
+    return own
