@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import statistics
 import tempfile
@@ -93,6 +94,30 @@ def test_a_full_disk_refuses_what_would_be_made_and_forgets_nothing_that_has_gon
     assert set(_told(book.path)) == {"first"}, "not written yet"
     book.enter("third", "thing")
     assert set(_told(book.path)) == {"third"}
+    book.close()
+
+
+def test_a_copy_that_can_not_be_made_costs_nothing_but_the_copy(folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaving never raises, and no lock stays behind that would keep reapers out for ever."""
+    monkeypatch.setattr(journal, "_LONG_LINES", 10)
+    book = Ledger(folder).open("test")
+    book.enter("stays", "thing")
+    with monkeypatch.context() as full:
+
+        def refuse(path: object, *rest: object, opened=os.open) -> int:
+            if str(path).endswith(".new"):
+                raise OSError(28, "No space left on device")
+            return opened(path, *rest)
+
+        full.setattr(journal.os, "open", refuse)
+        for number in range(30):
+            book.enter(f"{number}", "thing")
+            book.leave(f"{number}")
+    fd = os.open(book.path, os.O_WRONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(fd)
+    assert set(_told(book.path)) == {"stays"}
+    book.leave("stays")
     book.close()
 
 

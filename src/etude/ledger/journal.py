@@ -7,6 +7,7 @@ says that processes and groups are gone, and at most a temporary folder is forgo
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -128,14 +129,19 @@ class Journal:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return
-        fresh = self.path.with_suffix(".new")
+        fresh, fd = self.path.with_suffix(".new"), -1
         lines = [self._head | {"at": self._clock()}, *(line for lines in self._lines.values() for line in lines)]
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
         data = "".join(json.dumps(line) + "\n" for line in lines).encode()
-        if os.write(fd, data) < len(data):
-            os.close(fd)
-            fresh.unlink()
+        try:
+            fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            if os.write(fd, data) < len(data):
+                raise OSError(errno.ENOSPC, f"{fresh} could not be written whole")
+            os.rename(fresh, self.path)
+        except OSError:  # the long one still says all of it
+            if fd >= 0:
+                os.close(fd)
+                fresh.unlink(missing_ok=True)
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
             return
-        os.rename(fresh, self.path)
         os.close(self._fd)  # and the lock with it
         self._fd, self._written = fd, len(lines)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from etude.layers.collect import collect
+from etude.layers.hold import Hold
 from etude.layers.store import LayerStore
 from etude.sandbox.errors import CapacityExhausted, LayerCorrupt, SandboxError, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.local.pool import LocalPool
@@ -232,3 +235,53 @@ async def test_programs_that_start_all_the_time_are_caught_standing_still(box: S
     assert len({ref.digest for ref in refs}) > 1
     await box.write("end", b"")
     assert (await starting).rc == 0
+
+
+async def test_nobody_can_resume_a_sandbox_in_the_middle_of_its_snapshot(
+    pool: LocalPool, box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Test 17 of the handbook: whoever pauses and resumes it meanwhile waits; the writer stands still while files are copied."""
+    writer = await box.exec("while :; do echo x >> grows; done")
+    copying, may_go_on, sizes = asyncio.Event(), threading.Event(), []
+    loop, ingest = asyncio.get_running_loop(), LayerStore.ingest
+
+    def slow(store: LayerStore, upper: int, *rest: Any, **more: Any) -> Any:
+        sizes.append(os.stat("work/grows", dir_fd=upper).st_size)
+        loop.call_soon_threadsafe(copying.set)
+        assert may_go_on.wait(20)
+        sizes.append(os.stat("work/grows", dir_fd=upper).st_size)
+        return ingest(store, upper, *rest, **more)
+
+    while not await box.list():
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    monkeypatch.setattr(LayerStore, "ingest", slow)
+    taken = asyncio.ensure_future(box.snapshot())
+    await copying.wait()
+    pausing = asyncio.ensure_future(box.pause())
+    await asyncio.sleep(0.1)
+    resuming = asyncio.ensure_future(box.resume())
+    await asyncio.sleep(0.2)
+    may_go_on.set()
+    await asyncio.gather(taken, pausing, resuming)
+    assert sizes[0] == sizes[1] and box.state == "running"
+    await writer.signal(9)
+
+
+async def test_a_sandbox_that_dies_as_its_snapshot_is_made_holds_no_layer(
+    pool: LocalPool, box: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Test 16 of the handbook."""
+    await box.write("fresh", os.urandom(8))
+    loop, ingest, made = asyncio.get_running_loop(), LayerStore.ingest, []
+
+    def fatal(store: LayerStore, *rest: Any, **more: Any) -> Any:
+        made.append((store, ingest(store, *rest, **more).snapshot.digest))
+        asyncio.run_coroutine_threadsafe(box.kill(), loop).result()
+        return Hold(store, store.resolve(made[0][1]))
+
+    monkeypatch.setattr(LayerStore, "ingest", fatal)
+    with pytest.raises(SandboxNotFound):
+        await box.snapshot()
+    ((store, digest),) = made
+    assert not store.lease.holds(digest)

@@ -179,3 +179,14 @@ async def test_a_pool_without_a_ledger_is_refused_with_the_remedy(tmp_path: Path
     (tmp_path / "file").touch()
     with pytest.raises(Unsupported, match="no ledger can be kept.*sandbox.ledger"):
         await LocalPool.open(SandboxSettings(backend="local", ledger=str(tmp_path / "file" / "ledger")), Nurseries())
+
+
+async def test_a_disk_that_fills_up_in_the_middle_of_a_birth_leaves_nothing(
+    cells: LocalPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Test 26 of the handbook."""
+    before, live = census(cells), cells.stats().live
+    with monkeypatch.context() as full, pytest.raises(InfraError, match="written down in the ledger"):
+        full.setattr(cells._journal, "add", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        await cells.create(SandboxSpec())
+    assert cells.stats().live == live and await grown(cells, before) == {}

@@ -43,7 +43,6 @@ class Footing:
         self, sandbox: LiveSandbox, shelf: Shelf, held: Hold | None, bear: Bear, soon: Callable[[], None]
     ) -> None:
         self._sandbox, self._shelf, self._held, self._bear, self._soon = sandbox, shelf, held, bear, soon
-        self._turn = asyncio.Lock()
         most_bytes = max(_LEAST_BOUND_BYTES, _SPARSE * sandbox.spec.disk_mb << 20)
         self._bounds = Bounds(most_bytes)
         if held is not None:
@@ -91,21 +90,28 @@ class Footing:
         if self._sandbox.spec.uid_mode == "range":
             raise Unsupported("a snapshot with uid_mode='range': layers have one owner; take uid_mode='single'")
         store, below = self._shelf.store, self._held.again() if self._held is not None else None
+        held: list[Hold] = []
         try:
             async with self._still() as upper:
                 bounds = self._bounds
-                held = await self._shelf.work(
-                    lambda: store.ingest(upper, self.chain, bounds=bounds, name=name, passing=passing)
-                )
-            return await self._shelf.work(lambda: flat(store, held, name=name, passing=passing))
+                held += [
+                    await self._shelf.work(
+                        lambda: store.ingest(upper, self.chain, bounds=bounds, name=name, passing=passing)
+                    )
+                ]
+            return await self._shelf.work(lambda: flat(store, held[0], name=name, passing=passing))
+        except BaseException:  # it died, or was given up, when the layer was made already
+            for one in held:
+                one.release()
+            raise
         finally:
             if below is not None:
                 below.release()
 
     @asynccontextmanager
     async def _still(self) -> AsyncIterator[int]:
-        """A descriptor of what was written, while nobody inside writes. One at a time."""
-        async with self._turn:
+        """A descriptor of what was written, while nobody inside writes. One at a time, and nobody may resume it meanwhile."""
+        async with self._sandbox.stillness:
             stands = self._sandbox.state == "paused"
             if not stands:
                 await self._sandbox.freeze(True)
@@ -116,7 +122,7 @@ class Footing:
                 finally:
                     os.close(upper)
             finally:
-                if not stands and self._sandbox.state != "paused":
+                if not stands:
                     await self._sandbox.freeze(False)
 
     @asynccontextmanager

@@ -93,15 +93,18 @@ class Pair:
         if git is None:
             raise Unsupported("git_patch: the host has no git; install it, or take `diff` and `get_tar`")
         words = [git, "diff", *_OPTIONS, *_PREFIXES, "a", "b"]
-        done = await asyncio.to_thread(
-            subprocess.run,
-            words,
-            cwd=self._folder,
-            env=_ENVIRONMENT | {"HOME": str(self._folder), "GIT_CEILING_DIRECTORIES": str(self._folder.parent)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PATIENCE_S,
-        )
+        try:
+            done = await asyncio.to_thread(
+                subprocess.run,
+                words,
+                cwd=self._folder,
+                env=_ENVIRONMENT | {"HOME": str(self._folder), "GIT_CEILING_DIRECTORIES": str(self._folder.parent)},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_PATIENCE_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise OutputLimit(f"git compared for more than {_PATIENCE_S:g} s; take `diff` and `get_tar`") from None
         if done.returncode not in (0, 1):  # 1: they differ
             raise InfraError(f"git diff failed ({done.returncode}): {done.stderr.decode(errors='replace').strip()}")
         return done.stdout

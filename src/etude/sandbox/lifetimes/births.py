@@ -71,7 +71,11 @@ class Births:
             await sandbox.kill()
             raise SandboxNotFound(f"{name} ended while it was being made: the pool was closed, or its runner died")
         if (process := Process.of(pid_of(sandbox.pidfd))) is not None:
-            self._journal.add(name, process)
+            try:
+                self._journal.add(name, process)
+            except OSError as error:
+                await sandbox.kill()
+                raise self._unwritten(name, error) from error
         self._register.enter(sandbox)
         if key is not None:
             sandbox.at_death(lambda: self._keys.forget(key))
@@ -84,10 +88,13 @@ class Births:
         try:
             self._journal.enter(name, "sandbox", labels=spec.labels)
         except OSError as error:
-            raise InfraError(
-                f"{name} is not made, because it can't be written down in the ledger ({self._journal.path}: "
-                f"{error.strerror or error}); make room there, or name another folder in sandbox.ledger"
-            ) from error
+            raise self._unwritten(name, error) from error
+
+    def _unwritten(self, name: str, error: OSError) -> InfraError:
+        return InfraError(
+            f"{name} is not made, because it can't be written down in the ledger ({self._journal.path}: "
+            f"{error.strerror or error}); make room there, or name another folder in sandbox.ledger"
+        )
 
     def _watch(self, sandbox: LiveSandbox) -> None:
         sandbox.lifetime = Lifetime(sandbox.spec.ttl_s, sandbox.spec.idle_ttl_s, self._hours.clock)

@@ -36,6 +36,7 @@ class Calls(Refusals):
         self._channel = channel
         self._flows = asyncio.Event()  # unset: everything inside stands still
         self._flows.set()
+        self.stillness = asyncio.Lock()  # whose freeze it is: one snapshot's, a pause's or a resume's at a time
         self._here = asyncio.Event()  # unset: it is between two processes, as its memory is copied
         self._here.set()
 
@@ -114,16 +115,18 @@ class Calls(Refusals):
         return made
 
     async def pause(self) -> None:
-        self._channel.require_alive()
-        if self.state == "running":
-            await self.freeze(True)
-            self.state = "paused"
+        async with self.stillness:
+            self._channel.require_alive()
+            if self.state == "running":
+                await self.freeze(True)
+                self.state = "paused"
 
     async def resume(self) -> None:
-        self._channel.require_alive()
-        if self.state == "paused":
-            await self.freeze(False)
-            self.state = "running"
+        async with self.stillness:
+            self._channel.require_alive()
+            if self.state == "paused":
+                await self.freeze(False)
+                self.state = "running"
 
     async def freeze(self, frozen: bool) -> None:
         """Returns when every process inside but the runner has stopped, or goes on. Meanwhile nothing is changed from outside either."""
