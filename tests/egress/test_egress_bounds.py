@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from egress_town import PUBLIC, Town, Web, connect, echo, get
 
+from etude.egress.inner import Ask, Page
 from etude.egress.limits import DoorLimits
 from etude.egress.outside import Outside, Streams
 from etude.egress.pace import Pace
@@ -211,3 +212,20 @@ async def test_an_address_that_does_not_answer_leaves_time_for_the_next(town: To
     with pytest.raises(Refused, match="answer"):
         town.names["good.example"] = [PUBLIC]
         await outside.connect("good.example", 443, asyncio.Semaphore(1))
+
+
+class _Shop:
+    name = "shop"
+
+    async def serve(self, ask: Ask) -> Page:
+        return Page(body=b"open")
+
+
+async def test_an_endless_body_that_nobody_asked_for_is_refused(town: Town) -> None:
+    """Test 36 of the handbook: what the door serves itself is only read, and reading the rest would cost the host a core."""
+    await town.open([], {"shop": _Shop()})
+    assert await town.status(b"GET /shop/ HTTP/1.1\r\nHost: door\r\nContent-Length: 3\r\n\r\nabc") == 200
+    chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+    assert (
+        await town.status(b"GET /shop/ HTTP/1.1\r\nHost: door\r\nTransfer-Encoding: chunked\r\n\r\n" + 2 * chunk) == 413
+    )

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from etude.sandbox.errors import InfraError, SandboxDied
 from etude.sandbox.inside import frames
 from etude.sandbox.inside.output import Output
+from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.wire.calls import Calls
 from etude.sandbox.wire.channel import Channel
 
 heads = st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.text()), max_size=4)
@@ -197,4 +199,55 @@ async def test_an_answer_that_came_in_time_counts_however_late_this_loop_looks()
     assert (await call).kind == frames.OK
     assert channel.alive
     channel.fail(SandboxDied("enough"))
+    theirs.close()
+
+
+async def test_who_is_introduced_to_a_connection_that_has_failed_is_let_go() -> None:
+    """A launched runner may die before its launcher has told us of it."""
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours, "sandbox")
+    theirs.close()
+    with pytest.raises(SandboxDied):
+        await channel.hello
+    pidfd = os.pidfd_open(os.getpid())
+    channel.introduce(pidfd)
+    channel.take_up()
+    assert channel.pidfd < 0
+    with pytest.raises(OSError):
+        os.fstat(pidfd)
+
+
+@pytest.mark.parametrize("sent", ["a file", "a socket of another kind"])
+async def test_what_a_hostile_runner_answers_to_connect_is_looked_at_and_let_go(sent: str) -> None:
+    """Test 50 of the handbook."""
+    ours, theirs = socket.socketpair()
+    calls = Calls("sandbox", SandboxSpec(), Channel(ours, "sandbox"))
+    asked = asyncio.ensure_future(calls.connect(80))
+    other = socket.socket(socket.AF_UNIX)
+    fd = os.memfd_create("a file") if sent == "a file" else other.detach()
+    await asyncio.sleep(0.01)
+    held = len(os.listdir("/proc/self/fd"))
+    socket.send_fds(theirs, [frames.pack(frames.OK, 1, {})], [fd])
+    with pytest.raises(SandboxDied, match="answer to connect"):
+        await asked
+    assert len(os.listdir("/proc/self/fd")) == held - 1, "their own end of the connection is gone, and nothing came"
+    os.close(fd)
+    other.close()
+    theirs.close()
+
+
+async def test_a_caller_that_gives_up_as_its_connection_comes_leaves_none_open() -> None:
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours, "sandbox")
+    asked = asyncio.ensure_future(Calls("sandbox", SandboxSpec(), channel).connect(80))
+    await asyncio.sleep(0.01)
+    held = len(os.listdir("/proc/self/fd"))
+    with socket.socket() as other:
+        socket.send_fds(theirs, [frames.pack(frames.OK, 1, {})], [other.fileno()])
+    channel._readable()  # it has come, and its caller has not run yet
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert len(os.listdir("/proc/self/fd")) == held
+    channel.fail(SandboxDied("over"))
     theirs.close()

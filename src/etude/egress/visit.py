@@ -23,6 +23,8 @@ from etude.egress.policy import Policy
 from etude.egress.record import Decision, Journal, cut
 from etude.egress.refused import Refused
 
+_MOST_BODY_BYTES = 1 << 16  # of a request that needs none: an endless one would cost the host a core
+
 
 @dataclass
 class World:
@@ -193,8 +195,13 @@ class Visit:
         if head.method not in (b"GET", b"HEAD"):
             raise Refused(405, f"{name} can only be read")
         self._guard()
-        async for _ in client.body():
-            continue
+        left = _MOST_BODY_BYTES
+        async for piece in client.body():
+            left -= len(piece)
+            if left < 0:
+                raise Refused(
+                    413, f"{name} is only read: a body of more than {_MOST_BODY_BYTES} bytes has no place there"
+                )
         self._goal = service
         accept = b", ".join(value for key, value in head.headers if key == b"accept").decode("latin-1")
         page = await service.serve(Ask(rest, accept))

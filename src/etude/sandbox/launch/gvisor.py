@@ -115,7 +115,7 @@ class Gvisor:
         return [self._runsc, "--root", str(self._folder / "state"), *self._platform, *_FLAGS]
 
     def _root(self, workdir: str) -> Path:
-        base = self._folder / f"rootfs{workdir.replace('/', '-')}"
+        base = self._folder / rootfs.name(workdir)
         if not base.exists():
             rootfs.build(base, workdir, self._python)
             (self._folder / "empty").mkdir(exist_ok=True)

@@ -103,7 +103,7 @@ class Podman:
 
     def _root(self, workdir: str) -> Path:
         """The folder that is the container's root, one for each workdir."""
-        base = self._folder / f"rootfs{workdir.replace('/', '-')}"
+        base = self._folder / rootfs.name(workdir)
         if base.exists():
             return base
         self._folder.mkdir(mode=0o700, exist_ok=True)

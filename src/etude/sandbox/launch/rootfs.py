@@ -3,6 +3,7 @@ into it, read-only."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -16,6 +17,11 @@ from etude.sandbox.spec import SandboxSpec
 _FOLDERS = ("/proc", "/dev", "/sys", "/etc", "/tmp", "/root", "/var/tmp", "/run", "/usr", root.COMMANDS)
 
 
+def name(workdir: str) -> str:
+    """Of the folder for this workdir, in which an engine finds no marks of its own such as `:`."""
+    return f"rootfs-{hashlib.sha256(os.fsencode(workdir)).hexdigest()[:16]}"
+
+
 def build(base: Path, workdir: str, python: Interpreter) -> None:
     for path in (*_FOLDERS, workdir):
         Path(f"{base}{path}").mkdir(parents=True, exist_ok=True)
@@ -24,8 +30,8 @@ def build(base: Path, workdir: str, python: Interpreter) -> None:
             os.symlink(os.readlink(path), f"{base}{path}")
     for path, text in root.STUBS.items():
         Path(f"{base}{path}").write_text(text)
-    for name in ("python", "python3"):
-        os.symlink(python.path, f"{base}{root.COMMANDS}/{name}")
+    for word in ("python", "python3"):
+        os.symlink(python.path, f"{base}{root.COMMANDS}/{word}")
 
 
 def binds(spec: SandboxSpec, python: Interpreter) -> list[tuple[str, str]]:

@@ -92,7 +92,7 @@ class Runc:
         shutil.rmtree(self._folder, ignore_errors=True)  # what is left lies in the temporary folder and holds nothing
 
     def _root(self, workdir: str) -> Path:
-        base = self._folder / f"rootfs{workdir.replace('/', '-')}"
+        base = self._folder / rootfs.name(workdir)
         if not base.exists():
             rootfs.build(base, workdir, self._python)
             (self._folder / "empty").mkdir(exist_ok=True)

@@ -62,14 +62,19 @@ class Channel:
         return self._cause is None
 
     def introduce(self, pidfd: int) -> None:
-        """Process 1, or the one that stands for it, is known; the channel has its descriptor from now on."""
+        """Process 1, or the one that stands for it, is known; the channel has its descriptor from now on, and closes it at
+        once where it has failed already: then its birth knows what to end."""
+        if self._cause is not None:
+            os.close(pidfd)
+            return
         self.pidfd = pidfd
         self.hello.set_result(None)
 
     def take_up(self) -> None:
         """The runner at the other end was born over another connection, and neither introduces itself nor says READY again."""
-        self._is_ready = True
-        self.ready.set_result(None)
+        if self._cause is None:
+            self._is_ready = True
+            self.ready.set_result(None)
 
     @property
     def idle(self) -> bool:
