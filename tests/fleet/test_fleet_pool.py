@@ -227,8 +227,9 @@ def test_a_corrupt_layer_is_never_served(bench: Any) -> None:
             await box.fork(2)
         export = bench.pools[home].shelf.export_layer
 
-        async def spoilt(digest: str) -> bytes:
-            return (await export(digest)).replace(b"right", b"wrong")
+        async def spoilt(digest: str, start: int) -> tuple[bytes, bool]:
+            piece, more = await export(digest, start)
+            return piece.replace(b"right", b"wrong"), more
 
         bench.pools[home].shelf.export_layer = spoilt
         while bench.live()[home] < 2:

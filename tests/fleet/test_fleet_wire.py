@@ -39,8 +39,7 @@ async def _flood(command: Command) -> int:
 
 def far(pool: SandboxPool) -> tuple[RemoteHost, LoopLink]:
     facts = HostFacts(1000, 4, 10, 4, 100.0, pool.probe())
-    shelf = pool.shelf if isinstance(pool, FakePool) else None
-    link = LoopLink(HostServer(LocalHost("far", pool, facts, shelf)))
+    link = LoopLink(HostServer(LocalHost("far", pool, facts)))
     return RemoteHost("far", link), link
 
 

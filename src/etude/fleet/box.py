@@ -5,13 +5,14 @@ from __future__ import annotations
 import builtins
 import dataclasses
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from etude.egress.record import Decision
 from etude.fleet.relay import Relay
-from etude.sandbox.errors import SandboxDied, SandboxError, SandboxNotFound
+from etude.sandbox.errors import InfraError, SandboxDied, SandboxError, SandboxNotFound, UserError
 from etude.sandbox.protocol import Process, Sandbox
-from etude.sandbox.spec import Chunk, ExecResult, SandboxSpec, SnapshotRef, State, Terminal
+from etude.sandbox.spec import Change, Chunk, ExecResult, SandboxSpec, SnapshotRef, State, Terminal
 from etude.sandbox.tether import Tether
 
 
@@ -19,6 +20,10 @@ class Keeper(Protocol):
     """What a sandbox needs of its fleet."""
 
     async def remember(self, box: FleetSandbox, ref: SnapshotRef) -> None: ...
+    async def bring(self, box: FleetSandbox, ref: SnapshotRef) -> None:
+        """To its host. Raises InfraError where nobody has it."""
+        ...
+
     async def restore(self, snapshot: SnapshotRef, spec: SandboxSpec, n: int = 1) -> list[Sandbox | SandboxError]: ...
 
 
@@ -61,6 +66,12 @@ class FleetSandbox(Relay):
             return await self._do("fork", n, memory=True)
         return await self._keeper.restore(await self.snapshot(), dataclasses.replace(self.spec, files={}), n)
 
+    async def diff(self, since: SnapshotRef | None = None) -> builtins.list[Change]:
+        return await self._since("diff", since)
+
+    async def git_patch(self, since: SnapshotRef | None = None) -> bytes:
+        return await self._since("git_patch", since)
+
     async def kill(self) -> None:
         if self._ended:
             return
@@ -78,6 +89,17 @@ class FleetSandbox(Relay):
 
     async def _do(self, operation: str, *args: Any, **named: Any) -> Any:
         return await self.hold(getattr(self._inner, operation)(*args, **named))
+
+    async def _since(self, operation: str, since: SnapshotRef | None) -> Any:
+        """Its host may not have the snapshot yet: it was made on another one."""
+        try:
+            return await self._do(operation, since)
+        except (UserError, SandboxNotFound):
+            if since is None or self.state == "dead":
+                raise
+            with suppress(InfraError):  # nobody has it: told as its host tells it
+                await self._keeper.bring(self, since)
+        return await self._do(operation, since)
 
     async def hold(self, work: Any) -> Any:
         if self._ended and self._tether.why is None:

@@ -96,6 +96,9 @@ class Fleet:
         chain = await self.roster.members[box.host].host.chain(ref.digest)
         self.shipping.remember(ref.digest, chain, box.host)
 
+    async def bring(self, box: FleetSandbox, ref: SnapshotRef) -> None:
+        await self.shipping.bring(self.roster.members[box.host], "", await self.shipping.chain(ref.digest))
+
     def list(self, labels: dict[str, str] | None = None) -> builtins.list[Sandbox]:
         wanted, idle = (labels or {}).items(), {id(box) for box in self.ready.held()}
         boxes = (box for member in self.roster.members.values() for box in member.boxes.values())

@@ -22,9 +22,12 @@ class Shelf(Protocol):
         ...
 
     async def missing(self, digests: tuple[str, ...]) -> list[str]: ...
-    async def export_layer(self, digest: str) -> bytes: ...
-    async def import_layer(self, digest: str, archive: bytes) -> None:
-        """Raises LayerCorrupt where the archive's contents have another digest."""
+    async def export_layer(self, digest: str, start: int) -> tuple[bytes, bool]:
+        """A piece of its archive, a few MiB from `start` on, and whether more follows. The same bytes each time."""
+        ...
+
+    async def import_layer(self, digest: str, parcel: str, start: int, piece: bytes, more: bool) -> None:
+        """In order; `parcel` tells one sender's pieces from another's. Raises LayerCorrupt, at the last one, where all of it is another layer."""
         ...
 
     async def enter(self, record: bytes, name: str) -> SnapshotRef:
@@ -63,11 +66,11 @@ class LocalHost:
         name: str,
         pool: SandboxPool,
         facts: HostFacts,
-        shelf: Shelf | None = None,
         gauge: Callable[[], tuple[float, float]] = pressure.read,
     ) -> None:
-        """`gauge`: pressure on CPU and memory, each 0 to 1."""
-        self.name, self._pool, self._facts, self._shelf, self._gauge = name, pool, facts, shelf, gauge
+        """`gauge`: pressure on CPU and memory, each 0 to 1. Layers are shipped where the pool has a `shelf` of them."""
+        self.name, self._pool, self._facts, self._gauge = name, pool, facts, gauge
+        self._shelf: Shelf | None = getattr(pool, "shelf", None)
         self._born: Keys[Sandbox] = Keys(stale=lambda box: box.state == "dead")
         self._live: dict[tuple[str, str], Sandbox | None] = {}  # (owner, key) → None: being made
 
@@ -104,11 +107,11 @@ class LocalHost:
     async def missing(self, digests: tuple[str, ...]) -> list[str]:
         return await self._layers().missing(digests)
 
-    async def export_layer(self, digest: str) -> bytes:
-        return await self._layers().export_layer(digest)
+    async def export_layer(self, digest: str, start: int) -> tuple[bytes, bool]:
+        return await self._layers().export_layer(digest, start)
 
-    async def import_layer(self, digest: str, archive: bytes) -> None:
-        await self._layers().import_layer(digest, archive)
+    async def import_layer(self, digest: str, parcel: str, start: int, piece: bytes, more: bool) -> None:
+        await self._layers().import_layer(digest, parcel, start, piece, more)
 
     async def enter(self, record: bytes, name: str) -> SnapshotRef:
         return await self._layers().enter(record, name)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 
 from etude.fleet.keys import Keys
 from etude.fleet.roster import Member, Roster
-from etude.sandbox.errors import InfraError, SandboxNotFound, Unsupported
+from etude.sandbox.errors import InfraError, LayerCorrupt, SandboxNotFound, Unsupported
+from etude.sandbox.tether import Tether
 
 Chain = tuple[tuple[str, ...], bytes]  # layers, topmost first, and the record of them (host.Shelf.chain)
+_AT_ONCE = 8  # layers on their way, each with a piece or two in this process' memory
 
 
 class Shipping:
@@ -17,6 +20,8 @@ class Shipping:
         self._roster, self._dice = roster, dice
         self._chains: dict[str, Chain] = {}
         self._on_way: Keys[None] = Keys(stale=lambda result: True)
+        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._parcels = itertools.count(1)
         self.shipped = 0
 
     def remember(self, called: str, chain: Chain, host: str) -> None:
@@ -34,7 +39,7 @@ class Shipping:
             if isinstance(answer, tuple):
                 self.remember(called, answer, member.host.name)
                 return answer
-        refused = [answer for answer in answers if isinstance(answer, Unsupported)]
+        refused = [answer for answer in answers if isinstance(answer, Unsupported | LayerCorrupt)]
         raise refused[0] if refused else SandboxNotFound(f"{called!r}: no host has a snapshot or image of that name")
 
     async def bring(self, member: Member, image: str, chain: Chain) -> None:
@@ -50,10 +55,11 @@ class Shipping:
         holders = [name for name in self._roster.placement.holders(digest) if name != member.host.name]
         self._dice.shuffle(holders)
         reasons: list[str] = []
+        tether = member.tether  # cut with the host as it is now
         for name in holders:
             try:
-                archive = await self._roster.members[name].host.export_layer(digest)
-                await member.host.import_layer(digest, archive)
+                async with self._room:
+                    await self._carry(self._roster.members[name], member, tether, digest)
             except InfraError as error:  # a corrupt copy, a host lost meanwhile: the next one may have it whole
                 reasons.append(f"{name}: {error}")
                 continue
@@ -63,3 +69,11 @@ class Shipping:
         raise SandboxNotFound(
             f"layer {digest[:12]}: no living host gave it whole ({'; '.join(reasons) or 'none has it'})"
         )
+
+    async def _carry(self, source: Member, target: Member, tether: Tether, digest: str) -> None:
+        """Piece by piece; nothing of it is entered before the last one has come and all of it has that digest. Waits for no lost host."""
+        parcel, start, more, theirs = f"{self._roster.owner}-{next(self._parcels)}", 0, True, source.tether
+        while more:
+            piece, more = await theirs.hold(source.host.export_layer(digest, start))
+            await tether.hold(target.host.import_layer(digest, parcel, start, piece, more))
+            start += len(piece)

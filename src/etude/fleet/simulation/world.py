@@ -44,7 +44,7 @@ class Machine:
         plan = FaultPlan({"create_fails": share, "dies_in_command": share / shape.commands})
         self.pool = FakePool(MEASURED, plan, seed=shape.seed + number, max_live=1000, max_running=CORES, name=self.name)
         facts = HostFacts(4 * MEMORY_MB, 8 * CORES, 1000, CORES, 50.0, self.pool.probe())
-        server = HostServer(LocalHost(self.name, self.pool, facts, self.pool.shelf, self._pressure))
+        server = HostServer(LocalHost(self.name, self.pool, facts, self._pressure))
         lost = share / (shape.commands + 2)
         # Values are handed over, not copied: pickling would be half of the time, and is tested elsewhere.
         self.link = LoopLink(server, delay_s=0.0005, lost=lost, seed=shape.seed + number, copying=False)

@@ -43,7 +43,7 @@ class HostActor:
             return str(error)
         facts = facts_of_this_machine(self._settings, self._sandbox, pool.probe())
         self._pool = pool
-        self._server = HostServer(LocalHost(self._name, pool, facts, getattr(pool, "shelf", None)))
+        self._server = HostServer(LocalHost(self._name, pool, facts))
         return ""
 
     async def ask(self, method: str, args: tuple[Any, ...], named: dict[str, Any]) -> Answer:

@@ -18,6 +18,7 @@ from etude.sandbox.spec import Chunk, ExecResult, SandboxSpec, SnapshotRef, Stat
 
 # What a request may take beyond its own time limit before its answer counts as lost.
 PATIENCE_S = 60.0
+_LAYER_PATIENCE_S = 600.0  # one of many gigabytes is packed, or written and hashed, within one request
 
 
 class RemoteHost:
@@ -58,14 +59,14 @@ class RemoteHost:
     async def missing(self, digests: tuple[str, ...]) -> list[str]:
         return await self.ask("missing", digests)
 
-    async def export_layer(self, digest: str) -> bytes:
-        return await self.ask("export_layer", digest)
+    async def export_layer(self, digest: str, start: int) -> tuple[bytes, bool]:
+        return await self.ask("export_layer", digest, start, patience_s=_LAYER_PATIENCE_S)
 
-    async def import_layer(self, digest: str, archive: bytes) -> None:
-        await self.ask("import_layer", digest, archive)
+    async def import_layer(self, digest: str, parcel: str, start: int, piece: bytes, more: bool) -> None:
+        await self.ask("import_layer", digest, parcel, start, piece, more, patience_s=_LAYER_PATIENCE_S)
 
     async def enter(self, record: bytes, name: str) -> SnapshotRef:
-        return await self.ask("enter", record, name)
+        return await self.ask("enter", record, name, patience_s=_LAYER_PATIENCE_S)
 
     async def held(self) -> frozenset[str]:
         return await self.ask("held")

@@ -6,12 +6,15 @@ from etude.sandbox.errors import SandboxNotFound
 from etude.sandbox.fake.layer import Layer, chain_digest
 from etude.sandbox.spec import SnapshotRef
 
+_PIECE_BYTES = 4 << 20  # of an archive at once
+
 
 class LayerShelf:
     """Layers by digest; chains, topmost first, by the digest of a snapshot or the name of an image."""
 
     def __init__(self) -> None:
         self._layers: dict[str, Layer] = {}
+        self._arriving: dict[str, bytes] = {}
         self._chains: dict[str, tuple[str, ...]] = {}
 
     def keep(self, layers: tuple[Layer, ...], name: str = "") -> SnapshotRef:
@@ -35,13 +38,18 @@ class LayerShelf:
     async def missing(self, digests: tuple[str, ...]) -> list[str]:
         return [digest for digest in digests if digest not in self._layers]
 
-    async def export_layer(self, digest: str) -> bytes:
+    async def export_layer(self, digest: str, start: int) -> tuple[bytes, bool]:
         if digest not in self._layers:
             raise SandboxNotFound(f"layer {digest[:12]}: not on this host")
-        return self._layers[digest].export()
+        archive, end = self._layers[digest].export(), start + _PIECE_BYTES
+        return archive[start:end], end < len(archive)
 
-    async def import_layer(self, digest: str, archive: bytes) -> None:
-        self._layers[digest] = Layer.load(digest, archive)
+    async def import_layer(self, digest: str, parcel: str, start: int, piece: bytes, more: bool) -> None:
+        arrived = self._arriving.pop(parcel, b"")[:start] + piece
+        if more:
+            self._arriving[parcel] = arrived
+        else:
+            self._layers[digest] = Layer.load(digest, arrived)
 
     async def enter(self, record: bytes, name: str) -> SnapshotRef:
         """A snapshot of layers that are here by now."""

@@ -50,6 +50,7 @@ class Memories:
     """A pool's part: as `layered.Layering`. Snapshots are kept until the pool closes; what a fork needs goes with the fork."""
 
     images = False
+    freight = None  # files are in memory, not in layers
 
     def __init__(self, recall: Recall, birth: Birth, backend: str) -> None:
         self._recall, self._birth, self.backend = recall, birth, backend

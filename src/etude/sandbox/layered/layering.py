@@ -9,6 +9,7 @@ from typing import Protocol
 from etude.layers.hold import Hold
 from etude.sandbox.errors import SandboxError, Unsupported, UserError
 from etude.sandbox.layered.footing import Footing, all_born
+from etude.sandbox.layered.freight import Freight
 from etude.sandbox.layered.shelf import Shelf
 from etude.sandbox.local.making import NOTHING, Base
 from etude.sandbox.spec import SandboxSpec, SnapshotRef
@@ -31,10 +32,16 @@ class Layering:
     def __init__(self, shelf: Shelf | None, birth: Birth, soon: Callable[[], None], why: str) -> None:
         self._shelf, self._birth, self._soon, self._why = shelf, birth, soon, why
         self._unproven: Shelf | None = None  # what can't be used here, to be closed
+        self._freight = Freight(shelf) if shelf is not None else None
 
     @property
     def works(self) -> bool:
         return self._shelf is not None
+
+    @property
+    def freight(self) -> Freight | None:
+        """What ships its layers to other hosts, and takes theirs."""
+        return self._freight if self.works else None
 
     @property
     def images(self) -> bool:
@@ -78,6 +85,8 @@ class Layering:
             held.release()
 
     async def close(self) -> None:
+        if self._freight is not None:
+            await self._freight.close()
         if (shelf := self._shelf or self._unproven) is not None:
             await shelf.close()
 

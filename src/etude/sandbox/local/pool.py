@@ -17,6 +17,7 @@ from etude.ledger.undo import Folder, Group, Undo
 from etude.sandbox import door, interpreter
 from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound, Unsupported
 from etude.sandbox.launch.memory import Memories
+from etude.sandbox.layered.freight import Freight
 from etude.sandbox.layered.layering import Layering
 from etude.sandbox.layered.shelf import Shelf
 from etude.sandbox.lifetimes.births import Births
@@ -121,6 +122,11 @@ class LocalPool:
         await sandbox.kill()
         if (cold.out, warm.out) != (b"1", b"1\n"):
             raise InfraError(f"the probe command failed: {cold} {warm}")
+
+    @property
+    def shelf(self) -> Freight | None:
+        """Its layers, as a fleet ships them (`fleet.host.Shelf`); None where this back end mounts none."""
+        return self._layering.freight
 
     def probe(self) -> Capabilities:
         return self._capabilities

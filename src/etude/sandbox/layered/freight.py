@@ -1,0 +1,168 @@
+"""A store's layers on their way to other hosts and from them, in pieces: what a fleet asks of a host (`fleet.host.Shelf`).
+
+Promises: memory is a few pieces, however large a layer; the event loop never waits for a disk; what is being shipped is not collected
+meanwhile; a layer that is not what its digest says is refused whole. What a peer leaves half done goes after a while without a word of it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO
+
+from etude.layers.bounds import Bounds
+from etude.layers.errors import UnknownSnapshot
+from etude.layers.hold import Hold
+from etude.layers.pack import pack
+from etude.layers.snapshot import Snapshot
+from etude.layers.store import LayerStore
+from etude.layers.transfer import enter, hold_present, receive
+from etude.sandbox.errors import InfraError, LayerCorrupt, SandboxNotFound
+from etude.sandbox.layered.idle import Idle
+from etude.sandbox.layered.shelf import Shelf
+from etude.sandbox.spec import SnapshotRef
+
+PIECE_BYTES = 4 << 20
+_HELD_S = 900.0  # for the rest of a chain to come
+_SPOOL_S = 120.0  # between two pieces
+_MOST_BYTES = 2 * Bounds().max_bytes  # an archive is larger than its files, never by so much
+
+
+class _Held:
+    """A hold as something to close."""
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold, self.close = hold, hold.release
+
+
+@dataclass
+class _Spool:
+    """An archive in a file without a name, on the store's disk."""
+
+    file: IO[bytes]
+
+    def close(self) -> None:
+        self.file.close()
+
+
+class Freight:
+    """Answers are as `fleet.host.Shelf` says."""
+
+    def __init__(self, shelf: Shelf, piece_bytes: int = PIECE_BYTES) -> None:
+        self._shelf, self._store, self._piece_bytes = shelf, shelf.store, piece_bytes
+        self._holds: Idle[_Held] = Idle(_HELD_S)
+        self._leaving: Idle[_Spool] = Idle(_SPOOL_S)
+        self._arriving: Idle[_Spool] = Idle(_SPOOL_S)
+        self._chains: dict[str, tuple[str, ...]] = {}  # of records that were read once: they never change
+
+    async def chain(self, called: str) -> tuple[tuple[str, ...], bytes]:
+        hold = await self._found(lambda: self._store.hold(called))
+        await self._keep(hold)
+        return hold.snapshot.layers, hold.snapshot.text()
+
+    async def missing(self, digests: tuple[str, ...]) -> list[str]:
+        """What is here is held from now on, for the snapshot that is to come."""
+        hold = await self._shelf.work(lambda: hold_present(self._store, digests))
+        await self._keep(hold)
+        here = set(hold.snapshot.layers)
+        return [digest for digest in digests if digest not in here]
+
+    async def export_layer(self, digest: str, start: int) -> tuple[bytes, bool]:
+        async with self._leaving.use(digest, lambda: self._packed(digest)) as spool:
+            number, size = spool.file.fileno(), self._piece_bytes
+            piece, total = await self._shelf.work(lambda: (os.pread(number, size, start), os.fstat(number).st_size))
+            more = start + len(piece) < total
+            if not more:
+                self._leaving.done(digest)
+            return piece, more
+
+    async def import_layer(self, digest: str, parcel: str, start: int, piece: bytes, more: bool) -> None:
+        key = f"{parcel}/{digest}"
+        if start and key not in self._arriving:
+            raise InfraError(f"layer {digest[:12]}: its first {start} bytes waited too long for the rest; send it anew")
+        if start + len(piece) > _MOST_BYTES:
+            raise LayerCorrupt(f"layer {digest[:12]}: what arrives as it is over {_MOST_BYTES} bytes")
+        async with self._arriving.use(key, self._spool) as spool:
+            await self._shelf.work(lambda: _put(spool.file, piece, start))
+            if not more:
+                self._arriving.done(key)
+                await self._keep(await self._shelf.work(lambda: _unpacked(self._store, digest, spool.file)))
+
+    async def enter(self, record: bytes, name: str) -> SnapshotRef:
+        hold = await self._found(lambda: enter(self._store, record, name))
+        await self._keep(hold)
+        return SnapshotRef(hold.snapshot.digest, name)
+
+    async def held(self) -> frozenset[str]:
+        self._chains = await self._shelf.work(lambda: _chains(self._store, self._chains))
+        return frozenset().union(*self._chains.values())
+
+    async def close(self) -> None:
+        for part in (self._leaving, self._arriving, self._holds):
+            await part.close()
+
+    async def _found(self, job: Callable[[], Hold]) -> Hold:
+        """What isn't here may be on another host: no mistake of the caller's."""
+
+        def search() -> Hold:
+            try:
+                return job()
+            except UnknownSnapshot as error:
+                raise SandboxNotFound(str(error)) from None
+
+        return await self._shelf.work(search)
+
+    async def _keep(self, hold: Hold) -> None:
+        """For a while; a second hold of the same snapshot prolongs the first."""
+
+        async def this() -> _Held:
+            return _Held(hold)
+
+        async with self._holds.use(hold.snapshot.digest, this) as kept:
+            if kept.hold is not hold:
+                hold.release()
+
+    async def _packed(self, digest: str) -> _Spool:
+        hold = await self._shelf.work(lambda: hold_present(self._store, [digest]))
+        spool = await self._spool()
+        try:
+            if not hold.snapshot.layers:
+                raise SandboxNotFound(f"layer {digest[:12]}: not on this host")
+            await self._shelf.work(lambda: _write(self._store, digest, spool.file))
+        except BaseException:
+            spool.close()
+            raise
+        finally:
+            hold.release()
+        return spool
+
+    async def _spool(self) -> _Spool:
+        return _Spool(tempfile.TemporaryFile(dir=self._store.root))
+
+
+def _write(store: LayerStore, digest: str, file: IO[bytes]) -> None:
+    pack(store, digest, file)
+    file.flush()
+
+
+def _put(file: IO[bytes], piece: bytes, start: int) -> None:
+    file.seek(start)
+    file.write(piece)
+    file.flush()
+
+
+def _unpacked(store: LayerStore, digest: str, file: IO[bytes]) -> Hold:
+    file.seek(0)
+    return receive(store, digest, file)
+
+
+def _chains(store: LayerStore, known: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """The layers of each snapshot that is here."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name in os.listdir(store.snapshots):
+        with suppress(OSError, ValueError, KeyError, TypeError):  # collected meanwhile, or broken: nothing to offer
+            found[name] = known.get(name) or Snapshot.parse((store.snapshots / name).read_bytes()).layers
+    return found
