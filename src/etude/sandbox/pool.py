@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from etude.sandbox import interpreter
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.fake.pool import FakePool
 from etude.sandbox.launch.alone import Alone
 from etude.sandbox.launch.bubblewrap import Bubble
 from etude.sandbox.launch.docker import Docker
+from etude.sandbox.launch.firecracker.firecracker import Firecracker
 from etude.sandbox.launch.gvisor import Gvisor
 from etude.sandbox.launch.launcher import Launcher
 from etude.sandbox.launch.podman import Podman
@@ -44,6 +47,9 @@ async def open_pool(settings: SandboxSettings) -> SandboxPool:
 async def _opened(settings: SandboxSettings, backend: str, why: str) -> LocalPool:
     if backend != "local":
         python = interpreter.find()
+        if backend == "firecracker":  # its probe takes a moment
+            surroundings = await asyncio.to_thread(Firecracker, python, settings.firecracker)
+            return await LocalPool.open(settings, Launcher(surroundings, python), why)
         return await LocalPool.open(settings, Launcher(_LAUNCHED[backend](python), python), why)
     try:
         store = open_store(settings.layers)

@@ -8,15 +8,31 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 
+class FirecrackerSettings(BaseModel):
+    """What microVMs are made of; see docs/sandbox.md."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    program: str = Field(default="firecracker", description="the program firecracker, by name or path")
+    kernel: str = Field(default="", description="file of an uncompressed kernel with vsock, as firecracker takes it")
+    rootfs: str = Field(default="", description="file of a read-only root file system, with the init of docs/sandbox.md")
+    arguments: str = Field(
+        default="console=ttyS0 reboot=k panic=1 pci=off quiet", description="the kernel's command line, before ours"
+    )
+
+
 class SandboxSettings(BaseModel):
     """Which back end, and how many sandboxes and commands at once. Limits of one sandbox are in its spec."""
 
     model_config = ConfigDict(extra="forbid")
 
-    backend: Literal["auto", "local", "bubblewrap", "podman", "runc", "docker", "gvisor", "process", "fake"] = Field(
+    backend: Literal["auto", "local", "bubblewrap", "podman", "runc", "docker", "gvisor", "firecracker", "process", "fake"] = Field(
         default="auto",
         description="back end; auto takes the first of local (namespaces), bubblewrap and podman that works; process is weaker and "
         "fake in memory, for tests: neither is taken unasked",
+    )
+    firecracker: FirecrackerSettings = Field(
+        default_factory=FirecrackerSettings, description="kernel and root of microVMs; for back end firecracker alone"
     )
     max_live: int = Field(
         default=512,

@@ -136,6 +136,7 @@ def _options(spec: SandboxSpec) -> list[str]:
     argv += ["--read-only", "--read-only-tmpfs=false", "--cap-drop", "all", "--security-opt", "no-new-privileges"]
     argv += ["--security-opt", f"mask={_MASKED}", "--shm-size", "4k", "--log-driver", "none", "--preserve-fds", "2"]
     argv += engine.ulimits()
+    argv += ["--env", "PYTHONHASHSEED=0", "--env", "LANG=C.UTF-8"]  # of the interpreter that warm runs are forks of
     for path in (spec.workdir, "/tmp"):
         argv += ["--tmpfs", f"{path}:rw,nosuid,nodev,exec,size={spec.disk_mb}m,mode=0755"]
     return argv

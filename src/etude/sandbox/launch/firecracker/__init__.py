@@ -1,0 +1,1 @@
+"""One microVM for each sandbox, by the program firecracker, where KVM really works."""

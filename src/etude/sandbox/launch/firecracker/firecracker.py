@@ -1,0 +1,109 @@
+"""Back end `firecracker`: a machine of its own for each sandbox, with a kernel of its own, under KVM. Kernel and root from the settings.
+
+What the root's init must do is in docs/sandbox.md: mount file systems in memory, listen on a vsock port, run what is on the second drive
+for the one connection that comes, and power off after it. Its Python must be of the version that the pool uses. The API is spoken and the
+refusal is tested; on a KVM that runs 64-bit guests it has not been tried yet. It is started without firecracker's jailer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from etude.ledger.undo import Folder, Tenants, Undo
+from etude.sandbox.errors import Unsupported
+from etude.sandbox.interpreter import Interpreter
+from etude.sandbox.launch import bundle
+from etude.sandbox.launch.firecracker import probe, relay
+from etude.sandbox.launch.firecracker.api import Api
+from etude.sandbox.launch.launcher import Launch
+from etude.sandbox.settings import FirecrackerSettings
+from etude.sandbox.spec import Isolation, SandboxSpec
+
+PORT = 5252
+_GUEST = 3  # the number of every machine on its own vsock; there is none below
+_OVERHEAD_MB, _THREADS = 64, 16  # of the program itself and the guest's kernel
+_SECTOR = 512
+_PATIENCE_S = 20.0  # 0.2 s on a quiet machine
+_LOOK_S = 0.005
+
+
+class Firecracker:
+    """See `launch.Surroundings`."""
+
+    backend = "firecracker"
+    isolation: Isolation = "vm"
+    end_signal: signal.Signals = signal.SIGKILL
+    drops_root = False
+    egress = False  # no descriptor of its own can come out
+
+    def __init__(self, python: Interpreter, settings: FirecrackerSettings) -> None:
+        probe.require(settings)
+        self._settings = settings
+        self._folder = Path(tempfile.mkdtemp(prefix="etude-vm-"))
+        self._numbers = itertools.count(1)
+        code = bundle.code(python)
+        (self._folder / "program").write_bytes(code + bytes(-len(code) % _SECTOR))
+
+    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+        return dataclasses.replace(spec, memory_mb=_memory_mb(spec) + _OVERHEAD_MB, pids=_cpus(spec) + _THREADS)
+
+    def leavings(self) -> tuple[Undo, ...]:
+        return Tenants(str(self._folder)), Folder(str(self._folder))
+
+    def place(self, spec: SandboxSpec) -> dict[str, Any]:
+        if spec.read_only_binds:
+            raise Unsupported("read_only_binds: back end firecracker has no folder of the host; put_tar, or local")
+        return {"kind": "container"}
+
+    def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
+        at = self._folder / f"vm-{next(self._numbers)}"
+        at.mkdir(mode=0o700)
+        words = [self._settings.program, "--api-sock", str(at / "api"), "--id", at.name]
+
+        def attend(process: subprocess.Popen[bytes]) -> None:
+            self._boot(spec, at, process)
+            line = relay.dial(at / "vsock", PORT, process, _PATIENCE_S)
+            if line is not None:
+                relay.between(control, line)
+
+        return Launch(words, stands_for=True, name=at.name, folder=at, attend=attend)
+
+    def close(self) -> None:
+        Folder(str(self._folder)).undo()
+
+    def _boot(self, spec: SandboxSpec, at: Path, process: subprocess.Popen[bytes]) -> None:
+        end_s = time.monotonic() + _PATIENCE_S
+        while not (at / "api").exists() and process.poll() is None and time.monotonic() < end_s:
+            time.sleep(_LOOK_S)
+        api = Api(at / "api")
+        api.machine(_cpus(spec), _memory_mb(spec))
+        api.boot_source(self._settings.kernel, f"{self._settings.arguments} {_told(spec)}")
+        api.drive("root", self._settings.rootfs, root=True)
+        api.drive("program", str(self._folder / "program"))
+        api.vsock(_GUEST, str(at / "vsock"))
+        api.start()
+
+
+def _told(spec: SandboxSpec) -> str:
+    """What init is told on the kernel's command line."""
+    if any(letter in spec.workdir for letter in " \t\n\"'"):
+        raise Unsupported(f"workdir={spec.workdir!r}: back end firecracker can't have one with blanks or quotes")
+    return f"etude.port={PORT} etude.workdir={spec.workdir} etude.disk_mb={spec.disk_mb}"
+
+
+def _cpus(spec: SandboxSpec) -> int:
+    return max(1, math.ceil(spec.cpus or 1))
+
+
+def _memory_mb(spec: SandboxSpec) -> int:
+    """Its two file systems are memory too."""
+    return spec.memory_mb + 2 * spec.disk_mb
