@@ -15,7 +15,9 @@ class FirecrackerSettings(BaseModel):
 
     program: str = Field(default="firecracker", description="the program firecracker, by name or path")
     kernel: str = Field(default="", description="file of an uncompressed kernel with vsock, as firecracker takes it")
-    rootfs: str = Field(default="", description="file of a read-only root file system, with the init of docs/sandbox.md")
+    rootfs: str = Field(
+        default="", description="file of a read-only root file system, with the init of docs/sandbox.md"
+    )
     arguments: str = Field(
         default="console=ttyS0 reboot=k panic=1 pci=off quiet", description="the kernel's command line, before ours"
     )
@@ -26,7 +28,9 @@ class SandboxSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    backend: Literal["auto", "local", "bubblewrap", "podman", "runc", "docker", "gvisor", "firecracker", "process", "fake"] = Field(
+    backend: Literal[
+        "auto", "local", "bubblewrap", "podman", "runc", "docker", "gvisor", "firecracker", "process", "fake"
+    ] = Field(
         default="auto",
         description="back end; auto takes the first of local (namespaces), bubblewrap and podman that works; process is weaker and "
         "fake in memory, for tests: neither is taken unasked",

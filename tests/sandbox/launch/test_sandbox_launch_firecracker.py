@@ -60,9 +60,7 @@ def _asked(folder: Path) -> list[Any]:
 
 async def _opened(settings: FirecrackerSettings) -> LocalPool:
     python = interpreter.find()
-    return await LocalPool.open(
-        SandboxSettings(backend="firecracker"), Launcher(Firecracker(python, settings), python)
-    )
+    return await LocalPool.open(SandboxSettings(backend="firecracker"), Launcher(Firecracker(python, settings), python))
 
 
 async def test_the_back_end_is_refused_with_what_its_probe_found_in_time() -> None:
@@ -115,7 +113,11 @@ def test_the_api_is_spoken(api: Api, tmp_path: Path) -> None:
     assert _asked(tmp_path) == [
         ["PUT", "/machine-config", {"vcpu_count": 2, "mem_size_mib": 512}],
         ["PUT", "/boot-source", {"kernel_image_path": "/k", "boot_args": "quiet"}],
-        ["PUT", "/drives/root", {"drive_id": "root", "path_on_host": "/r", "is_root_device": True, "is_read_only": True}],
+        [
+            "PUT",
+            "/drives/root",
+            {"drive_id": "root", "path_on_host": "/r", "is_root_device": True, "is_read_only": True},
+        ],
         ["PUT", "/vsock", {"guest_cid": 3, "uds_path": f"{tmp_path}/v"}],
         ["PUT", "/actions", {"action_type": "InstanceStart"}],
         ["PATCH", "/vm", {"state": "Paused"}],

@@ -73,7 +73,9 @@ class Api:
         said = f"firecracker's API, {verb} /{what}"
         try:
             text = None if body is None else json.dumps(body)
-            connection.request(verb, f"/{what}", text, {"Content-Type": "application/json", "Accept": "application/json"})
+            connection.request(
+                verb, f"/{what}", text, {"Content-Type": "application/json", "Accept": "application/json"}
+            )
             answer = connection.getresponse()
             data = answer.read()
             found = json.loads(data) if data else {}

@@ -65,7 +65,21 @@ def _long_mode(before: bytes) -> bytes:
     found = bytearray(before)
     for number, name in enumerate(_SEGMENTS):
         code = name == "cs"
-        segment = (0, 0xFFFFFFFF, 8 if code else 16, 11 if code else 3, 1, 0, 0 if code else 1, 1, int(code), 1, 0, 0, 0)
+        segment = (
+            0,
+            0xFFFFFFFF,
+            8 if code else 16,
+            11 if code else 3,
+            1,
+            0,
+            0 if code else 1,
+            1,
+            int(code),
+            1,
+            0,
+            0,
+            0,
+        )
         struct.pack_into(_SEGMENT, found, 24 * number, *segment)
     at = 24 * 8 + 16 * 2  # after six segments, tr and ldt, and two tables
     cr0, cr4, efer = 0x80000033, 0x20, 0x500

@@ -22,7 +22,9 @@ def dial(path: Path, port: int, process: subprocess.Popen[bytes], patience_s: fl
     end_s = time.monotonic() + patience_s
     while process.poll() is None:
         if time.monotonic() > end_s:
-            raise InfraError(f"nothing inside listened on vsock port {port} within {patience_s:g} s; see docs/sandbox.md, microVMs")
+            raise InfraError(
+                f"nothing inside listened on vsock port {port} within {patience_s:g} s; see docs/sandbox.md, microVMs"
+            )
         line = socket.socket(socket.AF_UNIX)
         try:
             line.settimeout(patience_s)
