@@ -15,8 +15,11 @@ import tempfile
 import ray
 
 from etude.fleet.errors import HostLost
+from etude.fleet.fleet import Fleet
 from etude.fleet.open import open_sandboxes
 from etude.fleet.settings import FleetSettings
+from etude.fleet.wire.ray_host import HostActor, RayLink
+from etude.fleet.wire.remote import RemoteHost
 from etude.sandbox.errors import SandboxError, SandboxNotFound, UserError
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
@@ -56,6 +59,33 @@ async def files_streams_and_errors(backend: str) -> None:
         print(backend, "done")
 
 
+async def layers_from_actor_to_actor() -> None:
+    """Two hosts of this machine, each with a store of its own: what one lacks comes from the other by way of Ray, in pieces."""
+    hosts: list[tuple[RemoteHost, RayLink]] = []
+    for name in ("one", "two"):
+        settings = SandboxSettings(backend="local", layers=tempfile.mkdtemp(prefix=f"{name}-", dir=temp))
+        actor = (
+            ray.remote(HostActor)
+            .options(num_cpus=0, max_concurrency=100)
+            .remote(name, settings, FleetSettings(max_live=2))
+        )
+        assert not await actor.open.remote()
+        link = RayLink(actor)
+        hosts.append((RemoteHost(name, link), link))
+    fleet = await Fleet.open([host for host, _ in hosts])
+    fleet.after_close = [link.close for _, link in hosts]
+    big = os.urandom(9 << 20)
+    box = await fleet.create(SandboxSpec(files={"a": b"1"}))
+    await box.write("big", big)
+    children = [one for one in await box.fork(3) if not isinstance(one, SandboxError)]
+    assert len(children) == 3 and len({one.id.split("/")[0] for one in children}) == 2
+    for one in children:
+        assert await one.read("big", max_bytes=len(big)) == big
+    assert fleet.shipping.shipped == 1
+    await fleet.close()
+    print("layers done")
+
+
 async def a_host_that_dies() -> None:
     """Its actor is killed while a command runs: that fails with a typed error, and nothing hangs."""
     pool = await open_sandboxes(FleetSettings(hosts="ray", patience_s=1.0, attempts=2), SandboxSettings(backend="fake"))
@@ -76,6 +106,8 @@ async def a_host_that_dies() -> None:
 async def main() -> None:
     for backend in sys.argv[1:]:
         await files_streams_and_errors(backend)
+    if "local" in sys.argv:
+        await layers_from_actor_to_actor()
     await a_host_that_dies()
 
 
