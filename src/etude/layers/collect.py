@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from etude.layers.lease import leases
+from etude.layers.medium import Medium
 from etude.layers.snapshot import Snapshot
 from etude.layers.store import LayerStore
 from etude.layers.tree import remove_tree
@@ -34,34 +35,46 @@ class Collected:
 def collect(store: LayerStore, *, patience_s: float = PATIENCE_S) -> Collected:
     """`patience_s`: how long after its last use a snapshot stays that has neither name nor holder."""
     with store.locked(fcntl.LOCK_EX):
-        held, dead = leases(store.live)
-        drafts = sum(1 for folder in dead for _ in folder.glob("draft-*"))
-        for folder in dead:
-            _into_trash(store, folder)
+        held, drafts = set[str](), 0
+        for medium in store.media:
+            holds, dead = leases(medium.live)
+            held |= holds
+            drafts += sum(1 for folder in dead for _ in folder.glob("draft-*"))
+            for folder in dead:
+                _into_trash(medium, folder)
         wanted = held | set(store.names.all().values())
-        gone, needed = 0, set()
+        gone, needed, in_use = 0, set[str](), set[str]()
         for path in store.snapshots.iterdir():
             if path.name not in wanted and time.time() - path.stat().st_mtime >= patience_s:
                 path.unlink()
                 gone += path.name[0] != "."
             else:
-                needed |= _layers_of(store, path)
-        useless = [path for path in store.layers.iterdir() if path.name not in needed]
-        for path in useless:
-            _into_trash(store, path)
-    for path in store.trash.iterdir():
+                layers = _layers_of(store, path)
+                needed |= layers
+                in_use |= layers if path.name in held else set()
+        useless = 0
+        for medium in store.media:
+            kept = (
+                needed
+                if medium is store.disk
+                else in_use | {one for one in needed if not (store.layers / one).is_dir()}
+            )
+            for path in [path for path in medium.layers.iterdir() if path.name not in kept]:
+                _into_trash(medium, path)
+                useless += 1
+    for path in [path for medium in store.media for path in medium.trash.iterdir()]:
         with suppress(FileNotFoundError):  # another collection removes it as well
             remove_tree(path)
-    return Collected(gone, len(useless), drafts)
+    return Collected(gone, useless, drafts)
 
 
 def _layers_of(store: LayerStore, record: Path) -> set[str]:
     """Names of the folders that a snapshot needs. One that can't be read needs what it can't say: its layers go with others' consent."""
     try:
-        return {store.layer(digest).name for digest in Snapshot.parse(record.read_bytes()).layers}
+        return {store.disk.layer(digest).name for digest in Snapshot.parse(record.read_bytes()).layers}
     except (ValueError, KeyError, TypeError):
         return set()
 
 
-def _into_trash(store: LayerStore, path: Path) -> None:
-    path.rename(store.trash / f"{path.name}-{os.urandom(4).hex()}")
+def _into_trash(medium: Medium, path: Path) -> None:
+    path.rename(medium.trash / f"{path.name}-{os.urandom(4).hex()}")

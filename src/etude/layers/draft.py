@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,8 +25,9 @@ Owner = tuple[int, int]
 class Draft:
     """`tree` is a descriptor of its root folder. Entries are noted beside what is written; `times` are in nanoseconds."""
 
-    def __init__(self, folder: Path, owner: Owner | None) -> None:
-        self.folder, self.owner = folder, owner
+    def __init__(self, folder: Path, owner: Owner | None, place: Callable[[str], Path]) -> None:
+        """`place`: where a layer of some digest belongs, on the same file system."""
+        self.folder, self.owner, self.place = folder, owner, place
         self.entries: list[Entry] = []
         self.times: dict[str, int] = {}
         (folder / "tree").mkdir(parents=True, mode=0o755)

@@ -119,7 +119,8 @@ def _link(source: Tree, entry: Entry, name: str, folder: int, draft: Draft) -> i
         os.link(there, name, src_dir_fd=theirs, dst_dir_fd=folder, follow_symlinks=False)
         return mtime_ns
     except OSError as error:
-        if error.errno not in (errno.EMLINK, errno.EPERM):  # a file has 65,000 names at most, or none but one here
+        # A file has 65,000 names at most, none but one in some places, and none on another file system.
+        if error.errno not in (errno.EMLINK, errno.EPERM, errno.EXDEV):
             raise
     old, new = source.open(entry.path), os.open(name, CREATE, 0o600, dir_fd=folder)
     try:

@@ -1,6 +1,6 @@
 """A store of layers in a folder, shared by any number of processes.
 
-    layers/<32 digits of the digest>/   manifest, seal, tree/        immutable; `tree` in overlay form
+    layers/<32 digits of the digest>/   manifest, seal, tree/        immutable; `tree` in overlay form (also in memory: medium.py)
     snapshots/<digest>                  the record of a chain
     names/<name>                        a digest
     live/<process>/                     what a process makes and holds (lease.py)
@@ -17,7 +17,6 @@ import fcntl
 import functools
 import os
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,10 +30,11 @@ from etude.layers.hold import Hold
 from etude.layers.intake import Intake
 from etude.layers.lease import Lease
 from etude.layers.manifest import Manifest
+from etude.layers.medium import Medium, beside
 from etude.layers.snapshot import Snapshot
+from etude.layers.tree import FOLDER
 from etude.layers.view import View
 
-_SHORT = 32  # digits in a folder's name: all the layers of a chain must fit into one page of mount options
 _PREFIX = re.compile(r"[0-9a-f]{8,64}")
 _LOOKED_AT_ONCE = (
     1000  # entries; a larger layer is looked at once a process: stat of an image takes longer than a sandbox' birth
@@ -44,17 +44,24 @@ _LOOKED_AT_ONCE = (
 class LayerStore:
     """`owner`: whose the files are to be, where not the caller's own."""
 
-    def __init__(self, root: Path, owner: Owner | None = None) -> None:
+    def __init__(self, root: Path, owner: Owner | None = None, *, in_memory: bool = False) -> None:
+        """`in_memory`: layers that nobody asked to keep may be in memory, where there is a file system for that."""
         self.root, self.owner = root, owner
-        self.layers, self.snapshots = root / "layers", root / "snapshots"
-        self.live, self.trash = root / "live", root / "trash"
+        self.disk = Medium(root)
+        self.layers, self.snapshots = self.disk.layers, root / "snapshots"
+        self.live, self.trash = self.disk.live, self.disk.trash
         self.names = names_.Names(root / "names")
-        for folder in (self.layers, self.snapshots, self.live, root / "names", self.trash):
+        for folder in (self.snapshots, root / "names"):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.layers.chmod(0o755)  # bound into the sandboxes' mount namespaces; the folders above stay closed
-        self._lease: Lease | None = None
-        self._lease_guard = threading.Lock()
         self._looked_at: set[str] = set()
+        self.memory: Medium | None = None
+        if in_memory:
+            with self.locked(fcntl.LOCK_SH):
+                self.memory = beside(root)
+
+    @property
+    def media(self) -> list[Medium]:
+        return [self.disk] if self.memory is None else [self.disk, self.memory]
 
     # ---- making
 
@@ -65,7 +72,7 @@ class LayerStore:
 
         `passing`: nobody will ask for it by its digest later, so it goes with its last hold. Raises Hostile, StoreFull.
         """
-        with self.drafting() as draft:
+        with self.drafting(self._medium(bounds) if passing else self.disk) as draft:
             seen = functools.cache(lambda: View.of(self, below).entries)  # rarely needed
             Intake(draft, bounds, lambda path: path in seen()).take(upper)
             only_folders = all(entry.kind == "dir" and not entry.opaque for entry in draft.entries)
@@ -73,10 +80,11 @@ class LayerStore:
             return self.commit(draft if changed else None, below, name=name, passing=passing)
 
     @contextmanager
-    def drafting(self) -> Iterator[Draft]:
+    def drafting(self, medium: Medium | None = None) -> Iterator[Draft]:
         """A new layer, removed at the end unless `commit` took it. A full disk is told as StoreFull."""
-        with full_disk_told(self.root):
-            draft = Draft(self.lease.draft_folder(), self.owner)
+        medium = medium or self.disk
+        with full_disk_told(medium.root):
+            draft = Draft(medium.lease.draft_folder(), self.owner, medium.layer)
             try:
                 yield draft
             finally:
@@ -87,7 +95,7 @@ class LayerStore:
         manifest = draft.finish()
         digest = manifest.digest
         try:
-            draft.folder.rename(self.layer(digest))
+            draft.folder.rename(draft.place(digest))
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
@@ -104,6 +112,8 @@ class LayerStore:
 
     def record(self, snapshot: Snapshot, *, name: str = "", passing: bool = False) -> Hold:
         """Its layers must be there, and the store locked or its layers held."""
+        if not passing:
+            self._keep(snapshot)
         path = self.snapshots / snapshot.digest
         if not path.exists():
             fresh = self.snapshots / f".{os.urandom(6).hex()}"
@@ -154,7 +164,9 @@ class LayerStore:
         return held
 
     def layer(self, digest: str) -> Path:
-        return self.layers / digest[:_SHORT]
+        if self.memory is not None and (there := self.memory.layer(digest)).is_dir():
+            return there
+        return self.disk.layer(digest)
 
     def manifest(self, digest: str) -> Manifest:
         """Raises LayerCorrupt."""
@@ -162,17 +174,15 @@ class LayerStore:
 
     @property
     def lease(self) -> Lease:
-        with self._lease_guard:
-            if self._lease is None:
-                self._lease = Lease(self.live)
-            return self._lease
+        return self.disk.lease
 
     def close(self) -> None:
         """All holds of this object end."""
-        with self._lease_guard:
-            if self._lease is not None:
-                self._lease.close()
-                self._lease = None
+        if self.memory is not None:
+            with self.locked(fcntl.LOCK_EX):
+                self.memory.vacate()
+            self.memory = None
+        self.disk.close()
 
     def __enter__(self) -> LayerStore:
         return self
@@ -189,6 +199,24 @@ class LayerStore:
             yield
         finally:
             os.close(fd)
+
+    def _medium(self, bounds: Bounds) -> Medium:
+        """Memory, unless this layer could fill it."""
+        fits = self.memory is not None and self.memory.free_bytes > bounds.max_bytes
+        return self.memory if fits and self.memory is not None else self.disk
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        """Copy to the disk what only memory has of it."""
+        for digest in snapshot.layers:
+            if self.memory is None or self.disk.layer(digest).is_dir():
+                continue
+            tree = os.open(self.layer(digest) / "tree", FOLDER)
+            try:
+                with self.drafting() as draft:
+                    Intake(draft, Bounds(), lambda path: True).take(tree)
+                    self.add(draft)
+            finally:
+                os.close(tree)
 
     def _look(self, digest: str) -> None:
         if digest in self._looked_at:

@@ -55,4 +55,6 @@ async def _opened(settings: SandboxSettings, backend: str, why: str) -> LocalPoo
         store = open_store(settings.layers)
     except OSError as error:  # sandboxes without snapshots are better than none; `probe` tells
         return await LocalPool.open(settings, Nurseries(), f"{why}; {error}")
-    return await LocalPool.open(settings, Nurseries(str(store.layers)), why, Shelf(store))
+    return await LocalPool.open(
+        settings, Nurseries(tuple(str(medium.layers) for medium in store.media)), why, Shelf(store)
+    )

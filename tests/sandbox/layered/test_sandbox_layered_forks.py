@@ -16,6 +16,7 @@ from etude.layers.collect import collect
 from etude.layers.hold import Hold
 from etude.layers.store import LayerStore
 from etude.sandbox.errors import CapacityExhausted, LayerCorrupt, SandboxError, SandboxNotFound, Unsupported, UserError
+from etude.sandbox.layered.shelf import open_store
 from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox
@@ -147,7 +148,7 @@ async def test_a_layer_below_a_living_sandbox_is_never_collected(layers: str, bo
 async def test_a_damaged_layer_is_an_error_and_no_sandbox(layers: str, pool: LocalPool, box: Sandbox) -> None:
     """Test 21 of the handbook: never wrong files."""
     ref = await box.snapshot()
-    with LayerStore(Path(layers)) as store:
+    with open_store(layers) as store:
         (folder,) = store.hold(ref.digest).folders
     status = (folder / "work/a.py").stat()
     (folder / "work/a.py").write_bytes(b"a = 2\n")

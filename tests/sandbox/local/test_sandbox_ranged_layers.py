@@ -47,7 +47,7 @@ async def test_layers_are_root_s_inside_and_stay_as_they_are(ranged: Maker, laye
 
 async def test_only_root_can_show_layers_to_a_range(ranged: Maker, layer: Layer) -> None:
     """The zygote's helper is told a store that it can't open: the demand is refused, by name, and nothing is left."""
-    store = Path(ranged._cradle.store or "")
+    store = Path(ranged._cradle.stores[0])
     moved = store.with_name(store.name + "-moved")
     path = layer("unseen", {"work/file": b"1"})
     store.rename(moved)

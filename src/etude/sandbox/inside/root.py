@@ -21,7 +21,7 @@ DEVICES = ("null", "zero", "full", "random", "urandom")
 INSIDE_UID = 1000  # what a person usually is; not 0, so an exec never regains capabilities
 COMMANDS = "/opt/etude/bin"  # `python` and `python3` here are the interpreter that warm runs use
 _SCRATCH = ("/tmp", "/mnt", "/run", "/var")  # any directory will do: the new root is assembled on top of it
-# In the zygote's own root: what a sandbox' process 1 will pivot into, where its tmpfs goes, and the store of layers.
+# In the zygote's own root: what a sandbox' process 1 will pivot into, where its tmpfs goes, and the stores of layers, numbered.
 CELL, GROUND, STORE = "/.cell", "/.ground", "/.layers"
 STUBS = {
     "/etc/passwd": f"root:x:0:0::/root:/bin/sh\netude:x:{INSIDE_UID}:{INSIDE_UID}::/tmp:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
@@ -39,10 +39,10 @@ LINKS = {
 
 
 def build(config: dict[str, Any]) -> None:
-    """Needs a mount namespace of its own. `config`: python, binds [(host, inside)], workdir, hide [paths], store: a folder or ""."""
+    """Needs a mount namespace of its own. `config`: python, binds [(host, inside)], workdir, hide [paths], stores [folders of layers]."""
     sys_.mount("none", "/", None, sys_.MS_REC | sys_.MS_PRIVATE)
     binds = [(source, CELL + target) for source, target in system_binds() + [tuple(pair) for pair in config["binds"]]]
-    binds += [(config["store"], STORE)] if config["store"] else []
+    binds += [(store, f"{STORE}/{number}") for number, store in enumerate(config["stores"])]
     opened = [(os.open(source, os.O_PATH | os.O_CLOEXEC), target) for source, target in binds]
     whole = next(path for path in _SCRATCH if os.path.isdir(path))
     sys_.mount("tmpfs", whole, "tmpfs", sys_.MS_NOSUID, "mode=755,size=1m")

@@ -45,7 +45,7 @@ class Family:
         elif self._store < 0:
             raise Storeless(f"uid_mode='range' over layers: {self._storeless}; take uid_mode='single'")
         else:
-            idmapped.attach(self._store, root.STORE)
+            idmapped.attach(self._store, f"{root.STORE}/0")  # forks, which the others are for, are refused with ranges
             self._store = -1
 
 

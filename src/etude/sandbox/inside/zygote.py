@@ -159,7 +159,7 @@ def prepare(config: dict[str, Any]) -> tuple[users.Helper | None, str]:
     and a helper outside if this is the zygote of ranges; any other only finds out whether there could be one, and returns why not."""
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     _signal.signal(_signal.SIGCHLD, _reap)
-    helper = users.Helper(config["ranges"], config["store"]) if config["ranged"] else None
+    helper = users.Helper(config["ranges"], (config["stores"] or [None])[0]) if config["ranged"] else None
     unranged = "" if helper is not None else users.why_no_ranges(config["ranges"])
     os.umask(0o022)  # whatever the client's is: what is made here must be open to the inside
     if os.geteuid() == 0:

@@ -153,7 +153,7 @@ class Launcher:
         self.isolation: Isolation = surroundings.isolation
         self.end_signal: signal.Signals = surroundings.end_signal
         self.egress: bool = surroundings.egress
-        self.store: str | None = None  # no layers can be mounted here
+        self.stores: tuple[str, ...] = ()  # no layers can be mounted here
         self.recall: Recall | None = Recalling(self, surroundings) if isinstance(surroundings, Remembers) else None
         self.unranged = "its sandboxes have one user; sandbox.backend='local' can give them more"
         try:

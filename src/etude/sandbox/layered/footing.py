@@ -61,12 +61,14 @@ class Footing:
         if not 1 <= n <= _MOST_CHILDREN:
             raise UserError(f"fork of {n} children: from 1 to {_MOST_CHILDREN} at once")
         self._soon()
-        held = await self._freeze("", memory, passing=True)
-        spec = replace(self._sandbox.spec, files={})  # they are in the snapshot, as they are now
         try:
-            return await all_born([self._bear(spec, held.again()) for _ in range(n)])
+            held = await self._freeze("", memory, passing=True)
+            spec = replace(self._sandbox.spec, files={})  # they are in the snapshot, as they are now
+            try:
+                return await all_born([self._bear(spec, held.again()) for _ in range(n)])
+            finally:
+                held.release()
         finally:
-            held.release()
             self._shelf.passed()
 
     async def diff(self, since: SnapshotRef | None) -> list[Change]:

@@ -39,7 +39,7 @@ def open_store(folder: str = "") -> LayerStore:
     owner = (uid, uid) if uid is not None else None
     root = Path(folder) if folder else default_folder()
     try:
-        return LayerStore(root, owner)
+        return LayerStore(root, owner, in_memory=True)
     except OSError as error:
         raise OSError(error.errno, f"no layers can be kept in {root}: {error.strerror}") from error
 

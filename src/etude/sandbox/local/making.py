@@ -64,13 +64,13 @@ class Recall(Protocol):
 
 class Cradle(Protocol):
     """Where sandboxes come from. `place` is what its runner must know beside the spec; `end_signal` tells its first process to end;
-    `store` is the folder of layers that it can mount, if any; `unranged` is why no sandbox of its can have a range of users, "" where it
+    `stores` are the folders of layers that it can mount, if any; `unranged` is why no sandbox of its can have a range of users, "" where it
     can. `recall` is there where memory can be copied."""
 
     backend: str
     isolation: Isolation
     end_signal: signal.Signals
-    store: str | None
+    stores: tuple[str, ...]
     unranged: str
     egress: bool
     recall: Recall | None
@@ -179,9 +179,15 @@ class Maker:
     def _place(self, base: Base) -> dict[str, Any]:
         if not base.layers and base.root == "host":
             return {}
-        if self._cradle.store is None:
+        if not self._cradle.stores:
             raise Unsupported(f"back end {self._cradle.backend} can't mount layers; sandbox.backend='local' can")
-        return {"layers": [os.path.relpath(one, self._cradle.store) for one in base.layers], "root": base.root}
+        return {"layers": [_short(one, self._cradle.stores) for one in base.layers], "root": base.root}
+
+
+def _short(layer: str, stores: tuple[str, ...]) -> str:
+    """A layer's folder as the zygote has it in sight: the number of its store, and its path there."""
+    number = next(number for number, store in enumerate(stores) if layer.startswith(store + "/"))
+    return f"{number}/{os.path.relpath(layer, stores[number])}"
 
 
 async def _wake(sandbox: LiveSandbox, memory: Memory) -> None:

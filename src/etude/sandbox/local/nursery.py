@@ -53,9 +53,9 @@ class Nursery:
 
     @classmethod
     async def start(
-        cls, key: RootKey, python: Interpreter, store: str | None, taken_from: uids.Source | None
+        cls, key: RootKey, python: Interpreter, stores: tuple[str, ...], taken_from: uids.Source | None
     ) -> Nursery:
-        """`store`: the folder of layers that its sandboxes may mount; `taken_from`: where ranges of users come from. Raises Unsupported
+        """`stores`: the folders of layers that its sandboxes may mount; `taken_from`: where ranges of users come from. Raises Unsupported
         with the failing step and the remedy."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -78,7 +78,7 @@ class Nursery:
             "binds": [*python.binds, *key.binds],
             "workdir": key.workdir,
             "hide": hidden(python),
-            "store": store,
+            "stores": stores,
             "ranged": key.ranged,
             "ranges": None if taken_from is None else taken_from.config(),
         }
@@ -138,8 +138,8 @@ class Nurseries:
     egress = True
     recall: Recall | None = None  # files alone can be kept
 
-    def __init__(self, store: str | None = None) -> None:
-        self.store = store
+    def __init__(self, stores: tuple[str, ...] = ()) -> None:
+        self.stores = stores
         self._native = NativeProgram()
         self.unranged = "no zygote has tried it yet"
         self._source = uids.source()
@@ -194,7 +194,7 @@ class Nurseries:
     async def _nursery(self, key: RootKey) -> Nursery:
         task = self._nurseries.get(key)
         if task is None or (task.done() and (task.exception() is not None or not task.result().alive)):
-            start = Nursery.start(key, interpreter.find(), self.store, self._source)
+            start = Nursery.start(key, interpreter.find(), self.stores, self._source)
             task = self._nurseries[key] = asyncio.ensure_future(start)
         nursery = await asyncio.shield(task)
         if not key.ranged:
