@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from etude.sandbox import interpreter
+from etude.sandbox.errors import CapacityExhausted
 from etude.sandbox.inside import root
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.spec import WORKDIR, SandboxSpec
@@ -86,3 +87,87 @@ async def test_chroot_and_root_links_lead_nowhere(box: Sandbox) -> None:
     assert shown.out.endswith(b"/\n")
     mounts = (await box.run("cat /proc/self/mountinfo")).out.decode().splitlines()
     assert {line.split(" - ")[1].split()[0] for line in mounts if line.split()[4] == "/"} == {"tmpfs"}  # its own root
+
+
+@pytest.mark.parametrize("warm", [True, False], ids=["python", "native"])
+async def test_nobody_inside_can_make_the_runner_unable_or_slow(pool: SandboxPool, warm: bool) -> None:
+    """Test 14 of the handbook: a command that takes the runner's files or time from it would turn its own failure into a fault of ours."""
+    code = """
+import os, resource
+tries = [lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (0, 0)), lambda: resource.prlimit(1, resource.RLIMIT_CPU, (1, 1)),
+         lambda: os.setpriority(os.PRIO_PROCESS, 1, 19), lambda: os.setpriority(os.PRIO_USER, os.getuid(), 19),
+         lambda: os.setpriority(os.PRIO_PGRP, os.getpgid(1), 19), lambda: os.sched_setscheduler(1, os.SCHED_IDLE, os.sched_param(0)),
+         lambda: os.sched_setaffinity(1, {0})]
+done = []
+for number, attempt in enumerate(tries):
+    try:
+        attempt()
+        done.append(number)
+    except PermissionError:
+        pass
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); os.setpriority(os.PRIO_PROCESS, 0, 5); os.sched_setaffinity(0, os.sched_getaffinity(0))
+print(done)
+"""
+    box = await pool.create(SandboxSpec(warm_python=warm))
+    done = await box.run(["python3", "-c", code])
+    assert (done.out, done.err) == (b"[]\n", b""), "oneself one may limit"
+    assert (await box.run("echo here")).out == b"here\n"
+    await box.kill()
+
+
+_FLOOD = """
+import resource, socket, time
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+held = []
+try:
+    while True:
+        held += (pair := socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM))
+        pair[0].setblocking(False)
+        try:
+            while True:
+                socket.send_fds(pair[0], [b"x"], [0] * 253)
+        except BlockingIOError:
+            continue
+except OSError:
+    print("full", flush=True)
+time.sleep(1000)
+"""
+
+
+async def _flooded(pool: SandboxPool, spec: SandboxSpec) -> Sandbox:
+    """One whose user has as many descriptors in flight as the kernel lets it."""
+    box = await pool.create(spec)
+    flood = await box.exec(["python3", "-c", _FLOOD])
+    async for chunk in flood.stream():
+        assert chunk.data == b"full\n"
+        break
+    return box
+
+
+async def test_descriptors_in_flight_end_no_runner(pool: SandboxPool) -> None:
+    """Test 14 of the handbook. A range of its own: nobody else's descriptors are counted with these."""
+    if not pool.probe().uid_ranges:
+        pytest.skip("no ranges of users here, and other users of this machine would feel it")
+    box = await _flooded(pool, SandboxSpec(uid_mode="range"))
+    await box.exec(
+        ["python3", "-c", "import socket, time; s = socket.create_server(('127.0.0.1', 8000)); time.sleep(1000)"]
+    )
+    while (await box.run("grep -q :1F40 /proc/net/tcp")).rc:
+        continue
+    try:
+        (await box.connect(8000)).close()  # the native runner's limit is above all that its commands may have
+    except CapacityExhausted as error:
+        assert "on their way" in str(error)
+    assert (await box.run("echo here")).out == b"here\n"
+    await box.kill()
+
+
+@pytest.mark.nightly
+async def test_descriptors_in_flight_end_no_zygote(pool: SandboxPool) -> None:
+    """By night, since whatever else runs as that user on this machine feels it."""
+    box = await _flooded(pool, SandboxSpec())
+    other = await pool.create(SandboxSpec())
+    assert (await other.run("echo here")).out == b"here\n"
+    await box.kill()
+    await other.kill()

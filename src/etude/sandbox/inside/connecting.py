@@ -71,7 +71,12 @@ class Connecting:
             self._refuse(stream, "UserError", f"port {port} of the sandbox: {os.strerror(code)}")
         else:
             rights = (SOL_SOCKET, SCM_RIGHTS, struct.pack("i", made.fileno()))
-            self._control.sendmsg([frames.pack(frames.OK, stream, {})], [rights])
+            try:
+                self._control.sendmsg([frames.pack(frames.OK, stream, {})], [rights])
+            except OSError as error:
+                if error.errno != errno.ETOOMANYREFS:
+                    raise
+                self._refuse(stream, "CapacityExhausted", frames.TOO_MANY_ON_THE_WAY)
         made.close()
 
     def _refuse(self, stream: int, kind: str, message: str) -> None:

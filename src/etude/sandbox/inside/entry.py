@@ -10,6 +10,7 @@ import _signal  # pyright: ignore[reportMissingImports] - as in `runner`
 import functools
 import gc
 import os
+import resource
 import struct
 from _socket import SCM_RIGHTS, SOL_SOCKET, socket
 
@@ -43,6 +44,8 @@ def _begin(control_fd: int) -> Role | None:
     for number in (0, 1, 2):
         os.dup2(null, number)
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # as the zygote, until the cell closes
     if introduces:
         pidfd = os.pidfd_open(os.getpid())
         rights = (SOL_SOCKET, SCM_RIGHTS, struct.pack("i", pidfd))

@@ -2,8 +2,9 @@
 
 Everything not named is allowed. Refused with EPERM: kernel doors that namespaces do not cover (keyrings, bpf, io_uring,
 userfaultfd, perf, kexec, modules, the mount interface, ptrace and its kin, handles), memory that no limit here counts (memfd,
-System V segments of more than a page), and socket families other than UNIX, INET,
-INET6 and route netlink. clone3 says ENOSYS so that libraries fall back to clone, whose flags a filter can read.
+System V segments of more than a page), socket families other than UNIX, INET,
+INET6 and route netlink, and whatever would make the runner (process 1, which may be the same user) slow or unable: a command could else
+turn its own failure into a fault of ours. clone3 says ENOSYS so that libraries fall back to clone, whose flags a filter can read.
 """
 
 from __future__ import annotations
@@ -53,9 +54,15 @@ _NUMBERS = {
     "clone": (56, 220),
     "clone3": (435, 435),
     "unshare": (272, 97),
+    "setpriority": (141, 140),
     "prlimit64": (302, 261),
     "utimensat": (280, 88),
 }
+# What reaches for another process by its number, the first argument.
+_REACHING: dict[str, tuple[int, int]] = {
+    "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118),
+    "sched_setattr": (314, 274),
+}  # fmt: skip
 # Where a mode says whether a device is meant: call -> which argument. A device 0:0 needs no privilege, and is how layers hide files.
 _MAKING: dict[str, tuple[tuple[int | None, int | None], int]] = {"mknod": ((133, None), 1), "mknodat": ((259, 33), 2)}
 _KIND_OF_FILE, _CHARACTERS, _BLOCKS = 0o170000, 0o020000, 0o060000
@@ -66,6 +73,7 @@ _LOAD, _JEQ, _JGE, _JSET, _AND, _RET = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _OFFSET_NR, _OFFSET_ARCH, _OFFSET_ARG0, _OFFSET_ARG1, _OFFSET_ARG2 = 0, 4, 16, 24, 32
 _FAMILIES = (1, 2, 10)  # AF_UNIX, AF_INET, AF_INET6
 _NETLINK, _NETLINK_ROUTE = 16, 0
+_RUNNER = 1
 _UNIX, _STREAM, _SEQPACKET, _KIND_MASK = 1, 1, 5, 0xF
 
 _SEGMENT_BYTES = (
@@ -108,6 +116,11 @@ def program(machine: str = MACHINE, *, alone: bool = False) -> bytes:
         for call, rule in _rules_alone(deny).items():
             code += [(_JEQ, 0, len(rule), number[call]), *rule]
     else:
+        for pair in _REACHING.values():
+            others = _not_the_runner(deny)
+            code += [(_JEQ, 0, len(others), pair[column]), *others]
+        priority = _own_priority(deny)
+        code += [(_JEQ, 0, len(priority), number["setpriority"]), *priority]
         small = _small_segment(deny)
         code += [(_JEQ, 0, len(small), number["shmget"]), *small]
         for call in (number["socket"], number["socketpair"]):
@@ -126,6 +139,22 @@ def _no_device(argument: int, deny: int) -> list[Instruction]:
         (_JEQ, 0, 1, _BLOCKS),
         (_RET, 0, 0, deny),
         (_RET, 0, 0, _ALLOW),
+    ]
+
+
+def _not_the_runner(deny: int) -> list[Instruction]:
+    """After a call that names a process."""
+    return [(_LOAD, 0, 0, _OFFSET_ARG0), (_JEQ, 0, 1, _RUNNER), (_RET, 0, 0, deny), (_RET, 0, 0, _ALLOW)]
+
+
+def _own_priority(deny: int) -> list[Instruction]:
+    """After `nr == setpriority`: of one process that is not the runner; a group's or a user's processes would include it."""
+    return [
+        (_LOAD, 0, 0, _OFFSET_ARG0),
+        (_JEQ, 1, 0, 0),
+        (_RET, 0, 0, deny),
+        (_LOAD, 0, 0, _OFFSET_ARG1),
+        *_not_the_runner(deny)[1:],
     ]
 
 

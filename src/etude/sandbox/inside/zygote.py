@@ -13,6 +13,7 @@ import functools
 import gc
 import json
 import os
+import resource
 import struct
 from _socket import CMSG_SPACE, MSG_CMSG_CLOEXEC, SCM_RIGHTS, SOL_SOCKET, socket
 
@@ -131,6 +132,11 @@ def _send(client: socket, frame: bytes, descriptors: list[int]) -> None:
         client.sendmsg([frame], [rights] if descriptors else [])
     except (BrokenPipeError, ConnectionResetError):
         return  # the client is gone: nobody is left to tell, and the child sees its end of file
+    except OSError as error:
+        if error.errno != errno.ETOOMANYREFS:
+            raise
+        full = {"error": "CapacityExhausted", "message": frames.TOO_MANY_ON_THE_WAY}
+        _send(client, frames.pack(frames.ERROR, 0, full), [])
 
 
 def _live(fd: int, program: int, code: bytes, family: users.Family | None) -> Role | None:
@@ -159,6 +165,8 @@ def prepare(config: dict[str, Any]) -> tuple[users.Helper | None, str]:
     and a helper outside if this is the zygote of ranges; any other only finds out whether there could be one, and returns why not."""
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     _signal.signal(_signal.SIGCHLD, _reap)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]  # more than any inside has, see `frames.TOO_MANY_ON_THE_WAY`
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     helper = users.Helper(config["ranges"], (config["stores"] or [None])[0]) if config["ranged"] else None
     unranged = "" if helper is not None else users.why_no_ranges(config["ranges"])
     os.umask(0o022)  # whatever the client's is: what is made here must be open to the inside

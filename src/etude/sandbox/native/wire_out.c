@@ -31,12 +31,15 @@ static void skip_sent(struct msghdr *message, size_t sent) {
     }
 }
 
-static void send_all(struct msghdr *message) {
+/* False: the kernel passes no more descriptors of this user for now (whoever is inside is that user too), and nothing was sent. */
+static bool send_all(struct msghdr *message) {
     while (message->msg_iovlen > 0) {
         ssize_t sent = sendmsg(control, message, MSG_NOSIGNAL);
         if (sent < 0 && errno == EAGAIN) {
             struct pollfd ready = {control, POLLOUT, 0};
             poll(&ready, 1, -1);
+        } else if (sent < 0 && errno == ETOOMANYREFS && message->msg_control != NULL) {
+            return false;
         } else if (sent < 0 && errno != EINTR) {
             _exit(0); /* nobody is left to answer: the sandbox ends as at the socket's end */
         } else if (sent >= 0) {
@@ -45,6 +48,7 @@ static void send_all(struct msghdr *message) {
             skip_sent(message, (size_t)sent);
         }
     }
+    return true;
 }
 
 void wire_send(uint8_t kind, uint32_t stream, const Bytes *head, const struct iovec *parts, int count, int fd) {
@@ -76,7 +80,8 @@ void wire_send(uint8_t kind, uint32_t stream, const Bytes *head, const struct io
         rights.head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
         memcpy(CMSG_DATA(&rights.head), &fd, sizeof fd);
     }
-    send_all(&message);
+    if (!send_all(&message))
+        answer_error(stream, "CapacityExhausted", "too many descriptors are on their way between sockets of the inside's user");
 }
 
 void wire_say(uint8_t kind, uint32_t stream, const char *head) {
