@@ -78,7 +78,7 @@ async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Pair]:
     for pool in made.pools.values():
         if pool.shelf is None:
             pytest.skip(f"no layers here: {pool.probe().reason}")
-        pool.shelf._piece_bytes = PIECE
+        pool.shelf.piece_bytes = PIECE
         _note(pool.shelf, made.pieces)
     yield made
     await made.fleet.close()
@@ -250,3 +250,24 @@ async def test_services_are_told_of_and_connections_refused_over_a_wire(pair: Pa
     assert [(one.name, one.healthy) for one in await box.services()] == [("log_service", True)]
     with pytest.raises(Unsupported, match="a socket can't leave its machine"):
         await box.connect(presets.LOGS_PORT)
+
+
+async def test_a_closed_pool_ships_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    try:
+        pool = await open_pool(SandboxSettings(backend="local", layers=str(tmp_path)))
+    except Unsupported as error:
+        pytest.skip(str(error))
+    assert isinstance(pool, LocalPool)
+    shelf = pool.shelf
+    box = await pool.create(SandboxSpec())
+    await box.write("a", b"1")
+    if shelf is None:
+        pytest.skip(f"no layers here: {pool.probe().reason}")
+    layers, _ = await shelf.chain((await box.snapshot("it")).digest)
+    piece, _ = await shelf.export_layer(layers[0], 0)
+    await shelf.import_layer("f" * 64, "parcel", 0, piece, True)
+    await pool.close()
+    for refused in (shelf.chain("it"), shelf.missing(layers), shelf.export_layer(layers[0], 0), shelf.held()):
+        with pytest.raises(InfraError, match="closed"):
+            await refused
+    assert not list((tmp_path / "live").iterdir())

@@ -13,7 +13,7 @@ from etude.fleet.leases import HEARTBEAT_S, LEASE_S
 from etude.sandbox.errors import CapacityExhausted, InfraError, SandboxDied, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.fake.clock import run
 from etude.sandbox.fake.faults import FaultPlan
-from etude.sandbox.spec import Network, SandboxSpec
+from etude.sandbox.spec import Network, SandboxSpec, SnapshotRef
 
 FAILS = FaultPlan({"create_fails": 1.0})
 
@@ -242,6 +242,45 @@ def test_a_corrupt_layer_is_never_served(bench: Any) -> None:
     assert run(story(3)) == [b"right"] * 2
     bench.pools.clear(), bench.links.clear()
     assert all(isinstance(one, InfraError) and "digest" in str(one) for one in run(story(2)))
+
+
+def test_shipping_from_a_host_that_is_lost_ends_with_it(bench: Any) -> None:
+    """It falls silent in the middle of a layer: what waits for the rest fails when its lease is over, and holds up no other."""
+
+    async def story() -> None:
+        fleet = await bench.open(2, max_live=1, attempts=1)
+        box = await fleet.create(SandboxSpec())
+        await box.write("a", bytes(9 << 20))
+        ref = await box.snapshot()
+        home = box.id.split("/")[0]
+        export = bench.pools[home].shelf.export_layer
+
+        async def falls_silent(digest: str, start: int) -> tuple[bytes, bool]:
+            bench.links[home].silent = start > 0
+            return await export(digest, start)
+
+        bench.pools[home].shelf.export_layer = falls_silent
+        start_s = asyncio.get_running_loop().time()
+        (error,) = await fleet.restore(ref, SandboxSpec())
+        assert isinstance(error, InfraError) and f"{home} is lost" in str(error)
+        assert asyncio.get_running_loop().time() - start_s < 2 * LEASE_S
+        await fleet.close()
+
+    run(story())
+
+
+def test_differences_since_a_snapshot_of_another_host(bench: Any) -> None:
+    async def story() -> None:
+        fleet = await bench.open(2, max_live=1)
+        one, two = [await fleet.create(SandboxSpec(files={"a": b"%d" % number})) for number in range(2)]
+        (change,) = await two.diff(await one.snapshot())
+        assert (change.path, change.kind) == ("work/a", "changed") and fleet.shipping.shipped == 1
+        with pytest.raises(SandboxNotFound, match="no such snapshot"):
+            await two.diff(SnapshotRef("f" * 64))
+        assert two.state == "running"
+        await fleet.close()
+
+    run(story())
 
 
 def test_hot_kinds_are_ready_before_they_are_asked_for(bench: Any) -> None:

@@ -10,8 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import IO
+from typing import IO, TypeVar
 
 from etude.layers.bounds import Bounds
 from etude.layers.errors import UnknownSnapshot
@@ -25,7 +24,9 @@ from etude.sandbox.layered.idle import Idle
 from etude.sandbox.layered.shelf import Shelf
 from etude.sandbox.spec import SnapshotRef
 
-PIECE_BYTES = 4 << 20
+T = TypeVar("T")
+
+_PIECE_BYTES = 4 << 20
 _HELD_S = 900.0  # for the rest of a chain to come
 _SPOOL_S = 120.0  # between two pieces
 _MOST_BYTES = 2 * Bounds().max_bytes  # an archive is larger than its files, never by so much
@@ -38,24 +39,15 @@ class _Held:
         self.hold, self.close = hold, hold.release
 
 
-@dataclass
-class _Spool:
-    """An archive in a file without a name, on the store's disk."""
-
-    file: IO[bytes]
-
-    def close(self) -> None:
-        self.file.close()
-
-
 class Freight:
     """Answers are as `fleet.host.Shelf` says."""
 
-    def __init__(self, shelf: Shelf, piece_bytes: int = PIECE_BYTES) -> None:
-        self._shelf, self._store, self._piece_bytes = shelf, shelf.store, piece_bytes
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf, self._store, self.piece_bytes = shelf, shelf.store, _PIECE_BYTES
         self._holds: Idle[_Held] = Idle(_HELD_S)
-        self._leaving: Idle[_Spool] = Idle(_SPOOL_S)
-        self._arriving: Idle[_Spool] = Idle(_SPOOL_S)
+        self._leaving: Idle[IO[bytes]] = Idle(_SPOOL_S)
+        self._arriving: Idle[IO[bytes]] = Idle(_SPOOL_S)
+        self._closed = False
         self._chains: dict[str, tuple[str, ...]] = {}  # of records that were read once: they never change
 
     async def chain(self, called: str) -> tuple[tuple[str, ...], bytes]:
@@ -65,15 +57,15 @@ class Freight:
 
     async def missing(self, digests: tuple[str, ...]) -> list[str]:
         """What is here is held from now on, for the snapshot that is to come."""
-        hold = await self._shelf.work(lambda: hold_present(self._store, digests))
+        hold = await self._work(lambda: hold_present(self._store, digests))
         await self._keep(hold)
         here = set(hold.snapshot.layers)
         return [digest for digest in digests if digest not in here]
 
     async def export_layer(self, digest: str, start: int) -> tuple[bytes, bool]:
         async with self._leaving.use(digest, lambda: self._packed(digest)) as spool:
-            number, size = spool.file.fileno(), self._piece_bytes
-            piece, total = await self._shelf.work(lambda: (os.pread(number, size, start), os.fstat(number).st_size))
+            number, size = spool.fileno(), self.piece_bytes
+            piece, total = await self._work(lambda: (os.pread(number, size, start), os.fstat(number).st_size))
             more = start + len(piece) < total
             if not more:
                 self._leaving.done(digest)
@@ -86,10 +78,10 @@ class Freight:
         if start + len(piece) > _MOST_BYTES:
             raise LayerCorrupt(f"layer {digest[:12]}: what arrives as it is over {_MOST_BYTES} bytes")
         async with self._arriving.use(key, self._spool) as spool:
-            await self._shelf.work(lambda: _put(spool.file, piece, start))
+            await self._work(lambda: _put(spool, piece, start))
             if not more:
                 self._arriving.done(key)
-                await self._keep(await self._shelf.work(lambda: _unpacked(self._store, digest, spool.file)))
+                await self._keep(await self._work(lambda: _unpacked(self._store, digest, spool)))
 
     async def enter(self, record: bytes, name: str) -> SnapshotRef:
         hold = await self._found(lambda: enter(self._store, record, name))
@@ -97,12 +89,18 @@ class Freight:
         return SnapshotRef(hold.snapshot.digest, name)
 
     async def held(self) -> frozenset[str]:
-        self._chains = await self._shelf.work(lambda: _chains(self._store, self._chains))
+        self._chains = await self._work(lambda: _chains(self._store, self._chains))
         return frozenset().union(*self._chains.values())
 
     async def close(self) -> None:
+        self._closed = True
         for part in (self._leaving, self._arriving, self._holds):
             await part.close()
+
+    async def _work(self, job: Callable[[], T]) -> T:
+        if self._closed:
+            raise SandboxNotFound("the pool of these layers is closed")
+        return await self._shelf.work(job)
 
     async def _found(self, job: Callable[[], Hold]) -> Hold:
         """What isn't here may be on another host: no mistake of the caller's."""
@@ -113,7 +111,7 @@ class Freight:
             except UnknownSnapshot as error:
                 raise SandboxNotFound(str(error)) from None
 
-        return await self._shelf.work(search)
+        return await self._work(search)
 
     async def _keep(self, hold: Hold) -> None:
         """For a while; a second hold of the same snapshot prolongs the first."""
@@ -125,27 +123,29 @@ class Freight:
             if kept.hold is not hold:
                 hold.release()
 
-    async def _packed(self, digest: str) -> _Spool:
-        hold = await self._shelf.work(lambda: hold_present(self._store, [digest]))
-        spool = await self._spool()
+    async def _packed(self, digest: str) -> IO[bytes]:
+        hold = await self._work(lambda: hold_present(self._store, [digest]))
         try:
             if not hold.snapshot.layers:
                 raise SandboxNotFound(f"layer {digest[:12]}: not on this host")
-            await self._shelf.work(lambda: _write(self._store, digest, spool.file))
-        except BaseException:
-            spool.close()
-            raise
+            return await self._work(lambda: _written(self._store, digest))
         finally:
             hold.release()
-        return spool
 
-    async def _spool(self) -> _Spool:
-        return _Spool(tempfile.TemporaryFile(dir=self._store.root))
+    async def _spool(self) -> IO[bytes]:
+        """A file without a name, on the store's disk."""
+        return await self._work(lambda: tempfile.TemporaryFile(dir=self._store.root))
 
 
-def _write(store: LayerStore, digest: str, file: IO[bytes]) -> None:
-    pack(store, digest, file)
-    file.flush()
+def _written(store: LayerStore, digest: str) -> IO[bytes]:
+    file = tempfile.TemporaryFile(dir=store.root)
+    try:
+        pack(store, digest, file)
+        file.flush()
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def _put(file: IO[bytes], piece: bytes, start: int) -> None:

@@ -70,5 +70,6 @@ class Idle(Generic[T]):
         slot = self._slots.pop(key)
         if slot.timer is not None:
             slot.timer.cancel()
-        if slot.thing is not None:
-            slot.thing.close()
+        thing, slot.thing = slot.thing, None
+        if thing is not None:
+            thing.close()
