@@ -29,7 +29,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cells(store: Path) -> AsyncIterator[LocalPool]:
     try:
-        pool = await LocalPool.open(SandboxSettings(backend="local"), Nurseries(str(store)))
+        pool = await LocalPool.open(SandboxSettings(backend="local"), Nurseries((str(store),)))
     except Unsupported as error:
         pytest.skip(str(error))
     yield pool
