@@ -46,6 +46,7 @@ def read_all(batches: Sequence[Batch], workers: int) -> Iterator[BatchDone]:
 def _round(batches: Sequence[Batch], workers: int) -> Generator[BatchDone, None, list[Batch]]:
     """Yields what was done; returns the batches lost with a worker."""
     lost: list[Batch] = []
+    others = set(multiprocessing.active_children())
     spawn = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(min(workers, len(batches)) or 1, spawn, _start, (os.getpid(),))
     try:
@@ -53,7 +54,10 @@ def _round(batches: Sequence[Batch], workers: int) -> Generator[BatchDone, None,
         for batch in batches:
             try:
                 waiting[pool.submit(read_batch, batch)] = batch
-            except BrokenProcessPool:
+            except (
+                BrokenProcessPool,
+                OSError,
+            ):  # OSError: a worker died, and the pool closed its pipes under this very call
                 lost.append(batch)
         for future in as_completed(waiting):
             try:
@@ -61,7 +65,11 @@ def _round(batches: Sequence[Batch], workers: int) -> Generator[BatchDone, None,
             except BrokenProcessPool:
                 lost.append(waiting[future])
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown(wait=not lost, cancel_futures=True)
+        if lost:  # a worker that was started while the pool broke is in nobody's list, and would be waited for
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.kill()
+            pool.shutdown()
     return lost
 
 
