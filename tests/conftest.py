@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 from functools import cache
 from typing import Any, Callable
 
@@ -16,6 +19,14 @@ settings.load_profile("etude")
 # Test models are tiny: a second thread only waits, and on a busy machine it waits long. Read when torch is first imported,
 # here and in the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+# What sandboxes write down and keep is of this run, not of the person who runs it: layers, the ledger. Read in processes of tests too.
+_state = tempfile.mkdtemp(prefix="etude-tests-")
+atexit.register(shutil.rmtree, _state, ignore_errors=True)
+os.chmod(_state, 0o755)
+for _name in ("XDG_DATA_HOME", "XDG_STATE_HOME"):
+    os.environ[_name] = f"{_state}/{_name.lower()}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
