@@ -320,3 +320,38 @@ def test_without_any_host_there_is_no_fleet(bench: Any) -> None:
             await bench.open(0)
 
     run(story())
+
+
+def test_who_gives_up_a_restore_leaves_no_children(bench: Any) -> None:
+    """Test 20 of the handbook: those that were born while the others waited for room are ended."""
+
+    async def story() -> None:
+        fleet = await bench.open(1, max_live=4)
+        box = await fleet.create(SandboxSpec())
+        await box.write("a", b"1")
+        ref = await box.snapshot()
+        asked = asyncio.ensure_future(fleet.restore(ref, SandboxSpec(), 8))
+        await asyncio.sleep(5)
+        assert not asked.done(), asked.result()
+        assert bench.live() == {"h0": 4}
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert bench.live() == {"h0": 1} and fleet.stats().live == 1
+        for number in (0, 1001):
+            with pytest.raises(UserError, match="from 1 to 1000"):
+                await fleet.restore(ref, SandboxSpec(), number)
+        await fleet.close()
+
+    run(story())
+
+
+def test_a_sandbox_in_which_nothing_was_written_forks_too(bench: Any) -> None:
+    async def story() -> None:
+        fleet = await bench.open(2)
+        box = await fleet.create(SandboxSpec())
+        children = await box.fork(2)
+        assert [child.state for child in children] == ["running", "running"]
+        await fleet.close()
+
+    run(story())

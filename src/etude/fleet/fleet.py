@@ -23,9 +23,11 @@ from etude.fleet.roster import Roster
 from etude.fleet.settings import FleetSettings
 from etude.fleet.shipping import Shipping
 from etude.fleet.warmth import WarmPlan
-from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound, Unsupported
+from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.protocol import Sandbox
 from etude.sandbox.spec import Capabilities, PoolStats, SandboxSpec, SnapshotRef
+
+_MOST = 1000  # restored at once, as in one pool
 
 
 class Fleet:
@@ -81,7 +83,10 @@ class Fleet:
     async def restore(
         self, snapshot: SnapshotRef, spec: SandboxSpec, n: int = 1
     ) -> builtins.list[Sandbox | SandboxError]:
+        """Who no longer waits gets none: those that were born are ended."""
         self._require_open()
+        if not 1 <= n <= _MOST:
+            raise UserError(f"restore of {n} sandboxes: from 1 to {_MOST} at once")
 
         async def one() -> Sandbox | SandboxError:
             try:
@@ -89,7 +94,16 @@ class Fleet:
             except SandboxError as error:
                 return error
 
-        return builtins.list(await asyncio.gather(*(one() for _ in range(n))))
+        births = [asyncio.ensure_future(one()) for _ in range(n)]
+        try:
+            return builtins.list(await asyncio.gather(*births))
+        except asyncio.CancelledError:
+            for birth in births:
+                birth.cancel()
+            done = await asyncio.gather(*births, return_exceptions=True)
+            boxes = [box for box in done if not isinstance(box, BaseException)]
+            await asyncio.gather(*(box.kill() for box in boxes), return_exceptions=True)
+            raise
 
     async def remember(self, box: FleetSandbox, ref: SnapshotRef) -> None:
         """Where a snapshot's layers are, so that its forks are born beside them."""
