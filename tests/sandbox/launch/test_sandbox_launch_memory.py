@@ -93,6 +93,15 @@ async def test_time_outs_streams_and_warm_runs_work_in_a_copy(parent: Sandbox) -
     await child.kill()
 
 
+async def test_commands_at_once_and_much_stdin_work(parent: Sandbox) -> None:
+    """Tests 8 and 9 of the handbook, as far as this kernel goes."""
+    done = await asyncio.gather(*(parent.run(f"sleep 0.2; echo {number}") for number in range(6)))
+    assert [one.out for one in done] == [b"%d\n" % number for number in range(6)]
+    late, early = await asyncio.gather(parent.run("sleep 1000", timeout_s=0.3), parent.run("sleep 0.6; echo on"))
+    assert late.timed_out and early.out == b"on\n"
+    assert (await parent.run(["wc", "-c"], stdin=bytes(1_000_000))).out == b"1000000\n"
+
+
 async def test_a_fork_without_memory_has_the_files_alone(parent: Sandbox) -> None:
     (child,) = _alive(await parent.fork(1))
     assert await child.read("hello.txt") == b"hello\n"

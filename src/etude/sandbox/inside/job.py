@@ -6,6 +6,7 @@ Promise: completion is the leader's death, not the end of its pipes: a backgroun
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
@@ -138,7 +139,7 @@ def given(data: bytes, folder: str) -> int:
         os.write(writer, data)
         os.close(writer)
         return reader
-    fd = os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fd = _nameless(folder)
     try:
         view = memoryview(data)
         while view:
@@ -147,4 +148,16 @@ def given(data: bytes, folder: str) -> int:
     except OSError:
         os.close(fd)
         raise
+    return fd
+
+
+def _nameless(folder: str) -> int:
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:  # gVisor's file systems have no such files
+            raise
+    path = f"{folder}/.etude-{os.urandom(8).hex()}"
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    os.unlink(path)
     return fd
