@@ -48,6 +48,12 @@ def _warm_only_where_there_is_an_interpreter(request: pytest.FixtureRequest) -> 
 
 
 @pytest.fixture
+def seen_from_outside(pool: MadePool) -> None:
+    if pool.maker.hidden:
+        pytest.skip("what runs inside is no process of the host's: it can't be looked at from there")
+
+
+@pytest.fixture
 def mark() -> int:
     """Sleeps of so many seconds are this run's: another on the same machine has others."""
     return 3_000_000_000 + 100 * os.getpid()

@@ -15,11 +15,13 @@ from etude.sandbox.spec import Capabilities, SandboxSpec
 
 @dataclass(frozen=True)
 class Maker:
-    """A back end and which of the two runners serves in it. `slow`: starts programs for each sandbox, so it belongs to the nightly set."""
+    """A back end and which of the two runners serves in it. `slow`: starts programs for each sandbox, so it belongs to the nightly set.
+    `hidden`: what runs inside is no process of the host's, so no test can look at it from there."""
 
     backend: str
     runner: str = "python"
     slow: bool = False
+    hidden: bool = False
 
 
 MAKERS = {
@@ -29,7 +31,7 @@ MAKERS = {
     "podman": Maker("podman", slow=True),
     "runc": Maker("runc", slow=True),
     "docker": Maker("docker", slow=True),
-    "gvisor": Maker("gvisor", slow=True),
+    "gvisor": Maker("gvisor", slow=True, hidden=True),
 }
 
 

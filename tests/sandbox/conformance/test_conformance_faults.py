@@ -59,6 +59,7 @@ async def _until_gone(marker: str, patience_s: float = 10.0) -> bool:
     return False
 
 
+@pytest.mark.usefixtures("seen_from_outside")
 async def test_kill_is_idempotent_and_returns_when_all_is_gone(pool: MadePool) -> None:
     """Test 16 of the handbook, as far as commands go."""
     box = await pool.create(SandboxSpec())
@@ -73,6 +74,7 @@ async def test_kill_is_idempotent_and_returns_when_all_is_gone(pool: MadePool) -
             await call
 
 
+@pytest.mark.usefixtures("seen_from_outside")
 async def test_a_killed_runner_fails_every_pending_call(box: Sandbox) -> None:
     """Test 13 of the handbook."""
     process = await box.exec(f"sleep {MARK + 2}")
@@ -88,6 +90,7 @@ async def test_a_killed_runner_fails_every_pending_call(box: Sandbox) -> None:
     assert await _until_gone(f"{MARK + 2}")
 
 
+@pytest.mark.usefixtures("seen_from_outside")
 async def test_a_stopped_runner_is_given_up_in_bounded_time(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etude.sandbox.wire.process.GRACE_S", 0.5)
     await box.run(f"setsid sleep {MARK + 3} >/dev/null 2>&1 &")
@@ -128,6 +131,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.usefixtures("seen_from_outside")
 async def test_the_death_of_the_client_ends_all_its_sandboxes_and_only_those(box: Sandbox) -> None:
     await box.run(f"setsid sleep {MARK + 5} >/dev/null 2>&1 &")
     client = subprocess.Popen([sys.executable, "-c", CLIENT.replace("MARKER", f"{MARK + 4}")], stdout=subprocess.PIPE)
