@@ -30,7 +30,7 @@ def census(pool: LocalPool) -> Census:
         "descriptors of zygotes": Counter({str(pid): _count(pid) for pid in family if _parent(pid) == os.getpid()}),
         "processes": Counter(f"{pid} {name}" for pid, name in family.items()),
         "mounts": Counter(line for pid in family for line in _mounts_of_ours(pid)),
-        "groups": Counter(str(path) for top in pool._groups.pools for path in top.iterdir() if path.is_dir()),
+        "groups": Counter(_groups(pool)),
         "ledger": Counter(_entered(pool)),
     }
 
@@ -51,6 +51,13 @@ def resident_kib() -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
     raise AssertionError("no VmRSS")
+
+
+def _groups(pool: LocalPool) -> list[str]:
+    """But for those in which a zygote waits for its next sandbox: one each, whoever was there before."""
+    spots = {folder for spot in pool._groups._spots.values() for folder in spot.folders}
+    there = [path for top in pool._groups.pools for path in top.iterdir() if path.is_dir()]
+    return [str(path) for path in there if path not in spots]
 
 
 def _threads() -> list[str]:

@@ -176,6 +176,9 @@ class Launcher:
 
         return await self.start(launch, control)
 
+    def parent(self, spec: SandboxSpec) -> int:
+        return 0
+
     async def runner(self) -> str:
         return "python"
 

@@ -2,7 +2,8 @@
 
 Everything happens in order in one thread of the pool: the kernel makes whoever moves a process wait 10 ms (a grace period of RCU, once
 the machine has been quiet for 20 ms), and an event loop has better things to do. Nobody waits for it twice: a sandbox is handed out
-only after `entered`.
+only after `entered`. Best is who is born inside: a process that bears sandboxes waits in the group of the next one (`park`), and what it
+forks is there without a move.
 """
 
 from __future__ import annotations
@@ -37,11 +38,28 @@ class Group:
         self.folders = tuple(part.parent / name for part in parts)
         self._deaths = self.folders[0] / deaths
         self._killed = 0
+        self._born_inside = False
         self._made = turns.submit(self._make)
         self._entered: Future[None] | None = None
 
+    def park(self, parent: int) -> None:
+        """Begin to move in the process that will bear what this group is for."""
+        self._entered = self._turns.submit(self._enter, parent)
+
+    @property
+    def is_ready(self) -> bool | None:
+        """Whether the parent is in: None as long as it is on its way."""
+        if self._entered is None or not self._entered.done():
+            return None
+        return self._made.exception() is None and self._entered.exception() is None
+
+    def claim(self, parts: tuple[steps.Part, ...]) -> None:
+        """The parent's next child is what this group is for: these are its bounds."""
+        self._parts, self._born_inside = parts, True
+        self._made, self._entered = self._turns.submit(self._bound), None
+
     def enter(self, pidfd: int) -> None:
-        """Begin to move a process in; `entered` says how it went. Raises SandboxDied."""
+        """Begin to move a process in, unless it was born there; `entered` says how it went. Raises SandboxDied."""
         self._entered = self._turns.submit(self._enter, _pid(pidfd))
 
     async def entered(self) -> None:
@@ -78,8 +96,15 @@ class Group:
         except OSError as error:
             raise CapacityExhausted(f"control group {self.name}: {error.strerror}") from None
 
+    def _bound(self) -> None:
+        try:
+            for part, folder in zip(self._parts, self.folders, strict=True):
+                steps.bound(folder, part)
+        except OSError as error:
+            raise CapacityExhausted(f"control group {self.name}: {error.strerror}") from None
+
     def _enter(self, pid: int) -> None:
-        if self._made.exception() is not None:
+        if self._made.exception() is not None or (self._born_inside and self._holds(pid)):
             return  # `entered` raises it
         try:
             for folder in self.folders:
@@ -88,6 +113,16 @@ class Group:
             raise SandboxDied("the sandbox' first process died before it had its limits") from None
         except OSError as error:
             raise CapacityExhausted(f"control group {self.name}: {error.strerror}") from None
+
+    def _holds(self, pid: int) -> bool:
+        """Looked up, not believed: the parent may have been moved on before it bore this one."""
+        try:
+            lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        except OSError:
+            return False
+        return all(any(line.endswith(f"/{one.parent.name}/{one.name}") for line in lines) for one in self.folders) and (
+            sum(line.endswith(f"/{self.name}") for line in lines) >= len(self.folders)
+        )
 
 
 def _pid(pidfd: int) -> int:

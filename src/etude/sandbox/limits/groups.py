@@ -14,7 +14,7 @@ from etude.sandbox.errors import Unsupported
 from etude.sandbox.limits import kernel, owner
 from etude.sandbox.limits.group import Group
 from etude.sandbox.limits.hierarchy import Hierarchy, mounted
-from etude.sandbox.limits.steps import Legacy, Step, Unified
+from etude.sandbox.limits.steps import Legacy, Part, Step, Unified
 from etude.sandbox.spec import SandboxSpec
 
 _END_S = 2.0  # at the pool's end every process is dead already
@@ -28,6 +28,7 @@ class ControlGroups:
         self._numbers = itertools.count(1)
         self._turns = ThreadPoolExecutor(1, "etude-groups")  # its thread starts with the first group
         self._groups: set[Group] = set()
+        self._spots: dict[int, Group] = {}  # by the process that waits there
 
     @property
     def available(self) -> bool:
@@ -84,12 +85,30 @@ class ControlGroups:
         if self._step is not None:
             self._turns.submit(self._step.stir)
 
-    def make(self, spec: SandboxSpec) -> Group:
-        """A group with the spec's limits for one sandbox; what goes wrong comes with `Group.entered`."""
+    def make(self, spec: SandboxSpec, parent: int = 0) -> Group:
+        """A group with the spec's limits for one sandbox; what goes wrong comes with `Group.entered`. `parent`: the process that will bear
+        it, if it is known; where that waits in a group already, it is that one."""
         assert self._step is not None, "ask `available` first"
+        parts = self._step.parts(spec)
+        spot = self._spots.get(parent)
+        if spot is not None and (ready := spot.is_ready) is not None and len(parts) == len(spot.folders):
+            del self._spots[parent]
+            if ready:
+                spot.claim(parts)
+                return spot
         self.stir()
-        name = f"sandbox-{next(self._numbers)}"
-        group = Group(name, self._step.parts(spec), self._step.deaths, self._turns)
+        return self._new(parts)
+
+    def park(self, parent: int) -> None:
+        """Have a process wait in the group of the next sandbox that it bears. 0: none."""
+        if self._step is not None and parent and parent not in self._spots:
+            spot = self._new(tuple(Part(part.parent, ()) for part in self._step.parts(SandboxSpec())))
+            spot.park(parent)
+            self._spots[parent] = spot
+
+    def _new(self, parts: tuple[Part, ...]) -> Group:
+        assert self._step is not None, "ask `available` first"
+        group = Group(f"sandbox-{next(self._numbers)}", parts, self._step.deaths, self._turns)
         self._groups.add(group)
         group.on_removal = lambda: self._groups.discard(group)
         return group

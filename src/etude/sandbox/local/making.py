@@ -88,6 +88,10 @@ class Cradle(Protocol):
         """Start a runner that holds `control` and says HELLO. Raises Unsupported with the step that failed and the remedy."""
         ...
 
+    def parent(self, spec: SandboxSpec) -> int:
+        """The process of which the first one inside will be a fork, if it is there already; else 0."""
+        ...
+
     async def runner(self) -> str:
         """What serves where no warm interpreter is asked for: native or python."""
         ...
@@ -115,19 +119,7 @@ class Maker:
         sandbox = LiveSandbox(name, spec, channel, self._running)
         sandbox.backend, sandbox.end_signal = self._cradle.backend, self._cradle.end_signal
         try:
-            with theirs:
-                if self._groups.available:
-                    sandbox.group = self._groups.make(self._cradle.burden(spec))
-                self.before("bear")
-                sandbox.birth = await self._bear(spec, base, theirs)
-                if sandbox.birth is not None and sandbox.birth.first >= 0:
-                    channel.introduce(sandbox.birth.first)
-            async with asyncio.timeout(_PATIENCE_S):
-                if base.memory is not None:
-                    channel.take_up()
-                await self._raise(sandbox, channel, request)
-                if base.memory is not None:
-                    await _wake(sandbox, base.memory)
+            await self._give_birth(sandbox, channel, base, request, theirs)
         except TimeoutError:
             await sandbox.kill()
             slow = InfraError(f"{name} was not ready within {_PATIENCE_S} s; the machine is overloaded")
@@ -139,6 +131,27 @@ class Maker:
             await sandbox.kill()
             raise
         return sandbox
+
+    async def _give_birth(
+        self, sandbox: LiveSandbox, channel: Channel, base: Base, request: bytes, theirs: socket.socket
+    ) -> None:
+        spec = sandbox.spec
+        try:
+            with theirs:
+                if self._groups.available:
+                    sandbox.group = self._groups.make(self._cradle.burden(spec), self._cradle.parent(spec))
+                self.before("bear")
+                sandbox.birth = await self._bear(spec, base, theirs)
+                if sandbox.birth is not None and sandbox.birth.first >= 0:
+                    channel.introduce(sandbox.birth.first)
+            async with asyncio.timeout(_PATIENCE_S):
+                if base.memory is not None:
+                    channel.take_up()
+                await self._raise(sandbox, channel, request)
+                if base.memory is not None:
+                    await _wake(sandbox, base.memory)
+        finally:
+            self._groups.park(self._cradle.parent(spec))  # out of the group of one whose birth failed
 
     async def _bear(self, spec: SandboxSpec, base: Base, control: socket.socket) -> Birth | None:
         if base.memory is None:
@@ -154,6 +167,7 @@ class Maker:
             await channel.hello
             self.before("group")
             group.enter(channel.pidfd)
+            self._groups.park(self._cradle.parent(sandbox.spec))  # behind it in the same line: it may take its time
             if len(request) > _LARGE_BYTES:
                 await group.entered()
         self.before("spec")

@@ -116,6 +116,10 @@ class Nursery:
                 ) from None
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def alive(self) -> bool:
         return self._process.poll() is None
 
@@ -177,6 +181,11 @@ class Nurseries:
                 raise Unsupported(f"uid_mode='range': {self.unranged}")
             self._ranges = uids.Ranges(self._source, uids.folder())
         return self._ranges.claim()
+
+    def parent(self, spec: SandboxSpec) -> int:
+        task = self._nurseries.get(RootKey(spec.workdir, spec.read_only_binds, ranged=False))
+        there = task is not None and task.done() and task.exception() is None and task.result().alive
+        return task.result().pid if task is not None and there and spec.uid_mode == "single" else 0
 
     async def runner(self) -> str:
         """What serves where no warm interpreter is asked for: found by building it."""
