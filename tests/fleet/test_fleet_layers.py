@@ -28,7 +28,7 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox
 from etude.sandbox.services import presets
 from etude.sandbox.settings import SandboxSettings
-from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.spec import WORKDIR, SandboxSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PIECE = 16 << 10
@@ -216,7 +216,7 @@ async def test_an_image_is_found_by_its_name_wherever_it_is(
     pair: Pair, stores: list[LayerStore], tmp_path: Path
 ) -> None:
     (tmp_path / "root/work").mkdir(parents=True)
-    (tmp_path / "root/work/os").write_text("tiny")
+    (tmp_path / f"root{WORKDIR}/os").write_text("tiny")
     images.add(stores[0], tmp_path / "root", "tiny:1").release()
     spec = SandboxSpec(image="tiny:1", warm_python=False)
     boxes = [await pair.fleet.create(spec) for _ in range(2 * MOST)]

@@ -87,7 +87,7 @@ def test_a_layer_that_was_here_and_is_spoilt_is_found_at_entering(
     snapshot = stack(store, tmp_path, CHAIN[0]).snapshot
     (digest,) = snapshot.layers
     receive(other, digest, _packed(store, digest)).release()
-    (other.layer(digest) / "tree/work/a").write_bytes(b"other")
+    (other.layer(digest) / "tree" / "work" / "a").write_bytes(b"other")
     with pytest.raises(LayerCorrupt, match="work/a"):
         enter(other, snapshot.text(), "it")
     assert other.names.find("it") is None

@@ -71,7 +71,7 @@ async def test_a_child_starts_from_its_parents_files_and_nobody_sees_anothers(bo
 
 async def test_a_fork_under_way_of_writing_is_one_moment_and_loses_nothing(box: Sandbox) -> None:
     """Test 17 of the handbook: files are written in order, a hundred a second; each child has all up to some number."""
-    writer = "i=0; while [ $i -lt 150 ]; do echo $i > /work/n$i; i=$((i+1)); sleep 0.005; done"
+    writer = "i=0; while [ $i -lt 150 ]; do echo $i > n$i; i=$((i+1)); sleep 0.005; done"
     writing = asyncio.ensure_future(box.run(writer, timeout_s=60))
     children: list[Sandbox] = []
     for _ in range(4):

@@ -60,7 +60,7 @@ def first(box: Sandbox) -> int:
 async def test_root_inside_gives_files_away_and_becomes_others_for_good(box: Sandbox) -> None:
     said = await box.run("id -u; echo 2 > given; chown 1000:1000 given; stat -c %u:%g given mine")
     assert (said.rc, said.out.split()) == (0, [b"0", b"1000:1000", b"0:0"]), said
-    script = "id -u; id -G; echo 3 > given; cat given; rm -f mine; echo x > /work/new; cat /proc/self/status"
+    script = "id -u; id -G; echo 3 > given; cat given; rm -f mine; echo x > new; cat /proc/self/status"
     other = await box.run(["python3", "-c", AS_USER.format(1000), "sh", "-c", script])
     assert other.out.splitlines()[:3] == [b"1000", b"1000", b"3"] and b"CapEff:\t0000000000000000" in other.out
     assert other.err.count(b"ermission denied") == 2  # root's file, root's folder
@@ -76,9 +76,9 @@ async def test_files_on_the_host_are_never_owned_by_anybody_there(box: Sandbox) 
 
 async def test_setuid_programs_gain_nothing(box: Sandbox) -> None:
     """Test 48 of the handbook, first half: neither the copy of a program nor one of the host's."""
-    made = await box.run("cp /usr/bin/id /work/id; chmod 6755 /work/id; stat -c %a /work/id")
+    made = await box.run("cp /usr/bin/id id; chmod 6755 id; stat -c %a id")
     assert made.out == b"6755\n", made
-    asked = await box.run(["python3", "-c", AS_USER.format(1000), "sh", "-c", "/work/id -u; /work/id -g"])
+    asked = await box.run(["python3", "-c", AS_USER.format(1000), "sh", "-c", "./id -u; ./id -g"])
     assert asked.out.split() == [b"1000", b"1000"], asked
     locked = await box.run("grep -E '^(NoNewPrivs|CapBnd|CapInh|CapAmb)' /proc/self/status")
     values = dict(line.split(":\t") for line in locked.out.decode().splitlines())
@@ -90,7 +90,7 @@ async def test_setuid_programs_gain_nothing(box: Sandbox) -> None:
 @pytest.mark.parametrize(
     "attack",
     [
-        "mknod /work/disk b 8 0",
+        "mknod disk b 8 0",
         "mount -t tmpfs none /work",
         "echo x > /proc/sys/kernel/core_pattern",
         "ls /proc/1/fd/",

@@ -16,7 +16,7 @@ from etude.sandbox.local.making import Base, Maker
 from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.settings import SandboxSettings
-from etude.sandbox.spec import Network, SandboxSpec
+from etude.sandbox.spec import WORKDIR, Network, SandboxSpec
 from etude.sandbox.wire.live import LiveSandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -53,7 +53,7 @@ async def test_inodes_are_bounded_with_the_bytes(box: LiveSandbox) -> None:
 async def test_the_client_holds_what_was_written_and_nothing_else(box: LiveSandbox) -> None:
     await box.run("echo 1 > a; mkdir d; echo 2 > d/b; echo 3 > /tmp/c")
     found = {os.path.join(path, name) for path, _, names, _ in os.fwalk(dir_fd=_upper(box)) for name in names}
-    assert found == {"./work/a", "./work/d/b", "./tmp/c"}
+    assert found == {f".{WORKDIR}/a", f".{WORKDIR}/d/b", "./tmp/c"}
 
 
 async def test_over_layers_the_upper_holds_the_changes_alone(maker: Maker, layer: Layer) -> None:
@@ -71,8 +71,8 @@ async def test_over_layers_the_upper_holds_the_changes_alone(maker: Maker, layer
         for path, folders, names, fd in os.fwalk(dir_fd=_upper(box))
         for name in (*folders, *names)
     }
-    assert set(entries) == {"./work", "./work/gone", "./work/dir", "./work/dir/new", "./tmp", "./tmp/t"}
-    assert stat.S_ISCHR(entries["./work/gone"].st_mode) and entries["./work/gone"].st_rdev == 0
+    assert set(entries) == {"./work", f".{WORKDIR}/gone", f".{WORKDIR}/dir", f".{WORKDIR}/dir/new", "./tmp", "./tmp/t"}
+    assert stat.S_ISCHR(entries[f".{WORKDIR}/gone"].st_mode) and entries[f".{WORKDIR}/gone"].st_rdev == 0
     folder = os.open("work/dir", os.O_RDONLY, dir_fd=_upper(box))
     assert os.getxattr(folder, "user.overlay.opaque") == b"y"
     os.close(folder)
@@ -85,7 +85,7 @@ async def test_a_layer_serves_many_and_is_never_written(maker: Maker, layer: Lay
     one, two = [await maker.make(SandboxSpec(), Base((shared,))) for _ in range(2)]
     await one.run("echo after > file; chmod 600 file; mv file other")
     assert (await two.read("file")) == b"before"
-    with open(f"{shared}/work/file", "rb") as file:
+    with open(f"{shared}{WORKDIR}/file", "rb") as file:
         assert file.read() == b"before"
     await one.kill()
     await two.kill()

@@ -10,7 +10,7 @@ import pytest
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.local.making import Base, Maker
 from etude.sandbox.local.pool import LocalPool
-from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.spec import WORKDIR, SandboxSpec
 
 from .conftest import Layer
 
@@ -31,13 +31,13 @@ async def test_layers_are_root_s_inside_and_stay_as_they_are(ranged: Maker, laye
     shared = layer("shared-by-ranges", {"work/file": b"before", "work/other": b"same"})
     spec = SandboxSpec(uid_mode="range")
     one, two = [await ranged.make(spec, Base((shared,))) for _ in range(2)]
-    before = os.stat(f"{shared}/work/file")
+    before = os.stat(f"{shared}{WORKDIR}/file")
     said = await one.run("stat -c %u:%g file; echo after > file; chown 33:33 file; stat -c %u:%g file; rm other; ls")
     assert said.out.split() == [b"0:0", b"33:33", b"file"], said
     assert (await two.read("file")) == b"before" and len(await two.list()) == 2
     upper = one._channel.granted["upper"]
     assert os.stat("work/file", dir_fd=upper).st_uid == one.birth.uid + 33  # type: ignore[union-attr]
-    after = os.stat(f"{shared}/work/file")
+    after = os.stat(f"{shared}{WORKDIR}/file")
     assert (after.st_uid, after.st_size, after.st_ino) == (before.st_uid, 6, before.st_ino)
     mounts = await two.run("cat /proc/self/mountinfo; ls /.layers")
     assert os.path.dirname(shared).encode() not in mounts.out

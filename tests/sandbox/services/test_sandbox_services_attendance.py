@@ -63,9 +63,7 @@ async def test_it_is_handed_out_when_its_services_serve(pool: SandboxPool) -> No
 
 
 async def test_a_start_script_runs_before_the_services(pool: SandboxPool) -> None:
-    needs = Service(
-        "needs", ("/bin/sh", "-c", "cat /work/made && exec sleep 1000"), health=("test", "-f", "/work/made")
-    )
+    needs = Service("needs", ("/bin/sh", "-c", "cat made && exec sleep 1000"), health=("test", "-f", "made"))
     box = await pool.create(spec(needs, start_script="echo done > made"))
     assert await healthy(box) == {"needs": True}
     await box.kill()

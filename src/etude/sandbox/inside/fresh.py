@@ -40,8 +40,9 @@ class Fresh:
         try:
             os.unlink(self._beside, dir_fd=self._folder)
         except FileNotFoundError:
-            pass  # somebody inside was quicker
-        self._close()
+            return  # somebody inside was quicker
+        finally:
+            self._close()
 
     def _close(self) -> None:
         os.close(self._fd)

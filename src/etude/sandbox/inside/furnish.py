@@ -93,20 +93,30 @@ def folder(base: str, path: str, mode: int) -> None:
     parts = [part for part in path.split("/") if part]
     for count, part in enumerate(parts, 1):
         try:
-            os.mkdir(part, 0o755, dir_fd=fd)
-            if count == len(parts):
+            if _is_new(part, fd) and count == len(parts):
                 os.chmod(part, mode, dir_fd=fd)
-        except FileExistsError:
-            pass
-        try:
-            below = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-        except OSError as error:
-            message = f"{path} must be a folder of the root, not a link or a file: {error.strerror}"
-            raise files.Refused("UserError", message) from None
+            below = _entered(part, fd, path)
         finally:
             os.close(fd)
         fd = below
     os.close(fd)
+
+
+def _is_new(name: str, above: int) -> bool:
+    """Make the folder, unless something of that name is there."""
+    try:
+        os.mkdir(name, 0o755, dir_fd=above)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _entered(name: str, above: int, path: str) -> int:
+    try:
+        return os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    except OSError as error:
+        message = f"{path} must be a folder of the root, not a link or a file: {error.strerror}"
+        raise files.Refused("UserError", message) from None
 
 
 def _mount_proc(base: str) -> None:

@@ -25,18 +25,26 @@ def dial(path: Path, port: int, process: subprocess.Popen[bytes], patience_s: fl
             raise InfraError(
                 f"nothing inside listened on vsock port {port} within {patience_s:g} s; see docs/sandbox.md, microVMs"
             )
-        line = socket.socket(socket.AF_UNIX)
-        try:
-            line.settimeout(patience_s)
-            line.connect(str(path))
-            line.sendall(b"CONNECT %d\n" % port)
-            if _answer(line).startswith(b"OK "):
-                line.settimeout(None)
-                return line
-        except OSError:
-            pass  # not there yet: asked again below
-        line.close()
+        if (line := _asked(path, port, patience_s)) is not None:
+            return line
         time.sleep(_LOOK_S)
+    return None
+
+
+def _asked(path: Path, port: int, patience_s: float) -> socket.socket | None:
+    """Ask once. None: neither the machine's socket nor the port behind it need be there yet."""
+    line = socket.socket(socket.AF_UNIX)
+    try:
+        line.settimeout(patience_s)
+        line.connect(str(path))
+        line.sendall(b"CONNECT %d\n" % port)
+        if _answer(line).startswith(b"OK "):
+            line.settimeout(None)
+            return line
+    except OSError:
+        line.close()
+        return None
+    line.close()
     return None
 
 
