@@ -17,6 +17,7 @@ from etude.ledger import being
 from etude.ledger.being import Being
 from etude.ledger.ledger import Ledger
 from etude.ledger.reaper import Reaped, Reaper
+from etude.ledger.stuck import Stuck
 from etude.ledger.undo import Command, File, Folder, Process
 
 
@@ -72,6 +73,34 @@ def test_a_number_that_another_process_took_over_is_left_alone(sleeper) -> None:
     me.undo()
     me.undo()
     assert _dead(sleeper)
+
+
+@pytest.mark.parametrize("lost", [FileNotFoundError(2, "gone"), OSError(39, "not empty")])
+def test_a_folder_that_somebody_else_clears_meanwhile_goes_whole(tmp_path, monkeypatch, lost) -> None:
+    for name in "abc":
+        (tmp_path / "etude-x" / name).mkdir(parents=True)
+        (tmp_path / "etude-x" / name / "file").touch()
+    unlink, races = os.unlink, [lost]
+
+    def raced(path, **where) -> None:
+        unlink(path, **where)
+        if races:
+            raise races.pop()
+
+    monkeypatch.setattr(os, "unlink", raced)
+    Folder(str(tmp_path / "etude-x")).undo()
+    assert not (tmp_path / "etude-x").exists() and not races
+
+
+def test_a_folder_that_is_never_empty_is_stuck(tmp_path, monkeypatch) -> None:
+    (tmp_path / "etude-x").mkdir()
+
+    def refuse(path) -> None:
+        raise OSError(39, "not empty", str(path))
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    with pytest.raises(Stuck, match="not empty"):
+        Folder(str(tmp_path / "etude-x")).undo()
 
 
 def test_an_owner_that_closed_with_things_left_has_let_go_of_them(folder, tmp_path) -> None:
@@ -203,6 +232,7 @@ def test_a_folder_goes_without_what_is_mounted_in_it(tmp_path: Path) -> None:
     (tmp_path / "precious" / "file").touch()
     program = f"""
 import subprocess
+from etude.ledger.stuck import Stuck
 from etude.ledger.undo import Folder
 subprocess.run(["mount", "--bind", {str(tmp_path / "precious")!r}, {str(tmp_path / "etude-a b" / "mounted")!r}], check=True)
 Folder({str(tmp_path / "etude-a b")!r}).undo()

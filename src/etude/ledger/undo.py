@@ -6,6 +6,7 @@ an entry made in error, never costs anybody's folder.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from etude.ledger.stuck import Stuck
 KILL_PATIENCE_S = 5.0  # a killed process is gone in ms, unless it hangs in the kernel
 TENANTS_GRACE_S = 3.0  # podman cleans up after a container in 0.2 s on a quiet machine
 COMMAND_PATIENCE_S = 30.0  # podman takes 0.3 s on a quiet machine
+_RACES = 20  # lost to somebody else who changes the same folder
 _OURS = ("etude", ".etude")
 
 
@@ -90,15 +92,16 @@ class Folder:
 
     def undo(self) -> None:
         path = _ours(self.path)
-        if not path.is_dir() or path.is_symlink():
-            return
-        mounts.detach_below(path)
-        try:
-            shutil.rmtree(path)  # follows no link
-        except FileNotFoundError:
-            return  # somebody else removes it too
-        except OSError as error:
-            raise Stuck(f"folder {path}: {error}") from None
+        for last in (False,) * _RACES + (True,):
+            if not path.is_dir() or path.is_symlink():
+                return
+            mounts.detach_below(path)
+            try:
+                shutil.rmtree(path)  # follows no link
+            except OSError as error:
+                # Somebody else removes or still adds to it, such as the owner's last thread: what it left is next.
+                if last or error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                    raise Stuck(f"folder {path}: {error}") from None
 
 
 @dataclass(frozen=True)

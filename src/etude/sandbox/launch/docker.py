@@ -34,15 +34,23 @@ from etude.sandbox.spec import Isolation, SandboxSpec
 _FIRST_UID, _UIDS = 0x7D00_0000, 1 << 22  # unlike any person's, and any range handed out by useradd
 _PATIENCE_S = 60.0  # for an import: a second on a quiet machine
 _LABEL = "etude.pool"
-# $1: label; $2: prefix of the images' names; then the engine. It ends with 0 where nothing is left.
+# $1: label; $2: prefix of the images' names; then the engine. It ends with 0 where nothing is left. Removals are judged by what is left, since
+# a container that was killed is being removed by the engine itself (--rm), which may be half-way or done when we ask.
 _REMOVE = """
 label=$1 images=$2; shift 2
+containers() { left=$("$@" ps --all --quiet --filter "label=$label") || exit; [ -n "$left" ]; }
+pictures() { left=$("$@" images --quiet "$images") || exit; [ -n "$left" ]; }
 left=$("$@" ps --quiet --filter "label=$label") || exit
 [ -z "$left" ] || "$@" kill $left >/dev/null 2>&1
-left=$("$@" ps --all --quiet --filter "label=$label") || exit
-[ -z "$left" ] || "$@" rm --force $left >/dev/null || exit
-left=$("$@" images --quiet "$images") || exit
-[ -z "$left" ] || "$@" rmi --force $left >/dev/null
+for try in 1 2 3 4; do
+    containers "$@" || break
+    "$@" rm --force $left >/dev/null 2>&1 || sleep 0.2
+done
+for try in 1 2 3 4; do
+    pictures "$@" || break
+    "$@" rmi --force $left >/dev/null 2>&1 || sleep 0.2
+done
+! containers "$@" && ! pictures "$@" || { echo "left: $left" >&2; exit 1; }
 """
 
 
