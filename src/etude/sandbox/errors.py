@@ -11,9 +11,6 @@ class UserError(SandboxError):
     """The inside's or the caller's doing (bad path, too large a file): evidence, not a fault of ours."""
 
 
-class ExecTimeout(UserError): ...
-
-
 class OOMKilled(UserError): ...
 
 

@@ -20,7 +20,7 @@ from etude.egress.packages.cache import ALGORITHMS, Digest, FileCache, best
 from etude.egress.packages.remembered import Remembered
 from etude.egress.packages.rule import Named, npm_name
 from etude.egress.packages.upstream import Upstream, joined
-from etude.egress.refused import BadRule, Refused
+from etude.egress.refused import Refused
 
 _PRERELEASE = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+-")
 Document = dict[str, Any]
@@ -71,21 +71,12 @@ class NpmDoor:
 
     async def serve(self, ask: Ask) -> Page:
         name, separator, file = ask.path.partition("/-/")
-        name = self._named(name.rstrip("/"))
+        name = self._rule.require(name.rstrip("/"), npm_name)
         document = in_time(await self._index.document(name), self._rule)
         if separator:
             return self._tarball(name, document, file)
         body = await asyncio.to_thread(self._rewritten, document)
         return Page(headers=(("Content-Type", "application/json"),), body=body)
-
-    def _named(self, text: str) -> str:
-        try:
-            name = npm_name(text)
-        except BadRule as problem:
-            raise Refused(404, str(problem)) from None
-        if name not in self._rule.names:
-            raise Refused(403, f"package {name} is not on this sandbox' list")
-        return name
 
     def _rewritten(self, document: Document) -> bytes:
         name = document["name"]

@@ -14,7 +14,7 @@ from etude.egress.packages.cache import FileCache, best
 from etude.egress.packages.remembered import Remembered
 from etude.egress.packages.rule import Named, pip_name
 from etude.egress.packages.upstream import Upstream
-from etude.egress.refused import BadRule, Refused
+from etude.egress.refused import Refused
 
 _METADATA = ".metadata"  # PEP 658
 
@@ -63,19 +63,10 @@ class PipDoor:
         if kind == "simple" and not rest:
             return self._projects(ask.accept)
         if kind == "simple" and len(rest) == 1:
-            return await self._page(self._named(rest[0]), ask.accept)
+            return await self._page(self._rule.require(rest[0], pip_name), ask.accept)
         if kind == "files" and len(rest) == 2:
-            return await self._file(self._named(rest[0]), rest[1])
+            return await self._file(self._rule.require(rest[0], pip_name), rest[1])
         raise Refused(404, "pip's index has simple/, simple/PROJECT/ and the files that those name")
-
-    def _named(self, text: str) -> str:
-        try:
-            project = pip_name(text)
-        except BadRule as problem:
-            raise Refused(404, str(problem)) from None
-        if project not in self._rule.names:
-            raise Refused(403, f"project {project} is not on this sandbox' list")
-        return project
 
     def _projects(self, accept: str) -> Page:
         names = sorted(self._rule.names)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from etude.egress.refused import BadRule
+from etude.egress.refused import BadRule, Refused
 
 _SEPARATORS = re.compile(r"[-_.]+")
 _PIP_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?")
@@ -38,6 +39,16 @@ class Named:
 
     names: frozenset[str]
     until: datetime.datetime | None = None
+
+    def require(self, text: str, normal: Callable[[str], str]) -> str:
+        """The normal name of what is asked for. Raises Refused: 404 for no name at all, 403 for one that is not listed."""
+        try:
+            name = normal(text)
+        except BadRule as problem:
+            raise Refused(404, str(problem)) from None
+        if name not in self.names:
+            raise Refused(403, f"{name} is not on this sandbox' list of packages")
+        return name
 
     def in_time(self, published: str | None) -> bool:
         """`published`: ISO 8601, as indexes write it."""
