@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from etude.sandbox.errors import DiskFull, PidsExhausted, Unsupported, UserError
+from etude.sandbox.errors import DiskFull, InfraError, PidsExhausted, Unsupported, UserError
 from etude.sandbox.inside import frames, keeper, landlock
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
@@ -189,11 +188,7 @@ async def test_whoever_dies_everything_inside_dies_and_the_folder_goes(alone: Sa
     box = await alone.create(SandboxSpec())
     folder = Path((await box.run("pwd")).out.decode().strip()).parent
     await box.run(f"mkdir -m 0 shut; mkdir -p d/e; (setsid sleep {MARK + 2} >/dev/null 2>&1 &)")
-    end_s = time.monotonic() + 10
-    while not (asleep := [pid for pid in _marked(f"sleep {MARK + 2}") if _command(pid).startswith("sleep")]):
-        assert time.monotonic() < end_s  # the command is over before its child has become `sleep`
-        await asyncio.sleep(0.01)
-    runner = _parent(asleep[0])
+    runner = _parent(await _asleep(MARK + 2))
     if victim != "client":
         os.kill(runner if victim == "runner" else _parent(runner), signal.SIGKILL)
     else:
@@ -202,11 +197,30 @@ async def test_whoever_dies_everything_inside_dies_and_the_folder_goes(alone: Sa
     while (_marked(f"sleep {MARK + 2}") or (folder.exists() and victim != "keeper")) and time.monotonic() < end_s:
         await asyncio.sleep(0.02)
     assert _marked(f"sleep {MARK + 2}") == []
-    assert victim == "keeper" or not folder.exists()  # nobody is left who could remove it: the one known leak
+    assert victim == "keeper" or not folder.exists()
     await box.kill()
-    if folder.exists():
-        (folder / "work" / "shut").chmod(0o700)
-        shutil.rmtree(folder)
+
+
+async def test_what_a_killed_keeper_left_goes_with_its_pool(alone: SandboxPool) -> None:
+    pool = await open_pool(SandboxSettings(backend="process"))
+    box = await pool.create(SandboxSpec())
+    await box.run(f"mkdir -p shut/er; chmod 0 shut; (setsid sleep {MARK + 4} >/dev/null 2>&1 &)")
+    work = Path((await box.run("pwd")).out.decode().strip())
+    os.kill(_parent(_parent(await _asleep(MARK + 4))), signal.SIGKILL)
+    with pytest.raises(InfraError):
+        await box.run("true")
+    assert (work / "shut").is_dir()
+    await pool.close()
+    assert not work.parent.parent.exists()
+
+
+async def _asleep(seconds: int) -> int:
+    """The process that sleeps for so long, as soon as the command's child has become `sleep`."""
+    end_s = time.monotonic() + 10
+    while not (asleep := [pid for pid in _marked(f"sleep {seconds}") if _command(pid).startswith("sleep")]):
+        assert time.monotonic() < end_s
+        await asyncio.sleep(0.01)
+    return asleep[0]
 
 
 def _parent(pid: int) -> int:

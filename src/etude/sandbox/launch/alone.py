@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 import signal
+import subprocess
 import tempfile
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
-from etude.ledger.undo import Undo
+from etude.ledger.undo import Folder, Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
@@ -28,12 +30,17 @@ class Alone:
 
     def __init__(self, python: Interpreter) -> None:
         self._python = python
+        self._folder = Path(tempfile.mkdtemp(prefix="etude-process-")).resolve()
+        self._folder.chmod(
+            0o1733
+        )  # each keeper, as whichever user, makes one below it that the others can't look into or find
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
         return spec
 
     def leavings(self) -> tuple[Undo, ...]:
-        return ()  # a runner that outlives this process removes its folder itself
+        """A keeper that outlives this process removes its own folder; one that is killed leaves it in ours."""
+        return (Folder(str(self._folder)),)
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         if any(host != inside for host, inside in spec.read_only_binds):
@@ -43,11 +50,14 @@ class Alone:
             "python": self._python.path,
             "binds": [*self._python.binds, *spec.read_only_binds],
             "hide": hidden(self._python),
-            "scratch": os.path.realpath(tempfile.gettempdir()),
+            "scratch": str(self._folder),
         }
 
     def close(self) -> None:
-        """Nothing outlives its sandbox."""
+        """What a killed keeper left goes too, folders that were closed to their owner among it; what won't go stays in the ledger."""
+        if next(self._folder.iterdir(), None) is not None:
+            subprocess.run(["chmod", "-R", "u+rwX", "--", str(self._folder)], capture_output=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
         start = bundle.COMMAND.format(program=program, control=control)
