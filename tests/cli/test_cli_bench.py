@@ -12,7 +12,7 @@ from etude.bench.real.pin import PackagesUnavailable, default_cache
 from etude.bench.real.source import RealPackages
 from etude.bench.suite import choose
 from etude.cli.answer import Answer
-from etude.cli.bench import EndpointError, SuiteName, bench
+from etude.cli.bench.recipe import EndpointError, SuiteName, bench
 from etude.factory.exercises.source import ExerciseSource
 from etude.policy import openai
 from etude.recipe.read import find_recipe, read_recipe

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+
+
+class OutcomeError(ValueError):
+    """A line of outcomes that this version can't read; names the file and the line."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,16 @@ class Outcome:
     seconds: float
     reason: str = ""
     holdout: str = ""  # how the task is kept from training: by function, by template, or unknown
+    effort: str = ""
+    input_tokens: int | None = None  # as the endpoint counts them; None: it did not say
+    cached_tokens: int | None = None  # of the input, read from a cache
+    cache_write_tokens: int | None = None  # of the input, written to one
+    output_tokens: int | None = None
+    core_seconds: float | None = None  # of the sandboxes, and of our own engine where it answered; None: not measured
+    files: int = 0  # that the reference change touches; 0: there is no reference
+    lines: int = 0  # that it adds and removes
+    style: str = ""  # of the prompt: terse, described, ...
+    judged: dict[str, float] = field(default_factory=dict)  # criterion -> score in [0, 1]
 
 
 class OutcomeFile:
@@ -41,7 +55,7 @@ class OutcomeFile:
         if len(whole) < len(data):
             with open(self.path, "r+b") as file:
                 file.truncate(len(whole))
-        found = [Outcome(**json.loads(line)) for line in whole.splitlines()]
+        found = [_read(self.path, number, line) for number, line in enumerate(whole.splitlines(), 1)]
         return {(o.task_id, o.attempt): o for o in found}
 
     def add(self, outcome: Outcome) -> None:
@@ -56,3 +70,22 @@ class OutcomeFile:
         finally:
             os.close(descriptor)
         self.outcomes[key] = outcome
+
+
+_KNOWN = frozenset(found.name for found in fields(Outcome))
+
+
+def _read(path: Path, number: int, line: bytes) -> Outcome:
+    try:
+        row = json.loads(line)
+        if not isinstance(row, dict):
+            raise TypeError(f"it holds a {type(row).__name__}")
+        if strange := sorted(set(row) - _KNOWN):
+            raise OutcomeError(
+                f"{path}:{number} has the field {strange[0]!r}, which this version does not know: it was written by a newer one"
+            )
+        return Outcome(**row)
+    except (json.JSONDecodeError, TypeError) as error:
+        raise OutcomeError(
+            f"{path}:{number} is no outcome of an attempt ({error}): move the file away, or mend the line"
+        ) from error

@@ -1,4 +1,4 @@
-"""`etude bench`: the run's bench stage, or with --model the same tasks asked of an OpenAI-compatible endpoint."""
+"""`etude bench [recipe]`: the run's bench stage, or with --model the same tasks asked of an OpenAI-compatible endpoint."""
 
 from __future__ import annotations
 

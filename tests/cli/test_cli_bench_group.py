@@ -1,0 +1,31 @@
+"""`etude bench` as a group: its verbs, and the old uses without one."""
+
+from __future__ import annotations
+
+import pytest
+from here import Here, document
+
+
+def test_without_a_verb_an_endpoint_is_asked_as_ever(here: Here) -> None:
+    words = ["--model", "http://127.0.0.1:9/v1", "--name", "m", "--dry-run", "--json"]
+    plain, named = here("bench", *words), here("bench", "recipe", *words)
+    assert document(plain) == document(named) and document(plain)["endpoint"] == "http://127.0.0.1:9/v1"
+
+
+def test_without_a_verb_a_recipe_is_planned_as_ever(here: Here) -> None:
+    plain, named = here("bench", "ci", "--dry-run"), here("bench", "recipe", "ci", "--dry-run")
+    assert plain.stderr == named.stderr and "trials needs base" in plain.stderr
+
+
+def test_a_misspelt_verb_is_told_apart_from_a_recipe(here: Here) -> None:
+    done = here("bench", "recipee", "--json")
+    assert done.returncode != 0 and "did you mean recipe?" in done.stderr
+
+
+def test_a_recipe_that_is_none_is_told_so(here: Here) -> None:
+    assert "there is no such recipe file" in here("bench", "nosuch").stderr
+
+
+@pytest.mark.parametrize("words", [["bench", "--help"], ["bench", "recipe", "--help"]])
+def test_help_names_the_old_command(here: Here, words: list[str]) -> None:
+    assert "recipe" in here(*words).stdout
