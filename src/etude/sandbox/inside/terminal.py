@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import struct
 
 _PTMX = "/dev/ptmx"
-# Alike on x86-64 and ARM.
-_TIOCSPTLCK, _TIOCGPTPEER, _TIOCGPTN, _TIOCSWINSZ, _TIOCSCTTY = 0x40045431, 0x5441, 0x80045430, 0x5414, 0x540E
+_TIOCSPTLCK, _TIOCGPTPEER, _TIOCSWINSZ, _TIOCSCTTY = 0x40045431, 0x5441, 0x5414, 0x540E  # alike on x86-64 and ARM
 _MOST = 65535
 END = b"\x04"  # what a terminal in its usual mode takes for the end of input
 
@@ -19,24 +17,12 @@ def open_pair(rows: int, columns: int) -> tuple[int, int]:
     ours = os.open(_PTMX, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         fcntl.ioctl(ours, _TIOCSPTLCK, struct.pack("i", 0))
-        theirs = _peer(ours)
+        theirs = fcntl.ioctl(ours, _TIOCGPTPEER, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)  # no path is needed for it
         resize(ours, rows, columns)
     except OSError:
         os.close(ours)
         raise
     return ours, theirs
-
-
-def _peer(ours: int) -> int:
-    """By no path, where the kernel knows how (gVisor's does not)."""
-    flags = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC
-    try:
-        return fcntl.ioctl(ours, _TIOCGPTPEER, flags)
-    except OSError as error:
-        if error.errno != errno.ENOTTY:
-            raise
-    (number,) = struct.unpack("I", fcntl.ioctl(ours, _TIOCGPTN, bytes(4)))
-    return os.open(f"/dev/pts/{number}", flags)
 
 
 def resize(ours: int, rows: int, columns: int) -> None:
