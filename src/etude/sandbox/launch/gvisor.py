@@ -30,6 +30,7 @@ from etude.sandbox.spec import Isolation, SandboxSpec
 _PROGRAM = "/opt/etude/program"
 _PATIENCE_S = 10.0
 _SHOWN = 500
+_MOST_PIDS = (1 << 21) - 1  # the kernel counts to 1 << 22 (PID_MAX_LIMIT), and the ladder doubles what it is told
 _KERNEL_MB, _KERNEL_PIDS = 256, 512  # of runsc itself: its kernel, its file server; a thread or more for each inside
 # ptrace works everywhere, also without /dev/kvm; newer releases replace it by systrap, their default.
 _FLAGS = ["--network=none", "--ignore-cgroups"]
@@ -59,9 +60,9 @@ class Gvisor:
         self._building = threading.Lock()  # launches come from threads
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
-        return dataclasses.replace(
-            spec, memory_mb=spec.memory_mb + _KERNEL_MB, pids=_KERNEL_PIDS + 60 * spec.pids + spec.pids**2
-        )
+        # A fork bomb inside takes so many threads of the host; it must meet its own bound first.
+        threads = min(_KERNEL_PIDS + 60 * spec.pids + spec.pids**2, _MOST_PIDS)
+        return dataclasses.replace(spec, memory_mb=spec.memory_mb + _KERNEL_MB, pids=threads)
 
     def leavings(self) -> tuple[Undo, ...]:
         return leavings.of_runtime(self._folder, self._words(), "*_sandbox:*.state")
