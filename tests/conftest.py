@@ -29,6 +29,14 @@ for _name in ("XDG_DATA_HOME", "XDG_STATE_HOME"):
     os.environ[_name] = f"{_state}/{_name.lower()}"
 
 
+def pytest_sessionfinish() -> None:
+    """What pools that tests killed left in memory would stay until the machine is switched off."""
+    from etude.layers.forsaken import forsaken, remove
+
+    for place in forsaken():
+        remove(place)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", default=False, help="also run the tests marked nightly")
 

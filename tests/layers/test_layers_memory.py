@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 
 from etude.layers import medium
 from etude.layers.collect import collect
+from etude.layers.forsaken import forsaken, remove
 from etude.layers.hold import Hold
 from etude.layers.snapshot import Snapshot
 from etude.layers.store import LayerStore
@@ -21,7 +24,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder instead of the machine's own file system in memory."""
     folder = tmp_path / "memory"
     folder.mkdir()
-    monkeypatch.setattr(medium, "_MEMORY", folder)
+    monkeypatch.setattr(medium, "MEMORY", folder)
     monkeypatch.setattr(os.path, "ismount", lambda path: path == folder)
     return folder
 
@@ -89,3 +92,22 @@ def test_a_folder_of_somebody_else_s_is_not_used(tmp_path: Path, memory: Path) -
     name.symlink_to(tmp_path)
     with LayerStore(tmp_path / "store", in_memory=True) as second:
         assert second.memory is None
+
+
+@pytest.mark.parametrize("store_is_gone", [False, True])
+def test_what_a_killed_process_left_in_memory_is_forsaken_and_nothing_of_the_living(
+    tmp_path: Path, memory: Path, store_is_gone: bool
+) -> None:
+    killed = tmp_path / "killed"
+    pid = os.fork()
+    if not pid:
+        taken(LayerStore(killed, in_memory=True), tmp_path / "upper", passing=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    if store_is_gone:
+        shutil.rmtree(killed)
+    with LayerStore(tmp_path / "living", in_memory=True) as living:
+        assert living.memory is not None
+        (left,) = forsaken(memory)
+        assert left != living.memory.root and remove(left) and not remove(living.memory.root)
+        assert list(memory.iterdir()) == [living.memory.root] and forsaken(memory) == []

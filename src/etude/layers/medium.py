@@ -15,7 +15,8 @@ from pathlib import Path
 from etude.layers.lease import Lease
 
 _SHORT = 32  # digits in a folder's name: all the layers of a chain must fit into one page of mount options
-_MEMORY = Path("/dev/shm")
+MEMORY = Path("/dev/shm")
+STORE = "store"  # the file in memory's part that says whose it is
 
 
 class Medium:
@@ -53,21 +54,29 @@ class Medium:
         """Close it; the last one to do so takes the folders away. The store must be locked against everybody."""
         self.close()
         with suppress(OSError):  # somebody else is there, or a collection has yet to come
-            for folder in (self.live, self.trash, self.layers, self.root):
+            for folder in (self.live, self.trash, self.layers):
                 folder.rmdir()
+            (self.root / STORE).unlink(missing_ok=True)
+            self.root.rmdir()
+
+
+def prefix() -> str:
+    """Of the names of this user's folders in memory."""
+    return f"etude-layers-{os.geteuid()}-"
 
 
 def beside(root: Path) -> Medium | None:
     """Memory's part of the store at `root`, the same for all its users; None where there is no file system in memory for us.
     The store must be locked."""
     name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:16]
-    place = _MEMORY / f"etude-layers-{os.geteuid()}-{name}"
+    place = MEMORY / f"{prefix()}{name}"
     try:
         place.mkdir(mode=0o700, exist_ok=True)
         found = place.lstat()
-        if found.st_uid != os.geteuid() or not place.is_dir() or place.is_symlink() or not os.path.ismount(_MEMORY):
+        if found.st_uid != os.geteuid() or not place.is_dir() or place.is_symlink() or not os.path.ismount(MEMORY):
             return None
         place.chmod(0o711)  # sandboxes' user passes through it, to `layers` alone
+        (place / STORE).write_bytes(os.fsencode(root.resolve()))
         medium = Medium(place)
         medium.lease.folder.stat()  # taken at once: it says that somebody is there
         return medium

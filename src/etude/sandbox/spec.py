@@ -172,5 +172,5 @@ class Capabilities:
     images: bool = False
     uid_ranges: bool = False
     cpus: bool = False
-    egress: bool = False
+    egress: bool = False  # a socket of the inside can be handed out: for an allow-list's door, for `connect`
     disk: str = "tmpfs"  # how disk_mb is kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,14 @@ class Maker:
     runner: str = "python"
     slow: bool = False
     hidden: bool = False
+    program: str = ""  # what makes its kernel, where that is another than the host's
+
+    def release(self) -> str:
+        """For whoever must say which one lacks something."""
+        if not self.program:
+            return f"back end {self.backend}"
+        said = subprocess.run([self.program, "--version"], capture_output=True, text=True, timeout=10).stdout
+        return f"back end {self.backend} ({said.splitlines()[0]})"
 
 
 MAKERS = {
@@ -31,7 +40,7 @@ MAKERS = {
     "podman": Maker("podman", slow=True),
     "runc": Maker("runc", slow=True),
     "docker": Maker("docker", slow=True),
-    "gvisor": Maker("gvisor", slow=True, hidden=True),
+    "gvisor": Maker("gvisor", slow=True, hidden=True, program="runsc"),
 }
 
 

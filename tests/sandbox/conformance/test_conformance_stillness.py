@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from makers import MadePool
 
 from etude.sandbox.errors import Unsupported, UserError
-from etude.sandbox.protocol import Sandbox
+from etude.sandbox.protocol import Process, Sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -66,12 +67,19 @@ async def test_a_time_out_ends_a_command_that_stands_still(box: Sandbox) -> None
     assert (await box.run("echo here")).out == b"here\n"
 
 
-async def test_a_port_inside_can_be_reached_from_here(box: Sandbox) -> None:
+async def _serving(box: Sandbox) -> Process:
     await box.write("server.py", SERVER.encode())
     process = await box.exec(["python", "server.py"])
     async for chunk in process.stream():
         assert chunk.data == b"up\n"
         break
+    return process
+
+
+async def test_a_port_inside_can_be_reached_from_here(pool: MadePool, box: Sandbox) -> None:
+    if not pool.probe().egress:
+        pytest.skip(f"Capabilities.egress is False: {pool.maker.release()} hands no socket of the inside out")
+    process = await _serving(box)
     for word in (b"one", b"two"):
         made = await box.connect(4321)
         made.settimeout(10)
@@ -79,6 +87,16 @@ async def test_a_port_inside_can_be_reached_from_here(box: Sandbox) -> None:
         assert await asyncio.to_thread(made.recv, 100) == b"hello " + word
         made.close()
     await process.signal(9)
+
+
+async def test_where_no_socket_can_be_handed_out_connect_is_refused(pool: MadePool, box: Sandbox) -> None:
+    if pool.probe().egress:
+        pytest.skip("Capabilities.egress is True: it can be handed out")
+    process = await _serving(box)
+    with pytest.raises(Unsupported, match="no socket"):
+        await box.connect(4321)
+    await process.signal(9)
+    assert (await process.wait()).signal == 9 and (await box.run("echo here")).out == b"here\n"
 
 
 async def test_a_port_nobody_listens_on_is_a_user_error(box: Sandbox) -> None:

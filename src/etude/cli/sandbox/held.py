@@ -35,17 +35,23 @@ def reap(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, do nothing.")] = False,
     json: Json = False,
 ) -> Answer:
-    """Remove what dead owners left: processes, control groups, folders, containers, user ranges. Touches nothing of the living; idempotent."""
+    """Remove what dead owners left: processes, control groups, folders, containers, user ranges, layers in memory. Touches nothing of the
+    living; idempotent."""
+    from etude.layers.forsaken import forsaken, remove
     from etude.ledger.reaper import Reaper
     from etude.sandbox.lifetimes.reaping import told
 
     ledger = _ledger()
     if dry_run:
         rows = [row for account in ledger.accounts() if _left(account) for row in _rows(account)]
-        return Answer({"would_reap": rows}, "\n".join(_line(row) for row in rows) or "nothing to remove")
+        memory = [str(place) for place in forsaken()]
+        lines = [_line(row) for row in rows] + [f"layers in memory {place}" for place in memory]
+        return Answer({"would_reap": rows, "layers_in_memory": memory}, "\n".join(lines) or "nothing to remove")
     found = Reaper(ledger).reap()
-    text = "\n".join(told(one) for one in found) or "nothing to remove"
-    return Answer({"reaped": [dataclasses.asdict(one) for one in found]}, text, int(any(one.stuck for one in found)))
+    memory = [str(place) for place in forsaken() if remove(place)]
+    lines = [told(one) for one in found] + [f"layers in memory {place}" for place in memory]
+    document = {"reaped": [dataclasses.asdict(one) for one in found], "layers_in_memory": memory}
+    return Answer(document, "\n".join(lines) or "nothing to remove", int(any(one.stuck for one in found)))
 
 
 def _ledger() -> Ledger:

@@ -191,8 +191,8 @@ class Commands:
     def _kill(self, one: Job) -> None:
         """Kill all of a job's processes; when it returns they are gone and its status is known."""
         if len(self._jobs) == 1 and not one.elders:
-            tree.kill(-1)  # everything but us, in one atomic step
-            self._await(lambda: one.status is not None and not tree.living())
+            # Everything but us: in one atomic step by Linux, by gVisor not, where a fork may slip through.
+            self._await(lambda: one.status is not None and not tree.living(), lambda: tree.kill(-1))
             return
         if one.supervised:
             tree.kill_below(one.pid)
@@ -200,9 +200,10 @@ class Commands:
             tree.kill_except(self._others(one) | one.elders)
         self._await(lambda: one.status is not None)
 
-    def _await(self, gone: Callable[[], bool]) -> None:
+    def _await(self, gone: Callable[[], bool], strike: Callable[[], None] = lambda: None) -> None:
         limit_s = time.monotonic() + _DYING_S
         while True:
+            strike()
             self.reap()
             if gone():
                 return

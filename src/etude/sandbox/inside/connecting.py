@@ -74,9 +74,14 @@ class Connecting:
             try:
                 self._control.sendmsg([frames.pack(frames.OK, stream, {})], [rights])
             except OSError as error:
-                if error.errno != errno.ETOOMANYREFS:
+                if error.errno == errno.EINVAL:  # gVisor: its sockets are its own, the control socket is the host's
+                    self._refuse(
+                        stream, "Unsupported", "connect: this sandbox' kernel hands no socket out; see docs/sandbox.md"
+                    )
+                elif error.errno == errno.ETOOMANYREFS:
+                    self._refuse(stream, "CapacityExhausted", frames.TOO_MANY_ON_THE_WAY)
+                else:
                     raise
-                self._refuse(stream, "CapacityExhausted", frames.TOO_MANY_ON_THE_WAY)
         made.close()
 
     def _refuse(self, stream: int, kind: str, message: str) -> None:

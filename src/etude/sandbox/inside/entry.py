@@ -14,7 +14,7 @@ import resource
 import struct
 from _socket import SCM_RIGHTS, SOL_SOCKET, socket
 
-from etude.sandbox.inside import cell, fault, frames, ground, keeper, seccomp, start, warm, zygote
+from etude.sandbox.inside import apart, cell, fault, frames, ground, keeper, seccomp, start, warm, zygote
 from etude.sandbox.inside import syscalls as sys_
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
@@ -68,13 +68,12 @@ def _begin(control_fd: int) -> Role | None:
             os._exit(1)
     place = ground.Ground(spec.head)
     place.excess = place.too_many_inodes
-    closing = functools.partial(
-        _close_container if spec.head["place"]["kind"] == "container" else _check_bubble, control, spec.head
-    )
+    contained = spec.head["place"]["kind"] == "container"
+    closing = functools.partial(_close_container if contained else _check_bubble, control, spec.head, place)
     return cell.settle(control, spec, closing, place)
 
 
-def _check_bubble(control: socket, spec: dict[str, Any]) -> None:
+def _check_bubble(control: socket, spec: dict[str, Any], place: ground.Ground) -> None:
     """bubblewrap made the namespaces and installed the filter; only limits are ours to set."""
     _open_door(control, spec)
     cell.limit(spec)
@@ -82,10 +81,12 @@ def _check_bubble(control: socket, spec: dict[str, Any]) -> None:
     sys_.require_locked()
 
 
-def _close_container(control: socket, spec: dict[str, Any]) -> None:
+def _close_container(control: socket, spec: dict[str, Any], place: ground.Ground) -> None:
     """The container has its engine's own filter; ours comes on top, so that both refuse."""
     _open_door(control, spec)
     cell.limit(spec)
+    if spec["place"].get("apart"):
+        apart.settle(spec["pids"], place)
     sys_.drop_capabilities()
     sys_.install_filter(seccomp.program())
     sys_.require_locked()

@@ -6,6 +6,7 @@ Paths are resolved lexically and then walked one component at a time with O_NOFO
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import stat
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from etude.sandbox.inside.ground import Ground
 
 _FORBIDDEN = ("/proc", "/dev", "/sys")
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # to walk through, which needs no right to list
 OPEN_TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _NEW_FILE_MODE = 0o644
@@ -183,11 +183,11 @@ class Files:
     def walk(self, path: str, recursive: bool) -> Iterator[tuple[str, os.stat_result, int]]:
         base, parts = self._ground.split(self.resolve(path))
         if not parts:
-            fd = os.open(base, _FOLDER)
+            fd = open_folder(base)
         else:
             folder, name = self.parent(path)
             try:
-                fd = os.open(name, _FOLDER, dir_fd=folder)
+                fd = open_folder(name, folder)
             finally:
                 os.close(folder)
         try:
@@ -206,7 +206,7 @@ def _walk(fd: int, prefix: str, recursive: bool, depth: int) -> Iterator[tuple[s
             if depth >= _MAX_DEPTH:
                 raise Refused("UserError", f"folders nest deeper than {_MAX_DEPTH}")
             try:
-                below = os.open(name, _FOLDER, dir_fd=fd)
+                below = open_folder(name, fd)
             except (FileNotFoundError, PermissionError):
                 continue  # removed since it was listed, or closed to its own owner
             try:
@@ -222,13 +222,22 @@ def _remove(folder: int, name: str, depth: int) -> None:
         return
     if depth >= _MAX_DEPTH:
         raise Refused("UserError", f"folders nest deeper than {_MAX_DEPTH}")
-    fd = os.open(name, _FOLDER, dir_fd=folder)
+    fd = open_folder(name, folder)
     try:
         for child in os.listdir(fd):
             _remove(fd, child, depth + 1)
     finally:
         os.close(fd)
     os.rmdir(name, dir_fd=folder)
+
+
+def open_folder(name: str, folder: int | None = None) -> int:
+    """To list it. Not by O_DIRECTORY, with which the gVisor of 2022 follows a link in spite of O_NOFOLLOW."""
+    fd = os.open(name, OPEN_TO_READ, dir_fd=folder)
+    if stat.S_ISDIR(os.fstat(fd).st_mode):
+        return fd
+    os.close(fd)
+    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), name)
 
 
 def _lstat(name: str, folder: int) -> os.stat_result | None:

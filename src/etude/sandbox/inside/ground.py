@@ -25,6 +25,8 @@ class Ground:
         self.tmp = self.real("/tmp")
         self.environment: dict[str, str] = {}
         self.confine: Callable[[], None] | None = None
+        self.require_process: Callable[[], None] = lambda: None  # raises OSError(EAGAIN) where no fork does
+        self.gather: Callable[[], None] = lambda: None  # what a supervisor does where the kernel has no subreapers
         self.elsewhere = 0  # processes that the kernel counts with ours, because they have the same user
         self.require_room: Callable[[int], None] = lambda size_bytes: (
             None

@@ -24,6 +24,7 @@ class Leaders:
 
     def start(self, one: Job) -> int:
         """The pid of the leader or of its supervisor; 0 in a forked child that is to become a warm run. Raises CantStart, OSError."""
+        self._place.require_process()
         offer.begin()
         try:
             pid = self._supervisor(one) if one.supervised else self._leader(one)
@@ -76,6 +77,7 @@ class Leaders:
         """In the supervisor: never returns, except as 0 in the leader's own fork."""
         try:
             start.become_supervisor()
+            self._place.gather()
             leader = self._leader(one)
             if leader:
                 start.supervise(leader)

@@ -192,7 +192,7 @@ def become_supervisor() -> None:
     try:
         sys_.prctl(sys_.PR_SET_CHILD_SUBREAPER, 1)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # gVisor has none: then an orphan of it is nobody's, and outlives its time-out
+        if error.errno != errno.EINVAL:  # gVisor has none; see `apart`
             raise
 
 

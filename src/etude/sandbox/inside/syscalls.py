@@ -129,6 +129,11 @@ def drop_capabilities(kept: int = 0) -> None:
         _libc.prctl(PR_CAP_AMBIENT, 4, 0, 0, 0) < 0 and ctypes.get_errno() != errno.EINVAL
     ):  # clear all; gVisor has none to clear
         _check(-1, "prctl(PR_CAP_AMBIENT)")
+    hold_capabilities(kept)
+
+
+def hold_capabilities(kept: int) -> None:
+    """Of those permitted have these in effect, and permit no other."""
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
     low, high = kept & 0xFFFF_FFFF, kept >> 32
     _check(_libc.capset(header, struct.pack("6I", low, low, 0, high, high, 0)), "capset")

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 _ROUNDS = 400  # a fork bomb under the pid limit is caught in a few; this only bounds a race that should not exist
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _narrowed: list[int] = []  # the runner's pid where there is no pid namespace
+_alone: list[
+    int
+] = []  # what the runner held at first, where the kernel is the sandbox' own and tells no process' private memory
+_fostered: list[bytes] = []  # how /proc says that a process came from a supervisor, where the kernel has no subreapers
 
 
 def narrow() -> None:
@@ -26,6 +30,12 @@ def narrow() -> None:
 
 def is_narrow() -> bool:
     return bool(_narrowed)
+
+
+def foster() -> None:
+    """From now on an orphan's parent is the supervisor whose group it is in (`apart`), and the kernel's memory is ours."""
+    _fostered[:] = [b":job:/supervisors/"]
+    _alone[:] = [_all_anonymous()]
 
 
 def living() -> set[int]:
@@ -62,8 +72,22 @@ def _parents(pids: set[int], left_out: bytes) -> dict[int, int]:
             continue  # gone since it was listed
         state, parent = text[text.rindex(b")") + 2 :].split(b" ", 2)[:2]
         if state not in left_out:
-            found[pid] = int(parent)
+            found[pid] = _supervisor(pid) or 1 if _fostered and parent == b"1" else int(parent)
     return found
+
+
+def _supervisor(pid: int) -> int:
+    """0 for one that none has started, and for a supervisor itself."""
+    try:
+        with open(f"/proc/{pid}/cgroup", "rb", buffering=0) as file:
+            text = file.read(1024)
+    except OSError:
+        return 0  # gone since it was listed
+    for line in text.splitlines():
+        _, mark, number = line.partition(_fostered[0])
+        if mark and int(number) != pid:
+            return int(number)
+    return 0
 
 
 def below(roots: Iterable[int], parent_of: dict[int, int]) -> set[int]:
@@ -112,6 +136,8 @@ def memory_hog(limit_bytes: int) -> int | None:
     sizes = {pid: _resident(pid) for pid in _pids()}
     if sum(sizes.values()) <= limit_bytes:
         return None
+    if _alone:
+        return max(sizes, key=lambda pid: sizes[pid]) if _all_anonymous() - _alone[0] > limit_bytes else None
     inherited = _anonymous(os.getpid())
     sizes = {pid: _proportional(pid, inherited) for pid in sizes}  # forks share pages: count each page once
     if sum(sizes.values()) <= limit_bytes:
@@ -150,6 +176,13 @@ def _anonymous(pid: int) -> int:
     except OSError:
         return 0  # gone
     return total
+
+
+def _all_anonymous() -> int:
+    """Bytes of the whole kernel's processes, each page once, without files in memory."""
+    with open("/proc/meminfo", "rb", buffering=0) as file:
+        found = {line.split()[0]: int(line.split()[1]) << 10 for line in file.read(8192).splitlines()}
+    return found[b"AnonPages:"] - found[b"Shmem:"]
 
 
 def owner(pid: int, leaders: dict[int, Job]) -> Job | None:

@@ -12,8 +12,6 @@ TYPE_CHECKING = False  # as in `typing`, without importing it: every import make
 if TYPE_CHECKING:
     from typing import Any
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
 
 class Upload:
     """Frames are taken until the last, also after a failure: one answer is given, at the end."""
@@ -105,7 +103,7 @@ class Upload:
     def _dress(self, path: str, mode: int, mtime_ns: int) -> None:
         folder, name = self._store.parent(path)
         try:
-            fd = os.open(name, _FOLDER, dir_fd=folder)
+            fd = files.open_folder(name, folder)
         finally:
             os.close(folder)
         try:

@@ -18,11 +18,11 @@ _NO_ID = (1 << 32) - 1
 def change(store: files.Files, user: str | int) -> Callable[[], None] | None:
     """What the command's process must do to be this user; None where it is already. Raises Refused."""
     name, uid, gid = _found(store, str(user))
-    if uid == os.getuid():
+    if uid == os.geteuid():
         return None
     if not _may_change():
         raise files.Refused(
-            "Unsupported", f"user {user!r}: this sandbox has one user, number {os.getuid()}; uid_mode='range' has more"
+            "Unsupported", f"user {user!r}: this sandbox has one user, number {os.geteuid()}; uid_mode='range' has more"
         )
     groups = _groups(store, name)
 

@@ -4,7 +4,7 @@ The engine hands on no descriptor, so a folder of its own is bound into each con
 waiting; the first program inside fetches it, and the socket is gone before it says anything. Nothing of it can be reached later.
 Everything inside is one unprivileged user of the host, another for each container (the kernel counts processes by user); for an ordinary
 user it is that user. Differs from namespaces of our own in that /sys is the engine's, read-only, and in limits: the number of files is
-watched. Written for a docker engine on this machine; the same command line is tried with podman 4.3 in the tests.
+watched. For an engine on this machine: docker 20.10, and podman 4.3 in its place.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from typing import Any
 
 from etude.ledger.undo import Undo
 from etude.sandbox.errors import InfraError, Unsupported
+from etude.sandbox.inside import apart
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle, leavings, oci, rootfs
 from etude.sandbox.launch.launcher import Launch
@@ -29,6 +30,7 @@ from etude.sandbox.spec import Isolation, SandboxSpec
 _PROGRAM = "/opt/etude/program"
 _PATIENCE_S = 10.0
 _SHOWN = 500
+_MOST_PIDS = (1 << 21) - 1  # the kernel counts to 1 << 22 (PID_MAX_LIMIT), and the ladder doubles what it is told
 _KERNEL_MB, _KERNEL_PIDS = 256, 512  # of runsc itself: its kernel, its file server; a thread or more for each inside
 # ptrace works everywhere, also without /dev/kvm; newer releases replace it by systrap, their default.
 _FLAGS = ["--network=none", "--ignore-cgroups"]
@@ -58,13 +60,15 @@ class Gvisor:
         self._building = threading.Lock()  # launches come from threads
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
-        return dataclasses.replace(spec, memory_mb=spec.memory_mb + _KERNEL_MB, pids=_KERNEL_PIDS + 8 * spec.pids)
+        # A fork bomb inside takes so many threads of the host; it must meet its own bound first.
+        threads = min(_KERNEL_PIDS + 60 * spec.pids + spec.pids**2, _MOST_PIDS)
+        return dataclasses.replace(spec, memory_mb=spec.memory_mb + _KERNEL_MB, pids=threads)
 
     def leavings(self) -> tuple[Undo, ...]:
         return leavings.of_runtime(self._folder, self._words(), "*_sandbox:*.state")
 
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
-        return {"kind": "container", "renews": True}
+        return {"kind": "container", "renews": True, "apart": True}
 
     def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
         name, at = self._bundle(spec)
@@ -101,7 +105,7 @@ class Gvisor:
         binds += rootfs.covers([target for _, target in binds], self._python, self._folder / "empty")
         argv = [self._python.path, "-P", "-s", "-S", "-B", "-c", bundle.FROM_FILE.format(path=_PROGRAM)]
         at = self._folder / name
-        oci.write(at, base, argv, binds, spec, outside=None)
+        oci.write(at, base, argv, binds, spec, outside=None, needs=apart.NEEDS)
         return name, at
 
     def close(self) -> None:
@@ -119,6 +123,8 @@ class Gvisor:
         if not base.exists():
             rootfs.build(base, workdir, self._python)
             (self._folder / "empty").mkdir(exist_ok=True)
+            for path in (apart.COUNTED, apart.TOLD):
+                Path(f"{base}{path}").mkdir(parents=True)
             Path(f"{base}{_PROGRAM}").write_bytes(bundle.code(self._python))
         return base
 

@@ -1,6 +1,7 @@
 """A bundle as runc and runsc take it: `config.json` of the OCI runtime specification (1.0.2) around a root folder of ours.
 
-What is inside has no capability, no network but its own loopback, read-only system folders and two file systems in memory.
+What is inside has no capability, but for those that its runner needs to close its cell, no network but its own loopback, read-only
+system folders and two file systems in memory.
 """
 
 from __future__ import annotations
@@ -11,24 +12,38 @@ from pathlib import Path
 from typing import Any
 
 from etude.sandbox.inside import furnish
+from etude.sandbox.inside.root import INSIDE_UID
 from etude.sandbox.spec import SandboxSpec
 
 _FILES = 4096  # as the runner's own limit
+_HELD = ("bounding", "effective", "permitted")
 _SPACES = ("pid", "network", "ipc", "uts", "mount")
 _MASKED = ["/sys", "/dev/mqueue", *(f"/proc/{name}" for name in furnish.HIDDEN)]
 _READ_ONLY = ["/proc/sys", "/proc/bus", "/proc/fs", "/proc/irq"]
 
 
 def write(
-    bundle: Path, root: Path, argv: list[str], binds: list[tuple[str, str]], spec: SandboxSpec, outside: int | None
+    bundle: Path,
+    root: Path,
+    argv: list[str],
+    binds: list[tuple[str, str]],
+    spec: SandboxSpec,
+    outside: int | None,
+    needs: tuple[str, ...] = (),
 ) -> None:
-    """`outside`: the host's user that everything inside is, in a user namespace; None: the runtime has users of its own (gVisor)."""
+    """`needs`: capabilities of the first process, which gives them up; it makes its commands the user inside then.
+    `outside`: the host's user that everything inside is, in a user namespace; None: the runtime has users of its own (gVisor)."""
     bundle.mkdir(parents=True, exist_ok=True)
-    (bundle / "config.json").write_text(json.dumps(config(root, argv, binds, spec, outside)))
+    (bundle / "config.json").write_text(json.dumps(config(root, argv, binds, spec, outside, needs)))
 
 
 def config(
-    root: Path, argv: list[str], binds: list[tuple[str, str]], spec: SandboxSpec, outside: int | None
+    root: Path,
+    argv: list[str],
+    binds: list[tuple[str, str]],
+    spec: SandboxSpec,
+    outside: int | None,
+    needs: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     spaces = [{"type": kind} for kind in (*_SPACES, *(["user"] if outside is not None else []))]
     linux: dict[str, Any] = {"namespaces": spaces, "maskedPaths": _MASKED, "readonlyPaths": _READ_ONLY}
@@ -44,18 +59,21 @@ def config(
             "args": argv,
             "env": ["PYTHONHASHSEED=0", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin"],
             "cwd": "/",
-            "capabilities": {kind: [] for kind in ("bounding", "effective", "permitted", "inheritable", "ambient")},
+            "capabilities": {
+                kind: list(needs) if kind in _HELD else []
+                for kind in ("bounding", "effective", "permitted", "inheritable", "ambient")
+            },
             "rlimits": [{"type": "RLIMIT_NOFILE", "hard": files, "soft": files}],
             "noNewPrivileges": True,
         },
         "root": {"path": str(root), "readonly": True},
         "hostname": "sandbox",
-        "mounts": _mounts(binds, spec),
+        "mounts": _mounts(binds, spec, INSIDE_UID if needs else 0),
         "linux": linux,
     }
 
 
-def _mounts(binds: list[tuple[str, str]], spec: SandboxSpec) -> list[dict[str, Any]]:
+def _mounts(binds: list[tuple[str, str]], spec: SandboxSpec, owner: int) -> list[dict[str, Any]]:
     quiet = ["nosuid", "nodev"]
     found = [
         _mount("/proc", "proc", "proc", [*quiet, "noexec"]),
@@ -64,8 +82,8 @@ def _mounts(binds: list[tuple[str, str]], spec: SandboxSpec) -> list[dict[str, A
         _mount("/dev/shm", "tmpfs", "shm", [*quiet, "noexec", "mode=1777", "size=4k"]),
     ]
     found += [_mount(target, "bind", source, ["rbind", "ro", "nosuid"]) for source, target in binds]
-    size = f"size={spec.disk_mb}m"
-    return found + [_mount(path, "tmpfs", "tmpfs", [*quiet, "mode=755", size]) for path in (spec.workdir, "/tmp")]
+    options = [*quiet, "mode=755", f"size={spec.disk_mb}m", *([f"uid={owner}", f"gid={owner}"] if owner else [])]
+    return found + [_mount(path, "tmpfs", "tmpfs", options) for path in (spec.workdir, "/tmp")]
 
 
 def _mount(target: str, kind: str, source: str, options: list[str]) -> dict[str, Any]:
