@@ -1,0 +1,120 @@
+"""The suites that come with the program, under the interface of those in folders."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import date
+from functools import cache
+from pathlib import Path
+
+from etude.bench.real.catalogue import bugs, tools
+from etude.bench.real.grader import PytestGrader, with_pytest
+from etude.bench.real.pin import PackagesUnavailable
+from etude.bench.real.source import RealPackages
+from etude.bench.suites.errors import SuiteError
+from etude.bench.suites.manifest import Environment, Manifest
+from etude.bench.suites.prices import Prices
+from etude.sandbox.spec import SandboxSpec
+from etude.tasks.registry import GRADERS
+from etude.tasks.task import Grader, Task
+
+EXERCISES = Manifest(
+    name="exercises",
+    version="1",
+    released=date(2026, 11, 22),
+    description="generated exercises of the recipe's levels, from held-out functions",
+    refresh="another bench.seed draws others; the digest tells which were asked",
+)
+REAL = Manifest(
+    name="real",
+    version="1",
+    released=date(2026, 11, 22),
+    description="bugs put by hand into six released packages",
+    refresh="bugs are added under src/etude/bench/real/bugs; the version rises with them",
+    harness={"test_timeout_s": 120.0},
+    attempt={"memory_mb": 512},
+    environment=Environment(pytest=True),
+)
+
+
+class TaskSuite:
+    """Tasks that a program makes anew each time, the same for the same digest."""
+
+    prices = Prices()
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        ids: Sequence[str],
+        make: Callable[[str], Task],
+        *,
+        graders: Mapping[str, Grader] = GRADERS,
+        adapt: Callable[[SandboxSpec], SandboxSpec] = lambda spec: spec,
+        weights: Mapping[str, float] | None = None,
+        content: Callable[[], object] | None = None,
+    ) -> None:
+        self.manifest, self.ids, self.graders, self.weights = manifest, list(ids), graders, weights
+        self._make, self._adapt, self._content = make, adapt, content
+        self._known: dict[str, Task] = {}
+
+    @property
+    def name(self) -> str:
+        return self.manifest.name
+
+    @property
+    def version(self) -> str:
+        return self.manifest.version
+
+    @property
+    def digest(self) -> str:
+        """Of the tasks themselves, or of what they are made from where that is cheaper."""
+        return self._digest()
+
+    @cache  # noqa: B019 - a suite lives as long as the command
+    def _digest(self) -> str:
+        content = self._content() if self._content else [asdict(self.task(task_id)) for task_id in self.ids]
+        told = self.manifest.model_dump(mode="json", include={"name", "version", "harness", "attempt", "environment"})
+        return hashlib.sha256(json.dumps([told, list(self.ids), content], sort_keys=True).encode()).hexdigest()
+
+    def task(self, task_id: str) -> Task:
+        if task_id not in self.ids:
+            raise KeyError(f"suite {self.name}@{self.version} has no task {task_id!r}; `etude bench show` lists them")
+        if task_id not in self._known:
+            try:
+                self._known[task_id] = self._make(task_id)
+            except PackagesUnavailable as error:
+                raise SuiteError(f"task {task_id}: {error}") from error
+        return self._known[task_id]
+
+    def rubric(self, task_id: str) -> Path | None:
+        return None
+
+    def adapt(self, spec: SandboxSpec) -> SandboxSpec:
+        return self._adapt(spec)
+
+
+def exercises(tasks: Sequence[Task], weights: Mapping[str, float]) -> TaskSuite:
+    """Tasks that were chosen from a recipe, weighed by level as it mixes them."""
+    by_id = {task.id: task for task in tasks}
+    return TaskSuite(EXERCISES, list(by_id), by_id.__getitem__, weights=weights)
+
+
+def real(cache: Path, count: int | None = None) -> TaskSuite:
+    """Bugs in real packages, which are downloaded when a task is first asked for."""
+    source = RealPackages(cache)
+    ids = source.ids("heldout")[:count]
+
+    def content() -> object:
+        return [[asdict(bugs()[task_id]) for task_id in ids], [asdict(pin) for pin in tools()]]
+
+    return TaskSuite(
+        REAL,
+        ids,
+        source.task,
+        graders={"pytest": PytestGrader(cache)},
+        adapt=lambda spec: with_pytest(spec, cache),
+        content=content,
+    )

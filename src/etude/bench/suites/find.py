@@ -1,0 +1,39 @@
+"""Suites by name: a folder, or a name under `suites/`. An unknown one is answered with those that are near."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+from etude.bench.suites.errors import UnknownSuite
+from etude.bench.suites.folder import FolderSuite
+from etude.bench.suites.manifest import NAME
+
+BUILT_IN = ("exercises", "real")
+SHELF = Path("suites")
+
+
+def suite_folders(shelf: Path = SHELF) -> list[Path]:
+    """The suites on the shelf."""
+    return sorted(path.parent for path in shelf.glob(f"*/{NAME}")) if shelf.is_dir() else []
+
+
+def find_folder(named: str, shelf: Path = SHELF) -> Path:
+    """The folder of a suite. Raises UnknownSuite."""
+    for folder in (Path(named), shelf / named):
+        if (folder / NAME).is_file():
+            return folder
+    raise UnknownSuite(_unknown(named, [folder.name for folder in suite_folders(shelf)], shelf))
+
+
+def read_suite(named: str, shelf: Path = SHELF, cache: Path | None = None) -> FolderSuite:
+    """A suite in a folder. Raises UnknownSuite, SuiteError."""
+    return FolderSuite(find_folder(named, shelf), cache)
+
+
+def _unknown(named: str, there: Iterable[str], shelf: Path) -> str:
+    known = [*BUILT_IN, *there]
+    near = difflib.get_close_matches(named, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+    return f"there is no suite {named!r}: {hint} A suite is a folder with {NAME}, named by its path or by its name under {shelf}/"

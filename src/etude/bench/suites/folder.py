@@ -1,0 +1,102 @@
+"""A suite in a folder: read as it was frozen, or refused by name.
+
+suite.toml     name, version, limits, environment, changelog          tasks/<id>/    Harbor directories
+tasks.lock     id -> SHA-256 of its directory                         prices.toml    what tokens cost, and since when
+rubrics/       <name>.toml, where tasks are judged                    fingerprints.bin    for corpora to refuse the tasks
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from etude.bench.real.grader import PytestGrader
+from etude.bench.real.pin import default_cache
+from etude.bench.suites import lock, manifest, prices
+from etude.bench.suites.environment import Equipment
+from etude.bench.suites.errors import SuiteError
+from etude.sandbox.spec import SandboxSpec
+from etude.tasks.harbor import HarborError, read_task
+from etude.tasks.registry import GRADERS
+from etude.tasks.task import Grader, Task
+
+FINGERPRINTS = "fingerprints.bin"
+RUBRICS = "rubrics"
+
+
+class FolderSuite:
+    """Opening reads the small files and sees that every task is there; a task's content is checked when it is asked for."""
+
+    weights: Mapping[str, float] | None = None
+
+    def __init__(self, root: Path, cache: Path | None = None) -> None:
+        self.root = root
+        self.manifest = manifest.read_manifest(root / manifest.NAME)
+        self._lock = lock.read_lock(root)
+        self.prices = prices.read_prices(root / prices.NAME)
+        cache = cache or default_cache()
+        self.equipment = Equipment(self.manifest.environment, root, cache)
+        self.graders: Mapping[str, Grader] = {**GRADERS, "pytest": PytestGrader(cache)}
+        self._known: dict[str, Task] = {}
+
+    @property
+    def name(self) -> str:
+        return self.manifest.name
+
+    @property
+    def version(self) -> str:
+        return self.manifest.version
+
+    @property
+    def ids(self) -> Sequence[str]:
+        return list(self._lock)
+
+    @property
+    def lock(self) -> Mapping[str, str]:
+        return self._lock
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that a score depends on."""
+        return self._digest()
+
+    @cache  # noqa: B019 - a suite lives as long as the command
+    def _digest(self) -> str:
+        told = self.manifest.model_dump(mode="json", include={"name", "version", "harness", "attempt", "environment"})
+        files = [*sorted((self.root / RUBRICS).glob("*.toml"))]
+        if self.manifest.environment.requirements:
+            files.append(self.root / self.manifest.environment.requirements)
+        content = {str(f.relative_to(self.root)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+        return hashlib.sha256(json.dumps([told, self._lock, content], sort_keys=True).encode()).hexdigest()
+
+    def task(self, task_id: str) -> Task:
+        if task_id not in self._lock:
+            raise KeyError(f"suite {self.name}@{self.version} has no task {task_id!r}; `etude bench show` lists them")
+        if task_id not in self._known:
+            folder = lock.check_task(self.root, task_id, self._lock)
+            try:
+                self._known[task_id] = read_task(folder)
+            except HarborError as error:
+                raise SuiteError(str(error)) from error
+            if self._known[task_id].id != task_id:
+                raise SuiteError(f"{folder} holds the task {self._known[task_id].id!r}, the list says {task_id!r}")
+        return self._known[task_id]
+
+    def verify(self) -> None:
+        """Every task is as it was frozen. Raises TaskChanged."""
+        for task_id in self._lock:
+            lock.check_task(self.root, task_id, self._lock)
+
+    def rubric(self, task_id: str) -> Path | None:
+        """`rubrics/` has a file for the task, for what its metadata names, for its category, or one for all: the first found."""
+        task = self.task(task_id)
+        names = [lock.folder_of(self.root, task_id).name, task.metadata.get("rubric"), task.category, "default"]
+        files = (self.root / RUBRICS / f"{name}.toml" for name in names if name)
+        return next((file for file in files if file.is_file()), None)
+
+    def adapt(self, spec: SandboxSpec) -> SandboxSpec:
+        task = self.task(spec.labels["task"])
+        return self.equipment.fit(spec, task.id, task.metadata)

@@ -1,0 +1,29 @@
+"""Suites by name, built in or in a folder: the one door of the bench's verbs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from etude.bench.real.pin import default_cache
+from etude.bench.suite import choose
+from etude.bench.suites import builtin
+from etude.bench.suites.find import SHELF, read_suite
+from etude.bench.suites.suite import Suite
+from etude.factory.exercises.source import ExerciseSource
+from etude.recipe.recipe import Recipe
+
+DEFAULT_EXERCISES = 24
+
+
+def open_suite(named: str, recipe: Recipe, *, tasks: int | None = None, shelf: Path = SHELF) -> Suite:
+    """`exercises` (drawn from the recipe by its bench seed), `real`, or a folder. `tasks`: at most so many of a built-in one.
+
+    Raises UnknownSuite, SuiteError, ValueError for fewer exercises than there are levels.
+    """
+    if named == builtin.EXERCISES.name:
+        weights = {str(level): weight for level, weight in recipe.exercises.levels.items()}
+        source = ExerciseSource(recipe.exercises)
+        return builtin.exercises(choose(source, weights, tasks or DEFAULT_EXERCISES, recipe.bench.seed), weights)
+    if named == builtin.REAL.name:
+        return builtin.real(default_cache(), tasks)
+    return read_suite(named, shelf)
