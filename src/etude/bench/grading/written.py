@@ -1,0 +1,74 @@
+"""What an edit call wrote, by its own arguments: of our presets and of other agents alike. A session's `edit` entries keep only the
+hashes of lines; who reads what was written needs the lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from etude.trace.change import changed_spans, split
+from etude.trace.message import ToolCall
+
+_PATHS = ("path", "file_path", "target_file", "filePath")
+_OLD = ("old", "old_string", "old_str")
+_NEW = ("new", "new_string", "new_str", "content", "contents", "file_text")
+_FILE = re.compile(r"^(?:\*\*\* (Update|Add|Delete) File: |\+\+\+ (?:b/)?)(?P<path>\S.*)$")
+
+
+@dataclass(frozen=True)
+class Written:
+    """Lines that one call put into a file, and those it took out. `whole`: the file is new or written over, and what it held is not known."""
+
+    path: str
+    new: tuple[str, ...]
+    gone: tuple[str, ...] = ()
+    whole: bool = False
+
+    def lines(self) -> list[str]:
+        """As a diff shows them."""
+        return [f"{self.path}:", *(f"-{line}" for line in self.gone), *(f"+{line}" for line in self.new)]
+
+
+def written(call: ToolCall) -> Iterator[Written]:
+    """All that the call wrote, file by file; nothing for a call that writes no text."""
+    path = _text(call.arguments, _PATHS)
+    patch = call.arguments.get("patch", call.arguments.get("input"))
+    if isinstance(patch, str):
+        yield from _patched(patch)
+    elif path is not None and isinstance(call.arguments.get("edits"), list):
+        for row in call.arguments["edits"]:
+            if isinstance(row, dict):
+                yield from _replaced(path, row)
+    elif path is not None:
+        yield from _replaced(path, call.arguments)
+
+
+def _replaced(path: str, row: dict[str, Any]) -> Iterator[Written]:
+    old, new = _text(row, _OLD), _text(row, _NEW)
+    if new is None and old is None:
+        return
+    before, after = split(old or ""), split(new or "")
+    spans = changed_spans(before, after)
+    gone = tuple(line for a, b, _, _ in spans for line in before[a:b])
+    yield Written(path, tuple(line for _, _, a, b in spans for line in after[a:b]), gone, whole=old is None)
+
+
+def _patched(patch: str) -> Iterator[Written]:
+    path, new, gone, whole = "", [], [], False
+    for line in patch.splitlines():
+        if (match := _FILE.match(line)) is not None:
+            if path:
+                yield Written(path, tuple(new), tuple(gone), whole)
+            path, new, gone, whole = match["path"].strip(), [], [], match[1] == "Add"
+        elif path and line.startswith("+"):
+            new.append(line[1:])
+        elif path and line.startswith("-") and not line.startswith("--- "):
+            gone.append(line[1:])
+    if path:
+        yield Written(path, tuple(new), tuple(gone), whole)
+
+
+def _text(row: dict[str, Any], names: tuple[str, ...]) -> str | None:
+    return next((row[name] for name in names if isinstance(row.get(name), str)), None)
