@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-CONFIDENCE = 0.95
-# Of the integral of Student's density: how far it goes, and its points; the quantile is right to 4 digits from 1 degree on.
-REACH, POINTS = 1e8, 100_001
+from etude.bench.statistics.student import student_quantile
 
 
 class TooFewPoints(Exception):
@@ -53,13 +51,3 @@ def fit(x: Sequence[float], y: Sequence[float], seeds: Sequence[int]) -> Line:
     error = float(np.sqrt(variance * np.linalg.inv(design.T @ design)[0, 0]))
     reach = error * student_quantile(freedom)
     return Line(float(found[0]), float(found[0]) - reach, float(found[0]) + reach, float(found[1:].mean()))
-
-
-def student_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
-    """t such that a Student variable of so many degrees lies within [-t, t] with this probability."""
-    # Substituting t = sinh(u) makes the heavy tails of few degrees short enough for an even grid.
-    u = np.linspace(0.0, np.arcsinh(REACH), POINTS)
-    t = np.sinh(u)
-    density = np.exp(-(freedom + 1) / 2 * np.log1p(t * t / freedom)) * np.cosh(u)
-    mass = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
-    return float(np.interp(confidence, mass / mass[-1], t))

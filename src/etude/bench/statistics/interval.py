@@ -1,4 +1,4 @@
-"""What scores mean: averages over weighted levels, unbiased best-of-k, and intervals that respect how tasks were drawn.
+"""What scores mean: averages over weighted levels, and intervals that respect how tasks were drawn.
 
 A task's passes share its difficulty, so tasks are what intervals resample, whole (clusters). Tasks were drawn level by level
 (strata) in numbers that differ from the mix, so an average is the weighted mean of its levels' averages, and the bootstrap
@@ -25,25 +25,9 @@ class Interval:
         return round(100 * self.value, 2), [round(100 * self.low, 2), round(100 * self.high, 2)]
 
 
-def best_of(scores: np.ndarray, k: int) -> np.ndarray:
-    """Expected best score of k of the K passes drawn without replacement, per task: (N, K) -> (N,).
-
-    With scores sorted ascending s_1..s_K, the maximum of a random k-subset is s_i with probability C(i-1, k-1) / C(K, k).
-    For scores of 0 and 1 this is the unbiased pass@k of Chen et al. 2021 (arXiv 2107.03374, section 2.1).
-    """
-    n_passes = scores.shape[1]
-    if not 1 <= k <= n_passes:
-        raise ValueError(f"best-of-{k} needs at least {k} passes a task; there are {n_passes}")
-    weights = np.zeros(n_passes)
-    weights[-1] = k / n_passes
-    for i in range(n_passes - 2, k - 2, -1):  # C(i, k-1) / C(K, k), each from the one above it: no large binomials
-        weights[i] = weights[i + 1] * (i + 1 - (k - 1)) / (i + 1)
-    return np.sort(scores, axis=1) @ weights
-
-
 def weighted_mean(values: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> float:
     """Each level's mean, weighted. Weights need not add up to 1; levels without tasks are no part of it."""
-    return float(sum(share * values[level].mean() for level, share in _normal(values, weights).items()))
+    return float(sum(share * values[level].mean() for level, share in shares_of(values, weights).items()))
 
 
 def stratified(
@@ -56,7 +40,7 @@ def stratified(
     """
     rng = np.random.default_rng(seed)  # one for all levels: their draws must not be alike
     means = np.zeros(resamples)
-    for level, share in _normal(values, weights).items():
+    for level, share in shares_of(values, weights).items():
         count = len(values[level])
         draws = rng.integers(0, count, size=(resamples, max(1, count - 1)))
         means += share * values[level][draws].mean(axis=1)
@@ -69,23 +53,8 @@ def bootstrap(per_task: np.ndarray, *, resamples: int, seed: int) -> Interval:
     return stratified({"": per_task}, {"": 1.0}, resamples=resamples, seed=seed)
 
 
-def paired(before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """after - before by task, level by level; the same tasks in the same order, else the difference means nothing."""
-    if {level: len(v) for level, v in before.items()} != {level: len(v) for level, v in after.items()}:
-        raise ValueError("a paired comparison needs the same tasks of every level on both sides")
-    return {level: after[level] - before[level] for level in after}
-
-
-def powers_of_two(limit: int) -> list[int]:
-    """1, 2, 4 ... up to `limit`: the k at which best-of-k is reported."""
-    ks = [1]
-    while ks[-1] * 2 <= limit:
-        ks.append(ks[-1] * 2)
-    return ks
-
-
-def _normal(values: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> dict[str, float]:
-    """The weights of the levels that have tasks, adding up to 1."""
+def shares_of(values: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> dict[str, float]:
+    """The weights of the levels that have tasks, adding up to 1. Raises ValueError for a level that has none."""
     present = [level for level, found in values.items() if len(found)]
     if not present:
         raise ValueError("no task was scored: nothing to average")
