@@ -1,10 +1,15 @@
 """`etude report` is a group, and goes on meaning what it meant without a verb."""
 
+import json
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
 from etude.cli.answer import Answer
 from etude.cli.main import app
+from etude.report.query.tables import TABLES
 
 
 def asked(*words: str) -> Answer:
@@ -33,3 +38,26 @@ def test_a_verb_misspelt_is_told_and_not_taken_for_a_run(run) -> None:
 def test_a_folder_may_have_nearly_a_verbs_name(run) -> None:
     run.rename(run.parent / "rebuilt")
     assert asked("rebuilt").document["recipe"]["run"]["name"] == "mine"
+
+
+def test_rows_are_printed_and_one_document_is_given(run, capsys) -> None:
+    (run / "stages.json").write_text('{"sft": {"seconds": 2.5}, "rl": {"seconds": 40.0}}')
+    asked("query", "mine", "stages", "stage", "--where", "seconds > 3")
+    assert capsys.readouterr().out == "stage\nrl\n"
+    found = asked("query", "mine", "stages", "--sort", "-seconds", "--json").document
+    assert found == {
+        "columns": ["stage", "seconds"],
+        "rows": [{"stage": "rl", "seconds": 40.0}, {"stage": "sft", "seconds": 2.5}],
+    }
+    assert asked("query", "mine").document["rows"] == dict.fromkeys(TABLES, False) | {"stages": True}
+
+
+def test_a_reader_that_has_seen_enough_ends_a_query_quietly(run) -> None:
+    (run / "events.jsonl").write_text(
+        '{"kind": "note", "stage": "rl", "time": 1.5, "text": "%s"}\n' % ("x" * 900) * 500
+    )
+    words = (
+        f"'{sys.executable}' -c 'from etude.cli.main import main; main()' report query mine events --jsonl | head -1"
+    )
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", words], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "") and json.loads(done.stdout)["time"] == 1.5
