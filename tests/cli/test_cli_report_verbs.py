@@ -12,8 +12,12 @@ from etude.cli.main import app
 from etude.report.query.tables import TABLES
 
 
+def invoked(*words: str):
+    return CliRunner().invoke(app, ["report", *words], standalone_mode=False, catch_exceptions=False)
+
+
 def asked(*words: str) -> Answer:
-    return CliRunner().invoke(app, ["report", *words], standalone_mode=False, catch_exceptions=False).return_value
+    return invoked(*words).return_value
 
 
 @pytest.fixture
@@ -40,10 +44,9 @@ def test_a_folder_may_have_nearly_a_verbs_name(run) -> None:
     assert asked("rebuilt").document["recipe"]["run"]["name"] == "mine"
 
 
-def test_rows_are_printed_and_one_document_is_given(run, capsys) -> None:
+def test_rows_are_printed_and_one_document_is_given(run) -> None:
     (run / "stages.json").write_text('{"sft": {"seconds": 2.5}, "rl": {"seconds": 40.0}}')
-    asked("query", "mine", "stages", "stage", "--where", "seconds > 3")
-    assert capsys.readouterr().out == "stage\nrl\n"
+    assert invoked("query", "mine", "stages", "stage", "--where", "seconds > 3").stdout == "stage\nrl\n"
     found = asked("query", "mine", "stages", "--sort", "-seconds", "--json").document
     assert found == {
         "columns": ["stage", "seconds"],
