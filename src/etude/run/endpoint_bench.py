@@ -62,7 +62,7 @@ async def bench_endpoint(recipe: Recipe, endpoint: Endpoint, folder: Path, log: 
     harness = endpoint.harness(recipe)
     _describe(recipe, endpoint, harness, folder)
     chosen: dict[Suite, list[Task]] = {s: _tasks(recipe, endpoint, s, log) for s in endpoint.suites}
-    await _greet(endpoint, harness, log)
+    await greet(endpoint, harness, log)
     client = endpoint.policy(RETRIES)
     policy = Breaker(Meter(client, folder / "usage.jsonl", partial(_tell, endpoint, log)))
     settings = AttemptSettings(attempts=2, limit_s=endpoint.attempt_limit_s, memory_mb=MEMORY_MB)
@@ -130,8 +130,11 @@ def _fitted(suite: Suite, setup: Setup) -> Setup:
     return replace(setup, graders={"pytest": PytestGrader(cache)}, adapt=partial(with_pytest, cache=cache))
 
 
-async def _greet(endpoint: Endpoint, harness: HarnessSettings, log: EventLog) -> None:
-    """One short turn with the tools, so that a wrong address, key, name or field costs a second and one line."""
+async def greet(endpoint: Endpoint, harness: HarnessSettings, log: EventLog) -> None:
+    """One short turn with the tools, so that a wrong address, key, name or field costs a second and one line.
+
+    Raises EndpointRefused.
+    """
     client = endpoint.policy(1)
     facts = TaskFacts("greeting", "Call the tool done with the message ok. Nothing else is to be done.")
     request = Request(
@@ -140,6 +143,7 @@ async def _greet(endpoint: Endpoint, harness: HarnessSettings, log: EventLog) ->
         preset(harness.preset).schemas,
         max_tokens=harness.max_tokens_per_turn,
         temperature=harness.temperature,
+        effort=harness.effort,
     )
     try:
         answer = await client.complete(request)

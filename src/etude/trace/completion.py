@@ -30,12 +30,13 @@ class SampledTokens:
 
 @dataclass(frozen=True)
 class Usage:
-    """What the turn cost, in tokens and seconds."""
+    """What the turn cost, in tokens and seconds. Tokens read from and written to a cache are part of `input_tokens`."""
 
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
     seconds: float = 0.0
+    cache_write_tokens: int = 0
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ class UsagePart(_Part):
     cached_tokens: int = Field(0, description="of these, taken from a cache")
     output_tokens: int = Field(0, description="tokens sampled")
     seconds: float = Field(0.0, description="wall seconds of the request")
+    cache_write_tokens: int = Field(0, description="of the prompt's tokens, those written to a cache")
 
 
 class HunkPart(_Part):

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from etude.cli.bench import recipe
+from etude.cli.bench import recipe, run
 
 # What is meant where no verb stands: `etude bench laptop` and `etude bench --model URL` are as old as the command.
 FALLBACK = "recipe"
@@ -42,6 +42,7 @@ app = typer.Typer(
     cls=BenchGroup,
     help="Ask a suite of policies and judge them. [RECIPE]... or --model URL without a verb is `etude bench recipe`.",
 )
+app.command("run")(run.run)
 app.command(FALLBACK)(recipe.bench)
 
 __all__ = ["app"]

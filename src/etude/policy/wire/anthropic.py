@@ -103,9 +103,10 @@ def stop_reason(answer: Completion) -> StopReason:
 def anthropic_usage(usage: Usage) -> AnthropicUsage:
     """What it cost."""
     return AnthropicUsage(
-        input_tokens=usage.input_tokens - usage.cached_tokens,
+        input_tokens=usage.input_tokens - usage.cached_tokens - usage.cache_write_tokens,
         output_tokens=usage.output_tokens,
         cache_read_input_tokens=usage.cached_tokens,
+        cache_creation_input_tokens=usage.cache_write_tokens,
     )
 
 
@@ -118,7 +119,7 @@ def from_wire(body: dict[str, Any], seconds: float) -> Completion:
         message = Message("assistant", message.text, message.thinking, problem=CUT_OFF)
     used = answer.usage
     read = used.input_tokens + used.cache_read_input_tokens + used.cache_creation_input_tokens
-    usage = Usage(read, used.cache_read_input_tokens, used.output_tokens, seconds)
+    usage = Usage(read, used.cache_read_input_tokens, used.output_tokens, seconds, used.cache_creation_input_tokens)
     return Completion(message=message, finish=finish, usage=usage)
 
 

@@ -176,4 +176,6 @@ def _usage(row: dict[str, Any], seconds: float) -> Usage:
         cached_tokens=details.get("cached_tokens") or 0,
         output_tokens=row.get("completion_tokens") or 0,
         seconds=seconds,
+        # Not in OpenAI's own answers, which charge nothing for it; gateways to others say it in one of these two places.
+        cache_write_tokens=details.get("cache_write_tokens") or row.get("cache_creation_input_tokens") or 0,
     )

@@ -1,0 +1,92 @@
+"""Where a bench run keeps what. Everything that `report.json` says follows from these files.
+
+conditions.json       what was asked of whom under which conditions; a run under others is refused
+policies/<key>.jsonl  one `Outcome` a line, appended as its attempt ends; <key> is `<policy>@<effort>`
+usage.jsonl           one line a turn that cost tokens, retried and lost tries included: what the bill says
+faults.jsonl          attempts that could not be made, for reasons of ours; asked again by the next run
+sessions/<key>/       <task>-<pass>.jsonl as any session, and <task>-<pass>.patch, what the agent changed
+judgements.jsonl      what judges said, and what they cost
+machine.json          machine and versions; timings.json: wall and core seconds by key. Neither is part of report.json
+events.jsonl          progress, for the live view
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of a policy: it names files
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths below `root`."""
+
+    root: Path
+
+    @property
+    def conditions(self) -> Path:
+        return self.root / "conditions.json"
+
+    @property
+    def usage(self) -> Path:
+        return self.root / "usage.jsonl"
+
+    @property
+    def faults(self) -> Path:
+        return self.root / "faults.jsonl"
+
+    @property
+    def events(self) -> Path:
+        return self.root / "events.jsonl"
+
+    @property
+    def machine(self) -> Path:
+        return self.root / "machine.json"
+
+    @property
+    def timings(self) -> Path:
+        return self.root / "timings.json"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.json"
+
+    @property
+    def page(self) -> Path:
+        return self.root / "report.html"
+
+    def outcomes(self, key: str) -> Path:
+        return self.root / "policies" / f"{key}.jsonl"
+
+    def session(self, key: str, task_id: str, number: int) -> Path:
+        return self.root / "sessions" / key / f"{task_id.replace('/', '-')}-{number}.jsonl"
+
+
+def key_of(policy: str, effort: str) -> str:
+    """How a policy at an effort is called in files and tables."""
+    return f"{policy}@{effort}"
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
+
+
+def append_line(path: Path, line: str) -> None:
+    """One write of one line, behind whole lines: what a kill tore is ended, and readers leave it out."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        data = (b"\n" if torn else b"") + line.encode() + b"\n"
+        if os.write(descriptor, data) < len(data):
+            raise OSError(f"{path}: the disk is full; free space and run again, the bench goes on from here")
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,45 @@
+"""What stays of an attempt beside its outcome: the session, and what the agent changed, for people, `report` and the auditor."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+
+from etude.bench.runs.folder import replace_text
+from etude.rollout.attempt import Attempt
+from etude.rollout.keep import keep_session
+from etude.tasks.task import Task
+
+
+def keep(path: Path, attempt: Attempt, task: Task, facts: Mapping[str, object]) -> None:
+    """The session at `path`, the patch beside it. Written before the outcome, so that a counted attempt has both."""
+    keep_session(path, attempt, {"stage": "bench", "level": task.level, **facts})
+    replace_text(path.with_suffix(".patch"), patch(task.files, attempt.files))
+
+
+def patch(before: Mapping[str, str], after: Mapping[str, bytes]) -> str:
+    """A unified diff, files in order; a file that is no text has one line. Empty if nothing changed, or no file came back."""
+    parts = []
+    for path in sorted({*before, *after}) if after else []:
+        old, new = before.get(path), _text(after.get(path))
+        if old == new:
+            continue
+        if path in after and new is None:
+            parts.append(f"Binary file {path} {'differs' if path in before else 'added'}\n")
+            continue
+        lines = difflib.unified_diff(
+            (old or "").splitlines(keepends=True),
+            (new or "").splitlines(keepends=True),
+            "/dev/null" if old is None else f"a/{path}",
+            "/dev/null" if new is None else f"b/{path}",
+        )
+        parts += [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
+    return "".join(parts)
+
+
+def _text(data: bytes | None) -> str | None:
+    try:
+        return None if data is None else data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

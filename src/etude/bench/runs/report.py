@@ -1,0 +1,111 @@
+"""`report.json` of a bench run, made from its folder alone (promise 11): the same files give the same bytes.
+
+Percentages in percent, intervals by task at 95%. `avg` weighs levels as the suite says (else each task counts once), `avg_equal`
+every level alike.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from etude.bench.runs.axes import axes, usage
+from etude.bench.runs.cost import spent
+from etude.bench.runs.folder import RunFolder, replace_text
+from etude.bench.runs.splits import splits
+from etude.bench.runs.standing import comparisons, fronts, items
+from etude.bench.runs.table import Row, Table, read_table
+from etude.bench.scores import Scores, scores
+from etude.bench.statistics import best_of, powers_of_two, stratified, weighted_mean
+
+SCHEMA = 1
+KIND = "bench"
+MOST_K = 16
+
+
+def write_report(folder: RunFolder) -> dict[str, Any]:
+    """Rebuild the file and return what it says. Raises NoBenchRun, ConditionsDiffer, OutcomeError."""
+    found = report(folder)
+    replace_text(folder.report, json.dumps(found, indent=1, allow_nan=False) + "\n")
+    return found
+
+
+def report(folder: RunFolder) -> dict[str, Any]:
+    """What report.json says."""
+    table = read_table(folder)
+    shared = table.shared
+    counts: dict[str, Any] = {"resamples": shared["report"]["resamples"], "seed": shared["seed"]}
+    found = {row.key: scores(row.outcomes) for row in table.finished}
+    paid = spent(folder.usage, {row.key: row.price for row in table.rows}.get)
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "kind": KIND,
+        "suite": shared["suite"],
+        "tasks": len(shared["tasks"]),
+        "strict": shared["strict"],
+        **counts,
+        "policies": [_entry(row, found[row.key], shared["weights"], paid, counts) for row in table.finished],
+        "unfinished": _unfinished(table),
+    }
+    if found:
+        weights = shared["weights"] or next(iter(found.values())).counts()
+        document["pareto"] = fronts(table, found, weights, **counts)
+        document["comparisons"] = comparisons(table, found, weights, **counts)
+        document["items"] = items(table, found)
+    return document
+
+
+def _entry(
+    row: Row, found: Scores, weights: dict[str, float] | None, paid: dict[str, float], counts: dict[str, Any]
+) -> dict[str, Any]:
+    """One policy at one effort."""
+    mix, equal = weights or found.counts(), dict.fromkeys(found.tables, 1.0)
+    average, ci95 = stratified(found.means(), mix, **counts).percent()
+    average_equal, ci95_equal = stratified(found.means(), equal, **counts).percent()
+    facts = row.facts
+    return {
+        "name": facts["name"],
+        "effort": facts["effort"],
+        "key": row.key,
+        "kind": facts["kind"],
+        "model": facts["model"],
+        "harness": facts["harness"],
+        "tasks": found.tasks,
+        "passes": row.passes,
+        "avg": average,
+        "ci95": ci95,
+        "avg_equal": average_equal,
+        "ci95_equal": ci95_equal,
+        "best_of": _at(found, mix, binary=False),
+        "pass_at": _at(found, mix, binary=True),
+        "axes": axes(row, mix, **counts),
+        "usage": usage(row),
+        **({"price": facts["price"], "priced": facts["priced"], "spent_dollars": round(paid.get(row.key, 0.0), 6)}
+           if facts["price"] else {}),
+        **{name: _mean(row, name) for name in ("tool_calls", "turns")},
+        **splits(row.outcomes, **counts),
+    }  # fmt: skip
+
+
+def _at(found: Scores, weights: dict[str, float], *, binary: bool) -> dict[str, float]:
+    """Expected best of k, or the chance that one of k solves wholly, at 1, 2, 4, 8 and 16 as far as there are passes."""
+    tables = {level: (t >= 1).astype(float) if binary else t for level, t in found.tables.items()}
+    return {
+        str(k): round(100 * weighted_mean({level: best_of(t, k) for level, t in tables.items()}, weights), 2)
+        for k in powers_of_two(min(MOST_K, found.passes))
+    }
+
+
+def _mean(row: Row, name: str) -> float:
+    return round(sum(getattr(o, name) for o in row.outcomes) / len(row.outcomes), 3)
+
+
+def _unfinished(table: Table) -> list[dict[str, Any]]:
+    """Who was asked less than planned: what stands in `policies` then are the whole passes alone."""
+    tasks = len(table.shared["tasks"])
+    return [
+        {"key": row.key, "whole_passes": row.passes, "planned_passes": row.facts["passes"],
+         "missing": row.facts["passes"] * tasks - row.made}
+        for row in table.rows
+        if row.passes < row.facts["passes"]
+    ]  # fmt: skip

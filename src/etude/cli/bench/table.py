@@ -1,0 +1,53 @@
+"""A bench run's report as a table for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+COLUMNS = ("policy", "average", "95% interval", "best of", "passes", "tokens", "dollars", "seconds", "turns")
+
+
+def table(report: dict[str, Any]) -> str:
+    """One line a policy and effort, then the fronts, the pairs that differ, and what is left to do."""
+    rows = [COLUMNS, *(_row(entry) for entry in report["policies"])]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    head = f"{report['suite']['label']}, {report['tasks']} tasks; per attempt:"
+    return "\n".join([head, *lines, *_fronts(report), *_items(report)])
+
+
+def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+    low, high = entry["ci95"]
+    k, best = list(entry["best_of"].items())[-1]
+    axes = entry["axes"]
+    return (
+        entry["key"],
+        f"{entry['avg']:.1f}%",
+        f"[{low:.1f}, {high:.1f}]",
+        f"{best:.1f}% of {k}",
+        str(entry["passes"]),
+        _figure(axes, "tokens", ",.0f"),
+        _figure(axes, "dollars", ".4f"),
+        _figure(axes, "seconds", ".1f"),
+        f"{entry['turns']:.1f}",
+    )
+
+
+def _figure(axes: dict[str, Any], name: str, form: str) -> str:
+    return format(axes[name]["value"], form) if name in axes else "-"
+
+
+def _fronts(report: dict[str, Any]) -> list[str]:
+    """Where more than one competes."""
+    told = []
+    for axis, points in report.get("pareto", {}).items():
+        if len(points) > 1:
+            held = [f"{p['key']} ({100 * p['share']:.0f}%)" for p in points if p["on_front"]]
+            told.append(f"front by {axis}: {', '.join(held)}")
+    return told
+
+
+def _items(report: dict[str, Any]) -> list[str]:
+    found, tasks = report.get("items", {}), report["tasks"]
+    told = {"saturated": "solved by all, always", "impossible": "solved by nobody, ever"}
+    return [f"{len(found[key])} of {tasks} tasks are {words}" for key, words in told.items() if found.get(key)]

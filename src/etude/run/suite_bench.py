@@ -1,0 +1,161 @@
+"""A suite asked of policies: what `etude bench run` does. It puts suite, entrants and sandboxes together and leaves the report.
+
+Whatever ends it early (a budget, an endpoint that is gone, Ctrl-C, a kill), what was made stays, the report is of the whole
+passes so far, and the same command goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from etude.bench.outcome import OutcomeFile
+from etude.bench.runs import conditions
+from etude.bench.runs.asking import Asked, Asking, Bench
+from etude.bench.runs.checking import STRICT, ready
+from etude.bench.runs.cost import dollars_of, spent
+from etude.bench.runs.entrant import Entrant
+from etude.bench.runs.folder import RunFolder, replace_text
+from etude.bench.runs.purse import Purse
+from etude.bench.runs.report import write_report
+from etude.bench.runs.table import price_row, read_table
+from etude.bench.suites.prices import Prices
+from etude.bench.suites.suite import Suite, label
+from etude.events.log import EventLog
+from etude.fleet.open import open_sandboxes
+from etude.recipe.recipe import Recipe
+from etude.rollout.code_search import code_search
+from etude.rollout.settings import AttemptSettings
+from etude.run.machine import machine, versions
+from etude.run.meter import Cost, Meter
+
+STAGE = "bench"
+# Two tries bridge a sandbox that died; an endpoint's own retries bridge the rest.
+TRIES = 2
+MEMORY_MB = 512
+
+
+class NoPrice(Exception):
+    """A budget was set for a policy whose price nobody knows."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be done. `ids`: the tasks asked, in the suite's order; `prices` beside the suite's own, and before them."""
+
+    suite: Suite
+    ids: Sequence[str]
+    entrants: Sequence[Entrant]
+    folder: Path
+    passes: int = 1
+    concurrency: int = 4
+    seed: int = 7
+    resamples: int = 2000
+    max_cost: float | None = None
+    attempt_limit_s: float = 3600.0
+    prices: Prices = field(default_factory=Prices)
+
+    @property
+    def limits(self) -> AttemptSettings:
+        """Of one attempt, with what the suite pins."""
+        base = AttemptSettings(attempts=TRIES, limit_s=self.attempt_limit_s, memory_mb=MEMORY_MB)
+        return self.suite.manifest.attempts(base)
+
+
+async def bench_suite(recipe: Recipe, order: Order, log: EventLog) -> tuple[dict[str, Any], list[Asked]]:
+    """The report, and how each entrant's asking ended.
+
+    Raises SuiteBroken, NotStrict, ConditionsDiffer, NoPrice before anybody is asked; EndpointRefused, EndpointGone, UsageMissing,
+    with the report of what was made by then written.
+    """
+    folder = RunFolder(order.folder)
+    log.note(STAGE, f"looks at the {len(order.ids)} tasks of {label(order.suite)}, their graders and environment")
+    tasks = ready(order.suite, order.ids)
+    conditions.begin(folder, shared(order), {entrant.key: facts(order, entrant) for entrant in order.entrants})
+    replace_text(folder.machine, json.dumps({"machine": machine(), "versions": versions()}, indent=1) + "\n")
+    asked: list[Asked] = []
+    pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
+    try:
+        rest = (order.passes, order.concurrency, order.seed)
+        bench = Bench(order.suite, tasks, folder, pool, log, _purse(folder, order), *rest)
+        for entrant in order.entrants:
+            asked.append(await _ask(bench, entrant, order, log))
+    finally:
+        await pool.close()
+        document = write_report(folder)
+    return document, asked
+
+
+async def _ask(bench: Bench, entrant: Entrant, order: Order, log: EventLog) -> Asked:
+    price = next(row.price for row in read_table(bench.folder).rows if row.key == entrant.key)
+    before = _timings(bench.folder.timings).get(entrant.key, {})
+    async with code_search(entrant.harness) as search:
+        asking = Asking(bench, entrant, order.limits, price, search)
+        with Meter(partial(_time, bench.folder.timings, entrant.key, Cost(**before))):
+            found = await asking.run()
+    log.note(entrant.key, asking.line(), ends=True)
+    return found
+
+
+def shared(order: Order) -> dict[str, Any]:
+    """The conditions that bind all policies of a folder."""
+    suite = order.suite
+    return {
+        "suite": {"label": label(suite), "name": suite.name, "version": suite.version, "digest": suite.digest},
+        "tasks": list(order.ids),
+        "weights": dict(suite.weights) if suite.weights else None,
+        "seed": order.seed,
+        "strict": STRICT,
+        "report": {"resamples": order.resamples},
+    }
+
+
+def facts(order: Order, entrant: Entrant) -> dict[str, Any]:
+    """The conditions of one policy. Raises NoPrice."""
+    today = date.today()
+    price = order.prices.at(entrant.model, today) or order.suite.prices.at(entrant.model, today)
+    if price is None and order.max_cost is not None and entrant.kind == "endpoint":
+        raise NoPrice(
+            f"--max-cost needs to know what {entrant.model} costs, and neither --prices nor the suite's prices.toml has an entry "
+            "for it: add one, with zeros for a server of your own"
+        )
+    return {
+        "name": entrant.name,
+        "effort": entrant.effort,
+        "kind": entrant.kind,
+        "model": entrant.model,
+        "harness": entrant.harness_hash,
+        "settings": entrant.harness.model_dump(mode="json"),
+        "attempt": order.limits.model_dump(mode="json"),
+        "passes": order.passes,
+        "price": price_row(price) if entrant.model else None,
+        "priced": today.isoformat() if price and entrant.model else None,
+        **(entrant.facts or {}),
+    }
+
+
+def _purse(folder: RunFolder, order: Order) -> Purse:
+    """With what earlier runs of the folder spent, and the dearest attempt of each policy."""
+    rows = read_table(folder).rows
+    prices = {row.key: row.price for row in rows}
+    dearest = {}
+    for key, price in prices.items():
+        path = folder.outcomes(key)
+        if price is not None and path.is_file():
+            costs = [dollars_of(price, outcome) for outcome in OutcomeFile(path).outcomes.values()]
+            dearest |= {key: max(known)} if (known := [cost for cost in costs if cost is not None]) else {}
+    return Purse(order.max_cost, sum(spent(folder.usage, prices.get).values()), dearest)
+
+
+def _timings(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def _time(path: Path, key: str, before: Cost, now: Cost) -> None:
+    """Sandboxes and engine included, saved as it goes."""
+    replace_text(path, json.dumps(_timings(path) | {key: asdict(before + now)}, indent=1) + "\n")
