@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from etude.report import charts, outcome
+from etude.report.advisories.shown import shown as advised
 from etude.report.beside import Beside
 from etude.report.charts import Curves
 from etude.report.endpoint import real_packages, usage
@@ -57,6 +58,7 @@ def page(
     body = [
         f"<h1>Etude: {escape(title)}</h1>",
         _subtitle(report),
+        advised(report.get("advisories", []), list(shown)),
         outcome.lead(report),
         outcome.headline(report),
         _contents(list(shown)),

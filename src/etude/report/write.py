@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from etude.report.advisories.collect import advisories
 from etude.report.beside import read_beside
 from etude.report.collect import collect, metrics, samples, texts
 from etude.report.page import page
@@ -20,6 +21,7 @@ def write_report(run: Path, settings: ReportSettings) -> dict[str, Any]:
     beside, missing = read_beside(run, settings.beside if trained else [])
     if settings.beside and trained:
         report["beside"] = {"files": settings.beside, "missing": missing}
+    report["advisories"] = [advisory.to_json() for advisory in advisories(run)]
     title = settings.title or report["recipe"].get("run", {}).get("name", run.name)
     _replace(run / "report.json", json.dumps(report, indent=1, allow_nan=False) + "\n")
     chosen = samples(run)[: settings.rollouts]

@@ -1,4 +1,4 @@
-"""`etude report`: rebuild a run's report from its files (promise 11)."""
+"""`etude report` without a verb: rebuild a run's report from its files (promise 11)."""
 
 from __future__ import annotations
 

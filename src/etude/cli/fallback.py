@@ -1,0 +1,25 @@
+"""A group of verbs whose words without a verb go to one of them: `etude report runs/laptop` is `etude report rebuild runs/laptop`."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+
+class FallbackGroup(TyperGroup):
+    """Subclasses name the verb in `fallback`. A word that is nearly a verb and no folder is told to be a slip."""
+
+    fallback = ""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        verb = args[0] if args else ""
+        if verb not in {*self.commands, *self.get_help_option_names(ctx)}:
+            near = difflib.get_close_matches(verb, self.commands, 1)
+            if near and not Path(verb).exists():
+                raise typer.BadParameter(f"there is no verb and no folder {verb!r}; did you mean {near[0]}?")
+            args = [self.fallback, *args]
+        return super().parse_args(ctx, args)
