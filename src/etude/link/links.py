@@ -57,7 +57,7 @@ Found = tuple[Path, Header, list[Entry]]
 
 def link_commit(repository: Path, commit: str, sessions: Sequence[Found]) -> Linked:
     """Write note, records and entries; without any line of a session's nothing is written. Linking again changes nothing."""
-    own = [_in_repository(repository, header, entries) for _, header, entries in sessions]
+    own = [in_repository(repository, header, entries) for _, header, entries in sessions]
     changes = commit_changes(repository, commit)
     spans: dict[str, list[Span]] = {change.path: attribute(change, own) for change in changes}
     added = sum(change.added for change in changes)
@@ -114,7 +114,7 @@ def _find(lines: list[str], start: int, count: int, wanted: str) -> int | None:
     return next((at for at in starts if content_hash("\n".join(lines[at - 1 : at - 1 + count])) == wanted), None)
 
 
-def _in_repository(repository: Path, header: Header, entries: Sequence[Entry]) -> Written:
+def in_repository(repository: Path, header: Header, entries: Sequence[Entry]) -> Written:
     """A session's lines, by paths from the repository's root."""
     found = written(header, entries)
     place = Path(header.facts.get("workspace") or repository).resolve()

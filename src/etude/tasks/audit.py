@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.cheats import CHEATS, nop
 from etude.tasks.registry import grade
-from etude.tasks.task import Task
+from etude.tasks.task import Task, Verdict
 
 # Leftovers that may hold the solution: histories, compiled code, caches of tools, builds.
 FORBIDDEN = re.compile(
@@ -34,7 +35,7 @@ def leaks(task: Task) -> list[str]:
     for path, text in task.solution.items():
         if task.files.get(path) == text:
             found.append(f"{path}: the solution is in place already")
-        if any(text in other for other in task.files.values()):
+        if text.strip() and any(text in other for other in task.files.values()):
             found.append(f"{path}: a copy of the solution stands in the workspace")
     for key in ("reference", "mutants"):
         sources = task.hidden.get(key, [])
@@ -68,14 +69,21 @@ class Soundness:
         return f"{self.task_id}: reference {self.reference}, nop {self.nop}, cheats that score {fooled}, leaks {self.leaks}"
 
 
-async def check(task: Task, pool: Machines) -> Soundness:
-    """Grades reference, nop and all cheats in fresh sandboxes. Raises InfraError."""
-    attempts = {"reference": solved(task), "nop": nop(task), **{name: make(task) for name, make in CHEATS.items()}}
+async def check(
+    task: Task,
+    pool: Machines,
+    *,
+    grade: Callable[[Task, dict[str, bytes], Machines], Awaitable[Verdict]] = grade,
+    cheats: Mapping[str, Callable[[Task], dict[str, bytes]]] = CHEATS,
+) -> Soundness:
+    """Grades reference, nop and all cheats in fresh sandboxes; by the registry, unless told otherwise. Raises InfraError."""
+    attempts = {"reference": solved(task), "nop": nop(task), **{name: make(task) for name, make in cheats.items()}}
     verdicts = await asyncio.gather(*(grade(task, files, pool) for files in attempts.values()))
     scores = dict(zip(attempts, (verdict.score for verdict in verdicts), strict=True))
     return Soundness(task.id, scores.pop("reference"), scores.pop("nop"), scores, leaks(task))
 
 
 def solved(task: Task) -> dict[str, bytes]:
-    """The workspace with the reference solution in it."""
-    return {path: text.encode() for path, text in {**task.files, **task.solution}.items()}
+    """The workspace with the reference solution in it; what the reference takes away is in metadata.removed."""
+    removed = set(task.metadata.get("removed", ()))
+    return {path: text.encode() for path, text in {**task.files, **task.solution}.items() if path not in removed}

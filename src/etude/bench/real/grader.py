@@ -71,7 +71,7 @@ class PytestGrader:
     async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
         start = time.perf_counter()
         release = await self._release_of(task, pool)
-        canary = _canary()
+        canary = canary_name()
         found = await self._run(task, files, canary, max(FEWEST_S, TIMES * release.seconds), pool)
         tests = {name: name in found.passed for name in sorted(release.passed)}
         reason = _objection(task, tests, found, canary)
@@ -89,9 +89,9 @@ class PytestGrader:
 
     async def _measure(self, task: Task, pool: Machines) -> TestRun:
         fixed = {path: text.encode() for path, text in (task.files | task.solution).items()}
-        canary = _canary()
+        canary = canary_name()
         found = await self._run(task, fixed, canary, RELEASE_TIMEOUT_S, pool)
-        if not _caught(found, canary) or not found.passed:
+        if not caught(found, canary) or not found.passed:
             raise InfraError(f"{task.id}: the release's own tests do not run here (pytest exit {found.rc})")
         return found
 
@@ -113,14 +113,15 @@ class PytestGrader:
             return TestRun(frozenset(), frozenset(), -1)  # no report: the run died, or wrote none
         finally:
             await sandbox.kill()
-        return _read(report, result.rc, result.duration_s)
+        return read_report(report, result.rc, result.duration_s)
 
 
-def _canary() -> str:
+def canary_name() -> str:
+    """The name of a test that must fail, drawn anew for each run."""
     return f"test_{secrets.token_hex(8)}"
 
 
-def _caught(found: TestRun, canary: str) -> bool:
+def caught(found: TestRun, canary: str) -> bool:
     """Exit status 1 is pytest's word for: all ran, some failed. The canary must be among them."""
     return found.rc == 1 and any(name.endswith(f"::{canary}") for name in found.failed)
 
@@ -131,7 +132,7 @@ def _objection(task: Task, tests: dict[str, bool], found: TestRun, canary: str) 
         return f"the tests took longer than {found.seconds:.0f} s"
     if not found.passed:
         return f"the tests did not run (pytest exit {found.rc})"
-    if not _caught(found, canary):
+    if not caught(found, canary):
         return "a test that must fail was reported as passed, or pytest did not end as it does"
     for name in task.hidden["fails"]:
         if not tests[name]:
@@ -139,7 +140,7 @@ def _objection(task: Task, tests: dict[str, bool], found: TestRun, canary: str) 
     return next((f"broke something else: failed {name}" for name, good in tests.items() if not good), "")
 
 
-def _read(report: bytes, rc: int, seconds: float) -> TestRun:
+def read_report(report: bytes, rc: int, seconds: float) -> TestRun:
     """A name passed if all its cases (subtests are cases too) are without a failure, an error or a skip."""
     try:
         root = ElementTree.fromstring(report)

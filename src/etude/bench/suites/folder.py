@@ -16,6 +16,7 @@ from pathlib import Path
 from etude.bench.real.grader import PytestGrader
 from etude.bench.real.pin import default_cache
 from etude.bench.suites import lock, manifest, prices
+from etude.bench.suites.commands import CommandsGrader
 from etude.bench.suites.environment import Equipment
 from etude.bench.suites.errors import SuiteError
 from etude.sandbox.spec import SandboxSpec
@@ -39,7 +40,8 @@ class FolderSuite:
         self.prices = prices.read_prices(root / prices.NAME)
         cache = cache or default_cache()
         self.equipment = Equipment(self.manifest.environment, root, cache)
-        self.graders: Mapping[str, Grader] = {**GRADERS, "pytest": PytestGrader(cache)}
+        commands = CommandsGrader(lambda spec, task: self.equipment.fit(spec, task.id, task.metadata))
+        self.graders: Mapping[str, Grader] = {**GRADERS, "pytest": PytestGrader(cache), "commands": commands}
         self._known: dict[str, Task] = {}
 
     @property

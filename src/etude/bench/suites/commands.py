@@ -1,0 +1,69 @@
+"""Grader `commands`: the agent's files with the reference's tests over them, in a fresh sandbox; FAIL_TO_PASS and PASS_TO_PASS.
+
+Every file the agent left counts, new ones too, but for tests and what decides how tests run (`protected.py`): those are the
+reference's (promise 9). The score is 1 if all named tests pass, else 0. What remains open, as in `bench.real`: code under
+test that lies about tests it knows by name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from etude.bench.suites.protected import is_protected
+from etude.bench.suites.testrun import Ran, Tests, run_tests
+from etude.sandbox.protocol import Machines
+from etude.sandbox.spec import SandboxSpec
+from etude.tasks.task import Task, Verdict
+
+NAME = "commands"
+MAX_FILE_BYTES = 4 << 20
+FEWEST_S, TIMES = 60.0, 10.0  # what hangs is cut off at ten times the reference's own time, a minute at least
+
+Fit = Callable[[SandboxSpec, Task], SandboxSpec]
+
+
+def unfitted(spec: SandboxSpec, task: Task) -> SandboxSpec:
+    """Where a suite asks for nothing beside the files."""
+    return spec
+
+
+class CommandsGrader:
+    """`hidden`: files, removed (of the reference's tests), tests, command, fail_to_pass, pass_to_pass, seconds."""
+
+    def __init__(self, fit: Fit = unfitted) -> None:
+        self.fit = fit
+
+    async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
+        start = time.perf_counter()
+        hidden = task.hidden
+        limit_s = max(FEWEST_S, TIMES * float(hidden["seconds"]))
+        tests = Tests(tuple(hidden["tests"]), tuple(hidden["command"]))
+        ran = await run_tests(tests, graded_files(task, files), pool, lambda spec: self.fit(spec, task), limit_s)
+        names = [*hidden["fail_to_pass"], *hidden["pass_to_pass"]]
+        found = {name: ran.honest and name in ran.run.passed for name in names}
+        reason = _objection(ran, found, len(hidden["fail_to_pass"]))
+        return Verdict(float(not reason), found, reason, time.perf_counter() - start)
+
+
+def graded_files(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:
+    """What the tests run on: the agent's sources, the base's tests and settings, the reference's tests over them."""
+    graded = {path: data for path, data in files.items() if not is_protected(path) and len(data) <= MAX_FILE_BYTES}
+    graded |= {path: text.encode() for path, text in task.files.items() if is_protected(path)}
+    for path in task.hidden["removed"]:
+        graded.pop(path, None)
+    return graded | {path: text.encode() for path, text in task.hidden["files"].items()}
+
+
+def _objection(ran: Ran, found: dict[str, bool], telling: int) -> str:
+    """Why the attempt doesn't count; empty if it does. The first `telling` names are those that the change makes pass."""
+    if ran.run.timed_out:
+        return f"the tests took longer than {ran.run.seconds:.0f} s"
+    if not ran.run.passed:
+        return f"the tests did not run, or none passed (status {ran.run.rc})"
+    if not ran.honest:
+        return "a test that must fail was reported as passed, or pytest did not end as it does"
+    for number, (name, good) in enumerate(found.items()):
+        if not good:
+            return f"{'not done' if number < telling else 'broke something else'}: failed {name}"
+    return "" if telling else "no test shows the change"

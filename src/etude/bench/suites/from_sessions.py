@@ -1,0 +1,130 @@
+"""Candidates from recorded sessions: CursorBench's way, request as typed and the change that came of it.
+
+Sessions that began from the same commit with the same request are solutions of one task: the first is the reference, the
+tests are run on the others too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from etude.bench.suites.making import Candidate
+from etude.bench.suites.origins import Origin, origin_of
+from etude.bench.suites.proof import LeftOut
+from etude.bench.suites.recorded import Recorded
+from etude.bench.suites.repository_task import Bench, Change, proved
+from etude.bench.suites.tree import TooLarge, tree
+from etude.link.git import GitError
+from etude.link.git import repository as root_of
+from etude.tasks.task import Task
+
+LEVEL = "session"
+STYLE = "typed"  # as a person wrote it, nothing added
+# What a request is about, by the first of these words that stands in it.
+_CATEGORIES = (
+    ("documentation", r"docs?|docstrings?|readme|documentation|comments?"),
+    ("debugging", r"bugs?|fix(es|ed)?|fail(s|ed|ing|ure)?|errors?|crash(es|ed)?|broken|wrong|traceback|exception"),
+    ("refactors", r"refactor(ing)?|rename|move|extract|simplify|clean"),
+    ("tests", r"tests?|coverage"),
+)
+_OTHERWISE = "features"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One task to be: its reference and further solutions."""
+
+    reference: Origin
+    others: tuple[Origin, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return f"{self.reference.repository.name}-{self.reference.head[:10]}"
+
+
+def asked(sessions: Sequence[Recorded], repository: Path | None) -> tuple[list[Asked], dict[str, str]]:
+    """What the sessions came to, and why others came to nothing, by session id. `repository` stands for their own folders."""
+    origins: list[Origin] = []
+    left_out: dict[str, str] = {}
+    for session in sessions:
+        try:
+            origins.append(origin_of(session, _repository(session, repository)))
+        except (LeftOut, GitError) as error:
+            left_out[session.id] = str(error)
+    groups: dict[tuple[Path, str, str], list[Origin]] = {}
+    for origin in origins:
+        request = " ".join(origin.session.request.lower().split())
+        groups.setdefault((origin.repository, origin.base, request), []).append(origin)
+    found: dict[str, Asked] = {}
+    for group in groups.values():
+        one = Asked(group[0], tuple(o for o in group[1:] if o.head != group[0].head))
+        earlier = found.get(one.id)
+        if earlier is not None:
+            smaller = min(earlier, one, key=lambda asked: asked.reference.lines)
+            one = earlier if smaller is one else one
+            left_out[smaller.reference.session.id] = f"another session wrote more of commit {one.reference.head[:12]}"
+        found[one.id] = one
+    return [*found.values()], left_out
+
+
+def candidates(found: Sequence[Asked], bench: Bench, command: tuple[str, ...]) -> list[Candidate]:
+    """In the order of the sessions."""
+    return [Candidate(one.id, _builder(one, bench, command)) for one in found]
+
+
+def _builder(one: Asked, bench: Bench, command: tuple[str, ...]):
+    async def build() -> Task:
+        return await proved(change_of(one, command), bench)
+
+    return build
+
+
+def change_of(one: Asked, command: tuple[str, ...]) -> Change:
+    """Raises LeftOut, GitError."""
+    origin, session = one.reference, one.reference.session
+    try:
+        before, after = (tree(origin.repository, commit) for commit in (origin.base, origin.head))
+        others = [tree(other.repository, other.head).files for other in one.others]
+    except TooLarge as error:
+        raise LeftOut(str(error)) from error
+    return Change(
+        one.id,
+        category(session.request),
+        LEVEL,
+        session.request,
+        before.files,
+        after.files,
+        others,
+        command,
+        metadata={
+            "project": origin.repository.name,
+            "base_commit": origin.base,
+            "commit": origin.head,
+            "session": session.id,
+            "tie": origin.how,
+            "style": STYLE,
+            "redacted": session.redacted,
+            "left_out": list(before.left_out),
+        },
+    )
+
+
+def category(request: str) -> str:
+    """A task's category by the words of its request."""
+    places = [
+        (found.start(), name) for name, words in _CATEGORIES if (found := re.search(rf"(?i)\b({words})\b", request))
+    ]
+    return min(places)[1] if places else _OTHERWISE
+
+
+def _repository(session: Recorded, named: Path | None) -> Path:
+    if named is not None:
+        return root_of(named)
+    if session.workspace is None or not session.workspace.is_dir():
+        raise LeftOut(
+            f"its folder {session.workspace or '(none recorded)'} is not here: name the repository with --repository"
+        )
+    return root_of(session.workspace)

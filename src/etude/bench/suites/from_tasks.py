@@ -1,0 +1,80 @@
+"""Candidates from the task rooms: a folder of Harbor directories, the exercises of a recipe, the bugs in real packages."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from etude.bench.suites.errors import SuiteError
+from etude.bench.suites.making import Candidate
+from etude.bench.suites.proof import LeftOut
+from etude.bench.suites.temptations import cheats_for
+from etude.sandbox.protocol import Machines
+from etude.tasks.audit import check
+from etude.tasks.harbor import HarborError, read_task
+from etude.tasks.task import Grader, Split, Task, Verdict
+
+# Exercises have a hundred thousand ids and more: a suite of one's own needs some hundreds.
+MOST = 2000
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which tasks are wanted; None: all."""
+
+    category: str | None = None
+    level: str | None = None
+    split: Split | None = None
+
+    def takes(self, task: Task) -> bool:
+        wanted = (self.category, self.level, self.split)
+        return all(
+            w is None or w == found for w, found in zip(wanted, (task.category, task.level, task.split), strict=True)
+        )
+
+
+def tasks_under(folder: Path) -> list[Task]:
+    """The tasks of every directory below that we exported. Raises SuiteError."""
+    found: dict[str, Task] = {}
+    for file in sorted(folder.rglob("task.toml")):
+        try:
+            task = read_task(file.parent)
+        except HarborError as error:
+            raise SuiteError(f"{error}; tasks of other harnesses come in by `etude bench import harbor`") from error
+        if task.id in found:
+            raise SuiteError(f"{file.parent}: another directory under {folder} holds a task {task.id!r} too")
+        found[task.id] = task
+    if not found:
+        raise SuiteError(f"{folder} holds no task.toml: give a folder of Harbor directories, exercises or real")
+    return [*found.values()]
+
+
+def candidates(
+    ids: Sequence[str],
+    make: Callable[[str], Task],
+    choice: Choice,
+    seed: int,
+    pool: Machines,
+    graders: Mapping[str, Grader],
+) -> list[Candidate]:
+    """Those that are wanted, in an order that the seed draws; of very many no more than are looked at."""
+    drawn = random.Random(seed).sample(range(len(ids)), min(len(ids), MOST))
+    wanted = (task for task in (make(ids[number]) for number in drawn) if choice.takes(task))
+    return [Candidate(task.id, _builder(task, pool, graders)) for task in wanted]
+
+
+def _builder(task: Task, pool: Machines, graders: Mapping[str, Grader]):
+    async def grade(task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
+        return await graders[task.grader].grade(task, files, pool)
+
+    async def build() -> Task:
+        if task.grader not in graders:
+            raise LeftOut(f"it names the grader {task.grader!r}; there are {', '.join(graders)}")
+        found = await check(task, pool, grade=grade, cheats=cheats_for(task))
+        if not found.sound:
+            raise LeftOut(f"not sound: {found.complaint()}")
+        return task
+
+    return build

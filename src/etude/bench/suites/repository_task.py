@@ -1,0 +1,121 @@
+"""From two states of a repository to a task: what the agent sees, what is the reference, what is hidden, and the proof of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from etude.bench.suites.commands import NAME, CommandsGrader, graded_files
+from etude.bench.suites.proof import LeftOut, Proof, prove
+from etude.bench.suites.protected import is_protected, is_test
+from etude.bench.suites.temptations import cheats_for
+from etude.bench.suites.testrun import Ran, Tests, run_tests, visible_command
+from etude.sandbox.protocol import Machines
+from etude.tasks.audit import check, solved
+from etude.tasks.cheats import nop
+from etude.tasks.task import Task
+
+# What pytest collects by itself (python_files).
+PYTEST_FILE = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A task to be. `before` and `after` are whole trees; `others` are further solutions of the same request, whole trees too."""
+
+    id: str
+    category: str
+    level: str
+    instruction: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    others: Sequence[Mapping[str, str]] = ()
+    command: tuple[str, ...] = ()
+    visible: tuple[str, ...] | None = None  # what the agent's test tool runs; None: told by the command
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where changes are proved."""
+
+    pool: Machines
+    grader: CommandsGrader
+    timeout_s: float
+
+
+async def proved(change: Change, bench: Bench) -> Task:
+    """The task, sound: reference and other solutions 1, nothing and every cheat 0. Raises LeftOut, InfraError."""
+    task = drafted(change)
+    tests = Tests(tuple(task.hidden["tests"]), tuple(task.hidden["command"]))
+
+    async def run(files: Mapping[str, bytes]) -> Ran:
+        return await run_tests(tests, files, bench.pool, lambda spec: bench.grader.fit(spec, task), bench.timeout_s)
+
+    found = await prove(graded_files(task, nop(task)), graded_files(task, solved(task)), run)
+    task = _with(task, found, len(change.others))
+    await _agree(task, change.others, bench)
+    await require_sound(task, bench)
+    return task
+
+
+def drafted(change: Change) -> Task:
+    """The task before anything was run. Raises LeftOut for a change that no test can show."""
+    changed = {path: text for path, text in change.after.items() if change.before.get(path) != text}
+    removed = [path for path in change.before if path not in change.after]
+    solution = {path: text for path, text in changed.items() if not is_protected(path)}
+    gone = [path for path in removed if not is_protected(path)]
+    if not solution and not gone:
+        raise LeftOut("it changes tests and settings alone: there is nothing for an agent to do")
+    if not any(is_test(path) for path in changed):
+        raise LeftOut("it adds or changes no test: nothing shows whether the request is fulfilled")
+    tests = sorted(path for path in change.after if PYTEST_FILE.search(path))
+    if not change.command and not tests:
+        raise LeftOut("it has no Python tests: say how to run its own with --test-command")
+    hidden = {
+        "files": {path: text for path, text in changed.items() if is_protected(path)},
+        "removed": [path for path in removed if is_protected(path)],
+        "tests": tests,
+        "command": list(change.command),
+    }
+    shown = visible_command(Tests(tuple(tests), change.command)) if change.visible is None else change.visible
+    return Task(
+        id=change.id,
+        category=change.category,
+        level=change.level,
+        instruction=change.instruction,
+        files=dict(change.before),
+        test_command=shown,
+        grader=NAME,
+        hidden=hidden,
+        solution=solution,
+        split="heldout",
+        metadata={**change.metadata, "removed": gone},
+    )
+
+
+async def require_sound(task: Task, bench: Bench) -> None:
+    """Raises LeftOut with the complaint."""
+    found = await check(task, bench.pool, grade=bench.grader.grade, cheats=cheats_for(task))
+    if not found.sound:
+        raise LeftOut(f"not sound: {found.complaint()}")
+
+
+def _with(task: Task, found: Proof, others: int) -> Task:
+    told = {
+        "fail_to_pass": list(found.fail_to_pass),
+        "pass_to_pass": list(found.pass_to_pass),
+        "seconds": found.seconds,
+    }
+    beside = {"flaky": list(found.flaky), "solutions": 1 + others}
+    return replace(task, hidden={**task.hidden, **told}, metadata={**task.metadata, **beside})
+
+
+async def _agree(task: Task, others: Sequence[Mapping[str, str]], bench: Bench) -> None:
+    """Tests that refuse another solution of the same request ask for more than was asked."""
+    for number, files in enumerate(others, 1):
+        verdict = await bench.grader.grade(task, {path: text.encode() for path, text in files.items()}, bench.pool)
+        if not verdict.passed:
+            raise LeftOut(f"its tests refuse another solution of the same request (number {number}): {verdict.reason}")

@@ -1,0 +1,107 @@
+"""Makes a suite from sessions, tasks or imports: opens the sandboxes, proves the candidates, freezes what is sound."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from etude.bench.real.pin import default_cache
+from etude.bench.suites.account import account
+from etude.bench.suites.commands import CommandsGrader
+from etude.bench.suites.environment import Equipment
+from etude.bench.suites.errors import SuiteError
+from etude.bench.suites.folder import FolderSuite
+from etude.bench.suites.freeze import freeze
+from etude.bench.suites.making import Candidate, Decision, Workshop, make_tasks
+from etude.bench.suites.manifest import Manifest
+from etude.bench.suites.prices import Prices
+from etude.bench.suites.repository_task import Bench
+from etude.fleet.open import open_sandboxes
+from etude.recipe.recipe import Recipe
+from etude.sandbox.protocol import Machines
+from etude.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Making:
+    """A suite to be, whatever it is made of. `asked` tells this making from another into the same place."""
+
+    root: Path
+    manifest: Manifest
+    asked: dict[str, Any]
+    prices: Prices = Prices()
+    requirements: Path | None = None
+    after: FolderSuite | None = None
+    count: int | None = None
+    concurrency: int = 2
+    timeout_s: float = 600.0
+
+
+Told = Callable[[int, int, Decision], None]
+
+
+def make_suite(
+    recipe: Recipe,
+    making: Making,
+    candidates: Callable[[Bench], Sequence[Candidate]],
+    beside: Mapping[str, str],
+    progress: Told,
+) -> dict[str, Any]:
+    """What `account` tells of it. Raises SuiteError; InfraError leaves the work where it is, and the same command goes on."""
+    workshop = Workshop(making.root, making.asked)
+    tasks, decided = asyncio.run(_made(recipe, making, workshop, candidates, progress))
+    if not tasks:
+        reasons = [f"{d.id}: {d.reason}" for d in decided] + [f"{name}: {reason}" for name, reason in beside.items()]
+        workshop.close()
+        raise SuiteError(
+            "\n  ".join([f"no task was taken of {len(decided)} candidates, so there is no suite", *reasons])
+        )
+    suite = freeze(
+        making.root,
+        making.manifest,
+        tasks,
+        price_list=making.prices,
+        requirements=making.requirements,
+        projects=sorted({project for task in tasks if (project := _project(task))}),
+        after=making.after,
+    )
+    workshop.close()
+    return account(suite, decided, beside)
+
+
+async def _made(
+    recipe: Recipe,
+    making: Making,
+    workshop: Workshop,
+    candidates: Callable[[Bench], Sequence[Candidate]],
+    progress: Told,
+) -> tuple[list[Task], list[Decision]]:
+    pool: Machines = await open_sandboxes(recipe.fleet, recipe.sandbox)
+    try:
+        bench = bench_of(making, pool)
+        return await make_tasks(
+            candidates(bench), workshop, count=making.count, concurrency=making.concurrency, progress=progress
+        )
+    finally:
+        await pool.close()
+
+
+def bench_of(making: Making, pool: Machines) -> Bench:
+    """Candidates run where the suite's tasks will: the requirements lie where the person has them, the rest is the manifest's."""
+    environment = making.manifest.environment
+    root = making.root
+    if making.requirements is not None:
+        root = making.requirements.parent
+        environment = environment.model_copy(update={"requirements": making.requirements.name})
+    equipment = Equipment(environment, root, default_cache())
+    equipment.prepare()
+    grader = CommandsGrader(lambda spec, task: equipment.fit(spec, task.id, task.metadata))
+    return Bench(pool, grader, making.timeout_s)
+
+
+def _project(task: Task) -> str:
+    """The package or repository that a task is of."""
+    return str(task.metadata.get("project") or task.metadata.get("package") or "")
