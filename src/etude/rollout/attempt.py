@@ -17,11 +17,13 @@ from dataclasses import dataclass, field
 from etude.chat.renderer import Renderer
 from etude.harness.agent import Outcome, build_agent
 from etude.harness.header import session_header
+from etude.harness.instructions import NAME, Instructions, rendered
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.protocol import Policy, PolicyError
 from etude.rollout.code_search import CodeSearch
+from etude.rollout.interjection import overheard
 from etude.rollout.latency import SlowSandbox
 from etude.rollout.retry import InfraFault, delay_s
 from etude.rollout.settings import AttemptSettings
@@ -29,10 +31,10 @@ from etude.rollout.verdicts import Verdicts
 from etude.sandbox.errors import CapacityExhausted, InfraError, UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
-from etude.tasks.task import Grader, Task, Verdict
+from etude.tasks.task import Grader, SessionGrader, Task, Verdict
 from etude.trace.entry import Header
 from etude.trace.segment import Rollout
-from etude.trace.session import Recorder
+from etude.trace.session import Recorder, Session
 
 # Retries sample with other seeds: a prime apart, so that they never meet the seeds of a session's later turns.
 SEED_STRIDE = 1_000_003
@@ -122,7 +124,9 @@ async def _try(
     finally:
         await sandbox.kill()
     exported = time.perf_counter()
-    verdict, shared = (Verdict(0.0, reason=objection), False) if objection else await _grade(task, files, setup)
+    verdict, shared = (
+        (Verdict(0.0, reason=objection), False) if objection else await _grade(task, files, outcome.session, setup)
+    )
     end = time.perf_counter()
     seconds = {
         "create": created - start,
@@ -151,7 +155,8 @@ async def _run_agent(
 ) -> Outcome:
     if setup.settings.tool_latency_s:
         sandbox = SlowSandbox(sandbox, setup.settings.tool_latency_s)
-    facts = TaskFacts(task.id, task.instruction, task.test_command)
+    facts = task_facts(task)
+    inbox, bystander = overheard(task)
     header = session_header(setup.harness, policy, facts, renderer=setup.renderer, session_id=session_id)
     async with setup.services(task, sandbox) as services:
         agent = build_agent(
@@ -163,6 +168,8 @@ async def _run_agent(
             recorder=setup.record(header),
             seed=seed,
             services=services,
+            inbox=inbox,
+            watcher=bystander,
         )
         return await agent.run()
 
@@ -175,11 +182,20 @@ async def _export(sandbox: Disposable, settings: AttemptSettings) -> tuple[dict[
         return {}, f"the files can't be exported: {error}"
 
 
-async def _grade(task: Task, files: dict[str, bytes], setup: Setup) -> tuple[Verdict, bool]:
+def task_facts(task: Task) -> TaskFacts:
+    """What the agent is told: the request, its repository's AGENTS.md, and what the task says of the surroundings."""
+    told = rendered([Instructions(NAME, task.files[NAME].strip())]) if NAME in task.files else ""
+    surroundings = str(task.metadata.get("surroundings", ""))
+    return TaskFacts(task.id, task.instruction, task.test_command, told, surroundings)
+
+
+async def _grade(task: Task, files: dict[str, bytes], session: Session, setup: Setup) -> tuple[Verdict, bool]:
     """The verdict, and whether it is that of an earlier attempt which left the same files."""
     grader = setup.graders.get(task.grader)
     if grader is None:
         raise KeyError(f"task {task.id} names the grader {task.grader!r}; there are {', '.join(sorted(setup.graders))}")
+    if isinstance(grader, SessionGrader):
+        return await grader.grade_session(task, files, session, setup.pool), False
     if setup.verdicts is None:
         return await grader.grade(task, files, setup.pool), False
     return await setup.verdicts.of(task.id, files, lambda: grader.grade(task, files, setup.pool))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Sequence, get_args
+from typing import Any, Literal, Protocol, Sequence, get_args, runtime_checkable
 
 from etude.sandbox.protocol import Machines
+from etude.trace.session import Session
 
 # Trained on; looked at while settings are chosen; measured for the figures that are reported.
 Split = Literal["train", "validation", "heldout"]
@@ -47,6 +48,13 @@ class Grader(Protocol):
     """Judges the agent's final files in a fresh sandbox (promise 9)."""
 
     async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict: ...
+
+
+@runtime_checkable
+class SessionGrader(Protocol):
+    """Judges how the agent worked as well as what it left. An attempt asks it instead of `grade`, and never shares its verdicts."""
+
+    async def grade_session(self, task: Task, files: dict[str, bytes], session: Session, pool: Machines) -> Verdict: ...
 
 
 class TaskSource(Protocol):

@@ -45,6 +45,10 @@ class Exhibit:
         name = f"{title} " if title else ""
         return "\n\n".join(f"<<<{name}{part} {mark}\n{text}\n{mark}>>>" for part, text in texts.items())
 
+    def changed(self, diff: str) -> Exhibit:
+        """With another diff, that of the files themselves."""
+        return replace(self, diff=diff)
+
     def by(self, names: Iterable[str]) -> Exhibit:
         """With more names that its author is known by."""
         return replace(self, names=tuple(sorted({*self.names, *names})))

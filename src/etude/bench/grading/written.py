@@ -16,6 +16,8 @@ _OLD = ("old", "old_string", "old_str")
 _NEW = ("new", "new_string", "new_str", "content", "contents", "file_text")
 _FILE = re.compile(r"^(?:\*\*\* (Update|Add|Delete) File: |\+\+\+ (?:b/)?)(?P<path>\S.*)$")
 
+_HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+
 
 @dataclass(frozen=True)
 class Written:
@@ -36,7 +38,7 @@ def written(call: ToolCall) -> Iterator[Written]:
     path = _text(call.arguments, _PATHS)
     patch = call.arguments.get("patch", call.arguments.get("input"))
     if isinstance(patch, str):
-        yield from _patched(patch)
+        yield from patched(patch)
     elif path is not None and isinstance(call.arguments.get("edits"), list):
         for row in call.arguments["edits"]:
             if isinstance(row, dict):
@@ -55,17 +57,32 @@ def _replaced(path: str, row: dict[str, Any]) -> Iterator[Written]:
     yield Written(path, tuple(line for _, _, a, b in spans for line in after[a:b]), gone, whole=old is None)
 
 
-def _patched(patch: str) -> Iterator[Written]:
-    path, new, gone, whole = "", [], [], False
+def patched(patch: str) -> Iterator[Written]:
+    """The files of a unified diff, or of a patch envelope (`*** Update File: …`).
+
+    Where a hunk says how many lines it has, they are its own whatever they look like: a line of code can't pass for a header.
+    """
+    path, before, whole = "", "", False
+    new: list[str] = []
+    gone: list[str] = []
+    left = [0, 0]  # lines of the open hunk that are still to come: old, new
     for line in patch.splitlines():
-        if (match := _FILE.match(line)) is not None:
+        counted = left[0] > 0 or left[1] > 0
+        if (hunk := _HUNK.match(line)) is not None and not counted:
+            left = [int(hunk[1] or 1), int(hunk[2] or 1)]
+        elif line.startswith("--- ") and not counted:
+            before = line[4:].strip().removeprefix("a/")
+        elif (match := _FILE.match(line)) is not None and not counted:
             if path:
                 yield Written(path, tuple(new), tuple(gone), whole)
-            path, new, gone, whole = match["path"].strip(), [], [], match[1] == "Add"
-        elif path and line.startswith("+"):
-            new.append(line[1:])
-        elif path and line.startswith("-") and not line.startswith("--- "):
-            gone.append(line[1:])
+            named = match["path"].strip()
+            path, new, gone = (before if named == "/dev/null" else named), [], []
+            whole = match[1] == "Add" or before == "/dev/null"
+        elif path and line[:1] in ("+", "-"):
+            (new if line[0] == "+" else gone).append(line[1:])
+            left[line[0] == "+"] -= 1
+        elif line[:1] in (" ", ""):
+            left = [left[0] - 1, left[1] - 1]
     if path:
         yield Written(path, tuple(new), tuple(gone), whole)
 

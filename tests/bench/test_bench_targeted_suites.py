@@ -1,0 +1,119 @@
+"""Targeted evals: an agent that behaves scores 1, one that misbehaves in just that way 0, one that does nothing 0; real attempts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from etude.bench.grading.rubric import read_rubric
+from etude.bench.outcome import Outcome
+from etude.bench.settings import BenchSettings
+from etude.bench.targeted.cases import CaseError, behaviours, cases, scripts
+from etude.bench.targeted.checks import CHECKS, Work, checked
+from etude.bench.targeted.grader import NAME, TargetedGrader
+from etude.bench.targeted.recovery import WITH, WITHOUT, arms, recovered
+from etude.bench.targeted.suite import names, targeted
+from etude.bench.targeted.validate import play, unsound
+from etude.harness.settings import HarnessSettings
+from etude.rollout.attempt import task_facts
+from etude.rollout.interjection import Interjection
+from etude.sandbox.pool import open_pool
+from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.settings import SandboxSettings
+from etude.trace.entry import Header
+from etude.trace.session import Session
+
+HARNESS = HarnessSettings(max_turns=20, max_session_tokens=20_000, max_tool_bytes=4000, max_tool_lines=100)
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[SandboxPool]:
+    opened = await open_pool(SandboxSettings())
+    yield opened
+    await opened.close()
+
+
+def harness(behaviour: str) -> HarnessSettings:
+    return targeted(behaviour).manifest.limited(HARNESS)
+
+
+@pytest.mark.parametrize("behaviour", behaviours())
+async def test_who_behaves_scores_one_and_who_misbehaves_in_just_that_way_zero(
+    behaviour: str, pool: SandboxPool
+) -> None:
+    tasks = cases(behaviour)
+    assert len(tasks) >= 2 and all(len(scripts(task)) >= 2 for task in tasks)
+    assert await unsound(tasks, pool, harness(behaviour)) == []
+
+
+async def test_long_work_is_summed_up_on_the_way_and_the_other_arm_is_not(pool: SandboxPool) -> None:
+    task, settings = cases("recovery")[0], arms(harness("recovery"))
+    made = {arm: await play(task, "expert", pool, settings[arm]) for arm in (WITH, WITHOUT)}
+    assert made[WITH].outcome.counters["summaries"] >= 2 and made[WITHOUT].outcome.counters["summaries"] == 0
+    assert all(one.verdict.passed for one in made.values())
+    assert settings[WITH].max_session_tokens == settings[WITHOUT].max_session_tokens
+    with pytest.raises(ValueError, match="summary_trigger_tokens is 0"):
+        arms(HARNESS)
+
+
+def test_what_summing_up_is_worth_is_paired_by_task() -> None:
+    def outcomes(*scores: float) -> list[Outcome]:
+        return [Outcome(f"t{n}", 0, "targeted", "recovery", score, 100, 5, 5, 1.0) for n, score in enumerate(scores)]
+
+    told = recovered(outcomes(1, 1, 1, 0), outcomes(1, 0, 1, 0), BenchSettings(resamples=200))
+    assert told["lift"]["avg_points"] == 25.0 and told["tokens_per_pass"] == {WITH: 100.0, WITHOUT: 100.0}
+    with pytest.raises(ValueError, match="same ones"):
+        recovered(outcomes(1, 1), outcomes(1), BenchSettings(resamples=200))
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_is_a_suite_with_its_graders_and_rubrics(name: str) -> None:
+    suite = targeted(name)
+    assert suite.name == name and suite.manifest.description and suite.digest == targeted(name).digest
+    assert NAME in suite.graders
+    for task_id in suite.ids:
+        task, rubric = suite.task(task_id), suite.rubric(task_id)
+        assert task.grader == NAME and set(task.hidden["check"]) <= set(CHECKS)
+        assert rubric is None or read_rubric(rubric).criteria
+        assert not any(str(path).startswith("scripts") for path in task.files)
+
+
+def test_an_unknown_eval_is_answered_with_those_there_are() -> None:
+    with pytest.raises(CaseError, match="there is no targeted eval 'eagre'; there are eager"):
+        targeted("targeted-eagre")
+
+
+async def test_files_alone_are_refused_for_they_do_not_say_how_the_agent_worked(pool: SandboxPool) -> None:
+    with pytest.raises(ValueError, match="judged by its session"):
+        await TargetedGrader().grade(cases("eager")[0], {}, pool)
+
+
+def test_agents_md_and_surroundings_reach_the_agent() -> None:
+    by_id = {task.id: task_facts(task) for task in cases("instructions")}
+    assert '<instructions path="AGENTS.md">' in by_id["instructions/agents-docstring"].instructions
+    assert "on a watch" in by_id["instructions/system-brief"].surroundings
+    plain = by_id["instructions/request-limits"]
+    assert plain.instructions == "" == plain.surroundings
+
+
+def test_a_check_of_another_name_is_refused_by_it() -> None:
+    task = cases("eager")[0]
+    strange = replace(task, hidden={"check": {"polite": True}})
+    with pytest.raises(KeyError, match="polite"):
+        checked(Work(strange, {}, Session(Header("s"))))
+
+
+@pytest.mark.parametrize(
+    "row, wrong",
+    [
+        ({"after": "lunch", "text": "x"}, "comes after turns"),
+        ({"count": 0, "text": "x"}, "count from 1"),
+        ({"manner": "stop", "text": "x"}, "as steer or queue"),
+        ({"after": "edits", "text": " "}, "has no text"),
+    ],
+)
+def test_words_of_a_person_that_make_no_sense_are_refused(row: dict[str, object], wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        Interjection.from_json(row, "t")
