@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from etude.cli.fallback import FallbackGroup
-from etude.cli.report import pareto, query, rebuild
+from etude.cli.report import compare, pareto, query, rebuild
 
 
 class ReportGroup(FallbackGroup):
@@ -16,6 +16,7 @@ class ReportGroup(FallbackGroup):
 
 app = typer.Typer(cls=ReportGroup, help="Read a run's files. [DIR] without a verb is `etude report rebuild [DIR]`.")
 app.command("rebuild")(rebuild.report)
+app.command("compare")(compare.compare)
 app.command("query")(query.query)
 app.command("pareto")(pareto.pareto)
 
