@@ -87,5 +87,5 @@ def _between(a: Sequence[Step], b: Sequence[Step]) -> list[Row]:
     return rows
 
 
-def _blocks(a: Sequence[Any], b: Sequence[Any]) -> list[tuple[str, int, int, int, int]]:
+def _blocks(a: Sequence[Any], b: Sequence[Any]) -> Sequence[tuple[str, int, int, int, int]]:
     return SequenceMatcher(None, a, b, autojunk=False).get_opcodes()

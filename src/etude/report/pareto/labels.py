@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 RINGS = (7.0, 13.0, 22.0, 34.0, 50.0, 70.0)  # pixels between a marker and its label
@@ -83,7 +83,7 @@ def width_of(text: str, size: float) -> float:
     return size * sum(1.0 if unicodedata.east_asian_width(c) in "WF" else 0.62 for c in text)
 
 
-def _places(label: Wanted, frame: Box, held: Sequence[Box], lines: Sequence[Line]):
+def _places(label: Wanted, frame: Box, held: Sequence[Box], lines: Sequence[Line]) -> Iterator[tuple[float, Placed]]:
     width, height = width_of(label.text, label.size), 1.15 * label.size
     for ring in RINGS:
         for turn in range(TURNS):
