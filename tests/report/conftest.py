@@ -1,7 +1,10 @@
 """A run whose knowledge phase is done, in the shapes that its stages leave."""
 
+import importlib.util
 import json
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -133,3 +136,26 @@ def write_knowledge_run(folder: Path) -> Path:
         path.write_text(json.dumps(data))
     (folder / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in _events()))
     return folder
+
+
+def _load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def make_run() -> Callable[..., Path]:
+    """`board_run.make_run`: a run as RL leaves it."""
+    return _load(Path(__file__).with_name("board_run.py")).make_run
+
+
+@pytest.fixture(scope="session")
+def chromium() -> ModuleType:
+    """The browser's driver; a test that needs it is skipped where there is no browser."""
+    module = _load(Path(__file__).parents[2] / "benchmarks" / "chromium.py")
+    if module.found() is None:
+        pytest.skip(f"no headless browser: none of {', '.join(module.NAMES)} is on PATH")
+    return module

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -39,32 +39,47 @@ def page(
     texts: Sequence[dict[str, Any]] = (),
 ) -> str:
     """The whole document; `samples` are rollouts to read, `texts` documents. Sections whose stage has not run are left out."""
-    sections = {
-        "Before and after" if "lift" in report else "What the bench found": _bench(report),
-        "By category and level": [outcome.levels(report), outcome.overlap(report)],
-        "Corpus": [*corpus(report), documents(texts)],
-        "Pretraining": pretraining(report, curves),
-        "Perplexity": perplexity(report),
-        "Long context": retrieval(report),
-        "Draft layers": drafts(report),
-        "Learning curves": _learning(report, curves, beside),
-        "Asynchrony": _asynchrony(report),
-        "Rollouts to read": [_rollouts(samples)],
-        "What it cost": [_costs(report)],
-        "Real packages": [real_packages(report)],
-        "Machine and versions": [_facts(report)],
-    }
-    shown = {name: content for name, parts in sections.items() if (content := "".join(parts))}
+    drawn = sections(report, curves, samples, beside, texts)
+    shown = {name: content for name, parts in drawn.items() if (content := "".join(parts()))}
     body = [
         f"<h1>Etude: {escape(title)}</h1>",
+<<<<<<< HEAD
         _subtitle(report),
         advised(report.get("advisories", []), list(shown)),
+=======
+        subtitle(report),
+>>>>>>> bf66c44 (fix)
         outcome.lead(report),
         outcome.headline(report),
         _contents(list(shown)),
         *(f'<h2 id="{_anchor(name)}">{escape(name)}</h2>{content}' for name, content in shown.items()),
     ]
     return _document(f"Etude: {title}", "".join(body))
+
+
+def sections(
+    report: dict[str, Any],
+    curves: Curves,
+    samples: list[dict[str, Any]],
+    beside: Sequence[Beside] = (),
+    texts: Sequence[dict[str, Any]] = (),
+) -> dict[str, Callable[[], Sequence[str]]]:
+    """Every section by its name, in order, as what draws it: the board shows the same ones, each by itself."""
+    return {
+        "Before and after" if "lift" in report else "What the bench found": lambda: _bench(report),
+        "By category and level": lambda: [outcome.levels(report), outcome.overlap(report)],
+        "Corpus": lambda: [*corpus(report), documents(texts)],
+        "Pretraining": lambda: pretraining(report, curves),
+        "Perplexity": lambda: perplexity(report),
+        "Long context": lambda: retrieval(report),
+        "Draft layers": lambda: drafts(report),
+        "Learning curves": lambda: _learning(report, curves, beside),
+        "Asynchrony": lambda: _asynchrony(report),
+        "Rollouts to read": lambda: [_rollouts(samples)],
+        "What it cost": lambda: [_costs(report)],
+        "Real packages": lambda: [real_packages(report)],
+        "Machine and versions": lambda: [_facts(report)],
+    }
 
 
 def _document(title: str, body: str) -> str:
@@ -93,7 +108,8 @@ def _charts(*drawn: str) -> str:
     return f'<div class="charts">{content}</div>' if content else ""
 
 
-def _subtitle(report: dict[str, Any]) -> str:
+def subtitle(report: dict[str, Any]) -> str:
+    """How long it took, on what."""
     machine = report.get("machine", {})
     gpus = machine.get("gpus") or []
     parts = [

@@ -14,6 +14,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any, Sequence
 
+from etude.report.diff import diff_of, shown, spent
 from etude.trace.entry import Entry, Header
 from etude.trace.session import Session
 
@@ -28,15 +29,20 @@ DOUBTS = (0.1, 0.7, 2.3)
 def session_page(session: Session, vocabulary: Sequence[str] | None = None) -> str:
     """The whole document; with a vocabulary also every token of every segment."""
     header = session.header
+    parts = [_head(header), *transcript(session)]
+    if vocabulary is not None:
+        parts += ["<h2>Tokens</h2>", *_tokens(session, vocabulary)]
+    return _document(f"Session {header.session_id}", "".join(parts))
+
+
+def transcript(session: Session) -> list[str]:
+    """Every entry as HTML, in order; what it says is escaped."""
     turn = 0
     blocks = []
     for entry in session.entries:
         turn += entry.type == "completion"
         blocks.append(_entry(entry, turn))
-    parts = [_head(header), *blocks]
-    if vocabulary is not None:
-        parts += ["<h2>Tokens</h2>", *_tokens(session, vocabulary)]
-    return _document(f"Session {header.session_id}", "".join(parts))
+    return blocks
 
 
 def _document(title: str, body: str) -> str:
@@ -114,16 +120,21 @@ def _completion(data: dict[str, Any]) -> str:
 
 
 def _call(call: dict[str, Any]) -> str:
-    """A tool call: short arguments on its line, longer texts below as they are."""
+    """A tool call: short arguments on its line, longer texts below as they are; what an edit changes as a diff."""
     short, long = [], []
+    lines = diff_of(call["arguments"])
+    shown_already = spent(call["arguments"]) if lines is not None else set()
     for name, value in call["arguments"].items():
+        if name in shown_already:
+            continue
         told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         (long if "\n" in told or len(told) > SHORT_CHARS else short).append((name, told))
     line = " ".join(f'<span class="muted">{_text(name)}</span> {_text(told)}' for name, told in short)
     blocks = [
         f'<pre class="argument"><span class="muted">{_text(name)}</span>\n{_text(told)}</pre>' for name, told in long
     ]
-    return f"<pre>→ <b>{_text(call['name'])}</b> {line}</pre>{''.join(blocks)}"
+    change = "" if lines is None else shown(lines)
+    return f"<pre>→ <b>{_text(call['name'])}</b> {line}</pre>{change}{''.join(blocks)}"
 
 
 def _result(data: dict[str, Any]) -> str:

@@ -120,6 +120,7 @@ class Controller:
         try:
             rollout = await self.attempt(slot)
         except InfraFault as fault:
+            self.ledger.note("fault", group=slot.group, member=slot.member, attempt=slot.attempt, reason=str(fault))
             self.reconciler.fail(slot, str(fault))
             return
         group = self.reconciler.finish(slot, rollout)

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from etude.engine.probe import Mismatch, compare
@@ -20,6 +21,7 @@ from etude.rl.rewards import components, k1_sum
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
 from etude.trace.completion import SampledTokens
+from etude.trace.gap_file import write_gaps
 from etude.trace.segment import Rollout
 from etude.train.checkpoint import CheckpointError, load_state, save_state
 from etude.train.policy_step import PolicyTrainer, Scores
@@ -76,6 +78,7 @@ class Learner:
         scores = self.trainer.score(rollouts, with_reference=self.settings.kl_beta > 0)
         parts = [self._components(i, rollout, scores) for i, rollout in enumerate(rollouts)]
         shared = _by_group([sum(part.values()) for part in parts], [len(group) for group in batch])
+        self._keep_gaps(groups, batch, scores)
         figures = self.trainer.update(rollouts, shared, scores)
         digest = state_digest(self.trainer.model.state_dict())
         busy_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
@@ -112,9 +115,22 @@ class Learner:
         reference = load_checkpoint(self.checkpoint) if self.settings.kl_beta > 0 else None
         return PolicyTrainer(load_checkpoint(self.checkpoint), reference, self.settings.update, self.settings.steps)
 
+    def _keep_gaps(self, groups: list[int], batch: list[list[Rollout]], scores: Scores) -> None:
+        """Per token what the trainer's logprobs are above the sampler's, for whoever reads rollouts."""
+        found = iter(scores.current)
+        for group, rollouts in zip(groups, batch, strict=True):
+            gaps = [_gap(rollout, next(found)) for rollout in rollouts]
+            write_gaps(self.folder / "gaps" / f"{group:06d}.npy", gaps)
+
     def _components(self, index: int, rollout: Rollout, scores: Scores) -> dict[str, float]:
         k1 = k1_sum(rollout.segments, scores.reference[index]) if scores.reference is not None else 0.0
         return components(rollout.rewards["outcome"], rollout.counters, k1, self.settings)
+
+
+def _gap(rollout: Rollout, current: list[np.ndarray]) -> np.ndarray:
+    """(S,) trainer minus sampler, of the rollout's sampled tokens, segment after segment."""
+    parts = [now[s.sampled] - s.logprobs[s.sampled] for s, now in zip(rollout.segments, current, strict=True)]
+    return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
 
 def _by_group(rewards: list[float], sizes: list[int]) -> list[float]:

@@ -2,6 +2,7 @@
 
     {"kind": "plan", "digest": ...}                         the schedule this ledger belongs to
     {"kind": "admitted", "group": 3, "version": 7}
+    {"kind": "fault", "group": 3, "member": 0, "attempt": 0, "reason": ...}    infra faults ate an attempt; it is made again
     {"kind": "completed", "group": 3, "version": 7}         its rollouts are in `groups/` already
     {"kind": "batch", "step": 8, "groups": [3, ...]}        written before the step is trained
     {"kind": "trained", "step": 8, "digest": ...}           weights after it

@@ -1,8 +1,8 @@
 """The rl stage: `run_rl` starts the processes, runs the schedule to its end and leaves the trained policy and the figures.
 
 Folder: `ledger.jsonl` (decisions), `groups/` (finished rollouts), `states/` (trainer), `weights/` (anchors and deltas),
-`steps.jsonl` (figures), `sessions/` (some rollouts in full), and at the end `checkpoint/` (Hugging Face), `samples.json`,
-`summary.json`. Called again on the folder of a killed run it goes on (promise 6).
+`steps.jsonl` (figures), `gaps/` (trainer against sampler by token), `sessions/` (some rollouts in full), and at the end
+`checkpoint/` (Hugging Face), `samples.json`, `summary.json`. Called again on the folder of a killed run it goes on (promise 6).
 """
 
 from __future__ import annotations

@@ -93,15 +93,19 @@ class Attempt:
 async def attempt(task: Task, setup: Setup, *, name: str = "", seed: int | None = None, group: int = 0) -> Attempt:
     """One graded attempt. `name` becomes the rollout's id. Raises InfraFault when the tries are used up."""
     name = name or task.id
-    tries = 0
+    faults: list[str] = []  # of tries that were repeated, by class
     while True:
+        tries = len(faults)
         try:
             async with asyncio.timeout(setup.settings.limit_s):
                 varied = None if seed is None else seed + SEED_STRIDE * tries
                 policy = setup.policy_for(task, seed)  # the same plan again, however often it is tried
-                return await _try(task, setup, policy, name, varied, group, tries + 1)
+                found = await _try(task, setup, policy, name, varied, group, tries + 1)
+                found.rollout.info.update({"faults": faults} if faults else {})
+                return found
         except (InfraError, PolicyError, TimeoutError) as error:
-            tries += 1
+            faults.append(type(error).__name__)
+            tries = len(faults)
             hint_s = error.retry_after_s if isinstance(error, CapacityExhausted) else 0.0
             final = isinstance(error, InfraError) and not error.retryable
             wait_s = None if final else delay_s(tries, setup.settings, hint_s)

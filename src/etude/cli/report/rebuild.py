@@ -1,7 +1,9 @@
-"""`etude report` without a verb: rebuild a run's report from its files (promise 11)."""
+"""`etude report` without a verb: rebuild a run's report from its files (promise 11), or show the run live on loopback."""
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +15,13 @@ from etude.cli.option import Json
 
 def report(
     run: Annotated[Path, typer.Argument(metavar="[DIR]", help="The run directory.")] = Path("runs/laptop"),
+    serve: Annotated[bool, typer.Option("--serve", help="Serve the board on loopback and follow the run.")] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Of the board; 0: any that is free.")] = 0,
     json: Json = False,
 ) -> Answer:
-    """Rebuild report.json and report.html from what a run's stages wrote, finished or not."""
+    """Rebuild report.json and report.html from what a run's stages wrote, finished or not; or serve the live board."""
+    if serve:
+        return _serve(run, port)
     from etude.recipe.read import read_recipe
     from etude.report.write import write_report
 
@@ -23,3 +29,14 @@ def report(
     # A folder without a recipe is no run, and write_report says so.
     document = write_report(run, read_recipe([own] if own.is_file() else []).report)
     return Answer(document, f"report: {run / 'report.html'}")
+
+
+def _serve(run: Path, port: int) -> Answer:
+    """Until Ctrl-C."""
+    from etude.report.board.server import Board
+
+    board = Board(run, port)
+    print(f"board of {run}: {board.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    with suppress(KeyboardInterrupt):  # the way to end it
+        board.serve()
+    return Answer({"url": board.url}, "")

@@ -1,0 +1,94 @@
+"""The report's own sections for the board: the same functions over the same files, each by itself.
+
+A section that an old run's files can't fill is left out and named, the others stand.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+from etude.report import outcome
+from etude.report.beside import BesideError, read_beside
+from etude.report.collect import SCHEMA, NotARun, collect, metrics, samples, texts
+from etude.report.page import sections, subtitle
+
+# What a section takes from a report may be of another form in a run of an older version.
+OLDER = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+SIGNS = ("stages.json", "report.json", "recipe.toml", "machine.json", "*/summary.json", "*/samples.json")
+
+
+class Sections:
+    """Rebuilt when one of the files that they are made of changed."""
+
+    def __init__(self, run: Path) -> None:
+        self._run = run
+        self._lock = threading.Lock()
+        self._made_of: tuple[Any, ...] | None = None
+        self._made: dict[str, Any] = {}
+
+    def sign(self) -> tuple[Any, ...]:
+        """Equal as long as nothing changed that the sections are made of."""
+        paths = [path for pattern in SIGNS for path in sorted(self._run.glob(pattern))]
+        return tuple((path.name, path.stat().st_mtime_ns) for path in paths if path.exists())
+
+    def read(self) -> dict[str, Any]:
+        """`title`, `lead` (HTML), `sections` {name: HTML} and `problems` {what: why}."""
+        with self._lock:
+            sign = self.sign()
+            if sign != self._made_of:
+                self._made, self._made_of = self._make(), sign
+            return self._made
+
+    def _make(self) -> dict[str, Any]:
+        problems = self._schema()
+        try:
+            report = collect(self._run)
+        except NotARun:
+            return {"title": self._run.name, "lead": "", "sections": {}, "problems": problems}
+        except (*OLDER, OSError) as error:
+            problems["the report"] = _why(error)
+            return {"title": self._run.name, "lead": "", "sections": {}, "problems": problems}
+        settings = report["recipe"].get("report", {})
+        title = settings.get("title") or report["recipe"].get("run", {}).get("name", self._run.name)
+        drawn, lead = self._draw(report, settings, problems), []
+        for part in (subtitle, outcome.lead, outcome.headline):
+            try:
+                lead.append(part(report))
+            except OLDER as error:
+                problems[f"the {part.__name__}"] = _why(error)
+        return {"title": title, "lead": "".join(lead), "sections": drawn, "problems": problems}
+
+    def _draw(self, report: dict[str, Any], settings: dict[str, Any], problems: dict[str, str]) -> dict[str, str]:
+        try:
+            beside, _ = read_beside(self._run, settings.get("beside", []))
+            parts = sections(report, metrics(self._run), samples(self._run), beside, texts(self._run))
+        except (*OLDER, OSError, BesideError) as error:
+            problems["the sections"] = _why(error)
+            return {}
+        drawn = {}
+        for name, draw in parts.items():
+            try:
+                drawn[name] = "".join(draw())
+            except OLDER as error:
+                problems[name] = _why(error)
+        return {name: content for name, content in drawn.items() if content}
+
+    def _schema(self) -> dict[str, str]:
+        """Names the schema of a report.json that another version wrote."""
+        path = self._run / "report.json"
+        if not path.is_file():
+            return {}
+        try:
+            schema = json.loads(path.read_text()).get("schema")
+        except (ValueError, AttributeError) as error:
+            return {"report.json": f"can't be read ({error}); `etude report {self._run.name}` makes it anew"}
+        if schema == SCHEMA:
+            return {}
+        return {"report.json": f"is of schema {schema}, this version writes {SCHEMA}; `etude report` makes it anew"}
+
+
+def _why(error: BaseException) -> str:
+    return f"left out, the run's files are of another form than this version reads ({type(error).__name__}: {error})"

@@ -1,0 +1,80 @@
+// What attempts waited for and which faults they met; how weights travelled; what the auditor read.
+import { bytes, figure, h, json, table } from "./dom.js";
+import { plot } from "./plot.js";
+
+const PHASES = { create_s: "until its sandbox was there", policy_s: "waiting for the policy", tools_s: "in tools", grade_s: "until graded", seconds: "in all" };
+
+function page(kinds, draw) {
+  return () => {
+    let main = null, drawn = [];
+    const make = async () => {
+      const found = await draw(drawn = clear(drawn));
+      main.replaceChildren(...found);
+      drawn.forEach((one) => one.draw());
+    };
+    return {
+      show: async (into) => { main = into; await make(); },
+      news: async (news) => { if (news.some((kind) => kinds.includes(kind) || kind === "colours")) await make(); },
+      leave: () => { drawn = clear(drawn); },
+    };
+  };
+}
+const clear = (drawn) => { drawn.forEach((one) => one.dispose()); return []; };
+
+export const fleet = page(["rollouts"], async () => {
+  const found = await json("/api/fleet");
+  const rows = Object.entries(PHASES).filter(([name]) => found.phases[name]).map(([name, title]) => {
+    const at = found.phases[name];
+    return [title, figure(at.count), figure(at.mean), ...["0.5", "0.9", "0.99", "1.0"].map((q) => figure(at.quantiles[q])), bars(at, title)];
+  });
+  const sandbox = Object.entries(found.sandbox).filter(([, value]) => value !== "");
+  return [
+    h("h1", {}, "Sandboxes"), h("h2", {}, "Seconds of an attempt"),
+    rows.length ? table(["", "known of", "mean", "median", "90%", "99%", "longest", "up to the 99% quantile"], rows) : h("p", { class: "muted" }, "No attempt has said yet how long it took."),
+    h("h2", {}, "Infra faults by class"),
+    h("p", {}, found.repeated ? `${figure(found.repeated)} tries were repeated after a fault of ours; none was scored.` : "No try had to be repeated."),
+    found.faults.length ? table(["class", "tries repeated", "attempts made anew"], found.faults.map((one) => [one.class, figure(one.repeated), figure(one.given_up)])) : found.repeated ? h("p", { class: "muted" }, "The run is of a version that did not record their classes.") : "",
+    ...(found.last.length ? [h("h2", {}, "The last attempts given up"), table(["group", "reason"], found.last.map((one) => [figure(one.group), one.reason]))] : []),
+    h("h2", {}, "What they are"),
+    sandbox.length ? table(["", ""], sandbox.map(([name, value]) => [name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : String(value)])) : h("p", { class: "muted" }, "Told when the bench is done."),
+  ];
+});
+
+function bars(at, title) {
+  const most = Math.max(1, ...at.counts);
+  return h("span", { class: "bars-small", role: "img", "aria-label": `${title}: histogram in bins of ${figure(at.width)} seconds` },
+    at.counts.map((count, n) => h("i", { style: `height:${count ? Math.max(6, (100 * count) / most) : 0}%`, title: `${figure(n * at.width)} to ${figure((n + 1) * at.width)} s: ${figure(count)}` })));
+}
+
+export const weights = page(["rollouts", "curves"], async (drawn) => {
+  const [found, { stages }] = await Promise.all([json("/api/weights"), json("/api/curves")]);
+  const curves = stages.rl ?? { steps: [], values: {} };
+  const own = (title, names, log = false) => {
+    const lines = names.filter((name) => curves.values[name]).map((name) => ({ name, xs: curves.steps, ys: curves.values[name] }));
+    if (lines.length) drawn.push(plot({ title, lines, log }));
+  };
+  own("A delta's bytes over an anchor's", ["delta_ratio"]);
+  own("Bytes sent", ["delta_bytes"]);
+  own("Seconds from trained to served", ["sync_s"]);
+  own("Sampler against trainer, mean k3", ["drift_k3"], true);
+  const counts = found.sampled_by_newest;
+  if (counts.length) drawn.push(plot({ title: "Tokens of attempts, by the newest version that sampled in them", x: "version", lines: [{ name: "tokens", xs: counts.map((_, n) => n), ys: counts }] }));
+  const anchors = found.entries.filter((entry) => entry.base === null);
+  const newest = found.entries.slice(-200).reverse();
+  return [
+    h("h1", {}, "Weight sync"),
+    h("p", {}, found.entries.length ? `${figure(found.entries.length)} states in the store: ${figure(anchors.length)} anchors, ${figure(found.entries.length - anchors.length)} deltas; ${bytes(found.entries.reduce((sum, entry) => sum + entry.bytes, 0))} where full copies would take ${bytes(found.entries.reduce((sum, entry) => sum + entry.raw_bytes, 0))}.` : "This run has published no weights."),
+    h("div", { class: "charts" }, drawn.map((one) => one.element)),
+    newest.length ? table(["version", "kind", "from", "bytes", "share of raw"], newest.map((entry) => [figure(entry.version), entry.base === null ? "anchor" : "delta", entry.base === null ? "" : figure(entry.base), bytes(entry.bytes), `${figure((100 * entry.bytes) / entry.raw_bytes)}%`])) : "",
+  ];
+});
+
+export const cheats = page(["rollouts", "pages"], async () => {
+  const found = await json("/api/audit");
+  if (!found.files.length) {
+    return [h("h1", {}, "Cheat desk"), h("p", {}, "Nobody has audited this run."), h("p", { class: "muted" }, "`etude bench audit DIR` reads a sample of its passes and all surprising ones, and what it finds is listed here.")];
+  }
+  const names = [...new Set(found.rows.flatMap((row) => Object.keys(row)))];
+  const tell = (value) => (value === null || value === undefined ? "" : typeof value === "object" ? h("details", {}, h("summary", {}, Array.isArray(value) ? `${value.length}` : "…"), h("pre", {}, JSON.stringify(value, null, 1))) : figure(value));
+  return [h("h1", {}, "Cheat desk"), h("p", {}, `${figure(found.rows.length)} lines of ${found.files.join(", ")}.`), table(names.map((name) => name.replaceAll("_", " ")), found.rows.map((row) => names.map((name) => tell(row[name]))))];
+});

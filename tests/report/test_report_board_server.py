@@ -1,0 +1,224 @@
+"""The board answers its own page on loopback and nobody else, follows a run, and survives whatever the run's files hold."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from etude.report.board.server import Board, in_background
+from etude.report.collect import NotARun
+from etude.trace.entry import EntryTokens, Header
+from etude.trace.session import Recorder
+from etude.trace.writer import write_session
+
+EVIL = "</pre><script>alert(1)</script>"
+
+
+@contextmanager
+def served(run: Path) -> Iterator[Board]:
+    board = Board(run)
+    thread = in_background(board)
+    try:
+        yield board
+    finally:
+        board.close()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def ask(board: Board, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", board.port, timeout=20)
+    try:
+        connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        return answer.status, answer.read(), dict(answer.getheaders())
+    finally:
+        connection.close()
+
+
+def read(board: Board, path: str) -> dict:
+    status, body, _ = ask(board, path)
+    assert status == 200, body
+    return json.loads(body)
+
+
+def followed(board: Board, until: Callable[[dict], bool]) -> dict:
+    """The first state of the stream for which `until` holds."""
+    connection = http.client.HTTPConnection("127.0.0.1", board.port, timeout=60)
+    try:
+        connection.request("GET", "/api/follow")
+        answer = connection.getresponse()
+        while True:
+            line = answer.readline()
+            assert line, "the stream ended"
+            if line.startswith(b"data: ") and until(state := json.loads(line[6:])):
+                return state
+    finally:
+        connection.close()
+
+
+def ready(board: Board) -> dict:
+    return followed(board, lambda state: bool(state["ready"]))
+
+
+def test_the_page_and_its_parts_come_from_the_package(tmp_path: Path, make_run: Callable) -> None:
+    with served(make_run(tmp_path)) as board:
+        status, body, headers = ask(board, "/")
+        assert status == 200 and b"/static/app.js" in body
+        assert (
+            "default-src 'none'" in headers["Content-Security-Policy"]
+            and "script-src 'self'" in headers["Content-Security-Policy"]
+        )
+        for name in ("app.js", "board.css", "plot.css", "page.css", "filter.js"):
+            assert ask(board, f"/static/{name}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "evil.example:80"},
+        {"Host": "127.0.0.1:1"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+    ],
+)
+def test_another_site_s_page_is_refused_and_told_why(
+    tmp_path: Path, make_run: Callable, headers: dict[str, str]
+) -> None:
+    with served(make_run(tmp_path, groups=1)) as board:
+        for path in ("/", "/api/rollouts", "/api/follow"):
+            status, body, _ = ask(board, path, **headers)
+            assert status == 403 and b"board" in body
+
+
+def test_its_own_page_and_a_typed_address_are_answered(tmp_path: Path, make_run: Callable) -> None:
+    with served(make_run(tmp_path, groups=1)) as board:
+        own = f"http://localhost:{board.port}"
+        assert ask(board, "/", Host=f"localhost:{board.port}", Origin=own, Sec_Fetch_Site="same-origin")[0] == 200
+        assert ask(board, "/", Sec_Fetch_Site="none")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../server.py",
+        "/static/%2e%2e/server.py",
+        "/../recipe.toml",
+        "/recipe.toml",
+        "/api/rollout/..",
+        "/api/x",
+    ],
+)
+def test_no_path_reaches_the_disk(tmp_path: Path, make_run: Callable, path: str) -> None:
+    with served(make_run(tmp_path, groups=1)) as board:
+        assert ask(board, path)[0] == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_nothing_can_be_changed(tmp_path: Path, make_run: Callable, method: str) -> None:
+    with served(make_run(tmp_path, groups=1)) as board:
+        assert ask(board, "/api/rollouts", method)[0] == 501
+
+
+def test_what_comes_while_somebody_follows_reaches_the_stream(tmp_path: Path, make_run: Callable) -> None:
+    with served(make_run(tmp_path, groups=4, trained=0)) as board:
+        before = ready(board)
+        make_run(tmp_path, groups=5, trained=4)
+        followed(board, lambda s: s["rollouts"] > before["rollouts"] and s["curves"] > before["curves"])
+        assert len(board.follower.index) == 20
+
+
+def test_an_attempt_has_its_tokens_with_all_that_is_known_of_them(tmp_path: Path, make_run: Callable) -> None:
+    with served(make_run(tmp_path, groups=4)) as board:
+        ready(board)
+        found = read(board, "/api/rollout/3")
+        assert len(found["segments"]) == 2 and found["kept"] is False and found["vocabulary"] is True
+        for segment in found["segments"]:
+            assert len(segment["words"]) == len(segment["sampled"])
+            assert (
+                sum(segment["sampled"]) == len(segment["logprobs"]) == len(segment["versions"]) == len(segment["gaps"])
+            )
+        assert sum(found["parts"].values()) == pytest.approx(found["reward"], abs=1e-6)
+        text = "".join(found["transcript"])
+        assert "self-summary" in text and text.count("turn ") == sum(
+            a < b for s in found["segments"] for a, b in zip([0, *s["sampled"]], s["sampled"], strict=False)
+        )
+
+
+def test_a_kept_session_is_its_transcript_and_its_words_are_no_markup(tmp_path: Path, make_run: Callable) -> None:
+    make_run(tmp_path, groups=1)
+    recorder = Recorder(Header("s", task_id=EVIL))
+    root = recorder.append("message", {"role": "user", "text": EVIL}, tokens=EntryTokens([0, 1], 2))
+    call = {"id": "c", "name": "edit", "arguments": {"path": EVIL, "old": "a\n" + EVIL, "new": "a\nb"}}
+    said = {"message": {"role": "assistant", "text": "", "calls": [call]}}
+    recorder.append("completion", said, parent=root, tokens=EntryTokens([2, 1], 0, [-0.5, -0.1], [0, 0]))
+    folder = tmp_path / "rl" / "sessions" / "step-000"
+    folder.mkdir()
+    write_session(folder / "000000-0.jsonl", recorder.session)
+    with served(tmp_path) as board:
+        ready(board)
+        found = read(board, "/api/rollout/0")
+        text = "".join(found["transcript"])
+        assert found["kept"] and "<script" not in text
+        assert '<span class="gone">- &lt;/pre&gt;' in text and '<span class="added">+ b' in text
+
+
+def test_a_group_that_went_bad_is_said_where_it_is_asked_for(tmp_path: Path, make_run: Callable) -> None:
+    with served(make_run(tmp_path, groups=2)) as board:
+        ready(board)
+        (tmp_path / "rl" / "groups" / "000001.zst").write_bytes(b"bad")
+        status, body, _ = ask(board, "/api/rollout/4")
+        assert status == 422 and b"DamagedGroup" in body
+        assert ask(board, "/api/rollout/999")[0] == 422
+        assert ask(board, "/api/rollout/0")[0] == 200
+
+
+def test_the_machines_pages_tell_faults_by_class_and_the_chain_of_weights(tmp_path: Path, make_run: Callable) -> None:
+    make_run(tmp_path, groups=8)
+    reason = "t#1.0: CapacityExhausted after 4 tries: no room"
+    (tmp_path / "rl" / "ledger.jsonl").write_text(
+        json.dumps({"kind": "fault", "group": 1, "member": 0, "reason": reason}) + "\n"
+    )
+    with served(tmp_path) as board:
+        ready(board)
+        fleet = read(board, "/api/fleet")
+        assert fleet["repeated"] == 1 and fleet["phases"]["seconds"]["count"] == 32
+        assert {one["class"]: (one["repeated"], one["given_up"]) for one in fleet["faults"]} == {
+            "SandboxLost": (1, 0), "CapacityExhausted": (0, 1)
+        }  # fmt: skip
+        assert [entry["version"] for entry in read(board, "/api/weights")["entries"]] == [0, 1, 2]
+        curves = read(board, "/api/curves")
+        assert curves["stages"]["rl"]["steps"] == [0, 1] and curves["marks"][0]["step"] == 1
+
+
+def test_an_old_run_is_named_and_what_it_has_is_shown(tmp_path: Path, make_run: Callable) -> None:
+    make_run(tmp_path, groups=2)
+    (tmp_path / "report.json").write_text('{"schema": 0}')
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "summary.json").write_text('{"bench": {"sft": {"average": 1}}}')
+    with served(tmp_path) as board:
+        ready(board)
+        found = read(board, "/api/run")
+        assert "schema 0" in found["problems"]["report.json"]
+        assert any("another form" in why for why in found["problems"].values())
+        assert "What it cost" in found["sections"]
+
+
+def test_no_audit_is_said_and_one_is_listed(tmp_path: Path, make_run: Callable) -> None:
+    with served(make_run(tmp_path, groups=1)) as board:
+        assert read(board, "/api/audit") == {"files": [], "rows": [], "problems": {}}
+        (tmp_path / "audit.jsonl").write_text('{"task_id": "t", "flags": ["tampered"]}\n')
+        assert read(board, "/api/audit")["rows"] == [{"task_id": "t", "flags": ["tampered"]}]
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotARun, match="recipe.toml"):
+        Board(tmp_path)
