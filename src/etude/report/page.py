@@ -43,12 +43,8 @@ def page(
     shown = {name: content for name, parts in drawn.items() if (content := "".join(parts()))}
     body = [
         f"<h1>Etude: {escape(title)}</h1>",
-<<<<<<< HEAD
-        _subtitle(report),
-        advised(report.get("advisories", []), list(shown)),
-=======
         subtitle(report),
->>>>>>> bf66c44 (fix)
+        advised(report.get("advisories", []), list(shown)),
         outcome.lead(report),
         outcome.headline(report),
         _contents(list(shown)),

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import threading
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from etude.report import outcome
+from etude.report.advisories.collect import advisories
+from etude.report.advisories.shown import shown
 from etude.report.beside import BesideError, read_beside
 from etude.report.collect import SCHEMA, NotARun, collect, metrics, samples, texts
 from etude.report.page import sections, subtitle
@@ -33,6 +36,13 @@ class Sections:
         """Equal as long as nothing changed that the sections are made of."""
         paths = [path for pattern in SIGNS for path in sorted(self._run.glob(pattern))]
         return tuple((path.name, path.stat().st_mtime_ns) for path in paths if path.exists())
+
+    def advisories(self) -> dict[str, str]:
+        """What the run's files warn of now, as `html`; judged anew at every call, for a run that stalls changes no file."""
+        try:
+            return {"html": shown([advisory.to_json() for advisory in advisories(self._run)], [])}
+        except (*OLDER, OSError) as error:
+            return {"html": f'<p class="muted">Advisories: {escape(_why(error))}</p>'}
 
     def read(self) -> dict[str, Any]:
         """`title`, `lead` (HTML), `sections` {name: HTML} and `problems` {what: why}."""

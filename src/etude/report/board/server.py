@@ -4,6 +4,7 @@
 /api/run              title, the report's sections as HTML, problems, what there is to follow
 /api/rollouts?since=G the index's rows newer than generation G (`columns.py` says the form)
 /api/rollout/N        attempt N in full
+/api/advisories       what the run's files warn of, as HTML
 /api/curves /api/fleet /api/weights /api/audit
 /api/follow           server-sent events: the state whenever it changed
 """
@@ -84,6 +85,7 @@ class Board:
         index = self.follower.index
         made: dict[str, Callable[[], Any]] = {
             "run": self._told,
+            "advisories": self.follower.sections.advisories,
             "curves": self.follower.history.read,
             "fleet": lambda: machines.fleet(index),
             "weights": lambda: machines.weights(index),

@@ -31,10 +31,11 @@ async function route() {
     if (link.dataset.page === current) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  main.replaceChildren();
+  const place = h("div"); // of this page alone: what an earlier one still fetches is drawn where nobody looks
+  main.replaceChildren(place);
   document.body.dataset.page = current;
   window.scrollTo(0, 0);
-  await guarded(() => shown.show(main, rest.map(decodeURIComponent)));
+  await guarded(() => shown.show(place, rest.map(decodeURIComponent)));
 }
 
 // A page that fails says so in its place; the others go on.

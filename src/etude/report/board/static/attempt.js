@@ -35,7 +35,10 @@ export function attempt(board) {
   function move(by) {
     if (!board.order) order(board);
     const at = board.order.indexOf(number) + by;
-    if (at >= 0 && at < board.order.length) { board.marked = at; board.go(`rollout/${board.order[at]}`); }
+    if (at < 0 || at >= board.order.length) return;
+    board.marked = at;
+    number = board.order[at]; // at once: the next key may come before the address has changed
+    board.go(`rollout/${number}`);
   }
   const step = (by, key, title) => h("button", { type: "button", "aria-keyshortcuts": key, onclick: () => move(by) }, title);
 

@@ -11,17 +11,22 @@ export const corpus = (board) => page(board, (name) => CORPUS.includes(name), fa
 
 function page(board, chosen, first) {
   let main = null, drawn = [];
-  const stages = h("div", {}), now = h("div", {});
+  const stages = h("div", {}), now = h("div", {}), warned = h("div", {});
   const clear = () => { drawn.forEach((one) => one.dispose()); drawn = []; };
   async function draw() {
     const found = Object.entries(board.run.sections).filter(([name]) => chosen(name));
-    const lead = first ? [h("h1", {}, `Etude: ${board.run.title}`), fragment(board.run.lead), stages, now] : [h("h1", {}, "Corpus")];
+    const lead = first ? [h("h1", {}, `Etude: ${board.run.title}`), fragment(board.run.lead), warned, stages, now] : [h("h1", {}, "Corpus")];
     const links = h("nav", { class: "contents", "aria-label": "Contents" }, found.map(([name], place) => h("button", {
       type: "button", onclick: () => main.querySelector(`#section-${place}`).scrollIntoView(),
     }, name)));
     main.replaceChildren(...lead, found.length > 1 ? links : "", ...found.flatMap(([name, html], place) => [h("h2", { id: `section-${place}` }, name), fragment(html)]));
     if (!found.length) main.append(h("p", { class: "muted" }, first ? "No stage has finished yet: curves and rollouts show what there is." : "This run has no corpus of its own."));
-    if (first) await progress();
+    if (first) await Promise.all([progress(), warn()]);
+  }
+  async function warn() {
+    const open = new Set([...warned.querySelectorAll("details[open] summary")].map((one) => one.textContent));
+    warned.replaceChildren(fragment((await json("/api/advisories")).html));
+    for (const one of warned.querySelectorAll("summary")) one.parentElement.open = open.has(one.textContent);
   }
   async function progress() {
     const { progress: found, marks, stages: curves } = await json("/api/curves");
@@ -46,7 +51,7 @@ function page(board, chosen, first) {
     show: async (into) => { main = into; await draw(); },
     news: async (kinds) => {
       if (kinds.includes("pages")) await draw();
-      else if (first && (kinds.includes("curves") || kinds.includes("colours"))) await progress();
+      else if (first && (kinds.includes("curves") || kinds.includes("colours"))) await Promise.all([progress(), warn()]);
     },
     leave: clear,
   };
