@@ -28,7 +28,7 @@ async function route() {
   shown = page(board);
   const current = name === "rollout" ? "rollouts" : PAGES.some(([key]) => key === name) ? name : "overview";
   for (const link of document.querySelectorAll("#nav a")) {
-    if (link.dataset.page === current) link.setAttribute("aria-current", "page");
+    if (link.dataset.page === current) { link.setAttribute("aria-current", "page"); link.scrollIntoView({ block: "nearest", inline: "nearest" }); }
     else link.removeAttribute("aria-current");
   }
   const place = h("div"); // of this page alone: what an earlier one still fetches is drawn where nobody looks
@@ -65,12 +65,12 @@ async function take(state) {
   say();
 }
 
-let connected = false;
+let connected = null; // null: not yet
 function say() {
   const live = document.getElementById("live");
   const count = `${board.data.length.toLocaleString("en")} attempts`;
-  live.textContent = !connected ? `${count} · not connected` : board.state.ready ? `${count} · following` : `${count} · reading`;
-  live.classList.toggle("lost", !connected);
+  live.textContent = connected === null ? "connecting" : !connected ? `${count} · not connected` : board.state.ready ? `${count} · following` : `${count} · reading`;
+  live.classList.toggle("lost", connected === false);
 }
 
 function follow() {

@@ -57,7 +57,8 @@ export function strip(segment, number, facts) {
         if (!found || !found.size) return;
         context.globalAlpha = key === "version" || key === "mask" ? 0.75 : 0.12 + 0.88 * found.size;
         context.fillStyle = colour[hue(key, found)];
-        context.fillRect(label + token * width, y, Math.max(width, 0.6), BAND);
+        const left = Math.floor(label + token * width); // whole pixels: neighbours touch without a seam
+        context.fillRect(left, y, Math.max(1, Math.floor(label + (token + 1) * width) - left), BAND);
       });
     });
     context.globalAlpha = 1;
