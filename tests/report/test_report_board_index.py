@@ -149,6 +149,20 @@ def test_outcomes_of_a_bench_are_rows_and_find_their_session(tmp_path: Path, pla
     assert [bool(row["file"]) for row in rows(index)] == [False, True]
 
 
+def test_a_suite_s_run_names_its_sessions_by_key_task_and_pass(tmp_path: Path) -> None:
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "expert@low.jsonl").write_text(json.dumps(OUTCOME | {"attempt": 2}) + "\n")
+    (tmp_path / "faults.jsonl").write_text('{"policy": "expert@low", "class": "SandboxLost"}\n')
+    folder = tmp_path / "sessions" / "expert@low"
+    folder.mkdir(parents=True)
+    write_session(folder / "one-bug-heldout-1-2.jsonl", Recorder(Header("s", task_id="one-bug/heldout/1")).session)
+    index = opened(tmp_path)
+    assert [(row["policy"], row["file"]) for row in rows(index)] == [
+        ("expert@low", "sessions/expert@low/one-bug-heldout-1-2.jsonl")
+    ]
+    assert not index.problems.found
+
+
 def test_a_line_that_is_no_outcome_is_named(tmp_path: Path) -> None:
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "expert.jsonl").write_text(json.dumps({"task": "old form"}) + "\n")

@@ -184,6 +184,8 @@ def test_a_group_that_went_bad_is_said_where_it_is_asked_for(tmp_path: Path, mak
 def test_the_machines_pages_tell_faults_by_class_and_the_chain_of_weights(tmp_path: Path, make_run: Callable) -> None:
     make_run(tmp_path, groups=8)
     reason = "t#1.0: CapacityExhausted after 4 tries: no room"
+    lost = {"policy": "p@low", "task": "t", "attempt": 0, "class": "SandboxLost", "message": "gone"}
+    (tmp_path / "faults.jsonl").write_text(json.dumps(lost) + "\n")
     (tmp_path / "rl" / "ledger.jsonl").write_text(
         json.dumps({"kind": "fault", "group": 1, "member": 0, "reason": reason}) + "\n"
     )
@@ -192,7 +194,7 @@ def test_the_machines_pages_tell_faults_by_class_and_the_chain_of_weights(tmp_pa
         fleet = read(board, "/api/fleet")
         assert fleet["repeated"] == 1 and fleet["phases"]["seconds"]["count"] == 32
         assert {one["class"]: (one["repeated"], one["given_up"]) for one in fleet["faults"]} == {
-            "SandboxLost": (1, 0), "CapacityExhausted": (0, 1)
+            "SandboxLost": (1, 1), "CapacityExhausted": (0, 1)
         }  # fmt: skip
         assert [entry["version"] for entry in read(board, "/api/weights")["entries"]] == [0, 1, 2]
         curves = read(board, "/api/curves")

@@ -33,8 +33,13 @@ def diff_of(arguments: Mapping[str, Any]) -> list[Line] | None:
     for name in PATCH:
         text = arguments.get(name)
         if isinstance(text, str) and text.startswith(PATCH_STARTS):
-            return [_patch_line(line) for line in text.split("\n")]
+            return patch_lines(text)
     return None
+
+
+def patch_lines(text: str) -> list[Line]:
+    """A patch as it is, its headings told apart."""
+    return [_patch_line(line) for line in text.split("\n")]
 
 
 def shown(lines: Sequence[Line]) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from etude.report.board.index import Index
 from etude.report.board.sources.rl import SOURCE as RL
 from etude.report.board.vocabulary import Vocabularies
+from etude.report.diff import patch_lines, shown
 from etude.report.session_page import transcript
 from etude.trace.gap_file import read_gaps
 from etude.trace.group_file import unpack_group
@@ -46,6 +47,7 @@ class Attempts:
             **row,
             "transcript": transcript(session) if session is not None else _from_tokens(segments, words),
             "kept": session is not None,
+            "change": self._change(row["file"]),
             "vocabulary": vocabulary is not None,
             "segments": [_told(*one) for one in zip(segments, words, gaps, strict=True)],
             "parts": self._parts(row),
@@ -57,6 +59,13 @@ class Attempts:
         if row["source"] != RL:
             return None
         return unpack_group((self._run / "rl" / "groups" / f"{row['group']:06d}.zst").read_bytes())[row["member"]]
+
+    def _change(self, file: str) -> str:
+        """What the agent changed, as HTML, where a patch lies beside its session; else empty."""
+        path = (self._run / file).with_suffix(".patch") if file else None
+        if path is None or not path.is_file():
+            return ""
+        return shown(patch_lines(path.read_text(encoding="utf-8", errors="replace")))
 
     def _gaps(self, row: dict[str, Any], segments: Sequence[Segment]) -> list[np.ndarray | None]:
         """What the trainer's logprobs were above the sampler's, a segment each; None where no step stored them."""

@@ -30,7 +30,11 @@ def fleet(index: Index) -> dict[str, Any]:
         for name in words[number].split():
             repeated[name] += count
     lost = [e for e in Lines(index.run / "rl" / "ledger.jsonl", problems).news() if e.get("kind") == "fault"]
-    given_up = Counter(_fault_class(str(entry.get("reason", ""))) for entry in lost)
+    asked_again = Lines(index.run / "faults.jsonl", problems).news()  # of a suite's run
+    lost += [
+        {"reason": row.get("message", ""), "class": row.get("class"), "group": row.get("task")} for row in asked_again
+    ]
+    given_up = Counter(str(entry.get("class") or _fault_class(str(entry.get("reason", "")))) for entry in lost)
     tries, _ = index.column("tries")
     return {
         "attempts": len(index),

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from etude.report.board.lines import Lines
-from etude.report.board.sources.change import Change, Problems
+from etude.report.board.sources.change import Change, Key, Problems
 
 SOURCE = "bench"
 # Folders of a run that hold outcomes; "" is a bench run's own.
 FOLDERS = ("bench", "trials", "bench_real", "")
-OTHERS = {"events", "ledger", "usage", "judgements", "audit"}  # JSON lines of a run that are no outcomes
+OTHERS = {"events", "ledger", "usage", "judgements", "audit", "faults"}  # JSON lines of a run that are no outcomes
 NEEDED = {"task_id", "attempt", "score"}
 FIELDS = {"level": "level", "score": "outcome", "turns": "turns", "tool_calls": "calls", "seconds": "seconds"}
 FIELDS |= {"reason": "verdict", "tokens": "sampled"}
@@ -60,12 +60,20 @@ class BenchAttempts:
             if header is None:
                 continue
             self._sessions.add(path)
-            facts = header.get("recipe") or {}
-            if facts.get("stage") == "bench":
-                key = (SOURCE, str(facts["policy"]), str(header["task_id"]), -1, int(facts.get("pass", 0)))
+            key = self._whose(path, header)
+            if key is not None:
                 changes.append(Change(key, {"file": str(path.relative_to(self._run))}, only_known=True))
         if changes:
             yield changes
+
+    def _whose(self, path: Path, header: dict[str, Any]) -> Key | None:
+        """A run's own bench writes it into the header; a suite's run names folder and file by it (`<key>/<task>-<pass>.jsonl`)."""
+        facts, task = header.get("recipe") or {}, str(header.get("task_id", ""))
+        if facts.get("stage") == "bench" and "policy" in facts:
+            return SOURCE, str(facts["policy"]), task, -1, int(facts.get("pass", 0))
+        number = path.stem.rpartition("-")[2]
+        suite = (self._run / "policies" / f"{path.parent.name}.jsonl").is_file()
+        return (SOURCE, path.parent.name, task, -1, int(number)) if suite and number.isdigit() else None
 
     def _header(self, path: Path) -> dict[str, Any] | None:
         """The first line, None while it is not whole or if it is none."""

@@ -18,6 +18,7 @@ export function attempt(board) {
       h("h1", {}, found.task), h("p", {}, h("b", { class: graded[0] }, graded[1]), found.verdict ? h("span", { class: "muted" }, ` ${found.verdict}`) : ""),
       cards(found), parts(found),
       h("h2", {}, "Transcript"), said(found), transcript(found),
+      ...(found.change ? [h("h2", {}, "What it changed"), fragment(found.change)] : []),
       ...(strips.length ? [h("h2", {}, "Tokens"), choice(found), ...between(found)] : [h("p", { class: "muted" }, "This attempt's tokens were not kept.")]),
       counters(found));
     strips.forEach((one) => one.draw());

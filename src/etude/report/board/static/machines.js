@@ -34,7 +34,7 @@ export const fleet = page(["rollouts"], async () => {
     h("h2", {}, "Infra faults by class"),
     h("p", {}, found.repeated ? `${figure(found.repeated)} tries were repeated after a fault of ours; none was scored.` : "No try had to be repeated."),
     found.faults.length ? table(["class", "tries repeated", "attempts made anew"], found.faults.map((one) => [one.class, figure(one.repeated), figure(one.given_up)])) : found.repeated ? h("p", { class: "muted" }, "The run is of a version that did not record their classes.") : "",
-    ...(found.last.length ? [h("h2", {}, "The last attempts given up"), table(["group", "reason"], found.last.map((one) => [figure(one.group), one.reason]))] : []),
+    ...(found.last.length ? [h("h2", {}, "The last attempts given up"), table(["group or task", "reason"], found.last.map((one) => [figure(one.group), one.reason]))] : []),
     h("h2", {}, "What they are"),
     sandbox.length ? table(["", ""], sandbox.map(([name, value]) => [name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : String(value)])) : h("p", { class: "muted" }, "Told when the bench is done."),
   ];
@@ -69,12 +69,37 @@ export const weights = page(["rollouts", "curves"], async (drawn) => {
   ];
 });
 
-export const cheats = page(["rollouts", "pages"], async () => {
-  const found = await json("/api/audit");
-  if (!found.files.length) {
-    return [h("h1", {}, "Cheat desk"), h("p", {}, "Nobody has audited this run."), h("p", { class: "muted" }, "`etude bench audit DIR` reads a sample of its passes and all surprising ones, and what it finds is listed here.")];
+const READ = { flagged: "bad", clean: "good", unread: "open" };
+
+export function cheats(board) {
+  return page(["rollouts", "pages"], async () => {
+    const found = await json("/api/audit");
+    if (!found.files.length) {
+      return [h("h1", {}, "Cheat desk"), h("p", {}, "Nobody has audited this run."), h("p", { class: "muted" }, "etude bench audit DIR reads a sample of a bench's passes and all surprising ones; what it finds is listed here.")];
+    }
+    const order = Object.keys(READ);
+    const rows = [...found.rows].sort((a, b) => order.indexOf(a.status) - order.indexOf(b.status));
+    const counts = order.map((status) => `${rows.filter((row) => row.status === status).length} ${status}`);
+    return [
+      h("h1", {}, "Cheat desk"), h("p", {}, `${figure(rows.length)} passes of ${found.files.join(", ")}: ${counts.join(", ")}. A flag convicts nobody: whoever trips one is looked at.`),
+      table(["", "pass", "flags", "surprising", "judge"], rows.map((row) => [h("b", { class: READ[row.status] ?? "open" }, row.status ?? "?"), link(board.data, row), flags(row), (row.surprising ?? []).join(", "), verdict(row)])),
+    ];
+  })(board);
+}
+
+// The attempt that a finding is of, as a link where the run has it.
+function link(data, row) {
+  const words = `${row.key ?? ""} ${row.task_id ?? ""} pass ${row.attempt ?? "?"}`;
+  for (let n = 0; n < data.length; n += 1) {
+    if (data.arrays.member[n] === row.attempt && data.get("task", n) === row.task_id && data.get("policy", n) === row.key) return h("a", { href: `#/rollout/${n}` }, words);
   }
-  const names = [...new Set(found.rows.flatMap((row) => Object.keys(row)))];
-  const tell = (value) => (value === null || value === undefined ? "" : typeof value === "object" ? h("details", {}, h("summary", {}, Array.isArray(value) ? `${value.length}` : "…"), h("pre", {}, JSON.stringify(value, null, 1))) : figure(value));
-  return [h("h1", {}, "Cheat desk"), h("p", {}, `${figure(found.rows.length)} lines of ${found.files.join(", ")}.`), table(names.map((name) => name.replaceAll("_", " ")), found.rows.map((row) => names.map((name) => tell(row[name]))))];
-});
+  return words;
+}
+function flags(row) {
+  const found = row.flags ?? [];
+  return found.length ? h("ul", { class: "flags" }, found.map((flag) => h("li", {}, h("b", {}, flag.wire ?? String(flag)), flag.where ? ` ${flag.where}: ` : " ", h("code", {}, flag.saw ?? "")))) : row.unread ? `not read: ${row.unread}` : "";
+}
+function verdict(row) {
+  if (row.judged) return `${row.judged}${row.reason ? `: ${row.reason}` : ""}`;
+  return row.silent ? `silent: ${row.silent}` : "not asked";
+}
