@@ -49,7 +49,8 @@ class Equipment:
                 + '" = "IMAGE"` under [environment.images] '
                 f"of {self._root / 'suite.toml'}"
             )
-        spec = replace(spec, image=image or spec.image)
+        if image:  # its interpreter, if it has one, is its own
+            spec = replace(spec, image=image, warm_python=False)
         if wanted.pytest:
             spec = with_pytest(spec, self._cache)
         return self._importing(spec)

@@ -34,6 +34,7 @@ class Change:
     others: Sequence[Mapping[str, str]] = ()
     command: tuple[str, ...] = ()
     visible: tuple[str, ...] | None = None  # what the agent's test tool runs; None: told by the command
+    tests: tuple[str, ...] | None = None  # the test files that are run; None: all that pytest would collect
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
@@ -71,13 +72,13 @@ def drafted(change: Change) -> Task:
         raise LeftOut("it changes tests and settings alone: there is nothing for an agent to do")
     if not any(is_test(path) for path in changed):
         raise LeftOut("it adds or changes no test: nothing shows whether the request is fulfilled")
-    tests = sorted(path for path in change.after if PYTEST_FILE.search(path))
+    tests = sorted(path for path in change.after if PYTEST_FILE.search(path)) if change.tests is None else change.tests
     if not change.command and not tests:
         raise LeftOut("it has no Python tests: say how to run its own with --test-command")
     hidden = {
         "files": {path: text for path, text in changed.items() if is_protected(path)},
         "removed": [path for path in removed if is_protected(path)],
-        "tests": tests,
+        "tests": list(tests),
         "command": list(change.command),
     }
     shown = visible_command(Tests(tuple(tests), change.command)) if change.visible is None else change.visible

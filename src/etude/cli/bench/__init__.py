@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from etude.cli.bench import make, recipe, run
+from etude.cli.bench import import_, make, recipe, run
 
 # What is meant where no verb stands: `etude bench laptop` and `etude bench --model URL` are as old as the command.
 FALLBACK = "recipe"
@@ -45,5 +45,6 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command(FALLBACK)(recipe.bench)
 app.command("make")(make.make)
+app.add_typer(import_.app, name="import")
 
 __all__ = ["app"]

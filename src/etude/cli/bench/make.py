@@ -122,7 +122,7 @@ def make(
     """Make a suite: every task is run before it is taken (reference 1, nothing 0, cheats 0), then the list is frozen."""
     if bool(from_sessions) == bool(from_tasks):
         raise MakeError("say what the suite is made of: --from-sessions DIR, or --from-tasks DIR|exercises|real")
-    read = _recipe(recipe, overrides)
+    read = read_recipe_named(recipe, overrides)
     told = {"version": version, "description": description, "refresh": refresh}
     words = {"category": category, "level": level, "split": split, "seed": seed, "repository": repository}
     words |= {"sessions": from_sessions, "tasks": from_tasks, "command": test_command, "count": count}
@@ -138,7 +138,7 @@ def make(
         limits=limits,
         pytest=_needs_pytest(from_tasks, test_command),
     )
-    making = _sized(making, count or (24 if from_tasks == "exercises" else None), concurrency, test_timeout)
+    making = sized(making, count or (24 if from_tasks == "exercises" else None), concurrency, test_timeout)
     if from_sessions:
         return _sessions(read, making, from_sessions, repository, tuple(shlex.split(test_command or "")), dry_run)
     return _tasks(read, making, str(from_tasks), (category, level, split), seed, dry_run)
@@ -176,7 +176,8 @@ def planned(
     return Making(out or SHELF / name, manifest, asked, listed, requirements, before)
 
 
-def _sized(making: Making, count: int | None, concurrency: int, timeout_s: float) -> Making:
+def sized(making: Making, count: int | None, concurrency: int, timeout_s: float) -> Making:
+    """How many tasks are wanted, and how they are proved."""
     from dataclasses import replace
 
     return replace(making, count=count, concurrency=concurrency, timeout_s=timeout_s)
@@ -186,7 +187,8 @@ def _needs_pytest(source: str | None, command: str | None) -> bool:
     return source != "exercises" and command is None
 
 
-def _recipe(named: str, overrides: list[str] | None) -> Recipe:
+def read_recipe_named(named: str, overrides: list[str] | None) -> Recipe:
+    """The recipe whose sandboxes are used."""
     from etude.recipe.read import find_recipe, read_recipe
 
     return read_recipe([find_recipe(named)], overrides or [])

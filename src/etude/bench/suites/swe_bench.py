@@ -1,0 +1,168 @@
+"""SWE-bench rows as candidates: repositories from a folder of mirrors, results proved here, not believed.
+
+A row's FAIL_TO_PASS must all be shown by running (three times before and after); of its PASS_TO_PASS those count that pass
+here. Names are pytest's node ids; where a row has other names (of another runner's log), what is found here counts instead.
+The prompt rule is the Composer 2 report's for SWE-bench Multilingual: the issue, prefixed, and no instructions about tests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from etude.bench.suites.errors import SuiteError
+from etude.bench.suites.making import Candidate
+from etude.bench.suites.patch import PatchRefused, patched
+from etude.bench.suites.proof import LeftOut
+from etude.bench.suites.repository_task import PYTEST_FILE, Bench, Change, proved
+from etude.bench.suites.tree import TooLarge, tree
+from etude.link.git import GitError
+from etude.tasks.task import Task
+
+PREFIX = "please solve this github issue"
+LEVEL, CATEGORY, STYLE = "swe-bench", "debugging", "issue"
+TEXTS = ("instance_id", "repo", "base_commit", "patch", "test_patch", "problem_statement")
+NAMES = ("FAIL_TO_PASS", "PASS_TO_PASS")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One instance; names of tests as the row has them."""
+
+    instance_id: str
+    repo: str
+    base_commit: str
+    patch: str
+    test_patch: str
+    problem_statement: str
+    fail_to_pass: tuple[str, ...]
+    pass_to_pass: tuple[str, ...]
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of JSON lines, or of a JSON array. Raises SuiteError that names the row and the field."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".parquet":
+        raise SuiteError(
+            f"{path} is Parquet: write it as JSON lines first (`DataFrame.to_json(orient='records', lines=True)`)"
+        )
+    try:
+        found = (
+            json.loads(text)
+            if text.lstrip().startswith("[")
+            else [json.loads(line) for line in text.splitlines() if line.strip()]
+        )
+    except ValueError as error:
+        raise SuiteError(f"{path} is no JSON lines: {error}") from error
+    rows = [_row(row, f"{path}, row {number}") for number, row in enumerate(found, 1)]
+    twice = {row.instance_id for row in rows if sum(other.instance_id == row.instance_id for other in rows) > 1}
+    if twice or not rows:
+        raise SuiteError(f"{path} holds {f'{sorted(twice)[0]} twice' if twice else 'no row'}")
+    return rows
+
+
+def candidates(rows: Sequence[Row], mirrors: Path, bench: Bench, command: tuple[str, ...] = ()) -> list[Candidate]:
+    """In the order of the rows."""
+    return [Candidate(row.instance_id, _builder(row, mirrors, bench, command)) for row in rows]
+
+
+def _builder(row: Row, mirrors: Path, bench: Bench, command: tuple[str, ...]) -> Callable[[], Awaitable[Task]]:
+    async def build() -> Task:
+        return named_as(row, await proved(change_of(row, mirrors, command), bench))
+
+    return build
+
+
+def change_of(row: Row, mirrors: Path, command: tuple[str, ...] = ()) -> Change:
+    """Raises LeftOut."""
+    try:
+        before = tree(mirror_of(row.repo, mirrors), row.base_commit)
+        right = patched(before.files, row.patch)
+        after = patched(right, row.test_patch)
+    except (GitError, TooLarge, PatchRefused) as error:
+        raise LeftOut(f"its state can't be made: {error}") from error
+    tested = tuple(path for path, text in after.items() if right.get(path) != text and PYTEST_FILE.search(path))
+    return Change(
+        row.instance_id,
+        CATEGORY,
+        LEVEL,
+        f"{PREFIX}\n\n{row.problem_statement.strip()}",
+        before.files,
+        after,
+        command=command,
+        visible=(),
+        tests=tested,
+        metadata={
+            "project": row.repo,
+            "base_commit": row.base_commit,
+            "style": STYLE,
+            "left_out": list(before.left_out),
+        },
+    )
+
+
+def named_as(row: Row, task: Task) -> Task:
+    """The task with the row's own lists of tests. Raises LeftOut where they are not what is found here."""
+    names = [junit_name(name) for name in row.fail_to_pass]
+    if not names or None in names:
+        return replace(task, metadata={**task.metadata, "names": "found here"})
+    shown, kept = set(task.hidden["fail_to_pass"]), set(task.hidden["pass_to_pass"])
+    lost = [name for name, mapped in zip(row.fail_to_pass, names, strict=True) if mapped not in shown]
+    if lost:
+        raise LeftOut(f"FAIL_TO_PASS is not shown here: {lost[0]} ({len(lost)} of {len(names)})")
+    asked = [mapped for name in row.pass_to_pass if (mapped := junit_name(name)) is not None]
+    told = {"fail_to_pass": names, "pass_to_pass": [name for name in asked if name in kept]}
+    missing = len(row.pass_to_pass) - len(told["pass_to_pass"])
+    return replace(
+        task,
+        hidden={**task.hidden, **told},
+        metadata={**task.metadata, "names": "the row's", "pass_to_pass_missing_here": missing},
+    )
+
+
+def junit_name(node_id: str) -> str | None:
+    """`tests/test_a.py::TestB::test_c[1]` as JUnit reports name it: `tests.test_a.TestB::test_c[1]`. None for other names."""
+    head, bracket, parameters = node_id.partition("[")
+    file, *inner = head.split("::")
+    if not file.endswith(".py") or not inner:
+        return None
+    module = file.removesuffix(".py").replace("/", ".")
+    return f"{'.'.join([module, *inner[:-1]])}::{inner[-1]}{bracket}{parameters}"
+
+
+def mirror_of(repo: str, mirrors: Path) -> Path:
+    """The clone of `owner/name`, bare or not. Raises LeftOut."""
+    places = [mirrors / repo, mirrors / repo.replace("/", "__"), mirrors / repo.rpartition("/")[2]]
+    places += [place.with_name(f"{place.name}.git") for place in places]
+    found = next((place for place in places if place.is_dir()), None)
+    if found is None:
+        raise LeftOut(
+            f"there is no clone of {repo} under {mirrors}: it is looked for as {places[0].name}, {places[1].name} and with .git"
+        )
+    return found
+
+
+def _row(row: Any, place: str) -> Row:
+    if not isinstance(row, Mapping):
+        raise SuiteError(f"{place} is no object")
+    for key in TEXTS:
+        if not isinstance(row.get(key), str):
+            raise SuiteError(
+                f"{place}: {key} must be a text, not {row.get(key)!r}; a SWE-bench row has {', '.join(TEXTS + NAMES)}"
+            )
+    lists = [_names(row.get(key), f"{place}: {key}") for key in NAMES]
+    return Row(*(row[key] for key in TEXTS), *lists)
+
+
+def _names(value: Any, place: str) -> tuple[str, ...]:
+    """A list, or one written as JSON text, as the published sets have it."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError as error:
+        raise SuiteError(f"{place} is no JSON: {value[:60]!r}") from error
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        raise SuiteError(f"{place} must be a list of test names, not {value!r}")
+    return tuple(found)

@@ -1,0 +1,89 @@
+"""`etude bench import`: SWE-bench rows, and folders of Harbor or Terminal-Bench, as suites."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.bench.make import (
+    After,
+    Command,
+    Concurrency,
+    Count,
+    Description,
+    OutDir,
+    Plan,
+    PriceFile,
+    RecipeName,
+    Refresh,
+    Requirements,
+    TestTimeout,
+    Version,
+    finished,
+    plan,
+    planned,
+    read_recipe_named,
+    sized,
+)
+from etude.cli.option import Json, Overrides
+from etude.cli.prepare import DEFAULT_RECIPE
+
+app = typer.Typer(
+    no_args_is_help=True, help="Bring SWE-bench rows, and Harbor or Terminal-Bench folders, in as suites."
+)
+
+Name = Annotated[str, typer.Option("--name", help="What the suite is called; it is written to suites/NAME.")]
+
+
+@app.command("swe-bench")
+def swe_bench(
+    rows: Annotated[Path, typer.Argument(metavar="ROWS.jsonl", help="The rows, one JSON object a line.")],
+    repos: Annotated[
+        Path, typer.Option("--repos", metavar="DIR", help="Clones of the repositories; nothing is downloaded.")
+    ],
+    name: Name = "swe-bench",
+    test_command: Command = None,
+    test_timeout: TestTimeout = 600.0,
+    count: Count = None,
+    version: Version = "1",
+    after: After = None,
+    description: Description = "",
+    refresh: Refresh = "",
+    prices: PriceFile = None,
+    requirements: Requirements = None,
+    out: OutDir = None,
+    concurrency: Concurrency = 2,
+    recipe: RecipeName = DEFAULT_RECIPE,
+    overrides: Overrides = None,
+    dry_run: Plan = False,
+    json: Json = False,
+) -> Answer:
+    """Import SWE-bench rows. Each is run before and after its patch; what can't be shown here is left out with the reason."""
+    from etude.bench.suites.swe_bench import candidates, read_rows
+
+    found = read_rows(rows)
+    if not repos.is_dir():
+        raise FileNotFoundError(f"{repos}: there is no such folder of clones")
+    told = {"version": version, "description": description or f"SWE-bench rows of {rows.name}", "refresh": refresh}
+    words = {"rows": rows, "repos": repos, "command": test_command, "count": count}
+    making = planned(
+        name,
+        told,
+        words,
+        out,
+        after,
+        prices,
+        requirements,
+        limits={"test_timeout_s": test_timeout},
+        pytest=test_command is None,
+    )
+    making = sized(making, count, concurrency, test_timeout)
+    if dry_run:
+        return plan(making, [row.instance_id for row in found], {})
+    command = tuple(shlex.split(test_command or ""))
+    read = read_recipe_named(recipe, overrides)
+    return finished(read, making, lambda bench: candidates(found, repos, bench, command), {})
