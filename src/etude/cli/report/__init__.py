@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from etude.cli.fallback import FallbackGroup
-from etude.cli.report import compare, pareto, query, rebuild
+from etude.cli.report import compare, pareto, query, rebuild, sink
 
 
 class ReportGroup(FallbackGroup):
@@ -19,5 +19,6 @@ app.command("rebuild")(rebuild.report)
 app.command("compare")(compare.compare)
 app.command("query")(query.query)
 app.command("pareto")(pareto.pareto)
+app.command("sink")(sink.sink)
 
 __all__ = ["app"]

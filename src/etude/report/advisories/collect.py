@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import tomllib
 from collections import Counter, deque
@@ -18,6 +17,7 @@ from etude.report.advisories.history import History, Steps
 from etude.report.query.lines import json_lines
 from etude.report.query.outcomes import outcomes
 from etude.report.query.steps import steps
+from etude.report.working import at_work
 
 LATEST = 1000  # attempts whose ends and faults are counted: a share within three points
 
@@ -50,7 +50,7 @@ def history(run: Path, *, now: float | None = None) -> History:
         list(conditions.get("criteria", [])),
         sum(1 for _ in islice(json_lines(run / "judgements.jsonl"), 1)),
         time.time() if now is None else now,
-        _alive(run),
+        at_work(run),
     )
 
 
@@ -90,13 +90,6 @@ def _bench_attempts(run: Path) -> deque[tuple[str, list[str]]]:
 def _has_recipe(run: Path) -> bool:
     path = run / "recipe.toml"
     return path.is_file() and "group_size" in tomllib.loads(path.read_text()).get("rl", {})
-
-
-def _alive(run: Path) -> bool:
-    """Whether the process that the lock names lives; whoever ends in order empties the file."""
-    lock = run / "lock"
-    text = lock.read_text().strip() if lock.is_file() else ""
-    return text.isdigit() and os.path.exists(f"/proc/{text}")
 
 
 def _json(path: Path) -> dict[str, Any]:
