@@ -1,17 +1,23 @@
 """Each rule is raised by a history that has what it warns of, and by none that has not."""
 
 import json
+import os
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.report.advisories.collect import advisories
+from etude.report.advisories.collect import history as read_history
 from etude.report.advisories.engine import judge
 from etude.report.advisories.history import RECENT, History, Steps
 from etude.report.advisories.shown import shown
+from etude.trace.group_file import pack_group
+from etude.trace.segment import Rollout
 
 STEP_S = 10.0
 HEALTHY = {
@@ -60,7 +66,7 @@ RAISED = {
     "abort_storm": history(faults=Counter(PolicyError=80)),
     "entropy_collapse": history(rl(entropy=late(0.01, 0.12))),
     "loss_diverged": History({"sft": rl(reward=0.0, mean_loss=lambda s: 1.0 if s < 30 else 2.0)}),
-    "judge_missing": history(criteria=["clarity", "scope"]),
+    "judge_missing": history(judged={"mini, answer/clear": (80, 20), "mini, answer/brief": (100, 0)}),
     "uniform_groups": history(rl(uniform_groups=late(0.6, 0.2))),
     "truncation": history(ends=Counter(done=140, max_turns=60)),
     "staleness": history(rl(staleness_mean=late(1.8, 1.0))),
@@ -80,7 +86,7 @@ QUIET = {
     "abort_storm": [history(faults=Counter(PolicyError=40))],
     "entropy_collapse": [history(rl(entropy=late(0.01, 0.12), pass_rate=late(0.95, 0.4))), history(rl(entropy=late(0.05, 0.12)))],
     "loss_diverged": [history(rl(mean_loss=late(2.0, 1.0))), History({"sft": rl(mean_loss=lambda s: 3.0 / (s + 1))})],
-    "judge_missing": [history(criteria=["clarity"], judged=1), history()],
+    "judge_missing": [history(judged={"mini, answer/clear": (90, 10), "none": (0, 0)}), history()],
     "uniform_groups": [history(rl(uniform_groups=0.5))],
     "truncation": [history(ends=Counter(done=160, max_turns=40)), history(ends=Counter(max_turns=20))],
     "staleness": [history(rl(staleness_mean=1.5, staleness_max=2.0)), history(rl(staleness_mean=2.0), recipe={})],
@@ -144,7 +150,41 @@ def test_every_advisory_has_evidence_a_remedy_and_a_place_to_look() -> None:
 
 
 def test_the_page_escapes_what_it_shows_and_links_only_to_what_is_there() -> None:
-    [told] = [advisory.to_json() for advisory in judge(history(criteria=["<script>"]))]
+    [told] = [advisory.to_json() for advisory in judge(history(judged={"<script>": (0, 9)}))]
     assert "<script>" not in shown([told], []) and "href" not in shown([told], [])
     [drift] = [advisory.to_json() for advisory in judge(RAISED["mismatch"])]
     assert 'href="#asynchrony"' in shown([drift], ["Asynchrony"]) and shown([], ["Asynchrony"]) == ""
+
+
+def test_what_the_rules_read_is_read_from_a_runs_files(tmp_path: Path) -> None:
+    figure = {"avg": None, "ci95": None, "decided": 1, "not_decided": 9, "tasks": 1}
+    (tmp_path / "judged.json").write_text(json.dumps({"policies": {"mini@low": {"answer/clear": figure}}}))
+    rows = [{"kind": "metric", "stage": "rl", "time": 10.0 * n, "step": n, "values": HEALTHY} for n in range(20)]
+    (tmp_path / "events.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "lock").write_text(f"{os.getpid()}\n")
+    found = {advisory.name: advisory for advisory in advisories(tmp_path, now=400.0)}
+    assert set(found) == {"stall", "judge_missing"} and found["stall"].evidence["waited_s"] == 210.0
+    end = {"kind": "progress", "stage": "rl", "time": 191.0, "done": 20, "total": 20, "info": {}}
+    with (tmp_path / "events.jsonl").open("a") as file:
+        file.write(json.dumps(end) + "\n")
+    assert [advisory.name for advisory in advisories(tmp_path, now=400.0)] == ["judge_missing"], (
+        "what follows the last step"
+    )
+
+
+def test_how_the_latest_rollouts_ended_is_counted_from_their_groups(tmp_path: Path) -> None:
+    groups = tmp_path / "rl" / "groups"
+    groups.mkdir(parents=True)
+    ends = [
+        {"end": "max_turns", "tries": 1},
+        {"end": "done", "tries": 3},
+        {"end": "done", "tries": 2, "faults": ["PolicyError"]},
+    ]
+    rollouts = [Rollout(str(n), "t", 0, [], {"outcome": 0.0}, {}, info) for n, info in enumerate(ends)]
+    (groups / "000000.zst").write_bytes(pack_group(rollouts))
+    read = read_history(tmp_path, now=0.0)
+    assert (
+        read.ends == {"max_turns": 1, "done": 2}
+        and read.faults == {"fault": 2, "PolicyError": 1}
+        and read.attempts == 3
+    )

@@ -191,7 +191,10 @@ def test_a_package_that_refuses_is_told_with_its_own_words(monkeypatch: pytest.M
 def test_the_recipe_is_the_trackers_configuration(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text('[run]\nname = "laptop"\n[rl]\nsteps = 4\n')
     told = opening(tmp_path, "p", "")
-    assert (told.name, told.config["rl.steps"]) == ("laptop", 4)
+    assert told.name.startswith("laptop-") and told.config["rl.steps"] == 4
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "recipe.toml").write_text('[run]\nname = "laptop"\n')
+    assert opening(tmp_path / "other", "p", "").name != told.name, "two runs of a recipe are two"
     assert opening(tmp_path, "p", "mine").name == "mine" and opening(tmp_path, "p", "").run_id == told.run_id
 
 

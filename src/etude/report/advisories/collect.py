@@ -7,7 +7,6 @@ import time
 import tomllib
 from collections import Counter, deque
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,6 @@ def history(run: Path, *, now: float | None = None) -> History:
     found = {name: Steps(times[name], rows[name], name in finished or name in through) for name in rows}
     recipe = run / "recipe.toml"
     ends, faults, attempts = _latest(run)
-    conditions = _json(run / "conditions.json")
     return History(
         found,
         tomllib.loads(recipe.read_text()) if recipe.is_file() else {},
@@ -47,8 +45,7 @@ def history(run: Path, *, now: float | None = None) -> History:
         ends,
         faults,
         attempts,
-        list(conditions.get("criteria", [])),
-        sum(1 for _ in islice(json_lines(run / "judgements.jsonl"), 1)),
+        _judged(run),
         time.time() if now is None else now,
         at_work(run),
     )
@@ -90,6 +87,16 @@ def _bench_attempts(run: Path) -> deque[tuple[str, list[str]]]:
 def _has_recipe(run: Path) -> bool:
     path = run / "recipe.toml"
     return path.is_file() and "group_size" in tomllib.loads(path.read_text()).get("rl", {})
+
+
+def _judged(run: Path) -> dict[str, tuple[int, int]]:
+    """Of a bench run that was judged: by policy and criterion, passes decided and not."""
+    policies = _json(run / "judged.json").get("policies", {})
+    return {
+        f"{policy}, {name}": (int(figure["decided"]), int(figure["not_decided"]))
+        for policy, criteria in policies.items()
+        for name, figure in criteria.items()
+    }
 
 
 def _json(path: Path) -> dict[str, Any]:

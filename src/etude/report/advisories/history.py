@@ -41,8 +41,9 @@ class History:
     ends: Counter[str] = field(default_factory=Counter)  # of the latest rollouts, how they ended
     faults: Counter[str] = field(default_factory=Counter)  # of the latest rollouts and groups, by class
     attempts: int = 0  # that `ends` and `faults` are of
-    criteria: Sequence[str] = ()  # that a bench's rubrics ask for
-    judged: int = 0  # answers to them
+    judged: dict[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # policy and criterion -> passes decided, not decided
     now: float = 0.0
     alive: bool = False
 

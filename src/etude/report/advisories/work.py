@@ -9,6 +9,7 @@ from etude.report.advisories.history import FEWEST_STEPS, RECENT, RL, History, S
 
 STALL = 6.0  # times the stage's own median step: over any variation of a step that was seen in our runs
 FAULT_SHARE = 0.05  # of attempts: one in twenty made again is paid for in time, and points at a cause
+SILENT_SHARE = 0.1  # of the passes: with one in ten missing a mean may be another than it seems
 ABORT_SHARE = 0.25  # of attempts: weights change under rollouts all the time, but they are to go on, not to end
 
 
@@ -110,18 +111,23 @@ def abort_storm(history: History) -> list[Advisory]:
 
 
 def judge_missing(history: History) -> list[Advisory]:
-    """Rubrics ask for a judge and nobody answered."""
-    if not history.criteria or history.judged:
+    """Criteria that the judge left undecided for many passes: their mean is of the others alone."""
+    shares = {
+        name: silent / (decided + silent) for name, (decided, silent) in history.judged.items() if decided + silent
+    }
+    missing = {name: round(share, 4) for name, share in shares.items() if share > SILENT_SHARE}
+    if not missing:
         return []
-    names = ", ".join(history.criteria[:4]) + (" ..." if len(history.criteria) > 4 else "")
+    worst = sorted(missing, key=lambda name: -missing[name])
+    told = "; ".join(f"{name}: {missing[name]:.0%}" for name in worst[:3]) + (" ..." if len(worst) > 3 else "")
     return [
         Advisory(
             "alarm",
             "judge_missing",
-            f"{len(history.criteria)} criteria of the suite want a judge ({names}) and none was judged: they are in no score",
-            "give the bench a judge's endpoint and run the same command again; what is graded stays",
-            {"criteria": list(history.criteria)},
-            "judgements",
+            f"the judge left over {SILENT_SHARE:.0%} of the passes undecided on {len(missing)} criteria ({told})",
+            "see why in the judgements, mend the judge's endpoint, and run `etude bench judge` again: what is decided stays",
+            missing,
+            "judgements --where 'value = null'",
         )
     ]
 

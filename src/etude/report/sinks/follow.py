@@ -110,6 +110,8 @@ def opening(run: Path, project: str, name: str) -> Opening:
     """What the tracker is told: the recipe as its configuration."""
     recipe = run / "recipe.toml"
     config = flat(tomllib.loads(recipe.read_text())) if recipe.is_file() else {}
-    own = name or str(config.get("run.name") or run.resolve().name)
-    began = int(run.resolve().stat().st_ino)  # the same folder is the same run, wherever it is called from
-    return Opening(project, own, f"{own}-{began:x}", config)
+    own = str(config.get("run.name") or run.resolve().name)
+    mark = (
+        f"{run.resolve().stat().st_ino:x}"  # the same folder is the same run, and another of the same recipe is another
+    )
+    return Opening(project, name or f"{own}-{mark}", f"{name or own}-{mark}", config)
