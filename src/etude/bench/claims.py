@@ -10,7 +10,7 @@ import numpy as np
 from etude.bench.outcome import Outcome
 from etude.bench.scores import Scores, scores
 from etude.bench.settings import BenchSettings
-from etude.bench.statistics import bootstrap, paired, stratified, weighted_mean
+from etude.bench.statistics import difference, paired, weighted_mean
 
 Weights = Mapping[str, float]
 
@@ -24,8 +24,8 @@ def lift(
         raise ValueError("the two policies were asked different tasks: a paired lift needs the same ones")
     mix, equal = weights or new.counts(), dict.fromkeys(new.tables, 1.0)
     changes = paired(old.means(), new.means())
-    points, ci95 = stratified(changes, mix, resamples=settings.resamples, seed=settings.seed).percent()
-    points_equal, ci95_equal = stratified(changes, equal, resamples=settings.resamples, seed=settings.seed).percent()
+    points, ci95 = difference(changes, mix, resamples=settings.resamples, seed=settings.seed).percent()
+    points_equal, ci95_equal = difference(changes, equal, resamples=settings.resamples, seed=settings.seed).percent()
     return {
         "avg_points": points,
         "ci95": ci95,
@@ -53,7 +53,7 @@ def _best(old: Scores, new: Scores, weights: Weights, settings: BenchSettings) -
     k = min(old.most(), new.most())
     best_old, best_new = old.best(k), new.best(k)
     change = paired(best_old, best_new)
-    points, ci95 = stratified(change, weights, resamples=settings.resamples, seed=settings.seed).percent()
+    points, ci95 = difference(change, weights, resamples=settings.resamples, seed=settings.seed).percent()
     return {
         "k": k,
         "before": round(100 * weighted_mean(best_old, weights), 2),
@@ -64,5 +64,5 @@ def _best(old: Scores, new: Scores, weights: Weights, settings: BenchSettings) -
 
 
 def _level(change: np.ndarray, settings: BenchSettings) -> dict[str, Any]:
-    points, ci95 = bootstrap(change, resamples=settings.resamples, seed=settings.seed).percent()
+    points, ci95 = difference({"": change}, {"": 1.0}, resamples=settings.resamples, seed=settings.seed).percent()
     return {"avg_points": points, "ci95": ci95, "tasks": len(change)}

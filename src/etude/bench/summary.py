@@ -12,7 +12,7 @@ from typing import Any
 from etude.bench.outcome import Outcome
 from etude.bench.scores import Scores, scores, task_means
 from etude.bench.settings import BenchSettings
-from etude.bench.statistics import powers_of_two, stratified, weighted_mean
+from etude.bench.statistics import average, powers_of_two, weighted_mean
 
 Weights = Mapping[str, float]
 
@@ -21,14 +21,12 @@ def summarise(outcomes: list[Outcome], settings: BenchSettings, weights: Weights
     """One policy's entry under `bench` in report.json. Without `weights` the suite is its own mix: each task counts once."""
     found = scores(outcomes)
     mix, equal = weights or found.counts(), dict.fromkeys(found.tables, 1.0)
-    average, ci95 = stratified(found.means(), mix, resamples=settings.resamples, seed=settings.seed).percent()
-    average_equal, ci95_equal = stratified(
-        found.means(), equal, resamples=settings.resamples, seed=settings.seed
-    ).percent()
+    mean, ci95 = average(found.means(), mix, resamples=settings.resamples, seed=settings.seed).percent()
+    mean_equal, ci95_equal = average(found.means(), equal, resamples=settings.resamples, seed=settings.seed).percent()
     return {
-        "avg": average,
+        "avg": mean,
         "ci95": ci95,
-        "avg_equal": average_equal,
+        "avg_equal": mean_equal,
         "ci95_equal": ci95_equal,
         "best_of": _best(found, mix),
         "best_of_equal": _best(found, equal),
@@ -57,7 +55,7 @@ def _split(
     for name in sorted({key(o) for o in outcomes}):
         found = scores(o for o in outcomes if key(o) == name)
         mix = weights or found.counts()
-        average, ci95 = stratified(found.means(), mix, resamples=settings.resamples, seed=settings.seed).percent()
+        mean, ci95 = average(found.means(), mix, resamples=settings.resamples, seed=settings.seed).percent()
         best = round(100 * weighted_mean(found.best(found.most()), mix), 2)
-        rows[name] = {"avg": average, "ci95": ci95, "tasks": found.tasks, f"best_of_{found.most()}": best}
+        rows[name] = {"avg": mean, "ci95": ci95, "tasks": found.tasks, f"best_of_{found.most()}": best}
     return rows

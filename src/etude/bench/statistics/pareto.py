@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from etude.bench.statistics.interval import Interval, shares_of, weighted_mean
+from etude.bench.statistics.bounded import average
+from etude.bench.statistics.interval import Interval, shares_of, stratified
 
 Values = Mapping[str, np.ndarray]  # level -> (N,): each task's own mean
 
@@ -37,7 +38,7 @@ class FrontPoint:
 def front(
     points: Mapping[str, Measured], weights: Mapping[str, float] | None = None, *, resamples: int, seed: int
 ) -> dict[str, FrontPoint]:
-    """All points with both 95% intervals and the share of resamples in which each is on the front.
+    """All points with both 95% intervals, the same that stand beside the averages, and the share of resamples in which each is on the front.
 
     Resamples are Rao and Wu's, as in `stratified`: of a level's N tasks N - 1, with replacement. Raises ValueError if the points
     don't have the same number of tasks of each level on both axes.
@@ -56,14 +57,17 @@ def front(
         scores += share * drawn @ np.array([p.scores[level] for p in points.values()]).T
         costs += share * drawn @ np.array([p.costs[level] for p in points.values()]).T
     shares = np.mean([on_front(s, c) for s, c in zip(scores, costs, strict=True)], axis=0)
-    score = [weighted_mean(p.scores, mix) for p in points.values()]
-    cost = [weighted_mean(p.costs, mix) for p in points.values()]
-    now = on_front(np.array(score), np.array(cost))
-    return {
-        name: FrontPoint(
-            _interval(score[i], scores[:, i]), _interval(cost[i], costs[:, i]), bool(now[i]), float(shares[i])
+    known = {
+        name: (
+            average(p.scores, mix, resamples=resamples, seed=seed),
+            stratified(p.costs, mix, resamples=resamples, seed=seed),
         )
-        for i, name in enumerate(points)
+        for name, p in points.items()
+    }
+    now = on_front(*(np.array([pair[side].value for pair in known.values()]) for side in (0, 1)))
+    return {
+        name: FrontPoint(score, cost, bool(now[i]), float(shares[i]))
+        for i, (name, (score, cost)) in enumerate(known.items())
     }
 
 
@@ -82,8 +86,3 @@ def _draws(count: int, resamples: int, rng: np.random.Generator) -> np.ndarray:
     """Resamples as the part each task has in a mean: (R, N)."""
     size = max(1, count - 1)
     return rng.multinomial(size, np.full(count, 1 / count), size=resamples) / size
-
-
-def _interval(value: float, resampled: np.ndarray) -> Interval:
-    low, high = np.quantile(resampled, [0.025, 0.975])
-    return Interval(value, float(low), float(high))

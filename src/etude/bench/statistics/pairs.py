@@ -11,7 +11,8 @@ from itertools import combinations
 
 import numpy as np
 
-from etude.bench.statistics.interval import Interval, shares_of, stratified
+from etude.bench.statistics.bounded import difference
+from etude.bench.statistics.interval import Interval, shares_of
 
 Values = Mapping[str, np.ndarray]  # level -> (N,): each task's own mean
 
@@ -78,10 +79,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def compare(
     before: Values, after: Values, weights: Mapping[str, float] | None = None, *, resamples: int, seed: int
 ) -> Difference:
-    """One pair. Without weights each task counts once."""
+    """One pair of scores in [0, 1]. Without weights each task counts once."""
     changes = paired(before, after)
     mix = weights or {level: float(len(change)) for level, change in changes.items()}
-    points = stratified(changes, mix, resamples=resamples, seed=seed)
+    points = difference(changes, mix, resamples=resamples, seed=seed)
     p = sign_flip(changes, mix, seed=seed)
     found = np.concatenate(list(changes.values()))
     return Difference(points, p, p, len(found), int((np.abs(found) > TIE).sum()))
@@ -93,5 +94,5 @@ def matrix(
     """All pairs (before, after) in the order given, each once, with Holm's correction over them."""
     pairs = list(combinations(policies, 2))
     found = [compare(policies[a], policies[b], weights, resamples=resamples, seed=seed) for a, b in pairs]
-    corrected = holm([difference.p for difference in found])
+    corrected = holm([d.p for d in found])
     return {pair: replace(d, p_holm=p) for pair, d, p in zip(pairs, found, corrected, strict=True)}
