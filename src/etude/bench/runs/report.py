@@ -16,7 +16,7 @@ from etude.bench.runs.splits import splits
 from etude.bench.runs.standing import comparisons, fronts, items
 from etude.bench.runs.table import Row, Table, read_table
 from etude.bench.scores import Scores, scores
-from etude.bench.statistics import best_of, powers_of_two, stratified, weighted_mean
+from etude.bench.statistics import average, best_of, powers_of_two, weighted_mean
 
 SCHEMA = 1
 KIND = "bench"
@@ -60,8 +60,8 @@ def _entry(
 ) -> dict[str, Any]:
     """One policy at one effort."""
     mix, equal = weights or found.counts(), dict.fromkeys(found.tables, 1.0)
-    average, ci95 = stratified(found.means(), mix, **counts).percent()
-    average_equal, ci95_equal = stratified(found.means(), equal, **counts).percent()
+    mean, ci95 = average(found.means(), mix, **counts).percent()
+    mean_equal, ci95_equal = average(found.means(), equal, **counts).percent()
     facts = row.facts
     return {
         "name": facts["name"],
@@ -72,9 +72,9 @@ def _entry(
         "harness": facts["harness"],
         "tasks": found.tasks,
         "passes": row.passes,
-        "avg": average,
+        "avg": mean,
         "ci95": ci95,
-        "avg_equal": average_equal,
+        "avg_equal": mean_equal,
         "ci95_equal": ci95_equal,
         "best_of": _at(found, mix, binary=False),
         "pass_at": _at(found, mix, binary=True),

@@ -7,7 +7,7 @@ from typing import Any
 
 from etude.bench.outcome import Outcome
 from etude.bench.scores import scores
-from etude.bench.statistics import stratified, weighted_mean
+from etude.bench.statistics import average, weighted_mean
 
 # Lower bounds. Public sets have a median of 7 to 10 changed lines, the report's own 181 (Composer 2 report, section 5); 1,000 is
 # where a change is a project.
@@ -47,9 +47,9 @@ def _rows(outcomes: Sequence[Outcome], trait: Callable[[Outcome], str], resample
     rows = {}
     for name in sorted(groups, key=_order):
         found = scores(groups[name])
-        average, ci95 = stratified(found.means(), found.counts(), resamples=resamples, seed=seed).percent()
+        mean, ci95 = average(found.means(), found.counts(), resamples=resamples, seed=seed).percent()
         best = round(100 * weighted_mean(found.best(found.most()), found.counts()), 2)
-        rows[name] = {"avg": average, "ci95": ci95, "tasks": found.tasks, f"best_of_{found.most()}": best}
+        rows[name] = {"avg": mean, "ci95": ci95, "tasks": found.tasks, f"best_of_{found.most()}": best}
     return rows
 
 

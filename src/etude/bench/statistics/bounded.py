@@ -21,7 +21,7 @@ Values = Mapping[str, np.ndarray]  # level -> (N,): each task's own mean
 def average(values: Values, weights: Mapping[str, float], *, resamples: int, seed: int) -> Interval:
     """Weighted mean of scores in [0, 1] with its 95% interval."""
     found = stratified(values, weights, resamples=resamples, seed=seed)
-    t = _quantile(values)
+    t = _quantile(values, weights)
     below = above = 0.0
     for level, share in shares_of(values, weights).items():
         down, up = wilson(values[level], t)
@@ -36,7 +36,7 @@ def difference(changes: Values, weights: Mapping[str, float], *, resamples: int,
     (the method MOVER, Zou and Donner 2008; levels are joined so too). Where no task differs, this still allows for rare ones that do.
     """
     found = stratified(changes, weights, resamples=resamples, seed=seed)
-    t = _quantile(changes)
+    t = _quantile(changes, weights)
     below = above = 0.0
     for level, share in shares_of(changes, weights).items():
         gained, lost = np.maximum(changes[level], 0), np.maximum(-changes[level], 0)
@@ -66,9 +66,17 @@ def wilson(values: np.ndarray, t: float) -> tuple[float, float]:
     return max(0.0, p - (middle - half)), max(0.0, middle + half - p)
 
 
-def _quantile(values: Values) -> float:
-    """Student's, at as many degrees of freedom as the levels have together: few tasks don't know their own spread."""
-    return student_quantile(max(1, sum(len(found) - 1 for found in values.values() if len(found))))
+def _quantile(values: Values, weights: Mapping[str, float]) -> float:
+    """Student's: few tasks don't know their own spread.
+
+    Degrees of freedom by Satterthwaite (1946) as if all levels had the same spread, so that a heavy level of few tasks counts as few.
+    """
+    parts = [
+        (share**2 / len(values[level]), len(values[level]) - 1) for level, share in shares_of(values, weights).items()
+    ]
+    whole = sum(part for part, freedom in parts if freedom)
+    each = sum(part**2 / freedom for part, freedom in parts if freedom)
+    return student_quantile(max(1, int(whole**2 / each + 1e-9)) if each else 1)
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:
