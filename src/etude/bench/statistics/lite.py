@@ -101,8 +101,11 @@ class _Judged:
 
     def lite(self, tasks: tuple[int, ...], cost_share: float, policies: int, rounds: int) -> Lite:
         lower = min((kind for kind in (self.passes, self.policies) if kind), key=np.mean)
-        means = [float(np.mean(kind)) if kind else None for kind in (self.passes, self.policies, self.whole)]
-        return Lite(tasks, cost_share, *means, float(np.quantile(lower, 0.1)), policies, rounds)
+        by_passes, by_policies, whole = (
+            float(np.mean(kind)) if kind else None for kind in (self.passes, self.policies, self.whole)
+        )
+        low = float(np.quantile(lower, 0.1))
+        return Lite(tasks, cost_share, by_passes, by_policies, whole, low, policies, rounds)
 
 
 def _check(tables: Mapping[str, np.ndarray], costs: np.ndarray, share: float) -> None:

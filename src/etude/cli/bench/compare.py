@@ -82,11 +82,11 @@ def _ranking(found: dict[str, Any]) -> list[str]:
 
 def _items(found: dict[str, Any]) -> list[str]:
     items = found["items"]
-    against = [task_id for task_id, r in items["discrimination"].items() if r < 0]
+    against = [f"{task_id} ({r:.2f})" for task_id, r in items["discrimination"].items() if r < 0]
     kinds = {
         "solved by all, always": items["saturated"],
         "solved by nobody, ever": items["impossible"],
-        "against the order (read these first)": against,
+        "that better policies fail more, with their correlation (read these first)": against,
     }
     return [f"{len(ids)} tasks {what}: {_few(ids)}" for what, ids in kinds.items() if ids]
 
