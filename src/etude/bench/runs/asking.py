@@ -81,9 +81,9 @@ class Asking:
         self._shapes = {task.id: shape_of(task) for task in bench.tasks}
         self._ended = asyncio.Condition()
         wanted = {(task.id, number) for task in bench.tasks for number in range(bench.passes)}
-        self._kept = [o for key, o in self._file.outcomes.items() if key in wanted]
+        self.kept = [o for key, o in self._file.outcomes.items() if key in wanted]
         self._whole = len(wanted)
-        self.asked = Asked(entrant.key, missing=len(wanted) - len(self._kept))
+        self.asked = Asked(entrant.key, missing=len(wanted) - len(self.kept))
 
     async def run(self) -> Asked:
         """Ask what is missing."""
@@ -187,7 +187,7 @@ class Asking:
         path = self._bench.folder.session(self._entrant.key, task.id, outcome.attempt)
         keep(path, made, task, {"policy": self._entrant.name, "effort": self._entrant.effort, "pass": outcome.attempt})
         self._file.add(outcome)
-        self._kept.append(outcome)
+        self.kept.append(outcome)
         self.asked.made += 1
         self.asked.missing -= 1
         self._tell()
@@ -224,13 +224,13 @@ class Asking:
 
     def line(self) -> str:
         """How it ended, for the person who watches."""
-        told = f"{len(self._kept)} of {self._whole} attempts, average {self._average:.1f}%"
+        told = f"{len(self.kept)} of {self._whole} attempts, average {self._average:.1f}%"
         faults = f", {len(self.asked.faults)} met faults of ours and are not scored" if self.asked.faults else ""
         return told + faults + (f"; stopped: {self.asked.stopped}" if self.asked.stopped else "")
 
     @property
     def _average(self) -> float:
-        return 100 * sum(o.score for o in self._kept) / len(self._kept) if self._kept else 0.0
+        return 100 * sum(o.score for o in self.kept) / len(self.kept) if self.kept else 0.0
 
     def _tell(self) -> None:
         """A row of the live table."""
@@ -239,4 +239,4 @@ class Asking:
             facts["dollars"] = round(self._bench.purse.spent, 4)
         if self.asked.faults:
             facts["faults"] = len(self.asked.faults)
-        self._bench.log.progress(self._entrant.key, len(self._kept), self._whole, **facts)
+        self._bench.log.progress(self._entrant.key, len(self.kept), self._whole, **facts)

@@ -1,0 +1,106 @@
+"""What the bench itself costs: 1,000 passes by a scripted agent, against the very same attempts made without it.
+
+    python benchmarks/bench_overhead.py --out benchmarks/results/bench_overhead.json
+
+Both sides make the same attempts (a sandbox, the harness, three turns with an edit and a test run, a second sandbox that grades) with
+the same concurrency, in turns of 100, so that a machine's other load falls on both. The bench adds seeds, tallies, a session, a patch and
+an outcome on disk for each, and the live events. Overhead is told in core-seconds of the whole process tree, which other load
+moves less than wall time, and in wall seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import tempfile
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from etude.bench.runs.asking import Asking, Bench
+from etude.bench.runs.checking import ready
+from etude.bench.runs.folder import RunFolder
+from etude.bench.runs.purse import Purse
+from etude.bench.runs.scripted import expert
+from etude.events.log import EventLog
+from etude.fleet.open import open_sandboxes
+from etude.recipe.read import find_recipe, read_recipe
+from etude.rollout.attempt import Setup
+from etude.rollout.batch import Job, run_batch
+from etude.run.entrants import Asking as How
+from etude.run.entrants import entrants
+from etude.run.machine import machine, versions
+from etude.run.meter import Cost, Meter
+from etude.run.suite_bench import Order
+from etude.run.suites import open_suite
+
+TASKS = 20
+TURNS = 10  # of 100 attempts each, on either side
+PASSES = 5  # a turn: 20 tasks x 5
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--concurrency", type=int, default=os.cpu_count() or 2)
+    args = parser.parse_args()
+    found = asyncio.run(measure(args.turns, args.concurrency))
+    args.out.write_text(json.dumps(found, indent=1) + "\n")
+    print(json.dumps(found["overhead"], indent=1))
+
+
+async def measure(turns: int, concurrency: int) -> dict[str, Any]:
+    recipe = read_recipe([find_recipe("laptop")])
+    suite = open_suite("exercises", recipe, tasks=TASKS)
+    (entrant,) = entrants(["expert"], suite, recipe, How(), EventLog.null(), only=True)
+    spent = {"bare": Cost(), "bench": Cost()}
+    loads, scores = [], []
+    with tempfile.TemporaryDirectory() as scratch:
+        order = Order(suite, suite.ids, [entrant], Path(scratch), concurrency=concurrency)
+        pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
+        try:
+            tasks = ready(suite, suite.ids)
+            setup = Setup(expert, pool, suite.graders, entrant.harness, settings=order.limits, adapt=suite.adapt)
+            jobs = [Job(task, f"{task.id}#{n}", seed=n) for n in range(PASSES) for task in tasks]
+            for turn in range(turns):
+                loads.append(os.getloadavg()[0])
+                folder = RunFolder(Path(scratch) / str(turn))
+                bench = Bench(
+                    suite, tasks, folder, pool, EventLog(folder.events), Purse(None), PASSES, concurrency, seed=turn
+                )
+                asking = Asking(bench, replace(entrant), order.limits)
+                sides = [("bare", run_batch(jobs, setup, concurrency=concurrency)), ("bench", asking.run())]
+                for name, work in sides if turn % 2 else sides[::-1]:
+                    meter = Meter(lambda cost: None)
+                    with meter:
+                        await work
+                    spent[name] += meter.cost
+                scores += [o.score for o in asking.kept]
+        finally:
+            await pool.close()
+    attempts = turns * len(jobs)
+    told = {name: {**asdict(cost), "attempts_per_s": round(attempts / cost.seconds, 2)} for name, cost in spent.items()}
+    return {
+        "measured": time.strftime("%Y-%m-%d"),
+        "machine": machine(),
+        "versions": versions(),
+        "load_before_each_turn": [round(load, 1) for load in loads],
+        "attempts_each_side": attempts,
+        "concurrency": concurrency,
+        "average_score": sum(scores) / len(scores),
+        "sides": told,
+        "overhead": {
+            "core_seconds": round(spent["bench"].core_seconds / spent["bare"].core_seconds - 1, 4),
+            "wall_seconds": round(spent["bench"].seconds / spent["bare"].seconds - 1, 4),
+            "seconds_for_1000_passes": round(1000 * spent["bench"].seconds / attempts, 1),
+            "core_seconds_for_1000_passes": round(1000 * spent["bench"].core_seconds / attempts, 1),
+        },
+    }
+
+
+if __name__ == "__main__":
+    main()
