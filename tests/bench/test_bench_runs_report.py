@@ -142,3 +142,10 @@ def test_every_size_lies_in_its_band(value: int) -> None:
             continue
         low, _, high = name.rstrip("+").partition("-")
         assert int(low) <= value and (name.endswith("+") or value <= int(high or low))
+
+
+def test_a_level_of_one_task_is_told_since_its_interval_is_too_narrow(folder: RunFolder) -> None:
+    begin(folder, SHARED, {"p@low": facts("p", passes=1)})
+    fill(folder, "p@low", {t: [1.0] for t in "abc"})
+    fill(folder, "p@low", {"d": [0.0]}, level="two")
+    assert write_report(folder)["thin_levels"] == ["two"]

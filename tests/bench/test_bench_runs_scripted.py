@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,8 @@ from etude.bench.runs.hunks import hunks
 from etude.bench.runs.scripted import UnknownCheat, applicable, cheat, edits, expert, nop, script
 from etude.harness.edits.matching import replace
 from etude.policy.protocol import Request
+from etude.recipe.read import find_recipe, read_recipe
+from etude.run.suites import open_suite
 from etude.tasks.cheats import CHEATS
 from etude.tasks.task import Task
 
@@ -77,3 +81,11 @@ def test_an_unknown_cheat_is_answered_with_those_there_are() -> None:
     with pytest.raises(UnknownCheat, match="'bribery'.*tests_rewritten"):
         script("cheat:bribery")
     assert script("gpt-5") is None
+
+
+def test_exercises_have_two_tasks_of_a_level_as_soon_as_there_is_room() -> None:
+    recipe = read_recipe([find_recipe("laptop")])
+    for count, fewest in ((24, 2), (8, 1)):
+        suite = open_suite("exercises", recipe, tasks=count)
+        levels = Counter(suite.task(task_id).level for task_id in suite.ids)
+        assert len(suite.ids) == count and min(levels.values()) == fewest and len(levels) == 8

@@ -50,7 +50,7 @@ def page(
         _contents(list(shown)),
         *(f'<h2 id="{_anchor(name)}">{escape(name)}</h2>{content}' for name, content in shown.items()),
     ]
-    return _document(f"Etude: {title}", "".join(body))
+    return document(f"Etude: {title}", "".join(body))
 
 
 def sections(
@@ -78,7 +78,8 @@ def sections(
     }
 
 
-def _document(title: str, body: str) -> str:
+def document(title: str, body: str) -> str:
+    """A page of this room around `body`, which is markup."""
     room = files("etude.report")
     css, script = (room / "plot.css").read_text() + (room / "page.css").read_text(), (room / "page.js").read_text()
     digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -29,6 +29,7 @@ from etude.bench.suites.suite import Suite, label
 from etude.events.log import EventLog
 from etude.fleet.open import open_sandboxes
 from etude.recipe.recipe import Recipe
+from etude.report.bench_run import write_page
 from etude.rollout.code_search import code_search
 from etude.rollout.settings import AttemptSettings
 from etude.run.machine import machine, versions
@@ -88,6 +89,7 @@ async def bench_suite(recipe: Recipe, order: Order, log: EventLog) -> tuple[dict
     finally:
         await pool.close()
         document = write_report(folder)
+        write_page(folder.root)
     return document, asked
 
 

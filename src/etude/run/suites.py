@@ -13,6 +13,7 @@ from etude.factory.exercises.source import ExerciseSource
 from etude.recipe.recipe import Recipe
 
 DEFAULT_EXERCISES = 24
+FEWEST = 2  # tasks of a level
 
 
 def open_suite(named: str, recipe: Recipe, *, tasks: int | None = None, shelf: Path = SHELF) -> Suite:
@@ -23,7 +24,10 @@ def open_suite(named: str, recipe: Recipe, *, tasks: int | None = None, shelf: P
     if named == builtin.EXERCISES.name:
         weights = {str(level): weight for level, weight in recipe.exercises.levels.items()}
         source = ExerciseSource(recipe.exercises)
-        return builtin.exercises(choose(source, weights, tasks or DEFAULT_EXERCISES, recipe.bench.seed), weights)
+        count, levels = tasks or DEFAULT_EXERCISES, sum(weight > 0 for weight in weights.values())
+        # A level of one task adds nothing to an interval, which is then too narrow; fewer than two of each is a trial run.
+        floors = dict.fromkeys(weights, FEWEST if count >= FEWEST * levels else 1)
+        return builtin.exercises(choose(source, weights, count, recipe.bench.seed, floors=floors), weights)
     if named == builtin.REAL.name:
         return builtin.real(default_cache(), tasks)
     return read_suite(named, shelf)

@@ -47,6 +47,13 @@ class Bench:
     passes: int
     concurrency: int
     seed: int
+    _shapes: dict[str, Shape] = field(default_factory=dict)
+
+    def shape(self, task: Task) -> Shape:
+        """How large its reference change is; found once for all entrants."""
+        if task.id not in self._shapes:
+            self._shapes[task.id] = shape_of(task)
+        return self._shapes[task.id]
 
     def seed_of(self, place: int, number: int) -> int:
         """With equal weights two policies answer alike, which pairs the comparison further; a session's turns have seeds between."""
@@ -78,7 +85,6 @@ class Asking:
         self._bench, self._entrant, self._limits, self._price, self._search = bench, entrant, limits, price, search
         self._file = OutcomeFile(bench.folder.outcomes(entrant.key))
         self._dearest_turn: float | None = None
-        self._shapes = {task.id: shape_of(task) for task in bench.tasks}
         self._ended = asyncio.Condition()
         wanted = {(task.id, number) for task in bench.tasks for number in range(bench.passes)}
         self.kept = [o for key, o in self._file.outcomes.items() if key in wanted]
@@ -193,7 +199,7 @@ class Asking:
         self._tell()
 
     def _outcome(self, made: Attempt, task: Task, charge: Charge) -> Outcome:
-        shape: Shape = self._shapes[task.id]
+        shape = self._bench.shape(task)
         told = charge.told
         return replace(
             read_outcome(made, task),
@@ -224,17 +230,17 @@ class Asking:
 
     def line(self) -> str:
         """How it ended, for the person who watches."""
-        told = f"{len(self.kept)} of {self._whole} attempts, average {self._average:.1f}%"
+        told = f"{len(self.kept)} of {self._whole} attempts, mean score {self._mean:.1f}%"
         faults = f", {len(self.asked.faults)} met faults of ours and are not scored" if self.asked.faults else ""
         return told + faults + (f"; stopped: {self.asked.stopped}" if self.asked.stopped else "")
 
     @property
-    def _average(self) -> float:
+    def _mean(self) -> float:
         return 100 * sum(o.score for o in self.kept) / len(self.kept) if self.kept else 0.0
 
     def _tell(self) -> None:
         """A row of the live table."""
-        facts = {"average": round(self._average, 1)}
+        facts = {"mean": round(self._mean, 1)}
         if self._price is not None:
             facts["dollars"] = round(self._bench.purse.spent, 4)
         if self.asked.faults:

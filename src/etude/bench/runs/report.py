@@ -7,6 +7,7 @@ every level alike.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from etude.bench.runs.axes import axes, usage
@@ -46,6 +47,7 @@ def report(folder: RunFolder) -> dict[str, Any]:
         **counts,
         "policies": [_entry(row, found[row.key], shared["weights"], paid, counts) for row in table.finished],
         "unfinished": _unfinished(table),
+        "thin_levels": _thin(found),
     }
     if found:
         weights = shared["weights"] or next(iter(found.values())).counts()
@@ -98,6 +100,12 @@ def _at(found: Scores, weights: dict[str, float], *, binary: bool) -> dict[str, 
 
 def _mean(row: Row, name: str) -> float:
     return round(sum(getattr(o, name) for o in row.outcomes) / len(row.outcomes), 3)
+
+
+def _thin(found: Mapping[str, Scores]) -> list[str]:
+    """Levels of one task beside others: they add nothing to the width of an interval, which is then too narrow."""
+    levels = [scored.ids for scored in list(found.values())[:1]]
+    return [level for ids in levels for level, tasks in ids.items() if len(tasks) == 1]
 
 
 def _unfinished(table: Table) -> list[dict[str, Any]]:

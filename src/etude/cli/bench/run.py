@@ -207,5 +207,5 @@ def _go(recipe: Recipe, order: Order, log: Any) -> Answer:
         + (found.stopped or f"faults of ours, the last: {list(found.faults.values())[-1]}. Run the same command again")
         for found in left
     ]
-    text = "\n".join([table(document), *told, f"report: {order.folder / 'report.json'}"])
+    text = "\n".join([table(document), *told, f"report: {order.folder / 'report.html'}"])
     return Answer(document, text, 1 if left else 0)

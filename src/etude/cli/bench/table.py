@@ -13,7 +13,7 @@ def table(report: dict[str, Any]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     head = f"{report['suite']['label']}, {report['tasks']} tasks; per attempt:"
-    return "\n".join([head, *lines, *_fronts(report), *_items(report)])
+    return "\n".join([head, *lines, *_fronts(report), *_items(report), *_thin(report)])
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
@@ -51,3 +51,8 @@ def _items(report: dict[str, Any]) -> list[str]:
     found, tasks = report.get("items", {}), report["tasks"]
     told = {"saturated": "solved by all, always", "impossible": "solved by nobody, ever"}
     return [f"{len(found[key])} of {tasks} tasks are {words}" for key, words in told.items() if found.get(key)]
+
+
+def _thin(report: dict[str, Any]) -> list[str]:
+    thin = report["thin_levels"]
+    return [f"intervals are too narrow: one task each of {', '.join(thin)}; ask more tasks"] if thin else []

@@ -22,6 +22,8 @@ def report(
     """Rebuild report.json and report.html from what a run's stages wrote, finished or not; or serve the live board."""
     if serve:
         return _serve(run, port)
+    if (run / "conditions.json").is_file() and not (run / "recipe.toml").is_file():
+        return _bench(run)
     from etude.recipe.read import read_recipe
     from etude.report.write import write_report
 
@@ -40,3 +42,13 @@ def _serve(run: Path, port: int) -> Answer:
     with suppress(KeyboardInterrupt):  # the way to end it
         board.serve()
     return Answer({"url": board.url}, "")
+
+
+def _bench(run: Path) -> Answer:
+    """Of `etude bench run`: the same door."""
+    from etude.bench.runs.folder import RunFolder
+    from etude.bench.runs.report import write_report
+    from etude.report.bench_run import write_page
+
+    document = write_report(RunFolder(run))
+    return Answer(document, f"report: {write_page(run)}")
