@@ -19,6 +19,7 @@ from etude.bench.suites import lock, manifest, prices
 from etude.bench.suites.commands import CommandsGrader
 from etude.bench.suites.environment import Equipment
 from etude.bench.suites.errors import SuiteError
+from etude.bench.suites.script import ScriptGrader
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.harbor import HarborError, read_task
 from etude.tasks.registry import GRADERS
@@ -40,8 +41,8 @@ class FolderSuite:
         self.prices = prices.read_prices(root / prices.NAME)
         cache = cache or default_cache()
         self.equipment = Equipment(self.manifest.environment, root, cache)
-        commands = CommandsGrader(lambda spec, task: self.equipment.fit(spec, task.id, task.metadata))
-        self.graders: Mapping[str, Grader] = {**GRADERS, "pytest": PytestGrader(cache), "commands": commands}
+        own: dict[str, Grader] = {"commands": CommandsGrader(self._fit), "script": ScriptGrader(self._fit)}
+        self.graders: Mapping[str, Grader] = {**GRADERS, "pytest": PytestGrader(cache), **own}
         self._known: dict[str, Task] = {}
 
     @property
@@ -100,5 +101,7 @@ class FolderSuite:
         return next((file for file in files if file.is_file()), None)
 
     def adapt(self, spec: SandboxSpec) -> SandboxSpec:
-        task = self.task(spec.labels["task"])
+        return self._fit(spec, self.task(spec.labels["task"]))
+
+    def _fit(self, spec: SandboxSpec, task: Task) -> SandboxSpec:
         return self.equipment.fit(spec, task.id, task.metadata)

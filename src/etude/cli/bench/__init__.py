@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from etude.cli.bench import compare, import_, lite, make, recipe, run
+from etude.cli.bench import compare, import_, lite, make, recipe, run, show
 
 # What is meant where no verb stands: `etude bench laptop` and `etude bench --model URL` are as old as the command.
 FALLBACK = "recipe"
@@ -48,5 +48,6 @@ app.command("make")(make.make)
 app.add_typer(import_.app, name="import")
 app.command("compare")(compare.compare)
 app.command("lite")(lite.lite)
+app.command("show")(show.show)
 
 __all__ = ["app"]

@@ -87,3 +87,55 @@ def swe_bench(
     command = tuple(shlex.split(test_command or ""))
     read = read_recipe_named(recipe, overrides)
     return finished(read, making, lambda bench: candidates(found, repos, bench, command), {})
+
+
+@app.command()
+def harbor(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A folder of Harbor or Terminal-Bench tasks, or one of them.")
+    ],
+    name: Annotated[
+        str, typer.Option("--name", help="What the suite is called; it is written to suites/NAME.")
+    ] = "harbor",
+    image: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--image", metavar="GLOB=IMAGE", help="Tasks that run in an image of the layer store; repeatable."
+        ),
+    ] = None,
+    count: Count = None,
+    version: Version = "1",
+    after: After = None,
+    description: Description = "",
+    refresh: Refresh = "",
+    prices: PriceFile = None,
+    out: OutDir = None,
+    concurrency: Concurrency = 2,
+    recipe: RecipeName = DEFAULT_RECIPE,
+    overrides: Overrides = None,
+    dry_run: Plan = False,
+    json: Json = False,
+) -> Answer:
+    """Import Harbor or Terminal-Bench tasks. Those with an image are run first; the others say at run time which one they lack."""
+    from etude.bench.suites.harbor_import import read_foreign_tasks
+    from etude.run.suite_importing import harbor_candidates
+
+    images = dict(_pair(words) for words in image or [])
+    found = read_foreign_tasks(folder)
+    told = {"version": version, "description": description or f"tasks of {folder.name}", "refresh": refresh}
+    words = {"folder": folder, "images": images, "count": count}
+    making = planned(
+        name, told, words, out, after, prices, None, limits={"test_timeout_s": 300.0}, pytest=False, images=images
+    )
+    making = sized(making, count, concurrency, 600.0)
+    if dry_run:
+        return plan(making, [task.id for task in found], {})
+    read = read_recipe_named(recipe, overrides)
+    return finished(read, making, lambda bench: harbor_candidates(found, images, bench), {})
+
+
+def _pair(words: str) -> tuple[str, str]:
+    glob, _, named = words.partition("=")
+    if not glob or not named:
+        raise typer.BadParameter(f"--image {words}: give GLOB=IMAGE, e.g. '*=debian:12'")
+    return glob, named

@@ -155,6 +155,7 @@ def planned(
     *,
     limits: dict[str, Any],
     pytest: bool,
+    images: dict[str, str] | None = None,
 ) -> Making:
     """The suite to be: everything but its tasks."""
     from etude.bench.suites.find import SHELF, read_suite
@@ -165,7 +166,7 @@ def planned(
     for file in filter(None, (prices, requirements)):
         if not file.is_file():
             raise FileNotFoundError(f"{file}: there is no such file")
-    environment = {"pytest": pytest, "requirements": "requirements.txt" if requirements else ""}
+    environment = {"pytest": pytest, "requirements": "requirements.txt" if requirements else "", "images": images or {}}
     # A repository takes more than an exercise: its tests, its files, its memory.
     attempt = {"memory_mb": 2048, "max_export_bytes": 64 << 20, "limit_s": 3600.0} if limits else {}
     row = {"name": name, "released": date.today(), "harness": limits, "attempt": attempt, "environment": environment}
