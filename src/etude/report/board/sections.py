@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from etude.report.advisories.shown import shown
 from etude.report.beside import BesideError, read_beside
 from etude.report.collect import SCHEMA, NotARun, collect, metrics, samples, texts
 from etude.report.page import sections, subtitle
+from etude.report.pages.suite import suite_lead, suite_sections
+from etude.report.write import suite_report
 
 # What a section takes from a report may be of another form in a run of an older version.
 OLDER = (KeyError, TypeError, ValueError, IndexError, AttributeError)
@@ -54,6 +57,10 @@ class Sections:
 
     def _make(self) -> dict[str, Any]:
         problems = self._schema()
+        suite = None if problems else suite_report(self._run)
+        if suite is not None:
+            drawn = self._drawn(suite_sections(suite), problems)
+            return {"title": self._run.name, "lead": suite_lead(suite), "sections": drawn, "problems": problems}
         try:
             report = collect(self._run)
         except NotARun:
@@ -78,6 +85,9 @@ class Sections:
         except (*OLDER, OSError, BesideError) as error:
             problems["the sections"] = _why(error)
             return {}
+        return self._drawn(parts, problems)
+
+    def _drawn(self, parts: dict[str, Callable[[], Sequence[str]]], problems: dict[str, str]) -> dict[str, str]:
         drawn = {}
         for name, draw in parts.items():
             try:

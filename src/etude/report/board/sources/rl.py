@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from etude.report.board.sources.figures import of_rollout
 from etude.trace.group_file import DamagedGroup, unpack_group
 
 SOURCE = "rl"
+TICK_NS = 2 * 10**9  # coarser than any file system's clock
 
 
 class RlRollouts:
@@ -24,7 +26,7 @@ class RlRollouts:
         self._seen: dict[int, int] = {group: known_until_ns for group in known}  # group -> newest time it was read at
         self._tasks: dict[tuple[int, int], str] = {}  # of a group's member, for the steps
         self._steps = Lines(self.folder / "steps.jsonl", problems)
-        self._folder_ns = -1
+        self._folder_ns, self._settled = -1, False
         self._waiting: list[dict[str, Any]] = []
 
     def news(self) -> Iterator[list[Change]]:
@@ -44,11 +46,12 @@ class RlRollouts:
         return str(step_place.relative_to(self._run)) if step_place.is_file() else ""
 
     def _new_groups(self) -> list[tuple[int, Path]]:
-        """A file is renamed into its place, which changes the folder's time: without that there is nothing to look for."""
+        """A file is renamed into its place, which changes the folder's time: without that there is nothing to look for. A folder
+        that changed a moment before the last look may have changed again within the same tick of the file system's clock."""
         groups = self.folder / "groups"
-        if not groups.is_dir() or (now := groups.stat().st_mtime_ns) == self._folder_ns:
+        if not groups.is_dir() or ((changed := groups.stat().st_mtime_ns) == self._folder_ns and self._settled):
             return []
-        self._folder_ns = now
+        self._folder_ns, self._settled = changed, time.time_ns() - changed > TICK_NS
         found = [(int(path.stem), path) for path in groups.glob("*.zst") if path.stem.isdigit()]
         return sorted(pair for pair in found if pair[1].stat().st_mtime_ns > self._seen.get(pair[0], -1))
 
