@@ -153,9 +153,12 @@ def test_a_suite_s_run_names_its_sessions_by_key_task_and_pass(tmp_path: Path) -
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "expert@low.jsonl").write_text(json.dumps(OUTCOME | {"attempt": 2}) + "\n")
     (tmp_path / "faults.jsonl").write_text('{"policy": "expert@low", "class": "SandboxLost"}\n')
+    facts = {"stage": "bench", "policy": "expert", "effort": "low", "pass": 2}  # its policy is no file's name
     folder = tmp_path / "sessions" / "expert@low"
     folder.mkdir(parents=True)
-    write_session(folder / "one-bug-heldout-1-2.jsonl", Recorder(Header("s", task_id="one-bug/heldout/1")).session)
+    write_session(
+        folder / "one-bug-heldout-1-2.jsonl", Recorder(Header("s", task_id="one-bug/heldout/1", recipe=facts)).session
+    )
     index = opened(tmp_path)
     assert [(row["policy"], row["file"]) for row in rows(index)] == [
         ("expert@low", "sessions/expert@low/one-bug-heldout-1-2.jsonl")

@@ -69,11 +69,10 @@ class BenchAttempts:
     def _whose(self, path: Path, header: dict[str, Any]) -> Key | None:
         """A run's own bench writes it into the header; a suite's run names folder and file by it (`<key>/<task>-<pass>.jsonl`)."""
         facts, task = header.get("recipe") or {}, str(header.get("task_id", ""))
-        if facts.get("stage") == "bench" and "policy" in facts:
-            return SOURCE, str(facts["policy"]), task, -1, int(facts.get("pass", 0))
-        number = path.stem.rpartition("-")[2]
+        number = str(facts.get("pass", path.stem.rpartition("-")[2]))
         suite = (self._run / "policies" / f"{path.parent.name}.jsonl").is_file()
-        return (SOURCE, path.parent.name, task, -1, int(number)) if suite and number.isdigit() else None
+        policy = path.parent.name if suite else facts.get("policy") if facts.get("stage") == "bench" else None
+        return (SOURCE, str(policy), task, -1, int(number)) if policy and number.isdigit() else None
 
     def _header(self, path: Path) -> dict[str, Any] | None:
         """The first line, None while it is not whole or if it is none."""

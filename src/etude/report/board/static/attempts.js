@@ -63,9 +63,10 @@ export function attempts(board) {
     const get = (name) => data.get(name, number);
     if (NARROW.matches) {
       return h("div", { class: "row narrow" }, h("div", {}, mark(data, number), " ", get("task")), h("div", { class: "muted" },
-        [get("policy"), get("step") >= 0 && `step ${get("step")}`, get("advantage") !== null && `adv. ${signed(get("advantage"))}`, `${figure(get("tokens"))} tokens`, `${get("turns")} turns`].filter(Boolean).join(" · ")));
+        [get("policy"), get("step") >= 0 && `step ${get("step")}`, get("advantage") !== null && `adv. ${signed(get("advantage"))}`, `${figure(get("tokens") || get("sampled"))} tokens`, `${get("turns")} turns`].filter(Boolean).join(" · ")));
     }
-    const shown = { outcome: () => mark(data, number), step: () => (get("step") < 0 ? "–" : get("step")), advantage: () => signed(get("advantage")), reward: () => figure(get("reward") ?? get("outcome")) };
+    const shown = { outcome: () => mark(data, number), step: () => (get("step") < 0 ? "–" : get("step")), advantage: () => signed(get("advantage")), reward: () => figure(get("reward") ?? get("outcome")),
+      tokens: () => figure(get("tokens") || get("sampled")) }; // of a bench only what was sampled is written down
     return h("div", { class: "row" }, COLUMNS.map(([, name]) => h("span", { class: name in data.words ? "" : "number", title: name in data.words ? get(name) : null },
       String(name in shown ? "" : name in data.words ? get(name) : figure(get(name))), name in shown ? shown[name]() : "")));
   }

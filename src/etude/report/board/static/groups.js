@@ -2,12 +2,13 @@
 import { colours, figure, h, sharp } from "./dom.js";
 import { signed } from "./attempts.js";
 
-const CELL = 10, SPACE = 2, BETWEEN = 16; // CSS pixels of a cell, between columns, between lines (where the step stands)
+const SPACE = 2, BETWEEN = 16; // CSS pixels between columns, between lines (where the step stands)
+const CELLS = [[60, 26], [160, 16], [Infinity, 10]]; // of a cell, by how many columns there are at most
 const VALUES = { outcome: "outcome", reward: "reward", advantage: "advantage", tokens: "tokens", summaries: "self-summaries", seconds: "seconds", surprise: "surprise" };
 
 export function groups(board) {
   const { data } = board;
-  let source = null, value = "outcome", columns = [], deep = 1, across = 1, at = null, limits = [0, 1], main = null, watch = null;
+  let cellSize = 10, source = null, value = "outcome", columns = [], deep = 1, across = 1, at = null, limits = [0, 1], main = null, watch = null;
   const canvas = h("canvas", { tabindex: "0", role: "application", "aria-label": "Groups: arrow keys move, Enter opens" });
   const words = h("p", { class: "reading", "aria-live": "polite" });
   const legend = h("div", { class: "legend square" });
@@ -36,6 +37,7 @@ export function groups(board) {
     const step = (rows) => { const found = data.arrays.step[rows[0]]; return found < 0 ? Infinity : found; };
     if (from === "rl") columns.sort((a, b) => step(a) - step(b) || data.arrays.group[a[0]] - data.arrays.group[b[0]]);
     else columns.sort((a, b) => (data.get("level", a[0]) + data.get("task", a[0]) < data.get("level", b[0]) + data.get("task", b[0]) ? -1 : 1));
+    cellSize = CELLS.find(([most]) => columns.length <= most)[1];
     deep = Math.max(1, ...columns.map((rows) => rows.length));
     const known = columns.flat().map((row) => data.arrays[value][row]).filter((found) => !Number.isNaN(found)).sort((a, b) => a - b);
     const low = known[Math.floor(known.length * 0.01)] ?? 0, high = known[Math.ceil(known.length * 0.99) - 1] ?? 1;
@@ -44,7 +46,7 @@ export function groups(board) {
   function draw() {
     const width = holder.clientWidth;
     if (!width) return;
-    const pitch = CELL + SPACE, tall = deep * (CELL + 1) + BETWEEN, colour = colours();
+    const pitch = cellSize + SPACE, tall = deep * (cellSize + 1) + BETWEEN, colour = colours();
     across = Math.max(1, Math.floor(width / pitch));
     const lines = Math.ceil(columns.length / across);
     const context = sharp(canvas, width, Math.max(tall, lines * tall));
@@ -61,26 +63,26 @@ export function groups(board) {
         free = x + context.measureText(text).width + 8;
       }
       last = head;
-      rows.forEach((row, member) => cell(context, colour, x, y + BETWEEN + member * (CELL + 1), data.arrays[value][row]));
+      rows.forEach((row, member) => cell(context, colour, x, y + BETWEEN + member * (cellSize + 1), data.arrays[value][row]));
     });
     if (at) {
       const place = at[0];
       context.strokeStyle = colour.fg;
       context.lineWidth = 2;
-      context.strokeRect((place % across) * pitch - 1, Math.floor(place / across) * tall + BETWEEN + at[1] * (CELL + 1) - 1, CELL + 2, CELL + 2);
+      context.strokeRect((place % across) * pitch - 1, Math.floor(place / across) * tall + BETWEEN + at[1] * (cellSize + 1) - 1, cellSize + 2, cellSize + 2);
     }
   }
   function cell(context, colour, x, y, found) {
-    if (Number.isNaN(found)) { context.globalAlpha = 1; context.strokeStyle = colour.line; context.strokeRect(x + 0.5, y + 0.5, CELL - 1, CELL - 1); return; }
+    if (Number.isNaN(found)) { context.globalAlpha = 1; context.strokeStyle = colour.line; context.strokeRect(x + 0.5, y + 0.5, cellSize - 1, cellSize - 1); return; }
     context.globalAlpha = 1;
     context.fillStyle = colour.line;
-    context.fillRect(x, y, CELL, CELL);
+    context.fillRect(x, y, cellSize, cellSize);
     const [low, high] = limits;
     const share = Math.max(0, Math.min(1, (found - low) / (high - low)));
     const [size, own] = value === "advantage" ? [Math.abs(share - 0.5) * 2, share < 0.5 ? colour.c1 : colour.c0] : [share, colour.c0];
     context.globalAlpha = size;
     context.fillStyle = own;
-    context.fillRect(x, y, CELL, CELL);
+    context.fillRect(x, y, cellSize, cellSize);
     context.globalAlpha = 1;
   }
   function tell() {
@@ -112,9 +114,9 @@ export function groups(board) {
     tell();
   }
   function under(event) {
-    const pitch = CELL + SPACE, tall = deep * (CELL + 1) + BETWEEN;
+    const pitch = cellSize + SPACE, tall = deep * (cellSize + 1) + BETWEEN;
     const place = Math.floor(event.offsetY / tall) * across + Math.floor(event.offsetX / pitch);
-    const member = Math.floor(((event.offsetY % tall) - BETWEEN) / (CELL + 1));
+    const member = Math.floor(((event.offsetY % tall) - BETWEEN) / (cellSize + 1));
     return Math.floor(event.offsetX / pitch) < across && columns[place]?.[member] !== undefined ? [place, member] : null;
   }
   canvas.addEventListener("pointermove", (event) => { const found = under(event); if (found) { at = found; draw(); tell(); } });

@@ -82,7 +82,7 @@ export function cheats(board) {
     const counts = order.map((status) => `${rows.filter((row) => row.status === status).length} ${status}`);
     return [
       h("h1", {}, "Cheat desk"), h("p", {}, `${figure(rows.length)} passes of ${found.files.join(", ")}: ${counts.join(", ")}. A flag convicts nobody: whoever trips one is looked at.`),
-      table(["", "pass", "flags", "surprising", "judge"], rows.map((row) => [h("b", { class: READ[row.status] ?? "open" }, row.status ?? "?"), link(board.data, row), flags(row), (row.surprising ?? []).join(", "), verdict(row)])),
+      h("div", { class: "desk" }, table(["", "pass", "flags", "surprising", "judge"], rows.map((row) => [h("b", { class: READ[row.status] ?? "open" }, row.status ?? "?"), link(board.data, row), flags(row), (row.surprising ?? []).join(", "), verdict(row)]))),
     ];
   })(board);
 }
