@@ -221,6 +221,17 @@ def test_no_audit_is_said_and_one_is_listed(tmp_path: Path, make_run: Callable) 
         assert read(board, "/api/audit")["rows"] == [{"task_id": "t", "flags": ["tampered"]}]
 
 
+def test_a_suite_s_run_shows_what_its_report_has_and_names_what_it_has_not(tmp_path: Path) -> None:
+    (tmp_path / "conditions.json").write_text("{}")
+    found = {"schema": 1, "kind": "bench", "suite": {"name": "exercises", "version": "1"}, "tasks": 8, "policies": []}
+    (tmp_path / "report.json").write_text(json.dumps(found | {"items": {"saturated": ["t/<b>1"]}}))
+    with served(tmp_path) as board:
+        ready(board)
+        told = read(board, "/api/run")
+        assert "t/&lt;b&gt;1" in told["sections"]["Tasks"]
+        assert {"the policies", "Conditions"} <= told["problems"].keys()  # no seed, nothing strict: of another form
+
+
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotARun, match="recipe.toml"):
         Board(tmp_path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -38,21 +38,29 @@ def write_page(run: Path) -> Path:
 
 def bench_page(report: Report) -> str:
     """The whole document. A section without content is left out."""
-    sections = {
-        "": [_subtitle(report), _missing(report), _policies(report)],
-        "Score against cost": _plots(report),
-        "On the same tasks": [_pairs(report)],
-        "By what tasks are like": [_trait(report, key, name) for key, name in TRAITS.items()],
-        "Judged": [_judged(report.get("judged") or {})],
-        "Audit": [_audit(report.get("audit") or {})],
-        "Tasks": [_items(report)],
-        "Conditions": [_conditions(report)],
-    }
-    parts = [f"<h1>{escape(heading(report))}</h1>"]
-    for name, content in sections.items():
-        if text := "".join(content):
-            parts.append((f"<h2>{escape(name)}</h2>" if name else "") + text)
+    parts = [f"<h1>{escape(heading(report))}</h1>", bench_lead(report)]
+    for name, content in bench_sections(report).items():
+        if text := "".join(content()):
+            parts.append(f"<h2>{escape(name)}</h2>{text}")
     return document(heading(report), "".join(parts))
+
+
+def bench_lead(report: Report) -> str:
+    """Who was asked and what came of it; what is missing."""
+    return _subtitle(report) + _missing(report) + _policies(report)
+
+
+def bench_sections(report: Report) -> dict[str, Callable[[], Sequence[str]]]:
+    """Every section by its name, in order, as what draws it: the board shows the same ones, each by itself."""
+    return {
+        "Score against cost": lambda: _plots(report),
+        "On the same tasks": lambda: [_pairs(report)],
+        "By what tasks are like": lambda: [_trait(report, key, name) for key, name in TRAITS.items()],
+        "Judged": lambda: [_judged(report.get("judged") or {})],
+        "Audit": lambda: [_audit(report.get("audit") or {})],
+        "Tasks": lambda: [_items(report)],
+        "Conditions": lambda: [_conditions(report)],
+    }
 
 
 def _subtitle(report: Report) -> str:

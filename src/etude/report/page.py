@@ -25,7 +25,6 @@ from etude.report.pages.drafts import drafts
 from etude.report.pages.perplexity import perplexity
 from etude.report.pages.pretraining import pretraining
 from etude.report.pages.retrieval import retrieval
-from etude.report.pages.suite import suite_lead, suite_sections
 from etude.report.table import cell, table
 from etude.report.tokens import rollout_view
 
@@ -40,25 +39,14 @@ def page(
     texts: Sequence[dict[str, Any]] = (),
 ) -> str:
     """The whole document; `samples` are rollouts to read, `texts` documents. Sections whose stage has not run are left out."""
-    shown = _drawn(sections(report, curves, samples, beside, texts))
-    warned = advised(report.get("advisories", []), list(shown))
-    return _whole(title, [subtitle(report), warned, outcome.lead(report), outcome.headline(report)], shown)
-
-
-def suite_page(report: dict[str, Any], *, title: str, advisories: Sequence[dict[str, Any]] = ()) -> str:
-    """The whole document of a suite's bench run."""
-    shown = _drawn(suite_sections(report))
-    return _whole(title, [suite_lead(report), advised(advisories, list(shown))], shown)
-
-
-def _drawn(parts: dict[str, Callable[[], Sequence[str]]]) -> dict[str, str]:
-    return {name: content for name, draw in parts.items() if (content := "".join(draw()))}
-
-
-def _whole(title: str, head: Sequence[str], shown: dict[str, str]) -> str:
+    drawn = sections(report, curves, samples, beside, texts)
+    shown = {name: content for name, parts in drawn.items() if (content := "".join(parts()))}
     body = [
         f"<h1>Etude: {escape(title)}</h1>",
-        *head,
+        subtitle(report),
+        advised(report.get("advisories", []), list(shown)),
+        outcome.lead(report),
+        outcome.headline(report),
         _contents(list(shown)),
         *(f'<h2 id="{_anchor(name)}">{escape(name)}</h2>{content}' for name, content in shown.items()),
     ]

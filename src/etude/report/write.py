@@ -10,19 +10,12 @@ from typing import Any
 from etude.report.advisories.collect import advisories
 from etude.report.beside import read_beside
 from etude.report.collect import collect, metrics, samples, texts
-from etude.report.page import page, suite_page
-from etude.report.pages.suite import is_suite
+from etude.report.page import page
 from etude.report.settings import ReportSettings
 
 
 def write_report(run: Path, settings: ReportSettings) -> dict[str, Any]:
-    """Rebuild both files from the run's own and return the report; of a suite's run, whose report.json the bench itself makes from
-    the outcomes, the page alone. Raises NotARun, BesideError."""
-    suite = suite_report(run)
-    if suite is not None:
-        warned = [advisory.to_json() for advisory in advisories(run)]
-        _replace(run / "report.html", suite_page(suite, title=settings.title or run.name, advisories=warned))
-        return suite
+    """Rebuild both files from the run's own and return the report. Raises NotARun, BesideError."""
     report = collect(run)
     trained = any(stage in report for stage in ("base", "sft", "rl"))  # else there is nothing to draw beside
     beside, missing = read_beside(run, settings.beside if trained else [])
@@ -35,15 +28,6 @@ def write_report(run: Path, settings: ReportSettings) -> dict[str, Any]:
     html = page(report, metrics(run), chosen, title=title, beside=beside, texts=texts(run))
     _replace(run / "report.html", html)
     return report
-
-
-def suite_report(run: Path) -> dict[str, Any] | None:
-    """The report of a suite's bench run, None if the folder is none."""
-    path = run / "report.json"
-    if (run / "recipe.toml").is_file() or not path.is_file():
-        return None
-    report = json.loads(path.read_text())
-    return report if is_suite(report) else None
 
 
 def _replace(path: Path, text: str) -> None:

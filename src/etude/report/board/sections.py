@@ -15,11 +15,10 @@ from typing import Any
 from etude.report import outcome
 from etude.report.advisories.collect import advisories
 from etude.report.advisories.shown import shown
+from etude.report.bench_run import bench_lead, bench_sections
 from etude.report.beside import BesideError, read_beside
 from etude.report.collect import SCHEMA, NotARun, collect, metrics, samples, texts
 from etude.report.page import sections, subtitle
-from etude.report.pages.suite import suite_lead, suite_sections
-from etude.report.write import suite_report
 
 # What a section takes from a report may be of another form in a run of an older version.
 OLDER = (KeyError, TypeError, ValueError, IndexError, AttributeError)
@@ -57,10 +56,8 @@ class Sections:
 
     def _make(self) -> dict[str, Any]:
         problems = self._schema()
-        suite = None if problems else suite_report(self._run)
-        if suite is not None:
-            drawn = self._drawn(suite_sections(suite), problems)
-            return {"title": self._run.name, "lead": suite_lead(suite), "sections": drawn, "problems": problems}
+        if not problems and (bench := self._bench()) is not None:
+            return self._of_bench(bench, problems)
         try:
             report = collect(self._run)
         except NotARun:
@@ -95,6 +92,27 @@ class Sections:
             except OLDER as error:
                 problems[name] = _why(error)
         return {name: content for name, content in drawn.items() if content}
+
+    def _bench(self) -> dict[str, Any] | None:
+        """The report of a suite's run (`etude bench run`), None if this is none or it has none yet."""
+        path = self._run / "report.json"
+        if (self._run / "recipe.toml").is_file() or not path.is_file():
+            return None
+        report = json.loads(path.read_text())
+        return report if report.get("kind") == "bench" else None
+
+    def _of_bench(self, report: dict[str, Any], problems: dict[str, str]) -> dict[str, Any]:
+        lead = ""
+        try:
+            lead = bench_lead(report)
+        except OLDER as error:
+            problems["the policies"] = _why(error)
+        return {
+            "title": self._run.name,
+            "lead": lead,
+            "sections": self._drawn(bench_sections(report), problems),
+            "problems": problems,
+        }
 
     def _schema(self) -> dict[str, str]:
         """Names the schema of a report.json that another version wrote."""
