@@ -61,7 +61,7 @@ def entrants(
     """
     named = list(dict.fromkeys(words))
     absent = [] if only else [word for word in CONTROLS if word not in named]
-    if scripted.EXPERT in absent and not all(suite.task(task_id).solution for task_id in suite.ids):
+    if scripted.EXPERT in absent and not all(scripted.has_reference(suite.task(task_id)) for task_id in suite.ids):
         absent.remove(scripted.EXPERT)
     ordered = [word for word in [*absent, *named] if scripted.script(word)] + [
         w for w in named if not scripted.script(w)

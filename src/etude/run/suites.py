@@ -9,6 +9,7 @@ from etude.bench.suite import choose
 from etude.bench.suites import builtin
 from etude.bench.suites.find import SHELF, read_suite
 from etude.bench.suites.suite import Suite
+from etude.bench.targeted import suite as targeted
 from etude.factory.exercises.source import ExerciseSource
 from etude.recipe.recipe import Recipe
 
@@ -17,7 +18,7 @@ FEWEST = 2  # tasks of a level
 
 
 def open_suite(named: str, recipe: Recipe, *, tasks: int | None = None, shelf: Path = SHELF) -> Suite:
-    """`exercises` (drawn from the recipe by its bench seed), `real`, or a folder. `tasks`: at most so many of a built-in one.
+    """`exercises` (drawn from the recipe by its bench seed), `real`, `targeted-NAME`, or a folder. `tasks`: at most so many of a built-in one.
 
     Raises UnknownSuite, SuiteError, ValueError for fewer exercises than there are levels.
     """
@@ -30,4 +31,6 @@ def open_suite(named: str, recipe: Recipe, *, tasks: int | None = None, shelf: P
         return builtin.exercises(choose(source, weights, count, recipe.bench.seed, floors=floors), weights)
     if named == builtin.REAL.name:
         return builtin.real(default_cache(), tasks)
+    if named in targeted.names():
+        return targeted.targeted(named)
     return read_suite(named, shelf)

@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from etude.bench.audit.audited_run import audit_part
+from etude.bench.grading.judged_run import judged_part
 from etude.bench.runs.axes import axes, usage
 from etude.bench.runs.cost import spent
 from etude.bench.runs.folder import RunFolder, replace_text
@@ -54,6 +56,8 @@ def report(folder: RunFolder) -> dict[str, Any]:
         document["pareto"] = fronts(table, found, weights, **counts)
         document["comparisons"] = comparisons(table, found, weights, **counts)
         document["items"] = items(table, found)
+    document["judged"] = judged_part(folder)
+    document["audit"] = audit_part(folder, table)
     return document
 
 

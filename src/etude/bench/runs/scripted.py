@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from etude.bench.runs.hunks import hunks
+from etude.bench.targeted.cases import scripts
 from etude.policy.protocol import Policy
 from etude.policy.scripted import ScriptedPolicy
 from etude.rollout.attempt import Script
@@ -30,8 +31,15 @@ class UnknownCheat(ValueError):
     """A cheat by another name than those there are."""
 
 
+def has_reference(task: Task) -> bool:
+    """Whether the expert knows what to do: a solution, or a script of its own."""
+    return bool(task.solution) or EXPERT in task.hidden.get("scripts", {})
+
+
 def expert(task: Task, seed: int) -> Policy:
-    """Writes the reference solution edit by edit, runs the tests, ends."""
+    """Writes the reference solution edit by edit, runs the tests, ends; a task about how one works has a script of its own."""
+    if EXPERT in task.hidden.get("scripts", {}):
+        return scripts(task)[EXPERT]
     return _play(EXPERT, [*edits(task, task.solution), *_removals(task)], [("test", {})], [_DONE])
 
 

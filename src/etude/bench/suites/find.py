@@ -9,6 +9,7 @@ from pathlib import Path
 from etude.bench.suites.errors import UnknownSuite
 from etude.bench.suites.folder import FolderSuite
 from etude.bench.suites.manifest import NAME
+from etude.bench.targeted.cases import behaviours
 
 BUILT_IN = ("exercises", "real")
 SHELF = Path("suites")
@@ -33,7 +34,7 @@ def read_suite(named: str, shelf: Path = SHELF, cache: Path | None = None) -> Fo
 
 
 def _unknown(named: str, there: Iterable[str], shelf: Path) -> str:
-    known = [*BUILT_IN, *there]
+    known = [*BUILT_IN, *there, *(f"targeted-{behaviour}" for behaviour in behaviours())]
     near = difflib.get_close_matches(named, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
     return f"there is no suite {named!r}: {hint} A suite is a folder with {NAME}, named by its path or by its name under {shelf}/"

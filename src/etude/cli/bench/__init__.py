@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from etude.cli.bench import compare, import_, lite, make, recipe, run, show
+from etude.cli.bench import audit, compare, import_, judge, lite, make, recipe, run, show
 
 # What is meant where no verb stands: `etude bench laptop` and `etude bench --model URL` are as old as the command.
 FALLBACK = "recipe"
@@ -43,6 +43,8 @@ app = typer.Typer(
     help="Ask a suite of policies and judge them. [RECIPE]... or --model URL without a verb is `etude bench recipe`.",
 )
 app.command("run")(run.run)
+app.command("audit")(audit.audit)
+app.command("judge")(judge.judge)
 app.command(FALLBACK)(recipe.bench)
 app.command("make")(make.make)
 app.add_typer(import_.app, name="import")

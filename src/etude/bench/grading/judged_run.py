@@ -1,0 +1,125 @@
+"""The judged part of a bench run: every pass by its task's rubric, beside the tests' scores and never mixed into them.
+
+`judgements.jsonl` holds what was said, `judged.json` what it comes to: for each policy and criterion the mean with its interval, how many
+passes were not decided, and the judge's agreement with hand labels, which belongs beside every figure of the judge's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from etude.bench.grading.agreement import Agreement, agreement, by_judge, by_rule
+from etude.bench.grading.exhibit import exhibit_of
+from etude.bench.grading.judge import Judge
+from etude.bench.grading.judgement import Judgement, cost_of
+from etude.bench.grading.labels import label_rubric, read_labels
+from etude.bench.grading.rubric import Rubric, read_rubric
+from etude.bench.outcome import Outcome
+from etude.bench.runs.folder import RunFolder, replace_text
+from etude.bench.runs.table import Table
+from etude.bench.statistics import bootstrap
+from etude.bench.suites.suite import Suite
+from etude.trace.migrations import SessionError
+from etude.trace.reader import read_session
+
+NAME = "judged.json"
+LEFT_OUT = "judged parts are left out: no judge was asked (etude bench judge DIR --judge URL#MODEL)"
+
+
+@dataclass
+class Judging:
+    """What came of it. `unread`: passes without a session that can be read, by name."""
+
+    document: dict[str, Any]
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+def asked(table: Table, suite: Suite) -> list[tuple[str, Outcome, Rubric]]:
+    """Passes whose task has a rubric, by key, task and pass."""
+    files = {task_id: suite.rubric(task_id) for task_id in table.shared["tasks"]}
+    rubrics = {task_id: read_rubric(path) for task_id, path in files.items() if path is not None}
+    return [
+        (row.key, outcome, rubrics[outcome.task_id])
+        for row in table.rows
+        for outcome in row.outcomes
+        if outcome.task_id in rubrics
+    ]
+
+
+async def judge_run(folder: RunFolder, table: Table, suite: Suite, judge: Judge, *, resamples: int = 2000) -> Judging:
+    """Judge what is not judged yet, and write `judged.json`. Raises PolicyError where the endpoint is at fault; run again then."""
+    names = {row.facts["name"] for row in table.rows} | {row.key for row in table.rows}
+    unread: dict[str, str] = {}
+
+    async def one(key: str, outcome: Outcome, rubric: Rubric) -> list[Judgement]:
+        path = folder.session(key, outcome.task_id, outcome.attempt)
+        patch = path.with_suffix(".patch")
+        try:
+            exhibit = exhibit_of(read_session(path), {})
+            exhibit = exhibit.changed(patch.read_text(encoding="utf-8")) if patch.is_file() else exhibit
+        except (OSError, SessionError) as error:
+            unread[f"{key} {outcome.task_id}#{outcome.attempt}"] = str(error)
+            return []
+        return await judge.rubric(rubric, exhibit.by(names), f"{key} {outcome.task_id}#{outcome.attempt}")
+
+    passes = asked(table, suite)
+    said = await asyncio.gather(*(one(*row) for row in passes))
+    by_key: dict[str, list[tuple[Outcome, list[Judgement]]]] = {}
+    for (key, outcome, _), rows in zip(passes, said, strict=True):
+        by_key.setdefault(key, []).append((outcome, rows))
+    document = {
+        "judge": judge.name,
+        "rubrics": {rubric.name: rubric.digest for _, _, rubric in passes},
+        "policies": {key: _criteria(rows, resamples) for key, rows in by_key.items()},
+        "agreement": [asdict(one) for one in await agreements(judge)],
+        "cost": asdict(cost_of(judge.file.rows)),
+        "unread": sorted(unread),
+    }
+    replace_text(folder.root / NAME, json.dumps(document, indent=1, allow_nan=False) + "\n")
+    return Judging(document, unread)
+
+
+async def agreements(judge: Judge | None) -> list[Agreement]:
+    """Of the judge on both labelled criteria, and of the free claim checker on the one that it decides."""
+    rubric = label_rubric()
+    found = [
+        await agreement(judge.name, by_judge(judge, rubric, one), read_labels(one), one)
+        for one in rubric.criteria
+        if judge is not None
+    ]
+    claims = rubric.criterion("claims")
+    return [*found, await agreement("rule", by_rule, read_labels(claims), claims)]
+
+
+def judged_part(folder: RunFolder) -> dict[str, Any]:
+    """What the report says of it: the file, or that there is no judge."""
+    path = folder.root / NAME
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"judge": None, "why": LEFT_OUT}
+
+
+def _criteria(rows: Sequence[tuple[Outcome, list[Judgement]]], resamples: int) -> dict[str, Any]:
+    """By `rubric/criterion`: the mean over tasks of the passes that were decided, in percent."""
+    found: dict[str, dict[str, list[float]]] = {}
+    silent: dict[str, int] = {}
+    for outcome, judgements in rows:
+        for one in judgements:
+            name = f"{one.rubric}/{one.criterion}"
+            tasks, silent[name] = found.setdefault(name, {}), silent.get(name, 0) + (one.value is None)
+            if one.value is not None:
+                tasks.setdefault(outcome.task_id, []).append(one.value)
+    return {name: _figure(tasks, silent[name], resamples) for name, tasks in sorted(found.items())}
+
+
+def _figure(tasks: Mapping[str, Sequence[float]], silent: int, resamples: int) -> dict[str, Any]:
+    decided = sum(map(len, tasks.values()))
+    if not tasks:
+        return {"avg": None, "ci95": None, "decided": 0, "not_decided": silent, "tasks": 0}
+    means = np.array([sum(values) / len(values) for _, values in sorted(tasks.items())])
+    average, ci95 = bootstrap(means, resamples=resamples, seed=0).percent()
+    return {"avg": average, "ci95": ci95, "decided": decided, "not_decided": silent, "tasks": len(tasks)}

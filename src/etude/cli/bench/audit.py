@@ -1,0 +1,127 @@
+"""`etude bench audit`: are the passes of a bench run what they seem, and did a model know the suite before it was asked?"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.bench.judging import JudgeWord, KeyEnv, SuiteWord, closing, suite_of
+from etude.cli.option import DryRun, Json, Overrides
+
+if TYPE_CHECKING:
+    from etude.bench.audit.finding import Finding
+    from etude.bench.runs.table import Table
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `etude bench run`.")]
+Share = Annotated[
+    float,
+    typer.Option("--sample", min=0.0, max=1.0, help="Share of passes that the judge reads beside the surprising."),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Which passes are sampled.")]
+Probe = Annotated[
+    str | None,
+    typer.Option("--probe", metavar="[NAME=]URL#MODEL", help="Also ask this model to write hidden parts from memory."),
+]
+RecipeName = Annotated[str, typer.Option("--recipe", help="Whose exercises, if the suite is those.")]
+SHOWN = 20  # flagged passes that a person reads in the terminal; the file has all
+
+
+def audit(
+    folder: Folder,
+    judge: JudgeWord = None,
+    sample: Share = 0.1,
+    seed: Seed = 0,
+    probe: Probe = None,
+    suite: SuiteWord = None,
+    recipe: RecipeName = "laptop",
+    overrides: Overrides = None,
+    key_env: KeyEnv = "OPENAI_API_KEY",
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> Answer:
+    """Read passes blind to their outcome for looked-up fixes, tampered tests and special-cased inputs; scores stay as they are."""
+    from etude.bench.audit.audited_run import audit_part, audit_run
+    from etude.bench.grading.judgement import JudgementFile
+    from etude.bench.runs.folder import RunFolder
+    from etude.bench.runs.report import write_report
+    from etude.bench.runs.table import read_table
+
+    place = RunFolder(folder)
+    table = read_table(place)
+    opened, missing = suite_of(table, suite, recipe, overrides)
+    if dry_run:
+        return _plan(place, table, judge, sample, missing)
+
+    async def go() -> tuple[list[Finding], dict[str, Any] | None]:
+        async with closing(judge, JudgementFile(folder / "judgements.jsonl"), key_env, opened) as asked:
+            findings = await audit_run(place, table, opened, asked, share=sample, seed=seed)
+        return findings, await _probed(probe, table, opened, key_env, seed) if probe else None
+
+    findings, probed = asyncio.run(go())
+    write_report(place)
+    told = audit_part(place, table) or {"policies": {}, "flagged": [], "wires": {}}
+    document = {**told, "note": missing, **({"contamination": probed} if probed else {})}
+    return Answer(
+        document, "\n".join([*_table(told), *_flagged(findings), *_known(probed), *([missing] if missing else [])])
+    )
+
+
+async def _probed(word: str, table: Table, suite: Any, key_env: str, seed: int) -> dict[str, Any]:
+    from etude.bench.audit.contamination import probe
+    from etude.bench.grading.endpoint import client_of
+    from etude.cli.bench.judging import NoSuite
+
+    if suite is None:
+        raise NoSuite("--probe needs the suite's tasks: name it with --suite")
+    client = client_of(word, key_env, option="--probe")
+    try:
+        return asdict(await probe(client, [suite.task(task_id) for task_id in table.shared["tasks"]], seed=seed))
+    finally:
+        await client.close()
+
+
+def _plan(place: Any, table: Table, judge: str | None, sample: float, missing: str) -> Answer:
+    passes = [(row.key, outcome) for row in table.rows for outcome in row.outcomes]
+    there = sum(place.session(key, o.task_id, o.attempt).is_file() for key, o in passes)
+    words = f"would read {there} of {len(passes)} passes ({len(passes) - there} left no session) for tripwires"
+    words += f", and ask {judge} of {sample:.0%} of them, of the surprising and the flagged" if judge else "; no judge"
+    document = {"passes": len(passes), "sessions": there, "judge": judge, "sample": sample, "note": missing}
+    return Answer(document, f"{words}\n{missing}".strip())
+
+
+def _table(told: dict[str, Any]) -> list[str]:
+    rows = [f"{'policy':26}{'passes':>7}{'read':>6}{'flagged':>9}{'avg':>8}{'without':>9}{'as failed':>11}"]
+    for key, row in told["policies"].items():
+        figures = [row[name] for name in ("avg", "avg_without_flagged", "avg_flagged_as_failed")]
+        shown = ["-" if one is None else f"{one:.1f}" for one in figures]
+        rows.append(
+            f"{key:26}{row['passes']:>7}{row['read']:>6}{row['flagged']:>9}{shown[0]:>8}{shown[1]:>9}{shown[2]:>11}"
+        )
+    return rows
+
+
+def _flagged(findings: list[Finding]) -> list[str]:
+    marked = [one for one in findings if one.status == "flagged"]
+    lines = [
+        f"  {one.key} {one.task_id}#{one.attempt}: "
+        + (
+            "; ".join(f"{flag.wire} in {flag.where}: {flag.saw[:80]}" for flag in one.flags[:2])
+            or f"judged {one.judged}: {one.reason}"
+        )
+        for one in marked[:SHOWN]
+    ]
+    return [*lines, *([f"  … and {len(marked) - SHOWN} more in audit.jsonl"] if len(marked) > SHOWN else [])]
+
+
+def _known(found: dict[str, Any] | None) -> list[str]:
+    if found is None:
+        return []
+    return [
+        f"{found['policy']} recalls {found['own']:.1%} of what its tasks hide, {found['control']:.1%} of the others' (p {found['p_value']:.4f})"
+        + (f"; by name: {', '.join(found['recalled'][:5])}" if found["recalled"] else "")
+    ]

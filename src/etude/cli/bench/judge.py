@@ -1,0 +1,90 @@
+"""`etude bench judge`: the passes of a bench run by their tasks' rubrics, with the judge's agreement with hand labels beside."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.bench.judging import JudgeWord, KeyEnv, NoSuite, SuiteWord, closing, suite_of
+from etude.cli.option import DryRun, Json, Overrides
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `etude bench run`.")]
+RecipeName = Annotated[str, typer.Option("--recipe", help="Whose exercises, if the suite is those.")]
+
+
+def judge(
+    folder: Folder,
+    judge: JudgeWord = None,
+    suite: SuiteWord = None,
+    recipe: RecipeName = "laptop",
+    overrides: Overrides = None,
+    key_env: KeyEnv = "OPENAI_API_KEY",
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> Answer:
+    """Judge what tests can't decide; what was judged before is not asked again, and no test's score changes."""
+    from etude.bench.grading.judged_run import LEFT_OUT, asked, judge_run
+    from etude.bench.grading.judgement import JudgementFile
+    from etude.bench.runs.folder import RunFolder
+    from etude.bench.runs.report import write_report
+    from etude.bench.runs.table import read_table
+
+    place = RunFolder(folder)
+    table = read_table(place)
+    opened, missing = suite_of(table, suite, recipe, overrides)
+    if opened is None:
+        raise NoSuite(missing)
+    passes = asked(table, opened)
+    calls = sum(one.kind == "single" for _, _, rubric in passes for one in rubric.criteria)
+    if dry_run or judge is None or not passes:
+        why = f"would ask {judge or 'no judge'}: {calls} criteria of {len(passes)} passes whose tasks have a rubric"
+        told = (
+            LEFT_OUT
+            if judge is None
+            else why
+            if passes
+            else f"no task of {opened.name} has a rubric: there is nothing to judge"
+        )
+        return Answer(
+            {"passes": len(passes), "calls": calls, "judge": judge, "note": told},
+            f"{why}\n{told}" if judge is None else told,
+        )
+
+    async def go() -> dict[str, Any]:
+        async with closing(judge, JudgementFile(folder / "judgements.jsonl"), key_env, opened) as who:
+            assert who is not None
+            return (await judge_run(place, table, opened, who)).document
+
+    document = asyncio.run(go())
+    write_report(place)
+    return Answer(document, "\n".join(_lines(document)))
+
+
+def _lines(document: dict[str, Any]) -> list[str]:
+    beside = {row["criterion"]: row for row in document["agreement"] if row["judge"] == document["judge"]}
+    lines = []
+    for key, criteria in document["policies"].items():
+        for name, row in criteria.items():
+            figure = "not judged" if row["avg"] is None else f"{row['avg']:5.1f} {row['ci95']}"
+            silent = f", {row['not_decided']} not decided" if row["not_decided"] else ""
+            lines.append(f"{key:24} {name:32} {figure}{silent}  {_agreement(beside.get(name.partition('/')[2]))}")
+    lines += [f"agreement on {row['criterion']} ({row['judge']}): {_agreement(row)}" for row in document["agreement"]]
+    cost = document["cost"]
+    dollars = "no prices" if cost["dollars"] is None else f"${cost['dollars']:.4f}"
+    return [
+        *lines,
+        f"judging: {cost['tries']} calls, {cost['input_tokens']} tokens in, {cost['output_tokens']} out, {dollars}",
+    ]
+
+
+def _agreement(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return "(no hand labels of this criterion: agreement not known)"
+    if row["kappa"] is None:
+        return f"(agreement not defined over {row['items']} labels, {row['silent']} not decided)"
+    low, high = row["ci95"]
+    return f"(kappa {row['kappa']:.2f} [{low:.2f}, {high:.2f}] with one reader's {row['items']} labels)"

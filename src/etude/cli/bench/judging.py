@@ -1,0 +1,80 @@
+"""What the verbs that ask a judge share: how it is named, opened and closed, and the suite of a run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from etude.bench.grading.judge import Judge
+    from etude.bench.grading.judgement import JudgementFile
+    from etude.bench.runs.table import Table
+    from etude.bench.suites.suite import Suite
+
+JudgeWord = Annotated[
+    str | None,
+    typer.Option(
+        "--judge", metavar="[NAME=]URL#MODEL", help="Who judges: an OpenAI-compatible endpoint. None: left out."
+    ),
+]
+KeyEnv = Annotated[
+    str, typer.Option("--key-env", metavar="VARIABLE", help="The environment variable with the API key.")
+]
+SuiteWord = Annotated[
+    str | None,
+    typer.Option("--suite", metavar="SUITE", help="Where the suite lies now. Default: as the run called it."),
+]
+
+
+class NoSuite(Exception):
+    """The suite of a run can't be had, and what was asked needs it."""
+
+
+def suite_of(table: Table, named: str | None, recipe: str, overrides: list[str] | None) -> tuple[Suite | None, str]:
+    """The suite of a run; or None, and why. One named in so many words must be there. Raises UnknownSuite, SuiteError, NoSuite."""
+    from etude.bench.suites.errors import SuiteError, UnknownSuite
+    from etude.recipe.read import find_recipe, read_recipe
+    from etude.run.suites import open_suite
+
+    label = table.shared["suite"]
+    called, seed, count = str(label["name"]), table.shared["seed"], len(table.shared["tasks"])
+    found = read_recipe([find_recipe(recipe)], [*(overrides or []), f"bench.seed={seed}"])
+    try:
+        suite = open_suite(named or called, found, tasks=count)
+    except (UnknownSuite, SuiteError, ValueError) as error:
+        if named:
+            raise
+        return (
+            None,
+            f"the suite {called} can't be had here ({error}): tripwires that compare with it stay silent; name it with --suite",
+        )
+    absent = [task_id for task_id in table.shared["tasks"] if task_id not in suite.ids]
+    if absent and named:
+        raise NoSuite(f"--suite {named} has no task {absent[0]}, which the run asked")
+    if absent:
+        return (
+            None,
+            f"{called} has no task {absent[0]} as it is here: tripwires that compare with it stay silent; name it with --suite",
+        )
+    return suite, ""
+
+
+@asynccontextmanager
+async def closing(
+    word: str | None, file: JudgementFile, key_env: str, suite: Suite | None
+) -> AsyncIterator[Judge | None]:
+    """The judge of a word, or none."""
+    if word is None:
+        yield None
+        return
+    from etude.bench.grading.endpoint import open_judge
+    from etude.bench.suites.prices import Prices
+
+    judge, client = open_judge(word, file, key_env=key_env, prices=suite.prices if suite else Prices())
+    try:
+        yield judge
+    finally:
+        await client.close()
