@@ -22,7 +22,7 @@ from etude.bench.grading.exhibit import Exhibit
 from etude.bench.grading.judge import Price
 from etude.bench.grading.judgement import Judgement, JudgementFile, Tally
 from etude.bench.grading.log import events_of
-from etude.bench.grading.rubric import Criterion, Rubric
+from etude.bench.grading.rubric import Criterion, Part, Rubric
 from etude.harness.agent import Outcome, build_agent
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
@@ -113,10 +113,8 @@ class AgenticGrader:
 
     def _spec(self, files: Mapping[str, bytes], exhibit: Exhibit) -> SandboxSpec:
         kept = {path: data for path, data in files.items() if not path.startswith(f"{FOLDER}/")}
-        shown = {
-            name: exhibit.part(part).encode()
-            for name, part in (("request.md", "request"), ("changes.diff", "diff"), ("trace.md", "trace"))
-        }
+        parts: dict[str, Part] = {"request.md": "request", "changes.diff": "diff", "trace.md": "trace"}
+        shown = {name: exhibit.part(part).encode() for name, part in parts.items()}
         return SandboxSpec(
             files={**kept, **{f"{FOLDER}/{name}": data for name, data in shown.items()}}, memory_mb=self.memory_mb
         )
