@@ -18,8 +18,9 @@ from etude.bench.grading.judge import Judge
 from etude.bench.grading.judged import NO_JUDGE, judged
 from etude.bench.grading.judgement import JudgementFile, cost_of
 from etude.bench.grading.rubric import Criterion, Rubric, RubricError, read_rubric, rubric_of
+from etude.bench.grading.spoken import Spoken
 from etude.policy.protocol import PolicyError, Request
-from etude.trace.completion import Completion, Usage
+from etude.trace.completion import Completion, SampledTokens, Usage
 from etude.trace.message import Message
 
 CLAIMS = Criterion("claims", "Is every claim shown?", ("contradicted", "unbacked", "backed"), weight=3.0)
@@ -259,3 +260,27 @@ def test_a_diff_names_new_removed_and_binary_files() -> None:
     assert "-x" in text and "+z" in text and "+++ b/new.py" in text and "+++ /dev/null" in text
     assert "image: 2 bytes that are no text" in text
     assert bounded("a" * 100, 10) == "aaaaa\n[90 characters left out]\naaaaa"
+
+
+def test_a_policy_that_takes_tokens_judges_in_its_own_chat_format(tmp_path: Path, make_renderer: Any) -> None:
+    renderer = make_renderer("qwen3")
+
+    class Engine:
+        name, takes_tokens = "engine", True
+
+        async def complete(self, request: Request) -> Completion:
+            asked = [message.text for message in request.messages]
+            assert (
+                list(request.prompt_ids) == renderer.render(request.messages, ())
+                and request.stop_ids == renderer.stop_ids
+            )
+            ids = renderer.answer(Message("assistant", choosing(request) if len(asked) == 2 else ""))
+            return Completion(tokens=SampledTokens(ids, [0.0] * len(ids), [0] * len(ids)))
+
+        async def release(self, session_id: str) -> None:
+            """Keeps nothing."""
+
+    rows = ask(Spoken(Engine(), renderer), tmp_path / "j.jsonl")  # pyright: ignore[reportArgumentType]
+    assert [row.value for row in rows] == [1.0, 1.0] and all(row.input_tokens and row.output_tokens for row in rows)
+    with pytest.raises(ValueError, match="takes tokens"):
+        Judge(Engine(), JudgementFile(tmp_path / "k.jsonl"))

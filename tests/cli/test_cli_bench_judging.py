@@ -89,6 +89,7 @@ def test_a_judge_decides_each_pass_its_agreement_stands_beside_and_nothing_is_as
         assert document(here(*words)) == found and len(lab.asked) == calls
     figure = found["policies"]["expert@medium"]["answer/answers_the_question"]
     assert figure["avg"] == 100.0 and figure["decided"] == 3 and figure["not_decided"] == 0
+    assert found["totals"]["expert@medium"]["answer"]["avg"] == 100.0
     kappas = {(row["judge"], row["criterion"]): row["kappa"] for row in found["agreement"]}
     assert kappas["reader", "claims"] == pytest.approx(0.0) and kappas["rule", "claims"] > 0.5
     assert found["cost"]["input_tokens"] == 500 * calls and report(bench)["judged"] == found
@@ -118,6 +119,8 @@ def test_a_probe_needs_tasks_that_hide_something(here: Here, bench: Path) -> Non
     "words, wrong",
     [
         (("--judge", "somebody"), "write [NAME=]URL#MODEL"),
+        (("--judge", "checkpoint:nowhere"), "no config.json"),
+        (("--probe", "checkpoint:nowhere"), "no config.json"),
         (("--suite", "targeted-quality"), "has no task eager/why-zero"),
         (("--suite", "targeted-eagre"), "did you mean targeted-eager"),
     ],

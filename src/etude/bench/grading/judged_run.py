@@ -17,6 +17,7 @@ import numpy as np
 from etude.bench.grading.agreement import Agreement, agreement, by_judge, by_rule
 from etude.bench.grading.exhibit import exhibit_of
 from etude.bench.grading.judge import Judge
+from etude.bench.grading.judged import judged
 from etude.bench.grading.judgement import Judgement, cost_of
 from etude.bench.grading.labels import label_rubric, read_labels
 from etude.bench.grading.rubric import Rubric, read_rubric
@@ -73,10 +74,12 @@ async def judge_run(folder: RunFolder, table: Table, suite: Suite, judge: Judge,
     by_key: dict[str, list[tuple[Outcome, list[Judgement]]]] = {}
     for (key, outcome, _), rows in zip(passes, said, strict=True):
         by_key.setdefault(key, []).append((outcome, rows))
+    rubrics = {rubric.name: rubric for _, _, rubric in passes}
     document = {
         "judge": judge.name,
-        "rubrics": {rubric.name: rubric.digest for _, _, rubric in passes},
+        "rubrics": {name: rubric.digest for name, rubric in rubrics.items()},
         "policies": {key: _criteria(rows, resamples) for key, rows in by_key.items()},
+        "totals": {key: _totals(rows, rubrics, resamples) for key, rows in by_key.items()},
         "agreement": [asdict(one) for one in await agreements(judge)],
         "cost": asdict(cost_of(judge.file.rows)),
         "unread": sorted(unread),
@@ -113,6 +116,21 @@ def _criteria(rows: Sequence[tuple[Outcome, list[Judgement]]], resamples: int) -
             tasks, silent[name] = found.setdefault(name, {}), silent.get(name, 0) + (one.value is None)
             if one.value is not None:
                 tasks.setdefault(outcome.task_id, []).append(one.value)
+    return {name: _figure(tasks, silent[name], resamples) for name, tasks in sorted(found.items())}
+
+
+def _totals(
+    rows: Sequence[tuple[Outcome, list[Judgement]]], rubrics: Mapping[str, Rubric], resamples: int
+) -> dict[str, Any]:
+    """By rubric: the weighted mean over criteria, of the passes in which all were decided."""
+    found: dict[str, dict[str, list[float]]] = {}
+    silent: dict[str, int] = {}
+    for outcome, judgements in rows:
+        for name in sorted({one.rubric for one in judgements}):
+            total = judged(rubrics[name], judgements).total
+            tasks, silent[name] = found.setdefault(name, {}), silent.get(name, 0) + (total is None)
+            if total is not None:
+                tasks.setdefault(outcome.task_id, []).append(total)
     return {name: _figure(tasks, silent[name], resamples) for name, tasks in sorted(found.items())}
 
 

@@ -25,7 +25,11 @@ Share = Annotated[
 Seed = Annotated[int, typer.Option("--seed", help="Which passes are sampled.")]
 Probe = Annotated[
     str | None,
-    typer.Option("--probe", metavar="[NAME=]URL#MODEL", help="Also ask this model to write hidden parts from memory."),
+    typer.Option(
+        "--probe",
+        metavar="[NAME=]URL#MODEL",
+        help="Ask this model, or checkpoint:DIR, to write hidden parts from memory.",
+    ),
 ]
 RecipeName = Annotated[str, typer.Option("--recipe", help="Whose exercises, if the suite is those.")]
 SHOWN = 20  # flagged passes that a person reads in the terminal; the file has all
@@ -73,16 +77,13 @@ def audit(
 
 async def _probed(word: str, table: Table, suite: Any, key_env: str, seed: int) -> dict[str, Any]:
     from etude.bench.audit.contamination import probe
-    from etude.bench.grading.endpoint import client_of
     from etude.cli.bench.judging import NoSuite
+    from etude.run.judges import answering
 
     if suite is None:
         raise NoSuite("--probe needs the suite's tasks: name it with --suite")
-    client = client_of(word, key_env, option="--probe")
-    try:
-        return asdict(await probe(client, [suite.task(task_id) for task_id in table.shared["tasks"]], seed=seed))
-    finally:
-        await client.close()
+    async with answering(word, key_env, "--probe") as policy:
+        return asdict(await probe(policy, [suite.task(task_id) for task_id in table.shared["tasks"]], seed=seed))
 
 
 def _plan(place: Any, table: Table, judge: str | None, sample: float, missing: str) -> Answer:

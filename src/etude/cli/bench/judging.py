@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 JudgeWord = Annotated[
     str | None,
     typer.Option(
-        "--judge", metavar="[NAME=]URL#MODEL", help="Who judges: an OpenAI-compatible endpoint. None: left out."
+        "--judge", metavar="[NAME=]URL#MODEL", help="Who judges: an endpoint, or checkpoint:DIR. Nobody: left out."
     ),
 ]
 KeyEnv = Annotated[
@@ -70,11 +70,10 @@ async def closing(
     if word is None:
         yield None
         return
-    from etude.bench.grading.endpoint import open_judge
+    from etude.bench.grading.endpoint import price_of
+    from etude.bench.grading.judge import Judge
     from etude.bench.suites.prices import Prices
+    from etude.run.judges import answering
 
-    judge, client = open_judge(word, file, key_env=key_env, prices=suite.prices if suite else Prices())
-    try:
-        yield judge
-    finally:
-        await client.close()
+    async with answering(word, key_env) as policy:
+        yield Judge(policy, file, price=price_of(suite.prices if suite else Prices(), policy.name))
