@@ -97,6 +97,33 @@ def test_a_judge_decides_each_pass_its_agreement_stands_beside_and_nothing_is_as
     assert not any("expert" in text or "cheats@" in text for text in asked)
 
 
+class Runner(Judge):
+    """Decides by running where it is given tools, as a plain judge where it is not."""
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        if not body.get("tools"):
+            return super().answer(body)
+        turn = sum(message["role"] == "assistant" for message in body["messages"])
+        script = "python -c \"import json; c = json.load(open('.grading/criterion.json'))['choices']; n = len(open('.grading/changes.diff').read())"
+        script += "; json.dump({'reason': f'the diff has {n} characters', 'choice': c[-1 if n == 0 else 0]}, open('.grading/verdict.json', 'w'))\""
+        name, arguments = [("shell", {"command": script}), ("done", {"message": "graded"})][turn]
+        call = {"id": f"c{turn}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        usage = {"prompt_tokens": 500, "completion_tokens": 20}
+        return {"choices": [{"message": message, "finish_reason": "tool_calls"}], "usage": usage}
+
+
+def test_an_agentic_grader_runs_on_what_each_attempt_left(here: Here, bench: Path) -> None:
+    with serving(Runner()) as lab:
+        words = ("bench", "judge", str(bench), "--recipe", "ci", "--agentic", "--judge", f"{lab.url}#runner", "--json")
+        found = document(here(*words))
+        calls = len(lab.asked)
+        assert document(here(*words)) == found and len(lab.asked) == calls
+    name = "answer/answers_the_question"
+    assert found["agentic"] and found["policies"]["expert@medium"][name]["avg"] == 100.0  # it changed nothing
+    assert found["policies"]["cheats@medium"][name]["avg"] == 0.0 and found["unread"] == []
+
+
 def test_the_auditors_judge_convicts_and_its_word_stands_in_the_report(here: Here, bench: Path) -> None:
     lab = Judge()
     lab.best = False

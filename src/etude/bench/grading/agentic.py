@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -64,17 +64,19 @@ class AgenticGrader:
     file: JudgementFile
     harness: HarnessSettings
     price: Price = lambda usage: None
+    adapt: Callable[[SandboxSpec], SandboxSpec] = lambda spec: spec  # the suite's: what its tasks' sandboxes need
     memory_mb: int = MEMORY_MB
 
     async def rubric(
-        self, rubric: Rubric, exhibit: Exhibit, files: Mapping[str, bytes], subject: str
+        self, rubric: Rubric, exhibit: Exhibit, files: Mapping[str, bytes], subject: str, task_id: str = ""
     ) -> list[Judgement]:
         """All criteria that one attempt decides alone, each by an agent of its own."""
+        spec = self._spec(files, exhibit, task_id)
         wanted = [one for one in rubric.criteria if one.kind == "single"]
         known = {one.name: self.file.get(self._key(one, exhibit, files)) for one in wanted}
         open_ones = [one for one in wanted if known[one.name] is None]
         async with AsyncExitStack() as stack:
-            boxes = await self._sandboxes(files, exhibit, len(open_ones), stack) if open_ones else []
+            boxes = await self._sandboxes(spec, len(open_ones), stack) if open_ones else []
             pairs = zip(open_ones, boxes, strict=True)
             rows = await asyncio.gather(
                 *(self._judged(rubric, one, exhibit, files, box, subject) for one, box in pairs)
@@ -82,17 +84,15 @@ class AgenticGrader:
         found = {row.criterion: row for row in rows}
         return [found.get(one.name) or known[one.name] for one in wanted]  # pyright: ignore[reportReturnType]
 
-    async def _sandboxes(
-        self, files: Mapping[str, bytes], exhibit: Exhibit, count: int, stack: AsyncExitStack
-    ) -> list[Disposable]:
+    async def _sandboxes(self, spec: SandboxSpec, count: int, stack: AsyncExitStack) -> list[Disposable]:
         """One for each criterion, all alike and all gone with the stack."""
-        first = await self.pool.create(self._spec(files, exhibit))
+        first = await self.pool.create(spec)
         stack.push_async_callback(first.kill)
         boxes: list[Disposable] = [first]
         if count > 1:
             boxes += await self._forks(first, count - 1, stack)
         while len(boxes) < count:
-            box = await self.pool.create(self._spec(files, exhibit))
+            box = await self.pool.create(spec)
             stack.push_async_callback(box.kill)
             boxes.append(box)
         return boxes
@@ -111,12 +111,13 @@ class AgenticGrader:
             stack.push_async_callback(box.kill)
         return boxes
 
-    def _spec(self, files: Mapping[str, bytes], exhibit: Exhibit) -> SandboxSpec:
+    def _spec(self, files: Mapping[str, bytes], exhibit: Exhibit, task_id: str) -> SandboxSpec:
         kept = {path: data for path, data in files.items() if not path.startswith(f"{FOLDER}/")}
         parts: dict[str, Part] = {"request.md": "request", "changes.diff": "diff", "trace.md": "trace"}
         shown = {name: exhibit.part(part).encode() for name, part in parts.items()}
-        return SandboxSpec(
-            files={**kept, **{f"{FOLDER}/{name}": data for name, data in shown.items()}}, memory_mb=self.memory_mb
+        laid = {**kept, **{f"{FOLDER}/{name}": data for name, data in shown.items()}}
+        return self.adapt(
+            SandboxSpec(files=laid, memory_mb=self.memory_mb, labels={"task": task_id} if task_id else {})
         )
 
     async def _judged(

@@ -50,8 +50,8 @@ class Judge:
             )
         self.name = policy.name
         self.file = file
-        self._policy = policy
-        self._price = price
+        self.policy = policy
+        self.price = price
         self._max_tokens = max_tokens
         self._slots = asyncio.Semaphore(concurrency)
         self._asking: dict[str, asyncio.Lock] = {}  # the same question at the same time is asked once
@@ -105,7 +105,7 @@ class Judge:
             row = Judgement(
                 key, self.name, rubric.name, criterion.name, subject, choice,
                 None if choice is None else criterion.value(choice), reason, silent,
-                dollars=None if tally.unreported else self._price(tally.usage), **asdict(tally),
+                dollars=None if tally.unreported else self.price(tally.usage), **asdict(tally),
             )  # fmt: skip
             self.file.add(row)
             return row
@@ -120,7 +120,7 @@ class Judge:
                 request = Request(
                     f"judge-{key[:24]}", tuple(messages), max_tokens=self._max_tokens, temperature=0.0, seed=0
                 )
-                answer = await self._policy.complete(request)
+                answer = await self.policy.complete(request)
                 tally.add(answer.usage)
                 said = answer.message or Message("assistant")
                 try:
@@ -134,7 +134,7 @@ class Judge:
                 raise
             raise JudgeSilent(f"the judge refused: {error}") from error
         finally:
-            await self._policy.release(f"judge-{key[:24]}")
+            await self.policy.release(f"judge-{key[:24]}")
         raise JudgeSilent(f"{ATTEMPTS} answers did not count; the last: {objection}")
 
     def _key(self, messages: list[Message], choices: tuple[str, ...]) -> str:

@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from etude.bench.grading.agentic import AgenticGrader
 from etude.bench.grading.agreement import Agreement, agreement, by_judge, by_rule
+from etude.bench.grading.applied import PatchMismatch, applied
 from etude.bench.grading.exhibit import exhibit_of
 from etude.bench.grading.judge import Judge
 from etude.bench.grading.judged import judged
@@ -30,6 +32,8 @@ from etude.trace.migrations import SessionError
 from etude.trace.reader import read_session
 
 NAME = "judged.json"
+# Agentic graders at once: each has a sandbox for every criterion.
+GRADERS_AT_ONCE = 2
 LEFT_OUT = "judged parts are left out: no judge was asked (etude bench judge DIR --judge URL#MODEL)"
 
 
@@ -53,21 +57,38 @@ def asked(table: Table, suite: Suite) -> list[tuple[str, Outcome, Rubric]]:
     ]
 
 
-async def judge_run(folder: RunFolder, table: Table, suite: Suite, judge: Judge, *, resamples: int = 2000) -> Judging:
-    """Judge what is not judged yet, and write `judged.json`. Raises PolicyError where the endpoint is at fault; run again then."""
+async def judge_run(
+    folder: RunFolder,
+    table: Table,
+    suite: Suite,
+    judge: Judge,
+    agentic: AgenticGrader | None = None,
+    *,
+    resamples: int = 2000,
+) -> Judging:
+    """Judge what is not judged yet, and write `judged.json`. Raises PolicyError where the endpoint is at fault; run again then.
+
+    With `agentic` the attempts' files are laid before an agent that runs them, and the judge only stands for its agreement.
+    """
     names = {row.facts["name"] for row in table.rows} | {row.key for row in table.rows}
     unread: dict[str, str] = {}
+    slots = asyncio.Semaphore(GRADERS_AT_ONCE)
 
     async def one(key: str, outcome: Outcome, rubric: Rubric) -> list[Judgement]:
         path = folder.session(key, outcome.task_id, outcome.attempt)
-        patch = path.with_suffix(".patch")
+        subject, kept = f"{key} {outcome.task_id}#{outcome.attempt}", path.with_suffix(".patch")
         try:
-            exhibit = exhibit_of(read_session(path), {})
-            exhibit = exhibit.changed(patch.read_text(encoding="utf-8")) if patch.is_file() else exhibit
-        except (OSError, SessionError) as error:
-            unread[f"{key} {outcome.task_id}#{outcome.attempt}"] = str(error)
+            exhibit = exhibit_of(read_session(path), {}).by(names)
+            patch = kept.read_text(encoding="utf-8") if kept.is_file() or agentic else None
+            exhibit = exhibit if patch is None else exhibit.changed(patch)
+            files = applied(suite.task(outcome.task_id).files, patch) if agentic and patch is not None else {}
+        except (OSError, SessionError, PatchMismatch) as error:
+            unread[subject] = str(error)
             return []
-        return await judge.rubric(rubric, exhibit.by(names), f"{key} {outcome.task_id}#{outcome.attempt}")
+        if agentic is None:
+            return await judge.rubric(rubric, exhibit, subject)
+        async with slots:
+            return await agentic.rubric(rubric, exhibit, files, subject, outcome.task_id)
 
     passes = asked(table, suite)
     said = await asyncio.gather(*(one(*row) for row in passes))
@@ -77,6 +98,7 @@ async def judge_run(folder: RunFolder, table: Table, suite: Suite, judge: Judge,
     rubrics = {rubric.name: rubric for _, _, rubric in passes}
     document = {
         "judge": judge.name,
+        "agentic": agentic is not None,
         "rubrics": {name: rubric.digest for name, rubric in rubrics.items()},
         "policies": {key: _criteria(rows, resamples) for key, rows in by_key.items()},
         "totals": {key: _totals(rows, rubrics, resamples) for key, rows in by_key.items()},

@@ -13,6 +13,9 @@ from etude.cli.bench.judging import JudgeWord, KeyEnv, NoSuite, SuiteWord, closi
 from etude.cli.option import DryRun, Json, Overrides
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `etude bench run`.")]
+Agentic = Annotated[
+    bool, typer.Option("--agentic", help="Judge by running: an agent in a fresh sandbox with what the attempt left.")
+]
 RecipeName = Annotated[str, typer.Option("--recipe", help="Whose exercises, if the suite is those.")]
 
 
@@ -23,6 +26,7 @@ def judge(
     recipe: RecipeName = "laptop",
     overrides: Overrides = None,
     key_env: KeyEnv = "OPENAI_API_KEY",
+    agentic: Agentic = False,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> Answer:
@@ -57,7 +61,20 @@ def judge(
     async def go() -> dict[str, Any]:
         async with closing(judge, JudgementFile(folder / "judgements.jsonl"), key_env, opened) as who:
             assert who is not None
-            return (await judge_run(place, table, opened, who)).document
+            if not agentic:
+                return (await judge_run(place, table, opened, who)).document
+            from etude.bench.grading.agentic import AgenticGrader
+            from etude.fleet.open import open_sandboxes
+            from etude.harness.settings import HarnessSettings
+            from etude.recipe.read import find_recipe, read_recipe
+
+            found = read_recipe([find_recipe(recipe)], overrides or [])
+            pool = await open_sandboxes(found.fleet, found.sandbox)
+            try:
+                grader = AgenticGrader(who.policy, pool, who.file, HarnessSettings.full(), who.price, opened.adapt)
+                return (await judge_run(place, table, opened, who, grader)).document
+            finally:
+                await pool.close()
 
     document = asyncio.run(go())
     write_report(place)
