@@ -41,6 +41,7 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.registry import GRADERS
+from etude.trace.gap_file import read_gaps
 from etude.trace.reader import read_session
 from etude.trace.segment import Rollout
 from etude.trace.session import Session
@@ -221,6 +222,13 @@ def test_a_run_leaves_policy_figures_and_a_probe_within_its_bars(checkpoint, tmp
     for record in read(tmp_path / "steps.jsonl"):
         for first in range(0, 6, 3):
             assert sum(record.advantages[first : first + 3]) == pytest.approx(0, abs=1e-9)
+        for group in record.groups:  # of every sampled token what the trainer's logprob was above the sampler's
+            for member, rollout in enumerate(GroupStore(tmp_path / "groups").load(group)):
+                gaps = read_gaps(tmp_path / "gaps" / f"{group:06d}.npy", member)
+                assert len(gaps) == sum(int(s.sampled.sum()) for s in rollout.segments)
+                assert (
+                    record.step > 0 or abs(gaps).max(initial=0) < 1e-3
+                )  # the first step's tokens are of its own weights
     again, _ = live(run)  # nothing is trained twice
     assert again["counts"] == summary["counts"] and len(read(tmp_path / "steps.jsonl")) == 3
 
