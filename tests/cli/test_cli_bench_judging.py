@@ -65,6 +65,7 @@ def test_every_cheat_is_flagged_the_expert_is_not_and_no_score_changes(here: Her
     assert rows["expert@medium"]["avg_without_flagged"] == 100.0
     after = report(bench)
     assert after["policies"] == before["policies"] and after["audit"]["policies"] == rows
+    assert "Without flagged" in (bench / "report.html").read_text()
     text = here("bench", "audit", str(bench), "--recipe", "ci").stdout
     assert "cheats@medium" in text and "without" in text
 

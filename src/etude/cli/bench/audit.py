@@ -54,6 +54,7 @@ def audit(
     from etude.bench.runs.folder import RunFolder
     from etude.bench.runs.report import write_report
     from etude.bench.runs.table import read_table
+    from etude.report.bench_run import write_page
 
     place = RunFolder(folder)
     table = read_table(place)
@@ -68,6 +69,7 @@ def audit(
 
     findings, probed = asyncio.run(go())
     write_report(place)
+    write_page(folder)
     told = audit_part(place, table) or {"policies": {}, "flagged": [], "wires": {}}
     document = {**told, "note": missing, **({"contamination": probed} if probed else {})}
     return Answer(
