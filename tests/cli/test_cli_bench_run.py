@@ -19,8 +19,9 @@ import etude
 from etude.bench.suite import choose
 from etude.factory.exercises.source import ExerciseSource
 from etude.policy import openai
-from etude.recipe.read import find_recipe, read_recipe
+from etude.recipe.read import find_checkpoint, find_recipe, read_recipe
 from etude.run import entrants
+from etude.run.checkpoint_identity import identity
 from etude.tasks.task import Task
 
 TASKS = 8  # one of each level
@@ -261,3 +262,40 @@ def test_what_makes_no_sense_is_one_line(here: Here, tmp_path: Path, words: tupl
     done = here(*words, "--out", str(tmp_path / "r"))
     assert done.returncode != 0 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
     assert not (tmp_path / "r" / "policies").exists()
+
+
+def test_a_checkpoint_answers_from_the_engine_in_this_process(here: Here, tmp_path: Path) -> None:
+    folder = find_checkpoint("checkpoints/sft-nano")
+    if folder is None:
+        pytest.skip("no checkpoints/sft-nano: an installed package brings none")
+    words = (*BASE, "--only", "--task", "one-bug*", "--passes", "2", "--out", str(tmp_path / "r"), "--json")
+    found = document(here(*words, "--policy", f"nano=checkpoint:{folder}", "--effort", "low,high"))
+    assert [entry["key"] for entry in found["policies"]] == ["nano@low", "nano@high"]
+    entry = row(found, "nano@low")
+    assert set(entry["axes"]) == {"tokens", "seconds", "core_seconds"} and entry["axes"]["core_seconds"]["value"] > 0
+    assert entry["axes"]["tokens"]["source"] == "endpoint" and entry["usage"]["output_tokens"] > 0
+    kept = json.loads((tmp_path / "r" / "conditions.json").read_text())["policies"]["nano@low"]
+    assert (
+        kept["settings"]["preset"] == "nano"
+        and kept["settings"]["effort"] == "low"
+        and kept["checkpoint"] == identity(folder)
+    )
+
+
+def test_a_checkpoint_is_known_by_its_content_wherever_it_lies(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+        (tmp_path / name / "model.safetensors").write_bytes(bytes(3 << 20))
+    assert identity(tmp_path / "a") == identity(tmp_path / "b")
+    (tmp_path / "b" / "model.safetensors").write_bytes(bytes((3 << 20) - 1) + b"x")
+    assert identity(tmp_path / "a") != identity(tmp_path / "b")
+
+
+def test_the_report_is_rebuilt_from_the_folder_by_etude_report(here: Here, tmp_path: Path) -> None:
+    assert here(*BASE, "--only", "--policy", "nop", "--policy", "expert", "--out", str(tmp_path / "r")).returncode == 0
+    before = {name: (tmp_path / "r" / name).read_bytes() for name in ("report.json", "report.html")}
+    for name in before:
+        (tmp_path / "r" / name).unlink()
+    assert document(here("report", str(tmp_path / "r"), "--json")) == json.loads(before["report.json"])
+    assert {name: (tmp_path / "r" / name).read_bytes() for name in before} == before

@@ -11,15 +11,20 @@ from typer.core import TyperGroup
 
 
 class FallbackGroup(TyperGroup):
-    """Subclasses name the verb in `fallback`. A word that is nearly a verb and no folder is told to be a slip."""
+    """Subclasses name the verb in `fallback`. A word that is nearly a verb and names nothing of `thing` is told to be a slip."""
 
     fallback = ""
+    thing = "folder"
+
+    def names(self, word: str) -> bool:
+        """Whether the word names what the fallback takes."""
+        return Path(word).exists()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         verb = args[0] if args else ""
         if verb not in {*self.commands, *self.get_help_option_names(ctx)}:
             near = difflib.get_close_matches(verb, self.commands, 1)
-            if near and not Path(verb).exists():
-                raise typer.BadParameter(f"there is no verb and no folder {verb!r}; did you mean {near[0]}?")
+            if near and not self.names(verb):
+                raise typer.BadParameter(f"there is no verb and no {self.thing} {verb!r}; did you mean {near[0]}?")
             args = [self.fallback, *args]
         return super().parse_args(ctx, args)

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-import difflib
-from typing import Any
-
 import typer
-from typer.core import TyperGroup
 
 from etude.cli.bench import audit, compare, import_, judge, lite, make, recipe, run, show
+from etude.cli.fallback import FallbackGroup
 
 # What is meant where no verb stands: `etude bench laptop` and `etude bench --model URL` are as old as the command.
 FALLBACK = "recipe"
 
 
-class BenchGroup(TyperGroup):
+class BenchGroup(FallbackGroup):
     """Reads words that begin with none of its verbs as those of `recipe`."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        verb = args[0] if args else ""
-        if verb not in {*self.commands, *self.get_help_option_names(ctx)}:
-            self._refuse_slip(verb)
-            args = [FALLBACK, *args]
-        return super().parse_args(ctx, args)
+    fallback = FALLBACK
+    thing = "recipe"
 
-    def _refuse_slip(self, word: str) -> None:
-        """A verb misspelt would else be told to be no recipe."""
-        near = difflib.get_close_matches(word, self.commands, 1)
-        if not near:
-            return
+    def names(self, word: str) -> bool:
         from etude.recipe.errors import RecipeError
         from etude.recipe.read import find_recipe
 
         try:
             find_recipe(word)
-        except RecipeError as absent:
-            raise typer.BadParameter(f"there is no verb and no recipe {word!r}; did you mean {near[0]}?") from absent
+        except RecipeError:
+            return False
+        return True
 
 
 app = typer.Typer(
