@@ -47,9 +47,10 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FirecrackerSett
 def api(settings: FirecrackerSettings, tmp_path: Path) -> Iterator[Api]:
     process = subprocess.Popen([settings.program, "--api-sock", f"{tmp_path}/api", "--id", "x"])
     end_s = time.monotonic() + 20
-    while not (tmp_path / "api").exists() and time.monotonic() < end_s:
+    found = Api(tmp_path / "api")
+    while not found.answers() and time.monotonic() < end_s:
         time.sleep(0.01)
-    yield Api(tmp_path / "api")
+    yield found
     process.kill()
     process.wait()
 

@@ -30,6 +30,17 @@ class Api:
     def __init__(self, path: Path, patience_s: float = _PATIENCE_S) -> None:
         self._path, self._patience_s = path, patience_s
 
+    def answers(self) -> bool:
+        """Whether somebody listens yet: the socket is there a moment before."""
+        connection = _Connection(self._path, self._patience_s)
+        try:
+            connection.connect()
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        finally:
+            connection.close()
+        return True
+
     def machine(self, cpus: int, memory_mb: int) -> None:
         self._put("machine-config", vcpu_count=cpus, mem_size_mib=memory_mb)
 

@@ -82,9 +82,9 @@ class Firecracker:
 
     def _boot(self, spec: SandboxSpec, at: Path, process: subprocess.Popen[bytes]) -> None:
         end_s = time.monotonic() + _PATIENCE_S
-        while not (at / "api").exists() and process.poll() is None and time.monotonic() < end_s:
-            time.sleep(_LOOK_S)
         api = Api(at / "api")
+        while not api.answers() and process.poll() is None and time.monotonic() < end_s:
+            time.sleep(_LOOK_S)
         api.machine(_cpus(spec), _memory_mb(spec))
         api.boot_source(self._settings.kernel, f"{self._settings.arguments} {_told(spec)}")
         api.drive("root", self._settings.rootfs, root=True)
