@@ -26,7 +26,9 @@ class Network:
     its loopback. `host`: the machine's own network, only around a folder of the host."""
 
     mode: Literal["none", "allowlist", "host"] = "none"
-    hosts: tuple[str, ...] = ()  # "pypi.org", ".example.org" (and below), "example.org:8443"; only with allowlist
+    hosts: tuple[
+        str, ...
+    ] = ()  # "index.example.org", ".example.org" (and below), "example.org:8443"; only with allowlist
     packages: tuple[PackageRule, ...] = ()  # one of each kind at most; only with allowlist
 
 

@@ -19,7 +19,7 @@ _HISTORY = (
 )
 _FETCHED = (
     r"\b(?:curl|wget|aria2c)\s(?![^|;&]*(?:localhost|127\.0\.0\.1|\[::1\]))|\bpip3?\s+download\b|\bnpm\s+pack\b|\bgit\s+clone\b|"
-    r"\burllib\.request\b|\brequests\.get\(|\bpypi\.org|\b(?:raw\.)?github(?:usercontent)?\.com|\bgitlab\.com"
+    r"\burllib\.request\b|\brequests\.get\(|\b(?:raw\.)?github(?:usercontent)?\.com|\bgitlab\.com"
 )
 _INSTALLED = re.compile(
     r"\b(?:pip3?\s+install|uv\s+(?:pip\s+install|add)|npm\s+(?:install|view)|conda\s+install)\s+(?P<words>[^|;&]+)"

@@ -26,6 +26,7 @@ TOKEN = re.compile(
     r"\s*(?:(?P<op><=|>=|!=|==|!~|[=<>~])|(?P<mark>[()])|(?P<text>\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')"
     r"|(?P<word>[^\s()=<>!~\"']+))"
 )
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 NAMED = {"true": True, "false": False, "null": None}
 
 
@@ -193,10 +194,8 @@ class _Parser:
 def _number(word: str) -> Any:
     if word in NAMED:
         return NAMED[word]
-    try:
+    if _WHOLE.fullmatch(word):
         return int(word)
-    except ValueError:
-        pass
     try:
         return float(word)
     except ValueError:
