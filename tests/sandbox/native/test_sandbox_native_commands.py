@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Twice detached; only the innermost sleeps remain, without a parent of the command.
 DAEMON = "(setsid sh -c 'setsid sleep 1000 & setsid sleep 1000' >/dev/null 2>&1 &) ; sleep 1000"
-SLEEPERS = "cat /proc/[0-9]*/comm | grep -c '^sleep'"
+SLEEPERS = "cat /proc/[0-9]*/comm 2>/dev/null | grep -c '^sleep'"
 
 
 def sleepers(talk: Talk) -> int:
