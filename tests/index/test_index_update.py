@@ -116,6 +116,13 @@ def children() -> set[int]:
     return found
 
 
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended
+        return b""
+
+
 def test_a_worker_that_dies_costs_nothing_but_time(lab, monkeypatch: pytest.MonkeyPatch) -> None:
     lay_out(lab.root, 240)
     monkeypatch.setattr(update, "ALONE_BYTES", 1 << 14)
@@ -125,8 +132,7 @@ def test_a_worker_that_dies_costs_nothing_but_time(lab, monkeypatch: pytest.Monk
         until = time.monotonic() + 60
         while not killed and time.monotonic() < until:
             for pid in children() - before:
-                command = Path(f"/proc/{pid}/cmdline").read_bytes()
-                if b"spawn_main" in command:
+                if b"spawn_main" in command_of(pid):
                     os.kill(pid, signal.SIGKILL)
                     killed.append(pid)
                     return
@@ -139,6 +145,27 @@ def test_a_worker_that_dies_costs_nothing_but_time(lab, monkeypatch: pytest.Monk
     killer.join()
     assert killed and report.files == 240 and report.skipped == {}
     assert index.search("needle_77", limit=1)[0].path == "f0077.py"
+
+
+def test_workers_that_die_at_any_moment_cost_nothing_but_time(lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that was just started while another dies, and one that waits for its next batch."""
+    lay_out(lab.root, 240)
+    monkeypatch.setattr(update, "ALONE_BYTES", 1 << 14)
+    before, killed, over = children(), set(), threading.Event()
+
+    def kill_many() -> None:
+        while not over.wait(0.02) and len(killed) < 12:
+            for pid in [pid for pid in children() - before - killed if b"spawn_main" in command_of(pid)][:1]:
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+
+    killer = threading.Thread(target=kill_many)
+    killer.start()
+    report = lab.index().update(workers=3)
+    over.set()
+    killer.join()
+    assert len(killed) > 3 and report.files == 240 == report.indexed + len(report.skipped)
+    assert not [pid for pid in children() - before if b"spawn_main" in command_of(pid)]
 
 
 def test_a_file_that_always_kills_its_reader_is_skipped_alone(lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from etude.rollout.attempt import Setup, attempt
 from etude.rollout.batch import Job, run_batch
 from etude.rollout.retry import InfraFault, delay_s
 from etude.rollout.settings import AttemptSettings
-from etude.sandbox.errors import DiskFull, SandboxDied, Unsupported
+from etude.sandbox.errors import DiskFull, SandboxDied, Unsupported, UserError
 from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
 from etude.tasks.task import Task, Verdict
 from etude.trace.completion import Completion
@@ -165,6 +165,12 @@ async def test_a_fault_beyond_the_bound_is_raised_and_never_scored():
 async def test_what_retrying_cannot_mend_is_raised_at_once():
     pool = MemoryPool(create=[Unsupported("no user namespaces here")] * 3)
     with pytest.raises(InfraFault, match="after 1 tries"):
+        await attempt(TASK, setup(pool))
+
+
+async def test_an_environment_that_cannot_be_made_is_a_fault_with_the_tasks_name_and_no_score():
+    pool = MemoryPool(create=[UserError("image 'gone' is not in the layer store")] * 3)
+    with pytest.raises(InfraFault, match=f"after 1 tries: no sandbox can be made for task {TASK.id}: image 'gone'"):
         await attempt(TASK, setup(pool))
 
 

@@ -1,8 +1,10 @@
 """Batches read side by side in processes of their own.
 
-A grammar is native code, and a file may crash it: then the batches that were lost are halved and tried again, until the file that does it
+A grammar is native code, and a file may crash it: then the batch that its process held is halved and tried again, until the file that does it
 stands alone and is skipped with that reason. So one bad file costs itself, never the index. That holds with several workers; with one (and in
 updates too small for more) the files are read in this process.
+
+No `ProcessPoolExecutor`: when a worker dies, its own thread closes the pipes that `submit` may just be handing to the next one.
 """
 
 from __future__ import annotations
@@ -10,15 +12,17 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import secrets
 import signal
-from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from multiprocessing.connection import Connection, wait
 
 from etude.index.reading import CRASHED, Batch, BatchDone, Outcome, read_batch
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
+Read = Callable[[Batch], BatchDone]
 
 
 def cores() -> int:
@@ -27,61 +31,106 @@ def cores() -> int:
 
 
 def read_all(batches: Sequence[Batch], workers: int) -> Iterator[BatchDone]:
-    """Every batch, in the order they are done; a batch that was halved comes as several."""
+    """Every batch, in the order they are done; a batch that was halved comes as several. Raises what reading raised."""
     if workers == 1:
         yield from map(read_batch, batches)
         return
-    lost = yield from _round(batches, workers)
-    while lost:
-        halves = [half for batch in lost for half in _halved(batch)]
-        lost = []
-        for half in halves:  # one at a time: who is alone when the pool breaks did it
-            again = yield from _round([half], 1)
-            if again and len(half.files) == 1:
-                yield BatchDone(half, False, [Outcome(half.files[0], "skipped", CRASHED)])
-            else:
-                lost += again
-
-
-def _round(batches: Sequence[Batch], workers: int) -> Generator[BatchDone, None, list[Batch]]:
-    """Yields what was done; returns the batches lost with a worker."""
-    lost: list[Batch] = []
-    others = set(multiprocessing.active_children())
-    spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(batches)) or 1, spawn, _start, (os.getpid(),))
+    waiting, losses = deque(batches), Counter[str]()
+    readers: list[Reader] = []
     try:
-        waiting: dict[Future[BatchDone], Batch] = {}
-        for batch in batches:
-            try:
-                waiting[pool.submit(read_batch, batch)] = batch
-            except (
-                BrokenProcessPool,
-                OSError,
-            ):  # OSError: a worker died, and the pool closed its pipes under this very call
-                lost.append(batch)
-        for future in as_completed(waiting):
-            try:
-                yield future.result()
-            except BrokenProcessPool:
-                lost.append(waiting[future])
+        while waiting or any(reader.batch for reader in readers):
+            _hand_out(waiting, readers, workers)
+            ready = wait([reader.connection for reader in readers if reader.batch])
+            for reader in [reader for reader in readers if reader.connection in ready]:
+                done = reader.receive()
+                if isinstance(done, Batch):
+                    readers.remove(reader)
+                    losses.update(file.path for file in done.files)
+                    yield from _given_up(done, losses)
+                    waiting.extend(_again(done, losses))
+                else:
+                    yield done
     finally:
-        pool.shutdown(wait=not lost, cancel_futures=True)
-        if lost:  # a worker that was started while the pool broke is in nobody's list, and would be waited for
-            for worker in set(multiprocessing.active_children()) - others:
-                worker.kill()
-            pool.shutdown()
-    return lost
+        for reader in readers:
+            reader.end()
 
 
-def _halved(batch: Batch) -> list[Batch]:
-    middle = len(batch.files) // 2
-    beside = batch.segment.with_name(f"{batch.segment.stem}b.seg")
-    halves = [replace(batch, files=batch.files[:middle]), replace(batch, segment=beside, files=batch.files[middle:])]
-    return [half for half in halves if half.files]
+class Reader:
+    """A process that reads one batch at a time: `batch`, or none while it waits."""
+
+    def __init__(self, read: Read) -> None:
+        self.batch: Batch | None = None
+        spawn = multiprocessing.get_context("spawn")
+        self.connection, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_serve, args=(theirs, read, os.getpid()), name="index reader", daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def give(self, batch: Batch) -> None:
+        self.batch = batch
+        try:
+            self.connection.send(batch)
+        except OSError:
+            return  # it died: `receive` finds it so
+
+    def receive(self) -> BatchDone | Batch:
+        """What it has read; its batch as it was if it died over it."""
+        assert self.batch is not None  # one that has nothing to read sends nothing
+        batch = self.batch
+        try:
+            done: BatchDone | BaseException = self.connection.recv()
+        except (EOFError, OSError):
+            self.end()
+            return batch
+        self.batch = None
+        if isinstance(done, BaseException):
+            raise done
+        return done
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self.connection.close()
 
 
-def _start(parent: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends its workers
+def _hand_out(waiting: deque[Batch], readers: list[Reader], workers: int) -> None:
+    """One batch to each reader that has none; readers are made as they are needed."""
+    idle = [reader for reader in readers if reader.batch is None]
+    while waiting and (idle or len(readers) < workers):
+        if not idle:
+            idle.append(Reader(read_batch))
+            readers.append(idle[-1])
+        idle.pop().give(waiting.popleft())
+
+
+def _given_up(lost: Batch, losses: Counter[str]) -> Iterator[BatchDone]:
+    """A file that stood alone, and not for the first time, kills whoever reads it."""
+    if len(lost.files) == 1 and losses[lost.files[0].path] > 1:
+        yield BatchDone(lost, False, [Outcome(lost.files[0], "skipped", CRASHED)])
+
+
+def _again(lost: Batch, losses: Counter[str]) -> list[Batch]:
+    """What of it is still to read, in two; each in a segment of a new name, as what is there of the old one may be torn."""
+    if len(lost.files) == 1 and losses[lost.files[0].path] > 1:
+        return []
+    middle = len(lost.files) // 2
+    return [
+        replace(lost, segment=lost.segment.with_name(f"{secrets.token_hex(8)}.seg"), files=half)
+        for half in (lost.files[:middle], lost.files[middle:])
+        if half
+    ]
+
+
+def _serve(connection: Connection, read: Read, parent: int) -> None:
+    """A reader's life."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends its readers
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the call
         os._exit(1)
+    while True:
+        batch = connection.recv()
+        try:
+            done: BatchDone | Exception = read(batch)
+        except Exception as error:  # noqa: BLE001 - it is raised again in the parent
+            done = error
+        connection.send(done)

@@ -28,7 +28,7 @@ from etude.rollout.latency import SlowSandbox
 from etude.rollout.retry import InfraFault, delay_s
 from etude.rollout.settings import AttemptSettings
 from etude.rollout.verdicts import Verdicts
-from etude.sandbox.errors import CapacityExhausted, InfraError, UserError
+from etude.sandbox.errors import CapacityExhausted, InfraError, Unsupported, UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.task import Grader, SessionGrader, Task, Verdict
@@ -115,11 +115,18 @@ async def attempt(task: Task, setup: Setup, *, name: str = "", seed: int | None 
             await asyncio.sleep(wait_s)
 
 
+async def _sandbox(task: Task, setup: Setup, name: str) -> Disposable:
+    try:
+        return await setup.pool.create(setup.adapt(_spec(task, name, setup.settings)))
+    except UserError as error:  # a missing image, a bad limit: the task's environment is wrong, and no policy did that
+        raise Unsupported(f"no sandbox can be made for task {task.id}: {error}") from error
+
+
 async def _try(
     task: Task, setup: Setup, policy: Policy, name: str, seed: int | None, group: int, number: int
 ) -> Attempt:
     start = time.perf_counter()
-    sandbox = await setup.pool.create(setup.adapt(_spec(task, name, setup.settings)))
+    sandbox = await _sandbox(task, setup, name)
     created = time.perf_counter()
     try:
         outcome = await _run_agent(task, setup, policy, sandbox, f"{name}.{number}", seed)
