@@ -9,6 +9,7 @@ import signal
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +28,10 @@ from etude.corpus.sources.registered import open_sources
 # Projects handed out ahead, a worker: enough that none waits for its turn in the order, few enough that memory stays flat.
 AHEAD = 4
 PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+class WorkerLost(Exception):
+    """A worker process died; nothing that was written down is lost."""
 
 
 @dataclass
@@ -69,7 +74,10 @@ def ordered(counts: Counter[str]) -> dict[str, int]:
 def gather_all(
     refs: Iterable[Ref], settings: CorpusSettings, folder: Path, cache: Path, full: Callable[[str], bool]
 ) -> Iterator[Gathered]:
-    """Every project in the order of `refs`, `library.workers` of them at a time; those of a source that is `full` come unread."""
+    """Every project in the order of `refs`, `library.workers` of them at a time; those of a source that is `full` come unread.
+
+    Raises WorkerLost; what was handed out by then is written down or asked again.
+    """
     workers = settings.library.workers or len(os.sched_getaffinity(0))
     if workers == 1:
         worker = Worker(settings, folder, cache)
@@ -80,13 +88,25 @@ def gather_all(
     try:
         waiting: deque[Future[Gathered]] = deque()
         for ref in refs:
-            waiting.append(_over(ref) if full(ref.source) else pool.submit(_gather, ref))
+            waiting.append(_over(ref) if full(ref.source) else _submitted(pool, ref))
             if len(waiting) > AHEAD * workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise WorkerLost(
+            f"one of {workers} worker processes died; perhaps memory ran out. Run the same command again and it goes on; "
+            "fewer at once, library.workers, take less memory"
+        ) from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _submitted(pool: ProcessPoolExecutor, ref: Ref) -> Future[Gathered]:
+    try:
+        return pool.submit(_gather, ref)
+    except (OSError, ValueError) as error:  # a worker died, and the pool closed its pipes under this very call
+        raise BrokenProcessPool(str(error)) from error
 
 
 def _over(ref: Ref) -> Future[Gathered]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import random
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from etude.corpus.settings import CorpusSettings, SourceSettings
 from etude.corpus.sources.npm import NpmSource
 from etude.corpus.sources.project import SourceOffline
 from etude.corpus.split import held_out
+from etude.corpus.workers import WorkerLost
 from etude.events.log import EventLog
 
 LICENCE = (Path(__file__).parents[3] / "LICENSE").read_text()
@@ -126,6 +128,28 @@ def test_workers_change_the_time_and_nothing_else(tmp_path: Path) -> None:
     one, two = build(settings(*folders), tmp_path / "one"), build(settings(*folders, workers=2), tmp_path / "two")
     assert one.kept.tolist() == two.kept.tolist()
     assert [*entries(tmp_path / "one" / "manifest.jsonl")] == [*entries(tmp_path / "two" / "manifest.jsonl")]
+
+
+def test_a_worker_that_dies_ends_the_build_with_a_remedy_and_the_next_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [project(tmp_path / f"p{n:02}", f"m{n}") for n in range(30)]
+    wanted, two = settings(*folders), settings(*folders, workers=2)
+    taken = Builder._take
+
+    def deadly(self: Builder, *args: object) -> None:
+        taken(self, *args)  # type: ignore[arg-type]
+        for child in multiprocessing.active_children():
+            child.kill()
+
+    monkeypatch.setattr(Builder, "_take", deadly)
+    with pytest.raises(WorkerLost, match="Run the same command again and it goes on"):
+        build(two, tmp_path / "died")
+    monkeypatch.undo()
+    assert 0 < len(list(entries(tmp_path / "died" / "manifest.jsonl"))) < 30
+    build(wanted, tmp_path / "died")
+    build(wanted, tmp_path / "straight")
+    assert texts(tmp_path / "died") == texts(tmp_path / "straight")
 
 
 def test_a_source_out_of_reach_is_skipped_with_a_notice_and_asked_again(
