@@ -30,8 +30,7 @@ from etude.fleet.open import open_sandboxes
 from etude.recipe.read import find_recipe, read_recipe
 from etude.rollout.attempt import Setup
 from etude.rollout.batch import Job, run_batch
-from etude.run.entrants import Asking as How
-from etude.run.entrants import entrants
+from etude.run.entrants import Manner, entrants
 from etude.run.machine import machine, versions
 from etude.run.meter import Cost, Meter
 from etude.run.suite_bench import Order
@@ -56,11 +55,11 @@ def main() -> None:
 async def measure(turns: int, concurrency: int) -> dict[str, Any]:
     recipe = read_recipe([find_recipe("laptop")])
     suite = open_suite("exercises", recipe, tasks=TASKS)
-    (entrant,) = entrants(["expert"], suite, recipe, How(), EventLog.null(), only=True)
+    (entrant,) = entrants(["expert"], suite, recipe, Manner(), EventLog.null(), only=True)
     spent = {"bare": Cost(), "bench": Cost()}
     loads, scores = [], []
     with tempfile.TemporaryDirectory() as scratch:
-        order = Order(suite, suite.ids, [entrant], Path(scratch), concurrency=concurrency)
+        order = Order(suite, suite.ids, [entrant], Path(scratch), EventLog.null(), concurrency=concurrency)
         pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
         try:
             tasks = ready(suite, suite.ids)

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from here import Here, document
-
-
-def test_without_a_verb_an_endpoint_is_asked_as_ever(here: Here) -> None:
-    words = ["--model", "http://127.0.0.1:9/v1", "--name", "m", "--dry-run", "--json"]
-    plain, named = here("bench", *words), here("bench", "recipe", *words)
-    assert document(plain) == document(named) and document(plain)["endpoint"] == "http://127.0.0.1:9/v1"
+from here import Here
 
 
 def test_without_a_verb_a_recipe_is_planned_as_ever(here: Here) -> None:

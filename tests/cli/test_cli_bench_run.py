@@ -14,39 +14,20 @@ from typing import Any
 import pytest
 from endpoint_lab import Lab, nop, reference, serving
 from here import Here, document
+from market import TASKS, TURN, exercises, prices, report, row
 
 import etude
-from etude.bench.suite import choose
-from etude.factory.exercises.source import ExerciseSource
 from etude.policy import openai
-from etude.recipe.read import find_checkpoint, find_recipe, read_recipe
+from etude.recipe.read import find_checkpoint
 from etude.run import entrants
 from etude.run.checkpoint_identity import identity
-from etude.tasks.task import Task
 
-TASKS = 8  # one of each level
 BASE = ("bench", "run", "exercises", "--recipe", "ci", "--tasks", str(TASKS))
-PRICES = """
-[[prices]]
-model = "*"
-from = 2026-01-01
-input = 10.0
-cache_read = 1.0
-cache_write = 10.0
-output = 20.0
-"""
-TURN = (600 * 10 + 400 * 1 + 100 * 20) / 1e6  # what a turn of the lab costs
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openai, "FIRST_WAIT_S", 0.001)
-
-
-def exercises() -> list[Task]:
-    recipe = read_recipe([find_recipe("ci")])
-    weights = {str(level): weight for level, weight in recipe.exercises.levels.items()}
-    return choose(ExerciseSource(recipe.exercises), weights, TASKS, recipe.bench.seed)
 
 
 class Market(Lab):
@@ -56,21 +37,6 @@ class Market(Lab):
         solves = body["model"] == "strong" or body.get("reasoning_effort") == "high"
         self.player = reference if solves else nop
         return super().answer(body)
-
-
-def prices(folder: Path) -> str:
-    path = folder / "prices.toml"
-    path.write_text(PRICES)
-    return str(path)
-
-
-def report(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "report.json").read_text())
-
-
-def row(found: dict[str, Any], key: str) -> dict[str, Any]:
-    (entry,) = [entry for entry in found["policies"] if entry["key"] == key]
-    return entry
 
 
 def test_the_reference_gets_all_idling_and_cheating_nothing_and_two_runs_are_equal_bytes(

@@ -1,13 +1,10 @@
-"""Policies around a policy: the breaker tells an outage from one bad conversation, the meter adds up what sessions cost."""
+"""A policy around a policy: the breaker tells an outage from one bad conversation."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from etude.policy.breaker import PATIENCE, Breaker, EndpointGone
-from etude.policy.meter import Meter, Spent, read_spent
 from etude.policy.protocol import PolicyError, Request
 from etude.policy.scripted import ScriptedPolicy
 from etude.trace.completion import Completion, Usage
@@ -55,20 +52,3 @@ async def test_an_answer_in_between_even_a_refusal_starts_the_count_anew(between
     with pytest.raises(PolicyError, match="busy"):
         await breaker.complete(request())
     assert await breaker.complete(request()) is OK
-
-
-async def test_sessions_are_added_up_when_they_end_and_a_torn_line_is_left_out(tmp_path: Path) -> None:
-    path, told = tmp_path / "usage.jsonl", []
-    meter = Meter(ScriptedPolicy(lambda asked: OK), path, told.append)
-    for session in ("a#0.1", "a#0.2", "b#0.1", "a#0.1"):
-        await meter.complete(request(session))
-    assert not path.exists()
-    for session in ("a#0.1", "a#0.2", "b#0.1", "never"):
-        await meter.release(session)
-    path.write_text(path.read_text() + '{"session": "a#1.1", "tur')
-    assert read_spent(path, lambda session: session.startswith("a#")) == Spent(3, 0, 30, 12, 6, 1.5)
-    assert told[-1] == read_spent(path, lambda session: True) and told[-1].turns == 4
-
-
-async def test_turns_without_usage_are_counted_as_such() -> None:
-    assert Spent().plus(Usage(seconds=1.0)) == Spent(turns=1, unreported=1, seconds=1.0)

@@ -200,23 +200,6 @@ def test_a_half_finished_run_is_reported_without_what_it_lacks(run: Path):
     assert "Before and after" not in (run / "report.html").read_text()
 
 
-def test_a_bench_of_an_endpoint_says_what_was_solved_and_what_it_cost(tmp_path: Path):
-    (tmp_path / "recipe.toml").write_text('[run]\nname = "some-model"\n')
-    used = {"turns": 90, "input_tokens_per_attempt": 5120.5, "output_tokens_per_attempt": None, "dollars": 1.25}
-    exercises = entry(40.0) | {"usage": used}
-    real = entry(30.0) | {"usage": used, "by_package": {"toolz": {"avg": 31.0, "attempts": 10}}}
-    for stage, summary in (("bench", {"bench": {"<m>": exercises}}), ("bench_real", {"<m>": real})):
-        (tmp_path / stage).mkdir()
-        (tmp_path / stage / "summary.json").write_text(json.dumps(summary))
-    write_report(tmp_path, SETTINGS)
-    html = (tmp_path / "report.html").read_text()
-    for words in ("&lt;m&gt; solves <b>40.0%</b> of the held-out exercises", "<b>30.0%</b> of the real-package bugs"):
-        assert words in html
-    for words in ("in toolz", "1.25", "5,120", "What the bench found", "one-bug"):
-        assert words in html
-    assert "<m>" not in html and "Before and after" not in html
-
-
 def test_a_folder_that_is_no_run_is_named(tmp_path: Path):
     with pytest.raises(NotARun, match=r"recipe\.toml"):
         collect(tmp_path)

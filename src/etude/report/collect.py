@@ -48,9 +48,6 @@ def collect(run: Path) -> dict[str, Any]:
     for key in ("split", "sandbox", "bench", "lift", "over_controls", "discovery", "overlap"):
         if key in bench:
             report[key] = bench[key]
-    real = _read(run / "bench_real" / "summary.json", None)
-    if real is not None:
-        report["bench_real"] = real
     return report
 
 

@@ -20,7 +20,7 @@ def lead(report: dict[str, Any]) -> str:
     """The finding in a paragraph. It claims no more than the intervals do."""
     bench, lift = report.get("bench", {}), report.get("lift")
     if not lift:
-        return _endpoint(report)
+        return ""
     low, high = lift["ci95"]
     words = [
         f"Reinforcement learning in sandboxes took the agent from {bench['sft']['avg']:.1f}% to "
@@ -47,19 +47,6 @@ def lead(report: dict[str, Any]) -> str:
     if asked(report) == "validation":
         words.append("<b>Settings may have been chosen on these very tasks: this is no evidence of generalisation.</b>")
     return f'<p class="lead">{" ".join(words)}</p>'
-
-
-def _endpoint(report: dict[str, Any]) -> str:
-    """What a bench of an endpoint found."""
-    found = [(key, entry, f"{asked(report)} exercises") for key, entry in report.get("bench", {}).items()]
-    found += [(key, e, "real-package bugs") for key, e in report.get("bench_real", {}).items() if isinstance(e, dict)]
-    words = [
-        f"{escape(key)} solves <b>{e['avg']:.1f}%</b> of the {what}, 95% [{e['ci95'][0]:.1f}, {e['ci95'][1]:.1f}] "
-        f"({e['tasks']} tasks x {e['passes']})."
-        for key, e, what in found
-        if key not in charts.POLICY_NAMES and "avg" in e
-    ]
-    return f'<p class="lead">{" ".join(words)}</p>' if words else ""
 
 
 def _control(name: str, found: dict[str, Any], report: dict[str, Any]) -> str:

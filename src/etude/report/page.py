@@ -17,7 +17,6 @@ from etude.report import charts, outcome
 from etude.report.advisories.shown import shown as advised
 from etude.report.beside import Beside
 from etude.report.charts import Curves
-from etude.report.endpoint import real_packages, usage
 from etude.report.machinery import machinery
 from etude.report.pages.corpus import corpus
 from etude.report.pages.documents import documents
@@ -73,7 +72,6 @@ def sections(
         "Asynchrony": lambda: _asynchrony(report),
         "Rollouts to read": lambda: [_rollouts(samples)],
         "What it cost": lambda: [_costs(report)],
-        "Real packages": lambda: [real_packages(report)],
         "Machine and versions": lambda: [_facts(report)],
     }
 
@@ -123,7 +121,6 @@ def _bench(report: dict[str, Any]) -> list[str]:
         _charts(charts.averages(report, outcome.asked(report)), charts.best_of(report)),
         outcome.lifts(report),
         outcome.policies(report),
-        usage(report),
         outcome.discovery(report),
     ]
 

@@ -1,17 +1,19 @@
-"""Who is asked in a bench of an endpoint, how, and at what price: a description, without the rooms that do the asking."""
+"""An OpenAI-compatible endpoint as the bench asks it: client, limits, and the greeting that finds out whether it can be asked at all."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
+from etude.events.log import EventLog
+from etude.harness.presets.preset import preset
 from etude.harness.settings import HarnessSettings
-from etude.policy.meter import Spent
+from etude.harness.task_facts import TaskFacts
 from etude.policy.openai import OpenAIPolicy
+from etude.policy.protocol import PolicyError, Request
 from etude.recipe.recipe import Recipe
+from etude.trace.message import Message
 
-Suite = Literal["exercises", "real"]
-SUITES: tuple[Suite, ...] = ("exercises", "real")
 # The nano model's limits would starve a large model: it thinks in prose, reads whole files and takes more turns.
 LIMITS = {
     "preset": "full",
@@ -26,41 +28,22 @@ LIMITS = {
 }
 
 
-@dataclass(frozen=True)
-class Prices:
-    """Dollars per million tokens; None where the person gave none, hence no dollars in the report."""
-
-    input: float | None = None
-    output: float | None = None
-    cached: float | None = None  # None: as other input
-
-    def dollars(self, spent: Spent) -> float | None:
-        """What a sum of turns cost; None without prices or where the endpoint left usage out."""
-        if self.input is None or self.output is None or spent.unreported:
-            return None
-        cached = self.input if self.cached is None else self.cached
-        fresh = spent.input_tokens - spent.cached_tokens
-        return (fresh * self.input + spent.cached_tokens * cached + spent.output_tokens * self.output) / 1e6
+class EndpointRefused(Exception):
+    """The endpoint can't be asked; says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Who is asked (the server's address ".../v1", the model's name there), how much, and how."""
+    """Who is asked (the server's address ".../v1", the model's name there), and how."""
 
     url: str
     model: str
-    suites: tuple[Suite, ...] = SUITES
-    tasks: int | None = None  # most tasks of each suite; None: 24 exercises, all real bugs
-    passes: int = 1
-    concurrency: int = 4
     temperature: float = 1.0
     context_tokens: int | None = None  # the model's window; sessions are summarized at 60% of it
     key_env: str = "OPENAI_API_KEY"
     timeout_s: float = 300.0
-    attempt_limit_s: float = 3600.0
     omit: tuple[str, ...] = ()
     max_tokens_field: str = "max_tokens"
-    prices: Prices = field(default_factory=Prices)
 
     def policy(self, retries: int) -> OpenAIPolicy:
         """The client."""
@@ -82,3 +65,31 @@ class Endpoint:
             changes["max_tokens_per_turn"] = min(LIMITS["max_tokens_per_turn"], self.context_tokens // 5)
             changes["max_session_tokens"] = 4 * self.context_tokens
         return recipe.harness.model_copy(update=changes)
+
+
+async def greet(endpoint: Endpoint, harness: HarnessSettings, stage: str, log: EventLog) -> None:
+    """One short turn with the tools, so that a wrong address, key, name or field costs a second and one line.
+
+    Raises EndpointRefused.
+    """
+    client = endpoint.policy(1)
+    facts = TaskFacts("greeting", "Call the tool done with the message ok. Nothing else is to be done.")
+    request = Request(
+        "greeting",
+        (Message("system", preset(harness.preset).system), Message("user", facts.instruction)),
+        preset(harness.preset).schemas,
+        max_tokens=harness.max_tokens_per_turn,
+        temperature=harness.temperature,
+        effort=harness.effort,
+    )
+    try:
+        answer = await client.complete(request)
+    except PolicyError as error:
+        hint = "; a server may have to be started with tool calls enabled" if "tool" in str(error).lower() else ""
+        raise EndpointRefused(f"{endpoint.model} did not answer a greeting: {error}{hint}") from error
+    finally:
+        await client.close()
+    if answer.message is not None and not answer.message.calls:
+        log.note(
+            stage, f"{endpoint.model} answered the greeting without the tool call asked for: are tool calls enabled?"
+        )

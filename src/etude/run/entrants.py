@@ -17,13 +17,13 @@ from typing import Any
 
 from etude.bench.runs import scripted
 from etude.bench.runs.entrant import Entrant, Seat
-from etude.bench.runs.folder import NAME
+from etude.bench.runs.folder import NAME, key_of
 from etude.bench.suites.suite import Suite
 from etude.events.log import EventLog
 from etude.harness.presets.preset import harness_hash
 from etude.harness.settings import HarnessSettings
 from etude.recipe.recipe import Recipe
-from etude.run.endpoint import LIMITS, Endpoint
+from etude.run.endpoint import LIMITS, Endpoint, greet
 from etude.trace.entry import Effort
 
 CONTROLS = (scripted.NOP, scripted.CHEATS, scripted.EXPERT)
@@ -37,7 +37,7 @@ class UnknownPolicy(Exception):
 
 
 @dataclass(frozen=True)
-class Asking:
+class Manner:
     """How they are asked, beside what the suite pins. `preset` None: the one that the kind of policy is used to."""
 
     efforts: tuple[Effort, ...] = ("medium",)
@@ -52,7 +52,7 @@ class Asking:
 
 
 def entrants(
-    words: Sequence[str], suite: Suite, recipe: Recipe, asking: Asking, log: EventLog, *, only: bool = False
+    words: Sequence[str], suite: Suite, recipe: Recipe, manner: Manner, log: EventLog, *, only: bool = False
 ) -> list[Entrant]:
     """Controls first: where the reference fails or a cheat passes, it is known before a model is paid for.
 
@@ -66,14 +66,14 @@ def entrants(
     ordered = [word for word in [*absent, *named] if scripted.script(word)] + [
         w for w in named if not scripted.script(w)
     ]
-    found = [entrant for word in ordered for entrant in _made(word, suite, recipe, asking, log)]
+    found = [entrant for word in ordered for entrant in _made(word, suite, recipe, manner, log)]
     names = [entrant.key for entrant in found]
     if twice := [key for key in names if names.count(key) > 1]:
         raise UnknownPolicy(f"two policies are called {twice[0]}: name one with NAME=")
     return found
 
 
-def _made(word: str, suite: Suite, recipe: Recipe, asking: Asking, log: EventLog) -> list[Entrant]:
+def _made(word: str, suite: Suite, recipe: Recipe, manner: Manner, log: EventLog) -> list[Entrant]:
     script = scripted.script(word)
     if script is not None:
         return [_control(word, suite, recipe)]
@@ -81,10 +81,10 @@ def _made(word: str, suite: Suite, recipe: Recipe, asking: Asking, log: EventLog
     if "=" in word and what != word and not NAME.fullmatch(name):
         raise UnknownPolicy(f"{word}: a policy's name has letters, digits, '.', '_' and '-', not {name!r}")
     if _ADDRESS.match(what):
-        return [_endpoint(name, what, effort, suite, recipe, asking, log) for effort in asking.efforts]
+        return [_endpoint(name, what, effort, suite, recipe, manner, log) for effort in manner.efforts]
     if what.startswith(CHECKPOINT):
         folder = Path(what.removeprefix(CHECKPOINT))
-        return [_checkpoint(name, folder, effort, suite, recipe, asking) for effort in asking.efforts]
+        return [_checkpoint(name, folder, effort, suite, recipe, manner) for effort in manner.efforts]
     raise UnknownPolicy(_unknown(word, what))
 
 
@@ -115,35 +115,34 @@ def _control(word: str, suite: Suite, recipe: Recipe) -> Entrant:
 
 
 def _endpoint(
-    name: str, what: str, effort: Effort, suite: Suite, recipe: Recipe, asking: Asking, log: EventLog
+    name: str, what: str, effort: Effort, suite: Suite, recipe: Recipe, manner: Manner, log: EventLog
 ) -> Entrant:
     from etude.policy.breaker import Breaker
-    from etude.run.endpoint_bench import greet
 
     url, _, model = what.partition("#")
     if not model:
         raise UnknownPolicy(f"{what}: say which model to ask for there, {what}#MODEL")
     own = Endpoint(
-        url, model, temperature=asking.temperature, context_tokens=asking.context_tokens, key_env=asking.key_env,
-        timeout_s=asking.timeout_s, omit=asking.omit, max_tokens_field=asking.max_tokens_field,
+        url, model, temperature=manner.temperature, context_tokens=manner.context_tokens, key_env=manner.key_env,
+        timeout_s=manner.timeout_s, omit=manner.omit, max_tokens_field=manner.max_tokens_field,
     )  # fmt: skip
-    harness = _pinned(suite, own.harness(recipe), _chosen(asking, effort))
+    harness = _pinned(suite, own.harness(recipe), _chosen(manner, effort))
+    called = name or re.sub(r"[^\w.-]", "-", model).lstrip("-._")
 
     @asynccontextmanager
     async def opened():
-        await greet(own, harness, log)
+        await greet(own, harness, key_of(called, effort), log)
         client = own.policy(RETRIES)
         try:
             yield Seat(Breaker(client))
         finally:
             await client.close()
 
-    facts: dict[str, Any] = {"url": url, "omit": list(asking.omit)}
-    called = name or re.sub(r"[^\w.-]", "-", model).lstrip("-._")
+    facts: dict[str, Any] = {"url": url, "omit": list(manner.omit)}
     return Entrant(called, effort, "endpoint", harness, harness_hash(harness, ""), opened, model, facts)
 
 
-def _checkpoint(name: str, folder: Path, effort: Effort, suite: Suite, recipe: Recipe, asking: Asking) -> Entrant:
+def _checkpoint(name: str, folder: Path, effort: Effort, suite: Suite, recipe: Recipe, manner: Manner) -> Entrant:
     from etude.chat.load import load_renderer
     from etude.chat.nano import NanoRenderer
     from etude.harness.parts import fitted
@@ -153,12 +152,13 @@ def _checkpoint(name: str, folder: Path, effort: Effort, suite: Suite, recipe: R
         raise UnknownPolicy(f"{CHECKPOINT}{folder}: there is no config.json, so it is no checkpoint directory")
     renderer = load_renderer(folder)
     nano = isinstance(renderer, NanoRenderer)
-    chosen = _chosen(asking, effort)
+    chosen = _chosen(manner, effort)
     if nano:  # its habits are trained in: the recipe's limits, and the tools it knows
+        _nano_as_it_is(what=f"{CHECKPOINT}{folder}", manner=manner)
         chosen |= {"preset": "nano"}
         harness = _pinned(suite, recipe.harness, chosen)
     else:
-        own = Endpoint("", folder.name, temperature=asking.temperature, context_tokens=asking.context_tokens)
+        own = Endpoint("", folder.name, temperature=manner.temperature, context_tokens=manner.context_tokens)
         harness = _pinned(suite, own.harness(recipe), chosen)
 
     @asynccontextmanager
@@ -168,10 +168,10 @@ def _checkpoint(name: str, folder: Path, effort: Effort, suite: Suite, recipe: R
         from etude.model.checkpoint import load_checkpoint
 
         model = load_checkpoint(folder)
-        slots = {"max_slots": asking.concurrency, "max_batch": asking.concurrency}
+        slots = {"max_slots": manner.concurrency, "max_batch": manner.concurrency}
         # So many at once decode quicker without drafts.
         engine = recipe.engine.model_copy(update={"draft_tokens": 0}) if nano else EngineSettings.model_validate(
-            {**slots, "max_len": asking.context_tokens or model.config.max_positions}
+            {**slots, "max_len": manner.context_tokens or model.config.max_positions}
         )  # fmt: skip
         policy = EnginePolicy.start(model, engine, name=name or folder.resolve().name, renderer=renderer)
         try:
@@ -184,9 +184,18 @@ def _checkpoint(name: str, folder: Path, effort: Effort, suite: Suite, recipe: R
     return Entrant(called, effort, "checkpoint", harness, digest, opened, facts={"checkpoint": identity(folder)})
 
 
-def _chosen(asking: Asking, effort: Effort) -> dict[str, Any]:
-    preset = {} if asking.preset is None else {"preset": asking.preset}
-    return {"effort": effort, "temperature": asking.temperature, **preset}
+def _nano_as_it_is(what: str, manner: Manner) -> None:
+    if manner.preset not in (None, "nano"):
+        raise UnknownPolicy(f"{what} knows the tools of the preset nano alone: leave out --preset {manner.preset}")
+    if manner.context_tokens is not None:
+        raise UnknownPolicy(
+            f"{what} has the window of the recipe (engine.max_len): leave out --context, or ask it apart"
+        )
+
+
+def _chosen(manner: Manner, effort: Effort) -> dict[str, Any]:
+    preset = {} if manner.preset is None else {"preset": manner.preset}
+    return {"effort": effort, "temperature": manner.temperature, **preset}
 
 
 def _pinned(suite: Suite, base: HarnessSettings, chosen: dict[str, Any]) -> HarnessSettings:

@@ -53,13 +53,16 @@ class Order:
     ids: Sequence[str]
     entrants: Sequence[Entrant]
     folder: Path
+    log: EventLog
     passes: int = 1
     concurrency: int = 4
     seed: int = 7
     resamples: int = 2000
     max_cost: float | None = None
+    beside: Sequence[Path] = ()  # folders of the same command's other suites: what they cost counts towards `max_cost`
     attempt_limit_s: float = 3600.0
     prices: Prices = field(default_factory=Prices)
+    judge: str | None = None  # who will judge what rubrics ask
 
     @property
     def limits(self) -> AttemptSettings:
@@ -68,13 +71,13 @@ class Order:
         return self.suite.manifest.attempts(base)
 
 
-async def bench_suite(recipe: Recipe, order: Order, log: EventLog) -> tuple[dict[str, Any], list[Asked]]:
+async def bench_suite(recipe: Recipe, order: Order) -> tuple[dict[str, Any], list[Asked]]:
     """The report, and how each entrant's asking ended.
 
     Raises SuiteBroken, NotStrict, ConditionsDiffer, NoPrice before anybody is asked; EndpointRefused, EndpointGone, UsageMissing,
     with the report of what was made by then written.
     """
-    folder = RunFolder(order.folder)
+    folder, log = RunFolder(order.folder), order.log
     log.note(STAGE, f"looks at the {len(order.ids)} tasks of {label(order.suite)}, their graders and environment")
     tasks = ready(order.suite, order.ids)
     conditions.begin(folder, shared(order), {entrant.key: facts(order, entrant) for entrant in order.entrants})
@@ -85,7 +88,7 @@ async def bench_suite(recipe: Recipe, order: Order, log: EventLog) -> tuple[dict
         rest = (order.passes, order.concurrency, order.seed)
         bench = Bench(order.suite, tasks, folder, pool, log, _purse(folder, order), *rest)
         for entrant in order.entrants:
-            asked.append(await _ask(bench, entrant, order, log))
+            asked.append(await _ask(bench, entrant, order))
     finally:
         await pool.close()
         document = write_report(folder)
@@ -93,14 +96,14 @@ async def bench_suite(recipe: Recipe, order: Order, log: EventLog) -> tuple[dict
     return document, asked
 
 
-async def _ask(bench: Bench, entrant: Entrant, order: Order, log: EventLog) -> Asked:
+async def _ask(bench: Bench, entrant: Entrant, order: Order) -> Asked:
     price = next(row.price for row in read_table(bench.folder).rows if row.key == entrant.key)
     before = _timings(bench.folder.timings).get(entrant.key, {})
     async with code_search(entrant.harness) as search:
         asking = Asking(bench, entrant, order.limits, price, search)
         with Meter(partial(_time, bench.folder.timings, entrant.key, Cost(**before))):
             found = await asking.run()
-    log.note(entrant.key, asking.line(), ends=True)
+    order.log.note(entrant.key, asking.line(), ends=True)
     return found
 
 
@@ -113,8 +116,13 @@ def shared(order: Order) -> dict[str, Any]:
         "weights": dict(suite.weights) if suite.weights else None,
         "seed": order.seed,
         "strict": STRICT,
-        "report": {"resamples": order.resamples},
+        "report": {"resamples": order.resamples, "rubrics": rubrics(order), "judge": order.judge},
     }
+
+
+def rubrics(order: Order) -> int:
+    """How many of the tasks ask for a judge beside their tests."""
+    return sum(order.suite.rubric(task_id) is not None for task_id in order.ids)
 
 
 def facts(order: Order, entrant: Entrant) -> dict[str, Any]:
@@ -151,7 +159,14 @@ def _purse(folder: RunFolder, order: Order) -> Purse:
         if price is not None and path.is_file():
             costs = [dollars_of(price, outcome) for outcome in OutcomeFile(path).outcomes.values()]
             dearest |= {key: max(known)} if (known := [cost for cost in costs if cost is not None]) else {}
-    return Purse(order.max_cost, sum(spent(folder.usage, prices.get).values()), dearest)
+    return Purse(order.max_cost, sum(map(_spent, [folder, *map(RunFolder, order.beside)])), dearest)
+
+
+def _spent(folder: RunFolder) -> float:
+    """By all runs of a folder."""
+    if conditions.read(folder) is None:
+        return 0.0
+    return sum(spent(folder.usage, {row.key: row.price for row in read_table(folder).rows}.get).values())
 
 
 def _timings(path: Path) -> dict[str, Any]:

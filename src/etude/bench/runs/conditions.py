@@ -30,6 +30,10 @@ def begin(folder: RunFolder, shared: Mapping[str, Any], entrants: Mapping[str, M
         _free(folder)
     elif _any_outcome(folder, before):
         _same(folder, {"shared": before["shared"]}, {"shared": dict(shared)})
+    shared = dict(shared)
+    if before:  # a judge that was given stays: what it said is in the folder
+        told = {name: value for name, value in shared["report"].items() if value is not None}
+        shared["report"] = {**before["shared"]["report"], **told}
     merged = dict(before["policies"]) if before else {}
     for key, facts in entrants.items():
         if key in merged and has_outcomes(folder, key):

@@ -56,9 +56,15 @@ def report(folder: RunFolder) -> dict[str, Any]:
         document["pareto"] = fronts(table, found, weights, **counts)
         document["comparisons"] = comparisons(table, found, weights, **counts)
         document["items"] = items(table, found)
-    document["judged"] = judged_part(folder)
+    document["judged"] = _judged(folder, shared["report"].get("rubrics", 0))
     document["audit"] = audit_part(folder, table)
     return document
+
+
+def _judged(folder: RunFolder, rubrics: int) -> dict[str, Any]:
+    """What judges said; where nobody was asked, whether that leaves anything out."""
+    found = {**judged_part(folder), "tasks_with_rubric": rubrics}
+    return found if rubrics or found["judge"] else found | {"why": "no task asked has a rubric"}
 
 
 def _entry(

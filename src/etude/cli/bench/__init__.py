@@ -1,4 +1,4 @@
-"""`etude bench`: suites asked of policies, compared and audited; without a verb, the bench of a recipe or an endpoint."""
+"""`etude bench`: suites asked of policies, compared and audited; without a verb, the bench of a recipe."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import typer
 from etude.cli.bench import audit, compare, import_, judge, lite, make, recipe, run, show
 from etude.cli.fallback import FallbackGroup
 
-# What is meant where no verb stands: `etude bench laptop` and `etude bench --model URL` are as old as the command.
+# What is meant where no verb stands: `etude bench laptop` is as old as the command.
 FALLBACK = "recipe"
 
 
@@ -30,7 +30,7 @@ class BenchGroup(FallbackGroup):
 
 app = typer.Typer(
     cls=BenchGroup,
-    help="Ask a suite of policies and judge them. [RECIPE]... or --model URL without a verb is `etude bench recipe`.",
+    help="Ask a suite of policies and judge them. [RECIPE]... without a verb is `etude bench recipe`.",
 )
 app.command("run")(run.run)
 app.command("audit")(audit.audit)

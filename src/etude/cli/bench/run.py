@@ -1,9 +1,9 @@
-"""`etude bench run`: a suite asked of policies, as often as it takes, in the one harness; resumable, bounded in money and at once."""
+"""`etude bench run`: suites asked of policies, as often as it takes, in the one harness; resumable, bounded in money and at once."""
 
 from __future__ import annotations
 
 import asyncio
-from enum import StrEnum
+from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from etude.cli.answer import Answer
+from etude.cli.bench import asked
 from etude.cli.option import DryRun, Json, Overrides
 
 if TYPE_CHECKING:
     from etude.bench.suites.suite import Suite
     from etude.recipe.recipe import Recipe
-    from etude.run.entrants import Asking
+    from etude.run.entrants import Manner
     from etude.run.suite_bench import Order
     from etude.trace.entry import Effort
 
@@ -25,17 +26,11 @@ class BenchError(Exception):
     """What was asked for makes no sense, or ended early."""
 
 
-class PresetName(StrEnum):
-    nano = "nano"
-    full = "full"
-    search_replace = "search_replace"
-    patch = "patch"
-    minimal = "minimal"
-
-
 EFFORTS = ("low", "medium", "high")
 
-Named = Annotated[str, typer.Argument(metavar="SUITE", help="A suite's folder, or exercises, or real.")]
+Named = Annotated[
+    list[str], typer.Argument(metavar="SUITE...", help="Suites' folders or names: exercises, real, targeted-NAME.")
+]
 Policies = Annotated[
     list[str] | None,
     typer.Option(
@@ -44,48 +39,37 @@ Policies = Annotated[
     ),
 ]  # fmt: skip
 Only = Annotated[bool, typer.Option("--only", help="Just these: leave out nop, cheats and expert.")]
-Efforts = Annotated[str, typer.Option("--effort", metavar="E[,E…]", help="low, medium, high: each is asked apart.")]
 Passes = Annotated[int, typer.Option("--passes", min=1, help="Attempts at each task by each policy and effort.")]
-MaxCost = Annotated[
-    float | None,
-    typer.Option(
-        "--max-cost", metavar="DOLLARS", min=0.0, help="Start no attempt that may pass it, all runs of --out."
-    ),
-]
-PriceFile = Annotated[
-    Path | None, typer.Option("--prices", metavar="FILE", help="A prices.toml that counts before the suite's own.")
-]
 Concurrency = Annotated[int, typer.Option("--concurrency", min=1, help="Attempts in flight.")]
-Tasks = Annotated[int | None, typer.Option("--tasks", min=1, help="At most this many tasks, from the suite's first.")]
+Tasks = Annotated[int | None, typer.Option("--tasks", min=1, help="At most this many tasks, from each suite's first.")]
 Chosen = Annotated[
     list[str] | None, typer.Option("--task", metavar="GLOB", help="Tasks whose ids match; repeatable. Default: all.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Of sampling and bootstrap.")]
 Folder = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="Results; the same folder goes on. Default: runs/bench/SUITE/."),
-]
+    typer.Option(
+        "--out", metavar="DIR", help="Results, of several suites in DIR/SUITE; the same folder goes on. Default: runs/bench/."
+    ),
+]  # fmt: skip
 RecipeName = Annotated[str, typer.Option("--recipe", help="Whose exercises, sandboxes and nano limits.")]
-Preset = Annotated[PresetName | None, typer.Option("--preset", help="Tools and prompts of endpoints and checkpoints.")]
-Temperature = Annotated[float, typer.Option("--temperature", min=0.0, help="Sampling temperature.")]
-Context = Annotated[int | None, typer.Option("--context", min=4096, help="The models' window in tokens.")]
-KeyEnv = Annotated[
-    str, typer.Option("--key-env", metavar="VARIABLE", help="The environment variable with the API key.")
-]
-Timeout = Annotated[float, typer.Option("--timeout", min=1.0, help="Seconds to wait for one answer.")]
-Limit = Annotated[float, typer.Option("--attempt-limit", min=10.0, help="Seconds that one attempt may take.")]
-Omit = Annotated[list[str] | None, typer.Option("--omit", metavar="FIELD", help="A field the endpoints refuse.")]
-TokenField = Annotated[str, typer.Option("--max-tokens-field", help="Its name at the endpoints.")]
+JudgeWord = Annotated[
+    str | None,
+    typer.Option("--judge", metavar="[NAME=]URL#MODEL", help="Then have it judge what rubrics ask, as `bench judge` does."),
+]  # fmt: skip
 
 
 def run(
-    suite: Named,
+    suites: Named,
     policies: Policies = None,
     only: Only = False,
-    effort: Efforts = "medium",
+    effort: asked.Efforts = "medium",
     passes: Passes = 1,
-    max_cost: MaxCost = None,
-    prices: PriceFile = None,
+    max_cost: asked.MaxCost = None,
+    prices: asked.PriceFile = None,
+    price_in: asked.PriceIn = None,
+    price_out: asked.PriceOut = None,
+    price_cached: asked.PriceCached = None,
     concurrency: Concurrency = 4,
     tasks: Tasks = None,
     task: Chosen = None,
@@ -93,45 +77,80 @@ def run(
     out: Folder = None,
     recipe: RecipeName = "laptop",
     overrides: Overrides = None,
-    preset: Preset = None,
-    temperature: Temperature = 1.0,
-    context: Context = None,
-    key_env: KeyEnv = "OPENAI_API_KEY",
-    timeout: Timeout = 300.0,
-    attempt_limit: Limit = 3600.0,
-    omit: Omit = None,
-    max_tokens_field: TokenField = "max_tokens",
+    preset: asked.Preset = None,
+    temperature: asked.Temperature = 1.0,
+    context: asked.Context = None,
+    key_env: asked.KeyEnv = "OPENAI_API_KEY",
+    timeout: asked.Timeout = 300.0,
+    attempt_limit: asked.Limit = 3600.0,
+    omit: asked.Omit = None,
+    max_tokens_field: asked.TokenField = "max_tokens",
+    judge: JudgeWord = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> Answer:
-    """Ask a suite of policies, several passes each; nop, cheating agents and the reference stand in every table.
+    """Ask suites of policies, several passes each; nop, cheating agents and the reference stand in every table.
 
     Stopped at any point, the same command goes on; a budget that is reached is said, and a higher one goes on.
     """
-    from etude.bench.suites.prices import Prices, read_prices
     from etude.events.log import EventLog
     from etude.recipe.read import find_recipe, read_recipe
-    from etude.run.entrants import Asking, entrants
+    from etude.run.entrants import Manner, entrants
     from etude.run.suite_bench import Order
     from etude.run.suites import open_suite
 
     found = read_recipe([find_recipe(recipe)], [*(overrides or []), f"bench.seed={seed}"])
-    opened = open_suite(suite, found, tasks=tasks)
-    asking = Asking(
+    manner = Manner(
         _efforts(effort), temperature, preset.value if preset else None, context, key_env, timeout, tuple(omit or ()),
         max_tokens_field, concurrency,
     )  # fmt: skip
-    if prices is not None and not prices.is_file():
-        raise BenchError(f"--prices {prices}: there is no such file")
-    folder = out or Path("runs") / "bench" / opened.name
-    log = EventLog.null() if dry_run else EventLog(folder / "events.jsonl")
-    order = Order(
-        opened, _ids(opened, tasks, task), entrants(policies or [], opened, found, asking, log, only=only), folder, passes,
-        concurrency, seed, found.bench.resamples, max_cost, attempt_limit, read_prices(prices) if prices else Prices(),
-    )  # fmt: skip
-    if not order.entrants:
-        raise BenchError("nobody to ask: name a --policy, or leave out --only")
-    return _plan(order, asking) if dry_run else _go(found, order, log)
+    given = asked.prices_given(prices, price_in, price_out, price_cached, date.today())
+    opened = [open_suite(name, found, tasks=tasks) for name in dict.fromkeys(suites)]
+    folders = _folders([suite.name for suite in opened], out)
+    orders = []
+    for suite, folder in zip(opened, folders, strict=True):
+        log = EventLog.null() if dry_run else EventLog(folder / "events.jsonl")
+        who = entrants(policies or [], suite, found, manner, log, only=only)
+        if not who:
+            raise BenchError("nobody to ask: name a --policy, or leave out --only")
+        order = Order(
+            suite, _ids(suite, tasks, task), who, folder, log, passes, concurrency, seed, found.bench.resamples,
+            max_cost, tuple(other for other in folders if other != folder), attempt_limit, given, judge,
+        )  # fmt: skip
+        orders.append(order)
+    if dry_run:
+        return _all([_plan(order, manner) for order in orders])
+    _ready(orders)
+    return _all([_judged(_go(found, order), order, (judge, recipe, overrides, key_env)) for order in orders])
+
+
+def _folders(names: list[str], out: Path | None) -> list[Path]:
+    """Where each suite's results go."""
+    if out is not None and len(names) == 1:
+        return [out]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise BenchError(
+            f"two of the suites are called {twice[0]}: ask them one after the other, each with its own --out"
+        )
+    return [(out or Path("runs") / "bench") / name for name in names]
+
+
+def _ready(orders: list[Order]) -> None:
+    """What is wrong with the last suite is told before the first one is asked."""
+    from etude.bench.runs.checking import ready
+
+    for order in orders[1:]:
+        ready(order.suite, order.ids)
+
+
+def _all(answers: list[Answer]) -> Answer:
+    """One suite's answer as it is, several under their names."""
+    if len(answers) == 1:
+        return answers[0]
+    documents = [answer.document for answer in answers]
+    return Answer(
+        {"suites": documents}, "\n\n".join(answer.text for answer in answers), max(answer.code for answer in answers)
+    )
 
 
 def _efforts(text: str) -> tuple[Effort, ...]:
@@ -152,7 +171,9 @@ def _ids(suite: Suite, most: int | None, globs: list[str] | None) -> list[str]:
     return ids[:most]
 
 
-def _plan(order: Order, asking: Asking) -> Answer:
+def _plan(order: Order, manner: Manner) -> Answer:
+    import os
+
     from etude.bench.suites.suite import label
     from etude.run.suite_bench import facts
 
@@ -171,10 +192,12 @@ def _plan(order: Order, asking: Asking) -> Answer:
         "max_cost_dollars": order.max_cost,
         "out": str(order.folder),
     }
+    told = "set" if os.environ.get(manner.key_env) else "not set, so no key is sent"
     lines = [
         f"would ask {label(order.suite)}: {len(order.ids)} tasks x {order.passes} passes of {len(order.entrants)} policies, "
         f"{attempts} attempts, {order.concurrency} at a time, into {order.folder}",
         *(f"  {key:24} {row['kind']:10} harness {row['harness']}  {_priced(row)}" for key, row in known.items()),
+        *([f"{manner.key_env} is {told}"] if any(row["kind"] == "endpoint" for row in known.values()) else []),
     ]
     return Answer(document, "\n".join(lines))
 
@@ -186,7 +209,8 @@ def _priced(row: dict[str, Any]) -> str:
     return f"${price['input']:g} in, ${price['output']:g} out per million tokens, since {price['since']}"
 
 
-def _go(recipe: Recipe, order: Order, log: Any) -> Answer:
+def _go(recipe: Recipe, order: Order) -> Answer:
+    from etude.cli.bench.table import table
     from etude.events.live import LiveView
     from etude.policy.breaker import EndpointGone
     from etude.run.lock import RunLock
@@ -194,18 +218,36 @@ def _go(recipe: Recipe, order: Order, log: Any) -> Answer:
 
     with RunLock(order.folder), LiveView(order.folder / "events.jsonl"):
         try:
-            document, asked = asyncio.run(bench_suite(recipe, order, log))
+            document, found = asyncio.run(bench_suite(recipe, order))
         except EndpointGone as gone:
             raise BenchError(f"the endpoint stopped answering: {gone}. Run the same command again to go on") from gone
         finally:
-            log.close()
-    from etude.cli.bench.table import table
-
-    left = [found for found in asked if found.missing]
+            order.log.close()
+    left = [one for one in found if one.missing]
     told = [
-        f"{found.key}: {found.missing} attempts are missing: "
-        + (found.stopped or f"faults of ours, the last: {list(found.faults.values())[-1]}. Run the same command again")
-        for found in left
+        f"{one.key}: {one.missing} attempts are missing: "
+        + (one.stopped or f"faults of ours, the last: {list(one.faults.values())[-1]}. Run the same command again")
+        for one in left
     ]
     text = "\n".join([table(document), *told, f"report: {order.folder / 'report.html'}"])
     return Answer(document, text, 1 if left else 0)
+
+
+def _judged(answer: Answer, order: Order, how: tuple[str | None, str, list[str] | None, str]) -> Answer:
+    """With what the judge said beside it, if the suite asks one anything; a run that isn't finished is judged when it is."""
+    from etude.run.suite_bench import rubrics
+
+    word, recipe, overrides, key_env = how
+    if not rubrics(order):
+        note = f"no task of {order.suite.name} has a rubric: --judge has nothing to judge"
+        return Answer(answer.document, f"{answer.text}\n{note}", answer.code) if word else answer
+    if word is None:
+        return Answer(answer.document, f"{answer.text}\n{answer.document['judged']['why']}", answer.code)
+    if answer.code:
+        return Answer(answer.document, f"{answer.text}\nnothing is judged before all attempts are made", answer.code)
+    from etude.bench.runs.folder import RunFolder
+    from etude.bench.runs.report import report
+    from etude.cli.bench.judge import judge
+
+    said = judge(order.folder, word, None, recipe, overrides, key_env)
+    return Answer(report(RunFolder(order.folder)), f"{answer.text}\n{said.text}", said.code)

@@ -94,7 +94,7 @@ def _fault_class(reason: str) -> str:
 
 
 def _sandbox(run: Path) -> dict[str, Any]:
-    for stage in ("bench", "bench_real", ""):
+    for stage in ("bench", ""):
         if found := _json(run / stage / "summary.json").get("sandbox"):
             return found
     return {}

@@ -26,7 +26,7 @@ Sides = dict[tuple[str, ...], dict[str, Means]]
 
 def of_bench(a: Path, b: Path) -> list[dict[str, Any]]:
     """Each policy that both runs asked, figure by figure. Where each asked one that the other did not, those two are a pair."""
-    ours, theirs = (gather(_suites(outcomes(run)), ("suite", "policy", "effort"), BENCH) for run in (a, b))
+    ours, theirs = (gather(outcomes(run), ("policy", "effort"), BENCH) for run in (a, b))
     pairs = [(key, key) for key in ours if key in theirs]
     alone_a, alone_b = [key for key in ours if key not in theirs], [key for key in theirs if key not in ours]
     pairs += [(alone_a[0], alone_b[0])] if len(alone_a) == len(alone_b) == 1 else []
@@ -60,11 +60,6 @@ def of_curves(a: Curves, b: Curves, wanted: Mapping[str, Iterable[str]]) -> list
         for name in names
         if name in a.get(stage, {}) and name in b.get(stage, {})
     ]
-
-
-def _suites(rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Trials and bench are one suite, asked in two stages."""
-    return (row | {"suite": "real packages" if row["where"] == "bench_real" else ""} for row in rows)
 
 
 def _rows(name: str, a: Mapping[str, Means], b: Mapping[str, Means], fields: Iterable[str]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from typing import Any
 from etude.report.query.lines import flat, json_lines
 
 # Folders of a run that hold outcomes; "" is a bench run's own.
-FOLDERS = ("trials", "bench", "bench_real", "")
+FOLDERS = ("trials", "bench", "")
 NEEDED = {"task_id", "attempt", "score"}
 
 

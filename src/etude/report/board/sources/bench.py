@@ -12,7 +12,7 @@ from etude.report.board.sources.change import Change, Key, Problems
 
 SOURCE = "bench"
 # Folders of a run that hold outcomes; "" is a bench run's own.
-FOLDERS = ("bench", "trials", "bench_real", "")
+FOLDERS = ("bench", "trials", "")
 OTHERS = {"events", "ledger", "usage", "judgements", "audit", "faults"}  # JSON lines of a run that are no outcomes
 NEEDED = {"task_id", "attempt", "score"}
 FIELDS = {"level": "level", "score": "outcome", "turns": "turns", "tool_calls": "calls", "seconds": "seconds"}
