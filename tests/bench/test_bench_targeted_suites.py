@@ -25,7 +25,9 @@ from etude.sandbox.settings import SandboxSettings
 from etude.trace.entry import Header
 from etude.trace.session import Session
 
-HARNESS = HarnessSettings(max_turns=20, max_session_tokens=20_000, max_tool_bytes=4000, max_tool_lines=100)
+HARNESS = HarnessSettings(
+    preset="full", max_turns=20, max_session_tokens=20_000, max_tool_bytes=4000, max_tool_lines=100
+)
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ async def test_who_behaves_scores_one_and_who_misbehaves_in_just_that_way_zero(
     behaviour: str, pool: SandboxPool
 ) -> None:
     tasks = cases(behaviour)
-    assert len(tasks) >= 2 and all(len(scripts(task)) >= 2 for task in tasks)
+    assert len(tasks) >= 5 and all(len(scripts(task)) >= 2 for task in tasks)
     assert await unsound(tasks, pool, harness(behaviour)) == []
 
 

@@ -7,7 +7,9 @@ sentences = 2                    the final message has at most so many
 asks = true | false              it ends with a question, or does not
 added = ["regex"]                each matches some line that is new in the files
 not_added = ["regex"]            none matches any
-most_added = 6                   lines that are new in the files
+most_added = 6                   lines that are new in the files, empty ones aside
+absent = ["regex"]               no line of the final files matches any
+kept = ["line"]                  each still stands in the final files, word for word
 tested = true                    the last run of the tests was green, and nothing was edited after it
 at_most = { failed_calls = 0 }   hygiene counters (`docs/counters.md`), and at_least
 settled = ["path"]               not edited any more once the person had spoken
@@ -52,6 +54,11 @@ class Work:
         return [line for path in sorted(self.files) for line in self._added(path)]
 
     @cached_property
+    def lines(self) -> list[str]:
+        """Lines of the final files."""
+        return [line for data in self.files.values() for line in data.decode(errors="replace").splitlines()]
+
+    @cached_property
     def counters(self) -> dict[str, float]:
         return counters_of(self.session)
 
@@ -63,12 +70,13 @@ class Work:
     def edited(self, path: str, events: list[Event] | None = None) -> bool:
         """By a tool or by a shell command that names it, also where it was taken back."""
         found = self.events if events is None else events
-        return any(
-            event.kind == "edit"
-            and not event.failed
-            and (path in {one.path for one in event.edits} or path in event.what.split())
-            for event in found
-        )
+        return any(event.kind == "edit" and not event.failed and path in _paths(event) for event in found)
+
+
+def _paths(event: Event) -> set[str]:
+    """What an edit changed; of a shell command, its words as paths."""
+    words = (word.strip("'\"`;").removeprefix("./") for word in event.what.split())
+    return {one.path for one in event.edits} or set(words)
 
 
 Check = Callable[[Work, Any], bool]
@@ -110,10 +118,18 @@ def most_added(work: Work, most: Any) -> bool:
     return sum(bool(line.strip()) for line in work.added) <= most
 
 
+def absent(work: Work, patterns: Any) -> bool:
+    return not any(re.search(one, line) for one in patterns for line in work.lines)
+
+
+def kept(work: Work, lines: Any) -> bool:
+    return set(lines) <= set(work.lines)
+
+
 def tested(work: Work, wanted: Any) -> bool:
     last = max((n for n, event in enumerate(work.events) if event.kind == "edit" and not event.failed), default=-1)
     runs = [event.green for event in work.events[last + 1 :] if event.kind == "test"]
-    return (bool(runs) and runs[-1] is not False) == wanted
+    return (bool(runs) and runs[-1] is True) == wanted
 
 
 def at_most(work: Work, limits: Any) -> bool:
@@ -142,6 +158,8 @@ CHECKS: dict[str, Check] = {
     "added": added,
     "not_added": not_added,
     "most_added": most_added,
+    "absent": absent,
+    "kept": kept,
     "tested": tested,
     "at_most": at_most,
     "at_least": at_least,

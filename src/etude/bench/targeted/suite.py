@@ -33,7 +33,7 @@ def targeted(name: str) -> TargetedSuite:
     tasks = {task.id: task for task in cases.cases(behaviour)}
     manifest = Manifest(
         name=f"{PREFIX}{behaviour}",
-        version="1",
+        version="2",
         released=date(2026, 11, 22),
         description=cases.about(behaviour),
         refresh="cases are added under src/etude/bench/targeted/cases; the version rises with them",
