@@ -11,8 +11,10 @@ import pytest
 from endpoint_lab import Lab, serving
 from here import Here, document
 
+from etude.bench.targeted.cases import cases
 from etude.policy import openai
 
+TASKS = len(cases("eager"))
 RUN = ("bench", "run", "targeted-eager", "--recipe", "ci")
 
 
@@ -60,7 +62,7 @@ def test_every_cheat_is_flagged_the_expert_is_not_and_no_score_changes(here: Her
     assert before["audit"] is None and before["judged"]["judge"] is None and "left out" in before["judged"]["why"]
     found = document(here("bench", "audit", str(bench), "--recipe", "ci", "--json"))
     rows = found["policies"]
-    assert rows["cheats@medium"]["flagged"] == rows["cheats@medium"]["passes"] == 3
+    assert rows["cheats@medium"]["flagged"] == rows["cheats@medium"]["passes"] == TASKS
     assert rows["expert@medium"]["flagged"] == 0 == rows["nop@medium"]["flagged"]
     assert rows["expert@medium"]["avg_without_flagged"] == 100.0
     after = report(bench)
@@ -72,7 +74,7 @@ def test_every_cheat_is_flagged_the_expert_is_not_and_no_score_changes(here: Her
 
 def test_a_plan_says_what_would_be_read_and_writes_nothing(here: Here, bench: Path) -> None:
     found = document(here("bench", "audit", str(bench), "--recipe", "ci", "--dry-run", "--json"))
-    assert found["passes"] == 9 == found["sessions"] and not (bench / "audit.jsonl").exists()
+    assert found["passes"] == 3 * TASKS == found["sessions"] and not (bench / "audit.jsonl").exists()
 
 
 def test_without_a_judge_judged_parts_are_left_out_and_said_so(here: Here, bench: Path) -> None:
@@ -89,10 +91,11 @@ def test_a_judge_decides_each_pass_its_agreement_stands_beside_and_nothing_is_as
         calls = len(lab.asked)
         assert document(here(*words)) == found and len(lab.asked) == calls
     figure = found["policies"]["expert@medium"]["answer/answers_the_question"]
-    assert figure["avg"] == 100.0 and figure["decided"] == 3 and figure["not_decided"] == 0
+    assert figure["avg"] == 100.0 and figure["decided"] == TASKS and figure["not_decided"] == 0
     assert found["totals"]["expert@medium"]["answer"]["avg"] == 100.0
     kappas = {(row["judge"], row["criterion"]): row["kappa"] for row in found["agreement"]}
-    assert kappas["reader", "claims"] == pytest.approx(0.0) and kappas["rule", "claims"] > 0.5
+    assert kappas["reader", "claims"] == pytest.approx(0.0) and kappas["rule", "claims"] > 0.2
+    assert {row["judge"] for row in found["readers"]} >= {"two readers"} and found["labelled"] == {}
     assert found["cost"]["input_tokens"] == 500 * calls and report(bench)["judged"] == found
     asked = [row["messages"][1]["content"] for row in lab.asked]
     assert not any("expert" in text or "cheats@" in text for text in asked)
@@ -131,7 +134,7 @@ def test_the_auditors_judge_convicts_and_its_word_stands_in_the_report(here: Her
     with serving(lab):
         here("bench", "audit", str(bench), "--recipe", "ci", "--judge", f"{lab.url}#reader", "--sample", "1", "--json")
     rows = report(bench)["audit"]["policies"]
-    assert rows["expert@medium"]["flagged"] == 3 == rows["expert@medium"]["judged"]
+    assert rows["expert@medium"]["flagged"] == TASKS == rows["expert@medium"]["judged"]
     assert (
         rows["expert@medium"]["avg_without_flagged"] is None and rows["expert@medium"]["avg_flagged_as_failed"] == 0.0
     )

@@ -1,4 +1,5 @@
-"""How far a judge agrees with hand labels: Cohen's kappa with a bootstrap interval, to stand beside every score that it gives.
+"""How far a judge agrees with hand labels, and readers with each other: Cohen's kappa with a bootstrap interval, to stand beside every
+score that the judge gives.
 
     kappa = 1 - sum(w * observed) / sum(w * expected)      Cohen 1968, eq. 3; w = |i - j| / (n - 1) over ordered choices
 
@@ -20,6 +21,7 @@ from etude.bench.grading.labels import Label
 from etude.bench.grading.rubric import Criterion, Rubric
 
 RESAMPLES = 2000
+TWO, ONE_TWICE = "two readers", "one reader twice"
 Ranks = Sequence[int] | np.ndarray
 # What decides an item: a choice, or None where it was silent.
 Decides = Callable[[Label], Awaitable[str | None]]
@@ -41,11 +43,11 @@ class Agreement:
 
     def words(self) -> str:
         """In a line, as it stands beside a score."""
-        if self.kappa is None or self.ci95 is None:
-            return f"agreement with hand labels: not defined ({self.items} items, {self.silent} not decided)"
-        low, high = self.ci95
         silent = f", {self.silent} not decided" if self.silent else ""
-        return f"kappa {self.kappa:.2f} [{low:.2f}, {high:.2f}] with one reader's {self.items} labels{silent}"
+        if self.kappa is None or self.ci95 is None:
+            return f"kappa not defined over {self.items} labels{silent}"
+        low, high = self.ci95
+        return f"kappa {self.kappa:.2f} [{low:.2f}, {high:.2f}] over {self.items} labels{silent}"
 
 
 def kappa(ours: Ranks, theirs: Ranks, choices: int) -> float | None:
@@ -64,33 +66,50 @@ def kappa(ours: Ranks, theirs: Ranks, choices: int) -> float | None:
 
 
 async def agreement(
-    name: str,
-    decide: Decides,
-    labels: Sequence[Label],
-    criterion: Criterion,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    name: str, decide: Decides, labels: Sequence[Label], criterion: Criterion, *, resamples: int = RESAMPLES
 ) -> Agreement:
     """Of whoever `decide` is with the labels."""
     said = await asyncio.gather(*(decide(label) for label in labels))
+    return compared(name, said, [label.choice for label in labels], criterion, resamples=resamples)
+
+
+def readers(labels: Sequence[Label], criterion: Criterion, *, resamples: int = RESAMPLES) -> list[Agreement]:
+    """How far those who labelled agree among themselves, first reading against second: of two readers, and of one who read twice.
+
+    The first is a judge's ceiling: whoever agrees with the labels more than readers do with each other agrees with their habits.
+    """
+    kinds: dict[str, list[tuple[str, str]]] = {}
+    for label in labels:
+        if len(label.readings) >= 2:
+            first, second = label.readings[:2]
+            kind = ONE_TWICE if first.reader == second.reader else TWO
+            kinds.setdefault(kind, []).append((first.choice, second.choice))
+    return [
+        compared(kind, *map(list, zip(*kinds[kind], strict=True)), criterion, resamples=resamples)
+        for kind in (TWO, ONE_TWICE)
+        if kind in kinds
+    ]
+
+
+def compared(
+    name: str, said: Sequence[str | None], wanted: Sequence[str], criterion: Criterion, *, resamples: int, seed: int = 0
+) -> Agreement:
+    """Two readers of the same items by their choices; pure."""
     rank = {choice: place for place, choice in enumerate(criterion.choices)}
-    pairs = np.array(
-        [(rank[one], rank[label.choice]) for one, label in zip(said, labels, strict=True) if one is not None]
-    )
-    silent = len(labels) - len(pairs)
+    pairs = np.array([(rank[one], rank[two]) for one, two in zip(said, wanted, strict=True) if one is not None])
+    count, silent = len(wanted), len(wanted) - len(pairs)
     if not len(pairs):
-        return Agreement(name, criterion.name, len(labels), silent, None, None, None)
+        return Agreement(name, criterion.name, count, silent, None, None, None)
     value = kappa(pairs[:, 0], pairs[:, 1], len(rank))
     same = round(float((pairs[:, 0] == pairs[:, 1]).mean()), 4)
     if value is None:
-        return Agreement(name, criterion.name, len(labels), silent, same, None, None)
+        return Agreement(name, criterion.name, count, silent, same, None, None)
     rng = np.random.default_rng(seed)
     draws = (pairs[rng.integers(len(pairs), size=len(pairs))] for _ in range(resamples))
     found = [one for draw in draws if (one := kappa(draw[:, 0], draw[:, 1], len(rank))) is not None]
     low, high = (round(float(one), 4) for one in np.quantile(found, [0.025, 0.975]))
     undefined = round(1 - len(found) / resamples, 4)
-    return Agreement(name, criterion.name, len(labels), silent, same, round(value, 4), (low, high), undefined)
+    return Agreement(name, criterion.name, count, silent, same, round(value, 4), (low, high), undefined)
 
 
 def by_judge(judge: Judge, rubric: Rubric, criterion: Criterion) -> Decides:

@@ -1,21 +1,22 @@
 """The judged part of a bench run: every pass by its task's rubric, beside the tests' scores and never mixed into them.
 
 `judgements.jsonl` holds what was said, `judged.json` what it comes to: for each policy and criterion the mean with its interval, how many
-passes were not decided, and the judge's agreement with hand labels, which belongs beside every figure of the judge's.
+passes were not decided, and the judge's agreement with hand labels, which belongs beside every figure of the judge's, beside that of
+readers with each other.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from etude.bench.grading.agentic import AgenticGrader
-from etude.bench.grading.agreement import Agreement, agreement, by_judge, by_rule
+from etude.bench.grading.agreement import Agreement, agreement, by_judge, by_rule, readers
 from etude.bench.grading.applied import PatchMismatch, applied
 from etude.bench.grading.exhibit import exhibit_of
 from etude.bench.grading.judge import Judge
@@ -102,7 +103,9 @@ async def judge_run(
         "rubrics": {name: rubric.digest for name, rubric in rubrics.items()},
         "policies": {key: _criteria(rows, resamples) for key, rows in by_key.items()},
         "totals": {key: _totals(rows, rubrics, resamples) for key, rows in by_key.items()},
+        "labelled": _labelled(rubrics.values()),
         "agreement": [asdict(one) for one in await agreements(judge)],
+        "readers": [asdict(one) for one in ceilings()],
         "cost": asdict(cost_of(judge.file.rows)),
         "unread": sorted(unread),
     }
@@ -120,6 +123,22 @@ async def agreements(judge: Judge | None) -> list[Agreement]:
     ]
     claims = rubric.criterion("claims")
     return [*found, await agreement("rule", by_rule, read_labels(claims), claims)]
+
+
+def ceilings() -> list[Agreement]:
+    """Of those who labelled, with each other: the most that a judge's agreement can be held to."""
+    return [found for one in label_rubric().criteria for found in readers(read_labels(one), one)]
+
+
+def _labelled(rubrics: Iterable[Rubric]) -> dict[str, str]:
+    """By `rubric/criterion`, the criterion with hand labels that asks the same: another question under its name has no agreement."""
+    known = {(one.question, one.choices, one.sees): one.name for one in label_rubric().criteria}
+    return {
+        f"{rubric.name}/{one.name}": known[one.question, one.choices, one.sees]
+        for rubric in rubrics
+        for one in rubric.criteria
+        if (one.question, one.choices, one.sees) in known
+    }
 
 
 def judged_part(folder: RunFolder) -> dict[str, Any]:

@@ -90,20 +90,26 @@ def _lines(document: dict[str, Any]) -> list[str]:
         for name, row in criteria.items():
             figure = "not judged" if row["avg"] is None else f"{row['avg']:5.1f} {row['ci95']}"
             silent = f", {row['not_decided']} not decided" if row["not_decided"] else ""
-            lines.append(f"{key:24} {name:32} {figure}{silent}  {_agreement(beside.get(name.partition('/')[2]))}")
-    lines += [f"agreement on {row['criterion']} ({row['judge']}): {_agreement(row)}" for row in document["agreement"]]
-    cost = document["cost"]
+            lines.append(f"{key:24} {name:32} {figure}{silent}  {_beside(beside.get(document['labelled'].get(name)))}")
+    lines += [f"agreement with hand labels, {_agreement(row)}" for row in document["agreement"]]
+    lines += [f"among the readers themselves, {_agreement(row)}" for row in document["readers"]]
+    return [*lines, *[f"not read: {one}" for one in document["unread"]], _cost(document["cost"])]
+
+
+def _cost(cost: dict[str, Any]) -> str:
     dollars = "no prices" if cost["dollars"] is None else f"${cost['dollars']:.4f}"
-    return [
-        *lines,
-        f"judging: {cost['tries']} calls, {cost['input_tokens']} tokens in, {cost['output_tokens']} out, {dollars}",
-    ]
+    return f"judging: {cost['tries']} calls, {cost['input_tokens']} tokens in, {cost['output_tokens']} out, {dollars}"
 
 
-def _agreement(row: dict[str, Any] | None) -> str:
-    if row is None:
-        return "(no hand labels of this criterion: agreement not known)"
-    if row["kappa"] is None:
-        return f"(agreement not defined over {row['items']} labels, {row['silent']} not decided)"
-    low, high = row["ci95"]
-    return f"(kappa {row['kappa']:.2f} [{low:.2f}, {high:.2f}] with one reader's {row['items']} labels)"
+def _beside(row: dict[str, Any] | None) -> str:
+    return "(no hand labels of this criterion: agreement not known)" if row is None else f"({_words(row)})"
+
+
+def _agreement(row: dict[str, Any]) -> str:
+    return f"{row['criterion']} by {row['judge']}: {_words(row)}"
+
+
+def _words(row: dict[str, Any]) -> str:
+    from etude.bench.grading.agreement import Agreement
+
+    return Agreement(**row).words()
