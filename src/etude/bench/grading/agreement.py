@@ -85,9 +85,9 @@ def readers(labels: Sequence[Label], criterion: Criterion, *, resamples: int = R
             kind = ONE_TWICE if first.reader == second.reader else TWO
             kinds.setdefault(kind, []).append((first.choice, second.choice))
     return [
-        compared(kind, *map(list, zip(*kinds[kind], strict=True)), criterion, resamples=resamples)
+        compared(kind, [one for one, _ in found], [two for _, two in found], criterion, resamples=resamples)
         for kind in (TWO, ONE_TWICE)
-        if kind in kinds
+        if (found := kinds.get(kind))
     ]
 
 
