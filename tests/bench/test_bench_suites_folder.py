@@ -13,7 +13,7 @@ from etude.bench.suites.find import find_folder
 from etude.bench.suites.folder import FINGERPRINTS, FolderSuite
 from etude.bench.suites.freeze import freeze
 from etude.bench.suites.manifest import Manifest
-from etude.bench.suites.prices import Price, Prices, read_prices, write_prices
+from etude.bench.suites.prices import Price, Prices, read_prices, shipped, write_prices
 from etude.bench.suites.shape import medians, shape_of
 from etude.bench.suites.suite import label
 from etude.factory.exercises.source import ExerciseSource
@@ -146,12 +146,32 @@ def test_the_latest_price_in_force_of_the_most_telling_glob_counts(tmp_path: Pat
         rows[1].dollars(10, 8, 8, 0)
 
 
-@pytest.mark.parametrize("line", ["input = -1.0", 'input = "1"', "inputs = 1.0", "input = true"])
+def test_every_price_that_comes_with_the_program_has_a_day_a_source_and_no_wildcard_for_all():
+    rows = shipped().entries
+    assert len(rows) >= 10 and len({(row.model, row.since) for row in rows}) == len(rows)
+    for row in rows:
+        assert row.source and date(2026, 1, 1) <= row.since <= DAY and row.model.strip("*?[]"), row
+        assert 0 < row.cache_read <= row.input <= row.output and row.cache_write >= row.input, row
+
+
+def test_the_programs_prices_count_where_a_suite_names_none_and_are_not_written_into_it(tmp_path: Path):
+    own = Price("claude-opus-5", date(2026, 1, 1), 1, 1, 1, 1, "a contract")
+    suite = freeze(tmp_path / "s", described(), some_tasks(1), price_list=Prices((own,)))
+    assert suite.prices.at("claude-opus-5", DAY) == own
+    other = suite.prices.at("claude-sonnet-5", DAY)
+    assert other is not None and (other.input, other.output) == (2, 10)
+    assert suite.prices.at("a-model-of-my-own", DAY) is None and suite.prices.entries == (own,)
+    assert open_suite("real", Recipe(), tasks=1).prices.at("claude-sonnet-5", DAY) == other
+
+
+@pytest.mark.parametrize(
+    "line", ["input = 1.0\nsource = 7", "input = inf", "input = -1.0", 'input = "1"', "inputs = 1.0", "input = true"]
+)
 def test_a_wrong_price_is_named_with_its_place(tmp_path: Path, line: str):
     (tmp_path / "prices.toml").write_text(
         f'[[prices]]\nmodel = "m"\nfrom = 2026-01-01\ncache_read = 1\ncache_write = 1\noutput = 1\n{line}\n'
     )
-    with pytest.raises(SuiteError, match="entry 1.*input"):
+    with pytest.raises(SuiteError, match="entry 1.*(input|source)"):
         read_prices(tmp_path / "prices.toml")
 
 

@@ -55,7 +55,9 @@ def written(folder: Path, files: dict[str, str]) -> Path:
 def tasks(tmp_path: Path) -> dict[str, Task]:
     written(tmp_path / "in" / "one", HARBOR)
     written(tmp_path / "in" / "two", TERMINAL_BENCH)
-    return {task.id: task for task in read_foreign_tasks(tmp_path / "in")}
+    found, left_out = read_foreign_tasks(tmp_path / "in")
+    assert left_out == {}
+    return {task.id: task for task in found}
 
 
 def test_both_formats_are_read_with_the_prompt_that_says_where_files_must_be(tasks: dict[str, Task]):
@@ -67,6 +69,7 @@ def test_both_formats_are_read_with_the_prompt_that_says_where_files_must_be(tas
             20.0,
             "a Dockerfile over tiny:1",
         )
+        assert "without a network: commands run there, beginning in /app." in task.instruction
         assert "42" not in task.instruction and task.files == {} and task.hidden["solve"]
 
 
@@ -78,19 +81,30 @@ def test_both_formats_are_read_with_the_prompt_that_says_where_files_must_be(tas
         ({**HARBOR, "task.toml": "[task"}, "task.toml does not parse"),
         ({**TERMINAL_BENCH, "task.yaml": "a: ["}, "task.yaml does not parse"),
         ({**TERMINAL_BENCH, "task.yaml": "category: x"}, "has no instruction"),
+        ({**TERMINAL_BENCH, "task.yaml": "instruction: x\ncategory: [1]"}, "category must be a text"),
+        ({**TERMINAL_BENCH, "task.yaml": "instruction: ' '"}, "two has an empty instruction"),
+        ({**HARBOR, "task.toml": 'task = "x"\n'}, "task must be a table"),
+        ({**HARBOR, "task.toml": '[task]\nname = "../../x"\n'}, "can't be called '../../x'"),
+        ({**HARBOR, "task.toml": '[verifier]\ntimeout_sec = "soon"\n'}, "seconds above 0, not 'soon'"),
+        ({**HARBOR, "task.toml": "[verifier]\ntimeout_sec = -1\n"}, "seconds above 0"),
+        ({**HARBOR, "environment/Dockerfile": "FROM x\nWORKDIR $HOME/x\n"}, "without variables"),
         ({"readme.md": ""}, "neither a task.toml"),
     ],
 )
 def test_what_is_wrong_with_a_folder_is_named(tmp_path: Path, files: dict[str, str], complaint: str):
     with pytest.raises(SuiteError, match=complaint):
-        read_foreign_tasks(written(tmp_path, files))
+        read_foreign_tasks(written(tmp_path / "two", files))
 
 
-def test_two_folders_with_one_name_are_refused(tmp_path: Path):
-    for name in ("a", "b"):
+def test_folders_that_can_not_be_read_are_left_out_with_the_reason_and_the_others_taken(tmp_path: Path):
+    for name in ("a", "b", "c"):
         written(tmp_path / name, HARBOR)
-    with pytest.raises(SuiteError, match="another folder holds a task 'answer'"):
-        read_foreign_tasks(tmp_path)
+    (tmp_path / "c" / "task.toml").write_text('[task]\nname = "other"\n')
+    (tmp_path / "c" / "tests" / "secret").symlink_to("/etc/hostname")
+    found, left_out = read_foreign_tasks(tmp_path)
+    assert [task.id for task in found] == ["answer"]
+    assert "another folder holds a task 'answer'" in left_out[str(tmp_path / "b")]
+    assert "secret is a link" in left_out[str(tmp_path / "c")]
 
 
 def test_a_suite_keeps_the_task_and_refuses_to_run_it_without_its_image(tasks: dict[str, Task], tmp_path: Path):

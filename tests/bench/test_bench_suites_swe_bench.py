@@ -13,7 +13,8 @@ from etude.bench.suites.errors import SuiteError
 from etude.bench.suites.making import Workshop, make_tasks
 from etude.bench.suites.patch import PatchRefused, patched
 from etude.bench.suites.proof import LeftOut
-from etude.bench.suites.swe_bench import Row, candidates, change_of, junit_name, mirror_of, named_as, read_rows
+from etude.bench.suites.swe_bench import candidates, change_of, junit_name, mirror_of, named_as, without_clone
+from etude.bench.suites.swe_bench_rows import Row, read_rows
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.task import Task
@@ -52,7 +53,8 @@ def written(folder: Path, *rows: object) -> Path:
 
 
 def test_a_row_becomes_a_change_with_the_reports_prompt_and_no_word_about_tests(shop: Shop, tmp_path: Path):
-    [row] = read_rows(written(tmp_path, row_of(shop)))
+    [row], left_out = read_rows(written(tmp_path, row_of(shop)))
+    assert left_out == {}
     change = change_of(row, tmp_path)
     assert change.instruction == "please solve this github issue\n\ntally is off by one" and change.visible == ()
     assert change.after == dict(change.before) | {"core.py": FIXED, "tests/test_core.py": NEW_TEST}
@@ -63,7 +65,7 @@ def test_a_row_becomes_a_change_with_the_reports_prompt_and_no_word_about_tests(
 @pytest.mark.nightly
 async def test_a_row_is_proved_by_running_and_keeps_its_own_names(shop: Shop, tmp_path: Path):
     pool = await open_pool(SandboxSettings())
-    rows = read_rows(written(tmp_path, row_of(shop)))
+    rows, _ = read_rows(written(tmp_path, row_of(shop)))
     wrong = replace(rows[0], instance_id="owner__shop-2", fail_to_pass=("tests/test_core.py::test_other",))
     absent = replace(rows[0], instance_id="owner__shop-3", repo="owner/absent")
     try:
@@ -100,26 +102,82 @@ def test_node_ids_are_named_as_junit_reports_name_them(node_id: str, name: str |
     assert junit_name(node_id) == name
 
 
+GOOD = {
+    "instance_id": "owner__shop-1",
+    "repo": "owner/shop",
+    "base_commit": "0123456789abcdef",
+    "patch": "x",
+    "test_patch": "x",
+    "problem_statement": "x",
+    "FAIL_TO_PASS": [],
+    "PASS_TO_PASS": [],
+}
+
+
 @pytest.mark.parametrize(
     "change, complaint",
     [
-        ({"patch": None}, "row 1: patch must be a text"),
-        ({"FAIL_TO_PASS": "[1"}, "row 1: FAIL_TO_PASS is no JSON"),
-        ({"PASS_TO_PASS": {"a": 1}}, "row 1: PASS_TO_PASS must be a list"),
+        ({"patch": None}, "patch must be a text"),
+        ({"patch": " "}, "patch is empty"),
+        ({"problem_statement": ""}, "problem_statement is empty"),
+        ({"problem_statement": "\ud800"}, "half of a surrogate pair"),
+        ({"FAIL_TO_PASS": "[1"}, "FAIL_TO_PASS is no JSON"),
+        ({"PASS_TO_PASS": {"a": 1}}, "PASS_TO_PASS must be a list"),
+        ({"instance_id": ".."}, "can't be called '..'"),
+        ({"instance_id": "../../x"}, "can't be called '../../x'"),
+        ({"instance_id": "a\u0000b"}, "can't be called"),
+        ({"instance_id": "x" * 300}, "200 characters at most"),
+        ({"repo": "../../etc/x"}, "repo must be owner/name"),
+        ({"repo": "/etc/x"}, "repo must be owner/name"),
+        ({"base_commit": "--output=/tmp/x"}, "base_commit must be a commit's hexadecimal id"),
+        ({"base_commit": "HEAD"}, "base_commit must be"),
     ],
 )
-def test_a_wrong_row_is_named_with_its_field(tmp_path: Path, change: dict[str, object], complaint: str):
-    row = dict.fromkeys(("instance_id", "repo", "base_commit", "patch", "test_patch", "problem_statement"), "x")
-    with pytest.raises(SuiteError, match=complaint):
-        read_rows(written(tmp_path, {**row, "FAIL_TO_PASS": [], "PASS_TO_PASS": [], **change}))
+def test_a_broken_or_hostile_row_is_left_out_by_its_number_and_the_others_are_read(
+    tmp_path: Path, change: dict[str, object], complaint: str
+):
+    rows, left_out = read_rows(written(tmp_path, GOOD, {**GOOD, "instance_id": "owner__shop-2", **change}))
+    assert [row.instance_id for row in rows] == ["owner__shop-1"]
+    assert list(left_out) == ["row 2"] and complaint in left_out["row 2"]
 
 
-def test_rows_that_stand_twice_or_not_at_all_are_refused(shop: Shop, tmp_path: Path):
-    row = row_of(shop)
-    with pytest.raises(SuiteError, match="owner__shop-1 twice"):
-        read_rows(written(tmp_path, row, row))
-    with pytest.raises(SuiteError, match="no row"):
-        read_rows(written(tmp_path))
+def test_lines_that_are_no_rows_and_rows_that_stand_twice_are_named_and_a_file_without_any_is_refused(tmp_path: Path):
+    path = written(tmp_path, GOOD, ["a list"], GOOD)
+    path.write_text(path.read_text() + '{"torn": \n' + "[" * 5000 + "\n")
+    rows, left_out = read_rows(path)
+    assert len(rows) == 1 and list(left_out) == ["row 2", "row 3", "row 4", "row 5"]
+    assert "no object but list" in left_out["row 2"] and "stands in row 1 already" in left_out["row 3"]
+    assert all("its line is no JSON" in left_out[f"row {n}"] for n in (4, 5))
+    with pytest.raises(SuiteError, match="no row that can be used, 1 that can't; row 1: it is no object"):
+        read_rows(written(tmp_path, 7))
+    for name, data, complaint in (
+        ("rows.parquet", b"PAR1\xff\xfe", "is Parquet"),
+        ("rows.jsonl", b"\xff\xfe", "no UTF-8"),
+        ("rows.json", b"[{", "no JSON array"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(SuiteError, match=complaint):
+            read_rows(tmp_path / name)
+
+
+def test_rows_without_a_clone_are_known_before_anything_is_run(tmp_path: Path):
+    (tmp_path / "shop").mkdir()
+    rows, _ = read_rows(written(tmp_path, GOOD, {**GOOD, "instance_id": "x-2", "repo": "owner/absent"}))
+    found = without_clone(rows, tmp_path)
+    assert list(found) == ["x-2"] and "no clone of owner/absent" in found["x-2"]
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "diff --git a/l b/l\nnew file mode 120000\n--- /dev/null\n+++ b/l\n@@ -0,0 +1 @@\n+/etc/passwd\n\\ No newline at end of file\n",
+        "diff --git a/../out.py b/../out.py\n--- /dev/null\n+++ b/../out.py\n@@ -0,0 +1 @@\n+x\n",
+        "diff --git a/.git/config b/.git/config\n--- /dev/null\n+++ b/.git/config\n@@ -0,0 +1 @@\n+x\n",
+    ],
+)
+def test_a_patch_that_leaves_the_tree_or_makes_links_is_refused(patch: str):
+    with pytest.raises(PatchRefused):
+        patched({"a.py": "one\n"}, patch)
 
 
 def test_a_patch_adds_changes_renames_and_removes_or_is_refused_whole():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from etude.bench.grading.endpoint import price_of
 from etude.bench.real.pin import default_cache
 from etude.bench.suites.account import account
 from etude.bench.suites.commands import CommandsGrader
@@ -17,17 +18,34 @@ from etude.bench.suites.folder import FolderSuite
 from etude.bench.suites.freeze import freeze
 from etude.bench.suites.making import Candidate, Decision, Workshop, make_tasks
 from etude.bench.suites.manifest import Manifest
-from etude.bench.suites.prices import Prices
+from etude.bench.suites.prices import Prices, shipped
 from etude.bench.suites.repository_task import Bench
+from etude.bench.suites.rubric_making import Drawer, Others, Written
+from etude.bench.suites.rubric_making import Told as ToldOfRubric
 from etude.fleet.open import open_sandboxes
+from etude.policy.protocol import PolicyError
 from etude.recipe.recipe import Recipe
+from etude.run.judges import answering
 from etude.sandbox.protocol import Machines
 from etude.tasks.task import Task
 
 
 @dataclass(frozen=True)
+class Drafting:
+    """Who drafts rubrics, `[NAME=]URL#MODEL` or `checkpoint:DIR`, and the further solutions of a task."""
+
+    word: str
+    key_env: str
+    others: Others
+    progress: ToldOfRubric
+
+
+@dataclass(frozen=True)
 class Making:
-    """A suite to be, whatever it is made of. `asked` tells this making from another into the same place."""
+    """A suite to be, whatever it is made of. `asked` tells this making from another into the same place.
+
+    `kept` are tasks of the version before, taken over as they are, with their `rubrics`; `retired` those that are not.
+    """
 
     root: Path
     manifest: Manifest
@@ -38,6 +56,10 @@ class Making:
     count: int | None = None
     concurrency: int = 2
     timeout_s: float = 600.0
+    kept: Sequence[Task] = ()
+    rubrics: Mapping[str, str] = field(default_factory=dict)
+    retired: Mapping[str, str] = field(default_factory=dict)
+    drafting: Drafting | None = None
 
 
 Told = Callable[[int, int, Decision], None]
@@ -52,24 +74,50 @@ def make_suite(
 ) -> dict[str, Any]:
     """What `account` tells of it. Raises SuiteError; InfraError leaves the work where it is, and the same command goes on."""
     workshop = Workshop(making.root, making.asked)
-    tasks, decided = asyncio.run(_made(recipe, making, workshop, candidates, progress))
-    if not tasks:
+    fresh, decided = asyncio.run(_made(recipe, making, workshop, candidates, progress))
+    if not fresh and not (making.kept and making.retired):
         reasons = [f"{d.id}: {d.reason}" for d in decided] + [f"{name}: {reason}" for name, reason in beside.items()]
         workshop.close()
         raise SuiteError(
             "\n  ".join([f"no task was taken of {len(decided)} candidates, so there is no suite", *reasons])
         )
+    drawn = _drawn(making, fresh, workshop)
+    tasks = [*making.kept, *fresh]
     suite = freeze(
         making.root,
         making.manifest,
         tasks,
         price_list=making.prices,
+        rubrics={**making.rubrics, **(drawn.texts if drawn else {})},
+        drafts=drawn.account if drawn else None,
         requirements=making.requirements,
         projects=sorted({project for task in tasks if (project := _project(task))}),
         after=making.after,
+        retired=making.retired,
     )
     workshop.close()
-    return account(suite, decided, beside)
+    return account(suite, decided, beside, making.retired, drawn.account if drawn else None)
+
+
+def _drawn(making: Making, tasks: Sequence[Task], workshop: Workshop) -> Written | None:
+    """Rubrics for new tasks, where somebody is named to draft them. Raises SuiteError; the tasks are proved and kept by then."""
+    drafting = making.drafting
+    if drafting is None:
+        return None
+    price_list = Prices(making.prices.entries, beneath=shipped())
+
+    async def draw() -> Written:
+        async with answering(drafting.word, drafting.key_env, "--rubrics") as policy:
+            drawer = Drawer(policy, workshop.folder, price_of(price_list, policy.name))
+            return await drawer.written(tasks, drafting.others, drafting.progress)
+
+    try:
+        return asyncio.run(draw())
+    except PolicyError as error:
+        raise SuiteError(
+            f"who drafts the rubrics stopped answering ({error}); the {len(tasks)} tasks and the rubrics so far are kept in "
+            f"{workshop.folder}: run the same command again to go on, or without --rubrics to do without them"
+        ) from error
 
 
 async def _made(

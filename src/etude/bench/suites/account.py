@@ -7,12 +7,19 @@ from typing import Any
 
 from etude.bench.suites.folder import FolderSuite
 from etude.bench.suites.making import Decision
+from etude.bench.suites.rubric_making import NONE
 from etude.bench.suites.shape import medians, shape_of
 from etude.bench.suites.suite import label
 
 
-def account(suite: FolderSuite, decided: Sequence[Decision], beside: Mapping[str, str]) -> dict[str, Any]:
-    """`beside`: what never became a candidate, with the reason, by file or session."""
+def account(
+    suite: FolderSuite,
+    decided: Sequence[Decision],
+    beside: Mapping[str, str],
+    retired: Mapping[str, str] | None = None,
+    rubrics: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """`beside`: what never became a candidate, with the reason, by file or session. `rubrics`: how they came about; None: nobody drafted any."""
     left_out = dict(beside) | {decision.id: decision.reason for decision in decided if decision.reason}
     return {
         "suite": label(suite),
@@ -20,6 +27,8 @@ def account(suite: FolderSuite, decided: Sequence[Decision], beside: Mapping[str
         "digest": suite.digest,
         "tasks": list(suite.ids),
         "left_out": left_out,
+        "retired": dict(retired or {}),
+        "rubrics": rubrics,
         **medians(shape_of(suite.task(task_id)) for task_id in suite.ids),
     }
 
@@ -34,11 +43,27 @@ def told(document: Mapping[str, Any]) -> str:
         f"of files {document['median_files']:g}, of characters of prompt {document['median_prompt_chars']:g} "
         f"(the report's: {document['report_prompt_chars']})"
     )
-    lines += left_out_lines(document["left_out"])
+    lines += reasons("retired", document["retired"])
+    lines += _rubric_lines(document["rubrics"])
+    lines += reasons("left out", document["left_out"])
     return "\n".join(lines)
 
 
-def left_out_lines(left_out: Mapping[str, str]) -> list[str]:
-    """One line each, the reason in one line."""
-    head = [f"left out: {len(left_out)}"] if left_out else []
-    return head + [f"  {name}: {' '.join(reason.split())}" for name, reason in left_out.items()]
+def _rubric_lines(told: Mapping[str, Any] | None) -> list[str]:
+    if told is None:
+        return [NONE]
+    lines = [
+        f"rubrics for {told['with_rubric']} of {told['tasks']} tasks, drafted and judged by {told['by']}: "
+        f"{told['criteria_kept']} criteria hold, {told['criteria_dropped']} do not"
+    ]
+    if told["one_solution_only"]:
+        lines.append(
+            f"{len(told['one_solution_only'])} of them were proved on one solution only: no session has another"
+        )
+    return [*lines, *reasons("dropped", told["dropped"]), *reasons("no draft", told["no_draft"])]
+
+
+def reasons(head: str, found: Mapping[str, str]) -> list[str]:
+    """How many, and one line each, the reason in one line."""
+    lines = [f"{head}: {len(found)}"] if found else []
+    return lines + [f"  {name}: {' '.join(reason.split())}" for name, reason in found.items()]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
-from functools import cache
 from pathlib import Path
 
 from etude.bench.real.catalogue import bugs, tools
 from etude.bench.real.grader import PytestGrader, with_pytest
 from etude.bench.real.pin import PackagesUnavailable
 from etude.bench.real.source import RealPackages
+from etude.bench.suites.described import Described
 from etude.bench.suites.errors import SuiteError
 from etude.bench.suites.manifest import Environment, Manifest
-from etude.bench.suites.prices import Prices
+from etude.bench.suites.prices import Prices, shipped
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Grader, Task
@@ -40,10 +38,10 @@ REAL = Manifest(
 )
 
 
-class TaskSuite:
+class TaskSuite(Described):
     """Tasks that a program makes anew each time, the same for the same digest."""
 
-    prices = Prices()
+    prices = Prices(beneath=shipped())
 
     def __init__(
         self,
@@ -57,31 +55,15 @@ class TaskSuite:
         content: Callable[[], object] | None = None,
     ) -> None:
         self.manifest, self.ids, self.graders, self.weights = manifest, list(ids), graders, weights
-        self._make, self._adapt, self._content = make, adapt, content
+        self._make, self._adapt, self._made_of = make, adapt, content
         self._known: dict[str, Task] = {}
 
-    @property
-    def name(self) -> str:
-        return self.manifest.name
-
-    @property
-    def version(self) -> str:
-        return self.manifest.version
-
-    @property
-    def digest(self) -> str:
+    def _content(self) -> Sequence[object]:
         """Of the tasks themselves, or of what they are made from where that is cheaper."""
-        return self._digest()
-
-    @cache  # noqa: B019 - a suite lives as long as the command
-    def _digest(self) -> str:
-        content = self._content() if self._content else [asdict(self.task(task_id)) for task_id in self.ids]
-        told = self.manifest.model_dump(mode="json", include={"name", "version", "harness", "attempt", "environment"})
-        return hashlib.sha256(json.dumps([told, list(self.ids), content], sort_keys=True).encode()).hexdigest()
+        return [self.ids, self._made_of() if self._made_of else [asdict(self.task(task_id)) for task_id in self.ids]]
 
     def task(self, task_id: str) -> Task:
-        if task_id not in self.ids:
-            raise KeyError(f"suite {self.name}@{self.version} has no task {task_id!r}; `etude bench show` lists them")
+        self._require(task_id, self.ids)
         if task_id not in self._known:
             try:
                 self._known[task_id] = self._make(task_id)

@@ -32,6 +32,7 @@ class Equipment:
 
     def __init__(self, environment: Environment, root: Path, cache: Path) -> None:
         self._environment, self._root, self._cache = environment, root, cache
+        self._refused: SuiteError | None = None  # what can't be installed is tried once, not for every task
 
     def fit(self, spec: SandboxSpec, task_id: str, metadata: dict[str, Any]) -> SandboxSpec:
         """`spec` for a task. Raises Unsupported for a task whose image is not named, PackagesUnavailable, SuiteError."""
@@ -44,9 +45,7 @@ class Equipment:
         if not image and metadata.get("image"):
             raise Unsupported(
                 f"task {task_id} runs in an image of its own ({metadata['image']}), and the suite names none for it: make it "
-                'with `etude sandbox image add` or `build`, and write `"'
-                + task_id
-                + '" = "IMAGE"` under [environment.images] '
+                f'with `etude sandbox image add` or `build`, and write `"{task_id}" = "IMAGE"` under [environment.images] '
                 f"of {self._root / 'suite.toml'}"
             )
         if image:  # its interpreter, if it has one, is its own
@@ -81,8 +80,14 @@ class Equipment:
             raise SuiteError(f"{file} can't be read ({error.strerror}); suite.toml names it as requirements") from error
         known = hashlib.sha256(asked + repr(sys.version_info[:2]).encode()).hexdigest()[:16]
         folder = self._cache / "suites" / known
-        if not folder.is_dir():
-            install(file, folder)
+        if self._refused is not None:
+            raise self._refused
+        try:
+            if not folder.is_dir():
+                install(file, folder)
+        except SuiteError as error:
+            self._refused = error
+            raise
         return folder
 
 

@@ -8,15 +8,15 @@ rubrics/       <name>.toml, where tasks are judged                    fingerprin
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 
 from etude.bench.real.grader import PytestGrader
 from etude.bench.real.pin import default_cache
 from etude.bench.suites import lock, manifest, prices
 from etude.bench.suites.commands import CommandsGrader
+from etude.bench.suites.described import Described
 from etude.bench.suites.environment import Equipment
 from etude.bench.suites.errors import SuiteError
 from etude.bench.suites.script import ScriptGrader
@@ -27,9 +27,10 @@ from etude.tasks.task import Grader, Task
 
 FINGERPRINTS = "fingerprints.bin"
 RUBRICS = "rubrics"
+DRAFTS = "drafts.json"  # among them: who drafted them, and what was dropped and why
 
 
-class FolderSuite:
+class FolderSuite(Described):
     """Opening reads the small files and sees that every task is there; a task's content is checked when it is asked for."""
 
     weights: Mapping[str, float] | None = None
@@ -38,20 +39,12 @@ class FolderSuite:
         self.root = root
         self.manifest = manifest.read_manifest(root / manifest.NAME)
         self._lock = lock.read_lock(root)
-        self.prices = prices.read_prices(root / prices.NAME)
+        self.prices = replace(prices.read_prices(root / prices.NAME), beneath=prices.shipped())
         cache = cache or default_cache()
         self.equipment = Equipment(self.manifest.environment, root, cache)
         own: dict[str, Grader] = {"commands": CommandsGrader(self._fit), "script": ScriptGrader(self._fit)}
         self.graders: Mapping[str, Grader] = {**GRADERS, "pytest": PytestGrader(cache), **own}
         self._known: dict[str, Task] = {}
-
-    @property
-    def name(self) -> str:
-        return self.manifest.name
-
-    @property
-    def version(self) -> str:
-        return self.manifest.version
 
     @property
     def ids(self) -> Sequence[str]:
@@ -61,23 +54,14 @@ class FolderSuite:
     def lock(self) -> Mapping[str, str]:
         return self._lock
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of all that a score depends on."""
-        return self._digest()
-
-    @cache  # noqa: B019 - a suite lives as long as the command
-    def _digest(self) -> str:
-        told = self.manifest.model_dump(mode="json", include={"name", "version", "harness", "attempt", "environment"})
+    def _content(self) -> Sequence[object]:
         files = [*sorted((self.root / RUBRICS).glob("*.toml"))]
         if self.manifest.environment.requirements:
             files.append(self.root / self.manifest.environment.requirements)
-        content = {str(f.relative_to(self.root)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
-        return hashlib.sha256(json.dumps([told, self._lock, content], sort_keys=True).encode()).hexdigest()
+        return [self._lock, {str(file.relative_to(self.root)): _digest_of(file) for file in files}]
 
     def task(self, task_id: str) -> Task:
-        if task_id not in self._lock:
-            raise KeyError(f"suite {self.name}@{self.version} has no task {task_id!r}; `etude bench show` lists them")
+        self._require(task_id, self._lock)
         if task_id not in self._known:
             folder = lock.check_task(self.root, task_id, self._lock)
             try:
@@ -105,3 +89,12 @@ class FolderSuite:
 
     def _fit(self, spec: SandboxSpec, task: Task) -> SandboxSpec:
         return self.equipment.fit(spec, task.id, task.metadata)
+
+
+def _digest_of(file: Path) -> str:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise SuiteError(
+            f"{file} can't be read ({error.strerror}), and the suite's digest covers it: restore it"
+        ) from error

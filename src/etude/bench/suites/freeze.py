@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from etude.bench.suites import lock, manifest, prices
 from etude.bench.suites.errors import SuiteError
-from etude.bench.suites.folder import FINGERPRINTS, RUBRICS, FolderSuite
+from etude.bench.suites.folder import DRAFTS, FINGERPRINTS, RUBRICS, FolderSuite
 from etude.bench.suites.manifest import Manifest, Release
 from etude.bench.suites.prices import Prices
 from etude.fingerprint.publish import write_fingerprints
@@ -24,11 +26,15 @@ def freeze(
     *,
     price_list: Prices = Prices(),
     rubrics: Mapping[str, str] | None = None,
+    drafts: Mapping[str, Any] | None = None,
     requirements: Path | None = None,
     projects: Iterable[str] = (),
     after: FolderSuite | None = None,
+    retired: Mapping[str, str] | None = None,
 ) -> FolderSuite:
     """The suite at `root`, which must not exist yet. With `after`, its changelog goes on and says which tasks differ.
+
+    `drafts` tells how `rubrics` came about; `retired` why tasks of the version before are gone, by id.
 
     Raises SuiteError.
     """
@@ -52,9 +58,12 @@ def freeze(
         for name, text in (rubrics or {}).items():
             (made / RUBRICS).mkdir(exist_ok=True)
             (made / RUBRICS / f"{name}.toml").write_text(text, encoding="utf-8")
+        if drafts is not None:
+            (made / RUBRICS).mkdir(exist_ok=True)
+            (made / RUBRICS / DRAFTS).write_text(json.dumps(drafts, indent=1) + "\n", encoding="utf-8")
         prices.write_prices(made / prices.NAME, price_list)
         write_fingerprints(made / FINGERPRINTS, described.name, published(tasks), projects)
-        manifest.write_manifest(made / manifest.NAME, _told(described, locked, after))
+        manifest.write_manifest(made / manifest.NAME, _told(described, locked, after, retired or {}))
         FolderSuite(made).verify()
         made.rename(root)
     return FolderSuite(root)
@@ -86,13 +95,17 @@ def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     return ", ".join(parts) or "the same tasks"
 
 
-def _told(described: Manifest, locked: Mapping[str, str], after: FolderSuite | None) -> Manifest:
+def _told(
+    described: Manifest, locked: Mapping[str, str], after: FolderSuite | None, retired: Mapping[str, str]
+) -> Manifest:
     """With the entry of this version on top of the changelog."""
     change = f"{len(locked)} tasks"
     if after is not None:
         if after.version == described.version:
             raise SuiteError(f"{after.root} is version {after.version} already: give the new one another --version")
         change += f"; since {after.version}: {difference(after.lock, locked)}"
-    entry = Release(version=described.version, date=described.released, change=change)
+    if retired:
+        change += f"; retired: {', '.join(sorted(set(retired.values())))}"
+    entry = Release(version=described.version, date=described.released, change=change, retired=tuple(retired))
     earlier = after.manifest.changelog if after else ()
     return manifest.check(described.model_copy(update={"changelog": (entry, *earlier)}).model_dump(), described.name)

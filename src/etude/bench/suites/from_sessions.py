@@ -7,7 +7,7 @@ tests are run on the others too.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,6 +80,16 @@ def _builder(one: Asked, bench: Bench, command: tuple[str, ...]):
         return await proved(change_of(one, command), bench)
 
     return build
+
+
+def others_of(found: Sequence[Asked]) -> Callable[[Task], list[dict[str, str]]]:
+    """The files of a task's further solutions, by the task."""
+    by_id = {one.id: one for one in found}
+
+    def others(task: Task) -> list[dict[str, str]]:
+        return [tree(other.repository, other.head).files for other in by_id[task.id].others]
+
+    return others
 
 
 def change_of(one: Asked, command: tuple[str, ...]) -> Change:

@@ -28,6 +28,9 @@ class Release(BaseModel):
     version: str
     date: date
     change: str = Field(min_length=1)
+    retired: tuple[str, ...] = Field(
+        default=(), description="ids of tasks that left with this version, never to come back"
+    )
 
 
 class Environment(BaseModel):

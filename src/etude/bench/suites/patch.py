@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from etude.link.git import GitError, git
+
+# The modes of git's links and submodules, as a patch tells them.
+_SPECIAL = re.compile(r"(?m)^(?:new (?:file )?mode|index \S+) (120000|160000)$")
 
 
 class PatchRefused(Exception):
@@ -17,6 +21,8 @@ def patched(files: Mapping[str, str], patch: str) -> dict[str, str]:
     """The files after the patch. Raises PatchRefused."""
     if not patch.strip():
         return dict(files)
+    if (special := _SPECIAL.search(patch)) is not None:
+        raise PatchRefused(f"it makes a link or a submodule (mode {special[1]}), and a task holds plain files alone")
     named = [path for path in files if f"a/{path}" in patch or f"b/{path}" in patch]
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)

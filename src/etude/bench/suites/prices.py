@@ -1,12 +1,13 @@
-"""What a model's tokens cost, and since when: `prices.toml` of a suite.
+"""What a model's tokens cost, and since when: `prices.toml` of a suite, and the list that comes with the program under it.
 
     [[prices]]
-    model = "composer-2*"          # a glob over the model's name
+    model = "some-model-*"         # a glob over the model's name
     from = 2026-03-19              # holds from this day until a later entry of the same glob
     input = 0.5                    # dollars per million tokens: fresh input, read from cache, written to cache, output
-    cache_read = 0.2
-    cache_write = 0.5
+    cache_read = 0.05
+    cache_write = 0.5              # where writing is not billed apart: the price of fresh input
     output = 2.5
+    source = "where the figures were read, and when"    # may be left out
 
 Cost follows CursorBench: published prices applied to the tokens that were really used. Of the entries that match a name the
 most telling glob counts (most characters that are no wildcard), of its entries the latest that is in force.
@@ -18,6 +19,7 @@ import tomllib
 from dataclasses import dataclass, fields
 from datetime import date
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ import tomli_w
 from etude.bench.suites.errors import SuiteError
 
 NAME = "prices.toml"
+SHIPPED = Path(__file__).parent / NAME
 MILLION = 1_000_000
 
 
@@ -39,6 +42,7 @@ class Price:
     cache_read: float
     cache_write: float
     output: float
+    source: str = ""
 
     def dollars(self, input_tokens: int, cached_tokens: int, cache_write_tokens: int, output_tokens: int) -> float:
         """`input_tokens` are all of them; those read from and written to the cache are part of it."""
@@ -53,14 +57,23 @@ class Price:
 
 @dataclass(frozen=True)
 class Prices:
-    """The price list of a suite."""
+    """The price list of a suite. `beneath`: the list that is asked where this one names no price."""
 
     entries: tuple[Price, ...] = ()
+    beneath: Prices | None = None
 
     def at(self, model: str, day: date) -> Price | None:
-        """The price of a model on a day; None where the list names none."""
+        """The price of a model on a day; None where no list names one."""
         found = [price for price in self.entries if price.since <= day and fnmatchcase(model, price.model)]
+        if not found and self.beneath is not None:
+            return self.beneath.at(model, day)
         return max(found, key=lambda price: (_telling(price.model), price.since), default=None)
+
+
+@cache
+def shipped() -> Prices:
+    """The list that comes with the program: published prices, each with its day and where it was read."""
+    return read_prices(SHIPPED)
 
 
 def read_prices(path: Path) -> Prices:
@@ -71,28 +84,32 @@ def read_prices(path: Path) -> Prices:
         rows = tomllib.loads(path.read_text(encoding="utf-8")).get("prices", [])
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SuiteError(f"{path} does not parse: {error}") from error
+    if not isinstance(rows, list):
+        raise SuiteError(f"{path}: prices is a list of [[prices]] tables, not {rows!r}")
     return Prices(tuple(_price(row, f"{path}, entry {number}") for number, row in enumerate(rows, 1)))
 
 
 def write_prices(path: Path, prices: Prices) -> None:
-    rows = [{("from" if key == "since" else key): value for key, value in vars(p).items()} for p in prices.entries]
+    """The list's own entries, not those beneath it."""
+    rows = [{("from" if k == "since" else k): v for k, v in vars(p).items() if v != ""} for p in prices.entries]
     path.write_text(tomli_w.dumps({"prices": rows}), encoding="utf-8")
 
 
 def _price(row: Any, place: str) -> Price:
     names = {("from" if field.name == "since" else field.name) for field in fields(Price)}
-    if not isinstance(row, dict) or set(row) != names:
-        wrong = sorted(set(row) ^ names) if isinstance(row, dict) else row
+    if not isinstance(row, dict) or set(row) | {"source"} != names:
+        wrong = sorted((set(row) ^ names) - {"source"}) if isinstance(row, dict) else row
         raise SuiteError(f"{place}: a price has {', '.join(sorted(names))}; missing or unknown: {wrong}")
-    if not isinstance(row["model"], str) or type(row["from"]) is not date:
+    model, since, source = row["model"], row["from"], row.get("source", "")
+    if not isinstance(model, str) or not isinstance(source, str) or type(since) is not date:
         raise SuiteError(
-            f"{place}: model is a text and from a day such as 2026-03-19, not {row['model']!r}, {row['from']!r}"
+            f"{place}: model and source are texts and from is a day such as 2026-03-19, not {model!r}, {source!r}, {since!r}"
         )
     amounts = {key: row[key] for key in ("input", "cache_read", "cache_write", "output")}
     for key, value in amounts.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
             raise SuiteError(f"{place}: {key} = {value!r} is no amount of dollars")
-    return Price(row["model"], row["from"], **{key: float(value) for key, value in amounts.items()})
+    return Price(model, since, **{key: float(value) for key, value in amounts.items()}, source=source)
 
 
 def _telling(glob: str) -> int:

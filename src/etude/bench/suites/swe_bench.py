@@ -7,66 +7,37 @@ The prompt rule is the Composer 2 report's for SWE-bench Multilingual: the issue
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from etude.bench.suites.errors import SuiteError
 from etude.bench.suites.making import Candidate
 from etude.bench.suites.patch import PatchRefused, patched
 from etude.bench.suites.proof import LeftOut
 from etude.bench.suites.repository_task import PYTEST_FILE, Bench, Change, proved
+from etude.bench.suites.swe_bench_rows import Row
 from etude.bench.suites.tree import TooLarge, tree
 from etude.link.git import GitError
 from etude.tasks.task import Task
 
 PREFIX = "please solve this github issue"
 LEVEL, CATEGORY, STYLE = "swe-bench", "debugging", "issue"
-TEXTS = ("instance_id", "repo", "base_commit", "patch", "test_patch", "problem_statement")
-NAMES = ("FAIL_TO_PASS", "PASS_TO_PASS")
-
-
-@dataclass(frozen=True)
-class Row:
-    """One instance; names of tests as the row has them."""
-
-    instance_id: str
-    repo: str
-    base_commit: str
-    patch: str
-    test_patch: str
-    problem_statement: str
-    fail_to_pass: tuple[str, ...]
-    pass_to_pass: tuple[str, ...]
-
-
-def read_rows(path: Path) -> list[Row]:
-    """The rows of JSON lines, or of a JSON array. Raises SuiteError that names the row and the field."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".parquet":
-        raise SuiteError(
-            f"{path} is Parquet: write it as JSON lines first (`DataFrame.to_json(orient='records', lines=True)`)"
-        )
-    try:
-        found = (
-            json.loads(text)
-            if text.lstrip().startswith("[")
-            else [json.loads(line) for line in text.splitlines() if line.strip()]
-        )
-    except ValueError as error:
-        raise SuiteError(f"{path} is no JSON lines: {error}") from error
-    rows = [_row(row, f"{path}, row {number}") for number, row in enumerate(found, 1)]
-    twice = {row.instance_id for row in rows if sum(other.instance_id == row.instance_id for other in rows) > 1}
-    if twice or not rows:
-        raise SuiteError(f"{path} holds {f'{sorted(twice)[0]} twice' if twice else 'no row'}")
-    return rows
 
 
 def candidates(rows: Sequence[Row], mirrors: Path, bench: Bench, command: tuple[str, ...] = ()) -> list[Candidate]:
     """In the order of the rows."""
     return [Candidate(row.instance_id, _builder(row, mirrors, bench, command)) for row in rows]
+
+
+def without_clone(rows: Sequence[Row], mirrors: Path) -> dict[str, str]:
+    """Which rows have no clone there, with the reason, before anything is run."""
+    found: dict[str, str] = {}
+    for row in rows:
+        try:
+            mirror_of(row.repo, mirrors)
+        except LeftOut as error:
+            found[row.instance_id] = str(error)
+    return found
 
 
 def _builder(row: Row, mirrors: Path, bench: Bench, command: tuple[str, ...]) -> Callable[[], Awaitable[Task]]:
@@ -143,26 +114,3 @@ def mirror_of(repo: str, mirrors: Path) -> Path:
             f"there is no clone of {repo} under {mirrors}: it is looked for as {places[0].name}, {places[1].name} and with .git"
         )
     return found
-
-
-def _row(row: Any, place: str) -> Row:
-    if not isinstance(row, Mapping):
-        raise SuiteError(f"{place} is no object")
-    for key in TEXTS:
-        if not isinstance(row.get(key), str):
-            raise SuiteError(
-                f"{place}: {key} must be a text, not {row.get(key)!r}; a SWE-bench row has {', '.join(TEXTS + NAMES)}"
-            )
-    lists = [_names(row.get(key), f"{place}: {key}") for key in NAMES]
-    return Row(*(row[key] for key in TEXTS), *lists)
-
-
-def _names(value: Any, place: str) -> tuple[str, ...]:
-    """A list, or one written as JSON text, as the published sets have it."""
-    try:
-        found = json.loads(value) if isinstance(value, str) else value
-    except ValueError as error:
-        raise SuiteError(f"{place} is no JSON: {value[:60]!r}") from error
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise SuiteError(f"{place} must be a list of test names, not {value!r}")
-    return tuple(found)

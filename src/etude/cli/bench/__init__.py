@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from etude.cli.bench import audit, compare, import_, judge, lite, make, recipe, run, show
+from etude.cli.bench import audit, compare, import_, judge, lite, make, recipe, refresh, run, show
 from etude.cli.fallback import FallbackGroup
 
 # What is meant where no verb stands: `etude bench laptop` is as old as the command.
@@ -37,6 +37,7 @@ app.command("audit")(audit.audit)
 app.command("judge")(judge.judge)
 app.command(FALLBACK)(recipe.bench)
 app.command("make")(make.make)
+app.command("refresh")(refresh.refresh)
 app.add_typer(import_.app, name="import")
 app.command("compare")(compare.compare)
 app.command("lite")(lite.lite)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from etude.cli.answer import Answer
-from etude.cli.bench.make import (
+from etude.cli.bench.making import (
     After,
     Command,
     Concurrency,
@@ -63,9 +63,10 @@ def swe_bench(
     json: Json = False,
 ) -> Answer:
     """Import SWE-bench rows. Each is run before and after its patch; what can't be shown here is left out with the reason."""
-    from etude.bench.suites.swe_bench import candidates, read_rows
+    from etude.bench.suites.swe_bench import candidates, without_clone
+    from etude.bench.suites.swe_bench_rows import read_rows
 
-    found = read_rows(rows)
+    found, left_out = read_rows(rows)
     if not repos.is_dir():
         raise FileNotFoundError(f"{repos}: there is no such folder of clones")
     told = {"version": version, "description": description or f"SWE-bench rows of {rows.name}", "refresh": refresh}
@@ -83,10 +84,11 @@ def swe_bench(
     )
     making = sized(making, count, concurrency, test_timeout)
     if dry_run:
-        return plan(making, [row.instance_id for row in found], {})
+        absent = without_clone(found, repos)
+        return plan(making, [row.instance_id for row in found if row.instance_id not in absent], left_out | absent)
     command = tuple(shlex.split(test_command or ""))
     read = read_recipe_named(recipe, overrides)
-    return finished(read, making, lambda bench: candidates(found, repos, bench, command), {})
+    return finished(read, making, lambda bench: candidates(found, repos, bench, command), left_out)
 
 
 @app.command()
@@ -121,7 +123,7 @@ def harbor(
     from etude.run.suite_importing import harbor_candidates
 
     images = dict(_pair(words) for words in image or [])
-    found = read_foreign_tasks(folder)
+    found, left_out = read_foreign_tasks(folder)
     told = {"version": version, "description": description or f"tasks of {folder.name}", "refresh": refresh}
     words = {"folder": folder, "images": images, "count": count}
     making = planned(
@@ -129,9 +131,9 @@ def harbor(
     )
     making = sized(making, count, concurrency, 600.0)
     if dry_run:
-        return plan(making, [task.id for task in found], {})
+        return plan(making, [task.id for task in found], left_out)
     read = read_recipe_named(recipe, overrides)
-    return finished(read, making, lambda bench: harbor_candidates(found, images, bench), {})
+    return finished(read, making, lambda bench: harbor_candidates(found, images, bench), left_out)
 
 
 def _pair(words: str) -> tuple[str, str]:

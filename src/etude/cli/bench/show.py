@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from etude.cli.answer import Answer
-from etude.cli.bench.make import read_recipe_named
+from etude.cli.bench.making import read_recipe_named
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
 

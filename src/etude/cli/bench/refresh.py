@@ -1,0 +1,134 @@
+"""`etude bench refresh`: the next version of a suite, from newer sessions and without the tasks that tell nothing any more."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.bench.judging import KeyEnv
+from etude.cli.bench.make import asked_of, of_sessions
+from etude.cli.bench.making import (
+    Command,
+    Concurrency,
+    Count,
+    Plan,
+    PriceFile,
+    RecipeName,
+    Repo,
+    Rubrics,
+    Sessions,
+    TestTimeout,
+    price_list,
+    read_recipe_named,
+)
+from etude.cli.option import Json, Overrides
+from etude.cli.prepare import DEFAULT_RECIPE
+
+if TYPE_CHECKING:
+    from etude.bench.suites.folder import FolderSuite
+    from etude.bench.suites.from_sessions import Asked
+    from etude.bench.suites.renewal import Renewal
+    from etude.run.suite_making import Making
+
+
+class RefreshError(Exception):
+    """Nothing was named by which the suite could change."""
+
+
+Before = Annotated[str, typer.Argument(metavar="SUITE", help="The version before: a folder, or a name under suites/.")]
+Runs = Annotated[
+    list[Path] | None,
+    typer.Option("--run", metavar="DIR", help="Bench runs of it, which tell saturated tasks; repeatable."),
+]
+Least = Annotated[int, typer.Option("--least", min=1, help="Attempts, all solved, that retire a task.")]
+Since = Annotated[
+    datetime | None,
+    typer.Option("--since", formats=["%Y-%m-%d"], help="Sessions from this day on. Default: the version's own day."),
+]
+NextVersion = Annotated[str | None, typer.Option("--version", help="Default: the last number of it, raised.")]
+NextFolder = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Default: beside it, NAME-VERSION.")]
+
+
+def refresh(
+    suite: Before,
+    from_sessions: Sessions = None,
+    run: Runs = None,
+    least: Least = 8,
+    since: Since = None,
+    repository: Repo = None,
+    rubrics: Rubrics = None,
+    key_env: KeyEnv = "OPENAI_API_KEY",
+    test_command: Command = None,
+    test_timeout: TestTimeout = 600.0,
+    count: Count = None,
+    version: NextVersion = None,
+    prices: PriceFile = None,
+    out: NextFolder = None,
+    concurrency: Concurrency = 2,
+    recipe: RecipeName = DEFAULT_RECIPE,
+    overrides: Overrides = None,
+    dry_run: Plan = False,
+    json: Json = False,
+) -> Answer:
+    """Make a suite's next version: new tasks from newer sessions, saturated ones retired, the rest kept as it was frozen."""
+    from dataclasses import replace
+
+    from etude.bench.suites.find import read_suite
+    from etude.bench.suites.renewal import renewal
+
+    if not from_sessions and not run:
+        raise RefreshError(
+            "say by what the suite changes: --from-sessions DIR (new tasks), --run DIR (retired ones), or both"
+        )
+    before = read_suite(suite)
+    before.verify()
+    found = renewal(before, run or [], least)
+    asked, left_out = asked_of(from_sessions or [], repository)
+    fresh, old = _newer(asked, found, since.date() if since else before.manifest.released)
+    words = {"before": before.digest, "retired": list(found.retired), "sessions": from_sessions, "since": since}
+    words |= {"repository": repository, "command": test_command, "count": count}
+    making = _making(before, found, words, version, out)
+    listed = price_list(prices) if prices else before.prices
+    making = replace(making, prices=listed, count=count, concurrency=concurrency, timeout_s=test_timeout)
+    read = read_recipe_named(recipe, overrides)
+    return of_sessions(read, making, fresh, left_out | old, test_command, (rubrics, key_env), dry_run)
+
+
+def _newer(found: list[Asked], by: Renewal, since: date) -> tuple[list[Asked], dict[str, str]]:
+    """What is new to the suite, and why the rest is not."""
+    fresh: list[Asked] = []
+    old: dict[str, str] = {}
+    for one in found:
+        day = datetime.fromtimestamp(one.reference.session.header.created_unix_s, UTC).date()
+        if one.id in by.known:
+            old[one.id] = "it is in the suite, or was retired from it"
+        elif day < since:
+            old[one.id] = f"its session is of {day}, before {since}: --since takes older ones"
+        else:
+            fresh.append(one)
+    return fresh, old
+
+
+def _making(before: FolderSuite, found: Renewal, words: dict, version: str | None, out: Path | None) -> Making:
+    """The version to be: limits and environment are the same, else the tasks that stay would be other tasks."""
+    from etude.bench.suites.renewal import next_version, rubrics_of
+    from etude.run.suite_making import Making
+
+    told = {"version": version or next_version(before.version), "released": date.today()}
+    manifest = before.manifest.model_copy(update=told)
+    root = out or before.root.parent / f"{before.name}-{manifest.version}"
+    named = before.manifest.environment.requirements
+    return Making(
+        root,
+        manifest,
+        {"words": words, "version": manifest.version},
+        requirements=before.root / named if named else None,
+        after=before,
+        kept=[before.task(task_id) for task_id in found.kept],
+        rubrics=rubrics_of(before, found.kept),
+        retired=found.retired,
+    )
