@@ -85,15 +85,20 @@ def test_intervals_hold_the_truth_at_every_rate_and_size(ability: float, tasks: 
     assert min(holds(ability, tasks, passes, 2000)) >= 0.93 * 2000
 
 
-def test_best_of_k_is_covered_too() -> None:
+@pytest.mark.parametrize("ability", [0.0, 7.0])
+def test_best_of_k_is_covered_too(ability: float) -> None:
+    """Near 100% too, where sums of ones are not quite ones."""
     k, trials, hits = 4, 250, 0
     z = np.linspace(-9, 9, 4001)
     density = np.exp(-z * z / 2) / np.exp(-z * z / 2).sum()
     mean = (
-        sum(w * (density * (1 - (1 - 1 / (1 + np.exp(-(s + HARDNESS * z)))) ** k)).sum() for s, w in LEVELS.values())
+        sum(
+            w * (density * (1 - (1 - 1 / (1 + np.exp(-(ability + s + HARDNESS * z)))) ** k)).sum()
+            for s, w in LEVELS.values()
+        )
         / 3
     )
-    for trial, (tables,) in enumerate(benches([0.0], 40, 8, trials)):
+    for trial, (tables,) in enumerate(benches([ability], 40, 8, trials)):
         best = {level: best_of(table, k) for level, table in tables.items()}
         hits += covered(average(best, WEIGHTS, resamples=200, seed=trial), mean)
     assert hits >= least_hits(trials)
@@ -130,6 +135,13 @@ def test_single_passes_give_wilsons_interval_as_printed_in_textbooks(solved: int
     )
     below, above = wilson(values, t)
     assert abs(p - below - (centre - half)) < 1e-9 and abs(p + above - (centre + half)) < 1e-9
+
+
+def test_a_best_of_k_of_all_ones_is_as_unsure_as_ones() -> None:
+    """best_of sums weights of tasks all solved to 1 - 1e-16: no score of its own, and no certainty."""
+    best, whole = best_of(np.ones((30, 8)), 4), np.ones(30)
+    one, other = (average({"": values}, {"": 1.0}, resamples=200, seed=0) for values in (best, whole))
+    assert one.low == pytest.approx(other.low) and other.low < 0.9
 
 
 def test_intervals_stay_where_scores_can_be_and_mirror() -> None:

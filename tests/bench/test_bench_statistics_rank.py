@@ -51,11 +51,11 @@ def test_what_gives_no_order_is_refused() -> None:
         spearman(np.arange(3), np.arange(4))
 
 
-def drawn_tables(ability: list[float], tasks: int, passes: int, seed: int) -> dict[str, np.ndarray]:
+def drawn_tables(ability: list[float], tasks: int, passes: int, seed: int) -> dict[str, dict[str, np.ndarray]]:
     rng = np.random.default_rng(seed)
     difficulty = rng.normal(size=tasks)
     return {
-        f"p{i}": (rng.random((tasks, passes)) < 1 / (1 + np.exp(difficulty[:, None] - a))).astype(float)
+        f"p{i}": {"": (rng.random((tasks, passes)) < 1 / (1 + np.exp(difficulty[:, None] - a))).astype(float)}
         for i, a in enumerate(ability)
     }
 
@@ -74,7 +74,7 @@ def test_spearman_brown_foretells_how_two_whole_suites_agree() -> None:
     for trial in range(60):
         one, other = (drawn_tables(ability, 40, 2, 2 * trial + side) for side in (0, 1))
         foretold.append(split_half(one, seed=trial, splits=40).whole)
-        seen.append(spearman(*(np.array([t.mean() for t in side.values()]) for side in (one, other))))
+        seen.append(spearman(*(np.array([t[""].mean() for t in side.values()]) for side in (one, other))))
     assert np.mean(foretold) == pytest.approx(np.mean(seen), abs=0.06)
 
 
@@ -85,12 +85,34 @@ def test_the_step_to_the_whole_is_spearmans_and_browns() -> None:
 
 
 def test_a_suite_that_ties_all_policies_agrees_on_nothing() -> None:
-    tied = split_half({name: np.ones((10, 2)) for name in "abc"}, seed=0)
+    tied = split_half({name: {"": np.ones((10, 2))} for name in "abc"}, seed=0)
     assert tied.halves == tied.whole == 0
+
+
+def test_halves_are_judged_by_the_average_that_is_printed() -> None:
+    """A level that orders the policies, and one of chance: the order is as sound as the weights make it."""
+    rng = np.random.default_rng(0)
+    policies = {
+        name: {"telling": np.full((10, 1), score), "chance": rng.random((10, 1))}
+        for name, score in zip("abcd", (0.1, 0.2, 0.3, 0.4), strict=True)
+    }
+    telling, chance = (
+        split_half(policies, {"telling": share, "chance": 1 - share}, seed=0) for share in (0.999, 0.001)
+    )
+    assert telling.halves == 1 and chance.halves < 0.7
+    assert split_half({name: {"": own["chance"]} for name, own in policies.items()}, seed=0).halves < 0.7
+
+
+def test_levels_of_one_task_stand_in_one_half_and_tip_no_order() -> None:
+    policies = {
+        name: {"a": np.full((7, 1), score), "b": np.ones((1, 1))}
+        for name, score in zip("abc", (0.2, 0.5, 0.9), strict=True)
+    }
+    assert split_half(policies, {"a": 1.0, "b": 9.0}, seed=3).halves == 1
 
 
 def test_two_policies_or_tables_of_other_tasks_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 3 policies and 2 tasks"):
-        split_half({"a": np.ones((5, 1)), "b": np.zeros((5, 1))}, seed=0)
+        split_half({"a": {"": np.ones((5, 1))}, "b": {"": np.zeros((5, 1))}}, seed=0)
     with pytest.raises(ValueError, match="differ in length"):
-        split_half({"a": np.ones((5, 1)), "b": np.zeros((4, 1)), "c": np.zeros((5, 1))}, seed=0)
+        split_half({name: {"": np.ones((n, 1))} for name, n in zip("abc", (5, 4, 5), strict=True)}, seed=0)

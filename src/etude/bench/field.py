@@ -15,8 +15,7 @@ from etude.bench.runs.axes import measures
 from etude.bench.runs.folder import RunFolder
 from etude.bench.runs.table import Row, read_table
 from etude.bench.scores import Scores, scores
-
-Levels = dict[str, np.ndarray]
+from etude.bench.statistics import average, comparison
 
 
 class FieldError(Exception):
@@ -44,9 +43,24 @@ class Field:
         """How the suite weighs levels; without a word from it each task counts once."""
         return self.shared["weights"] or next(iter(self.scores.values())).counts()
 
-    def means(self) -> dict[str, Levels]:
-        """Policy -> level -> each task's average."""
-        return {name: found.means() for name, found in self.scores.items()}
+    def compared(self, wished: float | None = None) -> dict[str, Any]:
+        """What `etude bench compare` says, figures in percent. `wished`, in points: each pair says how many tasks would find it."""
+        counts = {"resamples": self.shared["report"]["resamples"], "seed": self.shared["seed"]}
+        tables, ids = {name: found.tables for name, found in self.scores.items()}, next(iter(self.scores.values())).ids
+        averages = {name: average(found.means(), self.weights, **counts) for name, found in self.scores.items()}
+        return {
+            "suite": self.shared["suite"],
+            "tasks": len(self.ids),
+            "policies": [
+                {
+                    "key": name,
+                    "passes": self.rows[name].passes,
+                    **dict(zip(("avg", "ci95"), found.percent(), strict=True)),
+                }
+                for name, found in averages.items()
+            ],
+            **comparison(tables, ids, self.weights, wished=wished, **counts),
+        }
 
     def tables(self) -> dict[str, np.ndarray]:
         """Policy -> (N, K): levels one after the other."""

@@ -16,7 +16,7 @@ from etude.bench.outcome import Outcome
 from etude.bench.runs.cost import dollars_of
 from etude.bench.runs.table import Row
 from etude.bench.scores import task_means
-from etude.bench.statistics import stratified
+from etude.bench.statistics import amount
 
 AXES = ("tokens", "dollars", "seconds", "core_seconds")
 DIGITS = {"tokens": 1, "dollars": 6, "seconds": 3, "core_seconds": 4}
@@ -41,7 +41,7 @@ def axes(row: Row, weights: Weights, *, resamples: int, seed: int) -> dict[str, 
     """The entry's `axes`: value, ci95, median, by axis."""
     rows = {}
     for name, measure in measures(row).items():
-        found = stratified(task_means(row.outcomes, measure), weights, resamples=resamples, seed=seed)
+        found = amount(task_means(row.outcomes, measure), weights, resamples=resamples, seed=seed)
         digits = DIGITS[name]
         rows[name] = {
             "value": round(found.value, digits),

@@ -1,7 +1,9 @@
 """The statistics of the bench, pure: arrays in, numbers out. `docs/bench.md` explains them on one page."""
 
+from etude.bench.statistics.amounts import amount
 from etude.bench.statistics.best import best_of, pass_at_k, powers_of_two
 from etude.bench.statistics.bounded import average, difference
+from etude.bench.statistics.comparison import comparison
 from etude.bench.statistics.interval import Interval, bootstrap, stratified, weighted_mean
 from etude.bench.statistics.items import Extremes, discrimination, saturated
 from etude.bench.statistics.lite import Lite, NoLite, choose_lite
@@ -21,11 +23,13 @@ __all__ = [
     "NoLite",
     "NoRanking",
     "SplitHalf",
+    "amount",
     "average",
     "best_of",
     "bootstrap",
     "choose_lite",
     "compare",
+    "comparison",
     "detectable",
     "difference",
     "discrimination",

@@ -13,18 +13,21 @@ from collections.abc import Mapping
 import numpy as np
 
 from etude.bench.statistics.interval import Interval, shares_of, stratified
-from etude.bench.statistics.student import student_quantile
+from etude.bench.statistics.student import freedom_of, student_quantile
 
 Values = Mapping[str, np.ndarray]  # level -> (N,): each task's own mean
+PRIOR = 0.5  # tasks: without, averages of partial scores and of best-of-k are held 88 to 94 times in 100; differences need none
+ROUNDING = 1e-12  # a mean of ones that a sum has left just under 1
 
 
 def average(values: Values, weights: Mapping[str, float], *, resamples: int, seed: int) -> Interval:
     """Weighted mean of scores in [0, 1] with its 95% interval."""
     found = stratified(values, weights, resamples=resamples, seed=seed)
-    t = _quantile(values, weights)
+    shares = shares_of(values, weights)
+    t = student_quantile(freedom_of(values, shares))
     below = above = 0.0
-    for level, share in shares_of(values, weights).items():
-        down, up = wilson(values[level], t)
+    for level, share in shares.items():
+        down, up = wilson(values[level], t, PRIOR)
         below, above = below + (share * down) ** 2, above + (share * up) ** 2
     return _widened(found, math.sqrt(below), math.sqrt(above), least=0.0)
 
@@ -36,9 +39,10 @@ def difference(changes: Values, weights: Mapping[str, float], *, resamples: int,
     (the method MOVER, Zou and Donner 2008; levels are joined so too). Where no task differs, this still allows for rare ones that do.
     """
     found = stratified(changes, weights, resamples=resamples, seed=seed)
-    t = _quantile(changes, weights)
+    shares = shares_of(changes, weights)
+    t = student_quantile(freedom_of(changes, shares))
     below = above = 0.0
-    for level, share in shares_of(changes, weights).items():
+    for level, share in shares.items():
         gained, lost = np.maximum(changes[level], 0), np.maximum(-changes[level], 0)
         (gain_down, gain_up), (loss_down, loss_up) = wilson(gained, t), wilson(lost, t)
         r = _correlation(gained, lost)
@@ -47,36 +51,33 @@ def difference(changes: Values, weights: Mapping[str, float], *, resamples: int,
     return _widened(found, math.sqrt(below), math.sqrt(above), least=-1.0)
 
 
-def wilson(values: np.ndarray, t: float) -> tuple[float, float]:
+def wilson(values: np.ndarray, t: float, prior: float = 0.0) -> tuple[float, float]:
     """How far below and above its mean p the interval of a level's average reaches.
 
-    Wilson's interval (1927) for p with the effective number of tasks p (1 - p) / error^2 in place of the count, as for complex surveys
-    (Franco, Little, Louis and Slud 2019). If all scores are 0, or all 1, passes of a task may well all agree: tasks are counted.
+    Wilson's interval (1927) for p with an effective number of tasks in place of the count, as for complex surveys (Franco, Little,
+    Louis and Slud 2019).
     """
-    count, p = len(values), float(values.mean())
-    if p <= 0 or p >= 1 or count == 1:
-        effective = float(count)
-    else:
-        error2 = float(values.var(ddof=1)) / count
-        if error2 < 1e-24:  # all the same partial score, but for rounding
-            return 0.0, 0.0
-        effective = p * (1 - p) / error2
+    p = float(np.clip(values.mean(), 0, 1))
+    share = _spread_share(values, p, prior)
+    if share < ROUNDING:  # all the same partial score
+        return 0.0, 0.0
+    effective = len(values) / share
     middle = (p + t * t / (2 * effective)) / (1 + t * t / effective)
-    half = t / (1 + t * t / effective) * math.sqrt(max(0.0, p * (1 - p)) / effective + t * t / (4 * effective**2))
+    half = t / (1 + t * t / effective) * math.sqrt(p * (1 - p) / effective + t * t / (4 * effective**2))
     return max(0.0, p - (middle - half)), max(0.0, middle + half - p)
 
 
-def _quantile(values: Values, weights: Mapping[str, float]) -> float:
-    """Student's: few tasks don't know their own spread.
+def _spread_share(values: np.ndarray, p: float, prior: float) -> float:
+    """Of the spread that scores all 0 or 1 would have, the part that these have: tasks by effective number.
 
-    Degrees of freedom by Satterthwaite (1946) as if all levels had the same spread, so that a heavy level of few tasks counts as few.
+    Each task that goes the other way tells something of it, count min(p, 1 - p) in all; `prior` more say "all 0 or 1". Where none
+    goes the other way tasks are counted, since passes of a task may well all agree.
     """
-    parts = [
-        (share**2 / len(values[level]), len(values[level]) - 1) for level, share in shares_of(values, weights).items()
-    ]
-    whole = sum(part for part, freedom in parts if freedom)
-    each = sum(part**2 / freedom for part, freedom in parts if freedom)
-    return student_quantile(max(1, int(whole**2 / each + 1e-9)) if each else 1)
+    count, told = len(values), len(values) * min(p, 1 - p)
+    if count == 1 or told < ROUNDING:
+        return 1.0
+    seen = float(values.var(ddof=1)) / (p * (1 - p))  # N / (N - 1) for one pass of 0 and 1
+    return (told * seen + prior) / (told + prior)
 
 
 def _correlation(a: np.ndarray, b: np.ndarray) -> float:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from etude.bench.statistics.amounts import amount
 from etude.bench.statistics.bounded import average
-from etude.bench.statistics.interval import Interval, shares_of, stratified
+from etude.bench.statistics.interval import Interval, shares_of
 
 Values = Mapping[str, np.ndarray]  # level -> (N,): each task's own mean
 
@@ -60,7 +61,7 @@ def front(
     known = {
         name: (
             average(p.scores, mix, resamples=resamples, seed=seed),
-            stratified(p.costs, mix, resamples=resamples, seed=seed),
+            amount(p.costs, mix, resamples=resamples, seed=seed),
         )
         for name, p in points.items()
     }

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from etude.bench.statistics.interval import shares_of
+
 POLICIES_MIN = 3  # two policies agree or disagree, +1 or -1: no correlation
 HALVES = 1000
 
@@ -43,32 +45,51 @@ class SplitHalf:
 
     halves: float  # mean rank correlation between two halves
     whole: float  # what two suites of the full size would reach, by Spearman and Brown
-    low: float  # 5% of the splits lie below
+    low: float  # 5% of the splits lie below: how far halves may be apart, no interval of the correlation
     policies: int
     tasks: int
 
 
-def split_half(tables: Mapping[str, np.ndarray], seed: int, splits: int = HALVES) -> SplitHalf:
-    """`tables[policy]` is (N, K), tasks in the same order; scores are cut at random into halves of tasks, `splits` times.
+def split_half(
+    policies: Mapping[str, Mapping[str, np.ndarray]],
+    weights: Mapping[str, float] | None = None,
+    *,
+    seed: int,
+    splits: int = HALVES,
+) -> SplitHalf:
+    """`policies[name][level]` is (N, K); tasks are cut at random into halves, level by level, `splits` times.
 
-    The step from halves to the whole is 2r / (1 + r) (Spearman 1910, Brown 1910), taken of the mean; a mean that isn't positive
-    stays as it is. A split in which a half ties all policies agrees on nothing: 0.
+    A half's score is the average that is printed: levels weighed as for the whole suite, without `weights` each task once. The step
+    from halves to the whole is 2r / (1 + r) (Spearman 1910, Brown 1910), taken of the mean; a mean that isn't positive stays as it
+    is. A split in which a half ties all policies agrees on nothing: 0.
     """
-    means = _means(tables)  # (M, N)
-    policies, tasks = means.shape
-    if policies < POLICIES_MIN or tasks < 2:
+    means = {name: {level: table.mean(axis=1) for level, table in own.items()} for name, own in policies.items()}
+    sizes = [{level: len(values) for level, values in own.items()} for own in means.values()]
+    tasks = sum(sizes[0].values()) if sizes else 0
+    if len(policies) < POLICIES_MIN or tasks < 2:
         raise ValueError(
-            f"{policies} policies at {tasks} tasks: a split-half correlation needs at least {POLICIES_MIN} policies and 2 tasks"
+            f"{len(policies)} policies at {tasks} tasks: a split-half correlation needs at least {POLICIES_MIN} policies and 2 tasks"
         )
+    if any(size != sizes[0] for size in sizes):
+        raise ValueError("policies are ranked on the same tasks: their tables differ in length")
     rng = np.random.default_rng(seed)
-    found = np.empty(splits)
-    for i in range(splits):
-        order = rng.permutation(tasks)
-        one, other = (means[:, half].mean(axis=1) for half in (order[: tasks // 2], order[tasks // 2 :]))
-        found[i] = agreement(one, other)
+    mix = weights or {level: float(count) for level, count in sizes[0].items()}
+    sides = np.zeros((2, splits, len(policies)))  # only the order within a half counts: sums will do
+    for level, share in shares_of(next(iter(means.values())), mix).items():
+        values = np.array([own[level] for own in means.values()])  # (M, N)
+        one = _halves(values.shape[1], splits, rng)
+        for side, half in enumerate((one, ~one)):
+            sides[side] += share * (half / np.maximum(half.sum(axis=1, keepdims=True), 1)) @ values.T
+    found = np.array([agreement(one, other) for one, other in zip(*sides, strict=True)])
     mean = float(found.mean())
     whole = 2 * mean / (1 + mean) if mean > 0 else mean
-    return SplitHalf(mean, whole, float(np.quantile(found, 0.05)), policies, tasks)
+    return SplitHalf(mean, whole, float(np.quantile(found, 0.05)), len(policies), tasks)
+
+
+def _halves(count: int, splits: int, rng: np.random.Generator) -> np.ndarray:
+    """Which of `count` tasks are in the first half, (splits, count); of an odd number one half at random has one more."""
+    first = count // 2 + rng.integers(0, 2, splits) * (count % 2)
+    return rng.random((splits, count)).argsort(axis=1).argsort(axis=1) < first[:, None]
 
 
 def agreement(a: np.ndarray, b: np.ndarray) -> float:
@@ -77,10 +98,3 @@ def agreement(a: np.ndarray, b: np.ndarray) -> float:
         return spearman(np.round(a, 12), np.round(b, 12))
     except NoRanking:
         return 0.0
-
-
-def _means(tables: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Each policy's average by task: (M, N)."""
-    if len({len(table) for table in tables.values()}) > 1:
-        raise ValueError("policies are ranked on the same tasks: their tables differ in length")
-    return np.array([table.mean(axis=1) for table in tables.values()])

@@ -7,7 +7,7 @@ With s^2 a chi-square of f degrees over f, a variable of shift d is (Z + d) / s,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
@@ -33,6 +33,17 @@ def student_quantile(freedom: int, confidence: float = 0.95) -> float:
         raise ValueError(f"a confidence lies between 0 and 1, not at {confidence}")
     target = (1 + confidence) / 2
     return _rise(lambda t: student_cdf(t, freedom) - target)
+
+
+def freedom_of(values: Mapping[str, np.ndarray], shares: Mapping[str, float]) -> int:
+    """Degrees of freedom of a weighted mean over levels of tasks, at least 1.
+
+    By Satterthwaite (1946) as if all levels had the same spread, so that a heavy level of few tasks counts as few.
+    """
+    parts = [(share**2 / len(values[level]), len(values[level]) - 1) for level, share in shares.items()]
+    whole = sum(part for part, freedom in parts if freedom)
+    each = sum(part**2 / freedom for part, freedom in parts if freedom)
+    return max(1, int(whole**2 / each + 1e-9)) if each else 1
 
 
 @cache
