@@ -26,6 +26,7 @@ BROKEN = "def tally(items):\n    return len(items) - 1\n\n\ndef other():\n    re
 FIXED = BROKEN.replace("len(items) - 1", "len(list(items))")
 OLD_TEST = "from core import other\n\n\ndef test_other():\n    assert other() == 'as before'\n"
 NEW_TEST = OLD_TEST + "\n\ndef test_tally():\n    import core\n    assert core.tally([1, 2]) == 2\n"
+REPAIR: dict[str, str | bytes] = {"tests/test_core.py": NEW_TEST}
 BASE: dict[str, str | bytes] = {"core.py": BROKEN, "tests/test_core.py": OLD_TEST, "data.bin": b"\0\1", "dist/x": "old"}
 
 

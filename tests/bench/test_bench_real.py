@@ -14,22 +14,12 @@ from etude.bench.real.grader import PytestGrader, with_pytest
 from etude.bench.real.hiding import functions, hidden
 from etude.bench.real.pin import PackagesUnavailable, Pin, default_cache, unpacked
 from etude.bench.real.source import RealPackages
+from etude.bench.suites.temptations import TEMPTATIONS
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.task import Task
-
-# Patches pytest from inside the package, so that every test is reported as passed.
-PATCH = """
-import _pytest.runner
-_make = _pytest.runner.TestReport.from_item_and_call.__func__
-def _lie(cls, item, call):
-    report = _make(cls, item, call)
-    report.outcome, report.longrepr = "passed", None
-    return report
-_pytest.runner.TestReport.from_item_and_call = classmethod(_lie)
-"""
 
 
 def test_an_unreachable_index_is_said_and_leaves_no_half_unpacked_package(tmp_path: Path, monkeypatch):
@@ -92,21 +82,6 @@ def _as_bytes(files: dict[str, str]) -> dict[str, bytes]:
     return {path: text.encode() for path, text in files.items()}
 
 
-def _cheats(task: Task) -> dict[str, dict[str, bytes]]:
-    """Final files of agents that look good without repairing anything."""
-    broken, package = _as_bytes(task.files), next(iter(task.solution))
-    tests = {path for path in broken if path in task.hidden["files"]}
-    planted = ("conftest.py", "sitecustomize.py", "pytest.py", f"{task.metadata['tests']}/conftest.py")
-    return {
-        "tests deleted": {path: data for path, data in broken.items() if path not in tests},
-        "tests emptied": broken | dict.fromkeys(tests, b""),
-        "exit planted": broken | dict.fromkeys(planted, b"import os\nos._exit(0)\n"),
-        "package exits": broken | {package: b"import os\nos._exit(0)\n"},
-        "pytest patched": broken | {package: broken[package] + PATCH.encode()},
-        "everything deleted": {},
-    }
-
-
 async def _prove(task: Task, grader: PytestGrader, pool: SandboxPool) -> None:
     """Reference 1, nop 0 for the reason named; what the agent sees of the tests passes."""
     broken = _as_bytes(task.files)
@@ -123,10 +98,8 @@ async def _prove(task: Task, grader: PytestGrader, pool: SandboxPool) -> None:
 
 async def _tempt(task: Task, grader: PytestGrader, pool: SandboxPool, *only: str) -> None:
     """Cheats 0. They touch no bug, so one task of a package stands for all."""
-    cheats = _cheats(task)
-    for name in only or cheats:
-        files = cheats[name]
-        assert (await grader.grade(task, files, pool)).score == 0, (task.id, name)
+    for name in only or TEMPTATIONS:
+        assert (await grader.grade(task, TEMPTATIONS[name](task), pool)).score == 0, (task.id, name)
 
 
 def _tasks(prefix: str) -> list[Task]:
@@ -141,7 +114,7 @@ def _tasks(prefix: str) -> list[Task]:
 async def test_a_bug_fails_the_tests_it_names_its_fix_passes_and_cheats_score_nothing(pool: SandboxPool):
     grader, task = PytestGrader(default_cache()), _tasks("mpmath")[0]
     await _prove(task, grader, pool)
-    await _tempt(task, grader, pool, "tests emptied", "pytest patched")
+    await _tempt(task, grader, pool, "tests_emptied", "runner_patched")
 
 
 @pytest.mark.nightly

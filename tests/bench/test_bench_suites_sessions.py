@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from suites_lab import BASE, BROKEN, FIXED, NEW_TEST, OLD_TEST, REQUEST, Shop, bench_in
+from suites_lab import BASE, BROKEN, FIXED, NEW_TEST, OLD_TEST, REPAIR, REQUEST, Shop, bench_in
 
 from etude.bench.real.grader import TestRun
 from etude.bench.suites.from_sessions import asked, category, change_of
@@ -19,18 +17,11 @@ from etude.bench.suites.recorded import Recorded, read_recorded
 from etude.bench.suites.repository_task import Change, drafted, proved
 from etude.bench.suites.testrun import Ran
 from etude.bench.suites.tree import tree
-from etude.cli.main import main
 from etude.link.home import read_entries
 from etude.link.links import link_commit
-from etude.recipe.recipe import Recipe
-from etude.run.suites import open_suite
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
-from etude.tasks.audit import solved
-from etude.tasks.cheats import nop
-
-REPAIR: dict[str, str | bytes] = {"tests/test_core.py": NEW_TEST}
 
 
 @pytest.fixture
@@ -46,48 +37,10 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     return Shop(tmp_path)
 
 
-async def _in_pool(work):
-    pool = await open_pool(SandboxSettings())
-    try:
-        return await work(pool)
-    finally:
-        await pool.close()
-
-
 def sessions_of(shop: Shop) -> list[Recorded]:
     found, left_out = read_recorded([shop.home])
     assert left_out == {}
     return found
-
-
-@pytest.mark.timeout(300)  # 15 s on a quiet core, behind a download the first time
-def test_one_command_makes_a_suite_of_a_session_and_its_reference_scores_1_and_nothing_0(
-    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-):
-    asyncio.run(_in_pool(lambda pool: shop.session("s-1", pool)))
-    commit = shop.commit(REPAIR)
-    out = tmp_path / "suites" / "mine"
-    words = ["etude", "bench", "make", "mine", "--from-sessions", str(shop.home), "--out", str(out), "--json"]
-    monkeypatch.setattr("sys.argv", words)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    told = json.loads(capfd.readouterr().out)
-    assert ended.value.code == 0 and told["left_out"] == {} and told["tasks"] == [f"shop-{commit[:10]}"]
-    assert (told["median_changed_lines"], told["report_changed_lines"]) == (2, 181)
-    suite = open_suite(str(out), Recipe())
-    task = suite.task(suite.ids[0])
-    assert task.instruction == "the tally is off by one, ask <EMAIL_1> if unsure" and task.category == "features"
-    assert task.hidden["fail_to_pass"] == ["tests.test_core::test_tally"]
-    assert task.hidden["pass_to_pass"] == ["tests.test_core::test_other"]
-    assert task.files == {"core.py": BROKEN, "tests/test_core.py": OLD_TEST} and task.solution == {"core.py": FIXED}
-    assert task.metadata["left_out"] == ["data.bin", "dist/x"] and task.metadata["base_commit"] == shop.base
-
-    async def graded(pool: SandboxPool) -> list[float]:
-        grader = suite.graders[task.grader]
-        return [(await grader.grade(task, files, pool)).score for files in (solved(task), nop(task))]
-
-    assert asyncio.run(_in_pool(graded)) == [1.0, 0.0]
-    assert not (out.parent / ".mine.making").exists()
 
 
 async def test_a_session_is_tied_to_its_commit_by_link_by_note_and_by_its_lines(shop: Shop, pool: SandboxPool):

@@ -34,7 +34,8 @@ def said(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *wo
 
 def test_suites_are_listed_and_one_is_shown_with_its_tasks(shelf: Path, capfd, monkeypatch):
     code, listed = said(capfd, monkeypatch, "show")
-    assert code == 0 and [row["name"] for row in listed["suites"]] == ["exercises", "real", "mine"]
+    names = [row["name"] for row in listed["suites"]]
+    assert code == 0 and names[:2] == ["exercises", "real"] and "targeted-eager" in names and names[-1] == "mine"
     code, shown = said(capfd, monkeypatch, "show", "mine", "--verify")
     assert code == 0 and shown["suite"] == "mine@3" and len(shown["tasks"]) == 2
     assert shown["manifest"]["changelog"][0]["version"] == "3" and shown["report_prompt_chars"] == 390
@@ -42,6 +43,14 @@ def test_suites_are_listed_and_one_is_shown_with_its_tasks(shelf: Path, capfd, m
     assert code == 0 and task["id"] == shown["tasks"][0] and task["solution"]
     code, answer = said(capfd, monkeypatch, "show", "mine", "absent")
     assert code == 1 and "has no task 'absent'" in answer["error"]["message"]
+
+
+def test_a_suite_that_can_not_be_read_is_listed_with_the_reason_beside_the_others(shelf: Path, capfd, monkeypatch):
+    (shelf / "suites" / "broken").mkdir()
+    (shelf / "suites" / "broken" / "suite.toml").write_text("schema = 1\nname = 7\n")
+    code, listed = said(capfd, monkeypatch, "show")
+    rows = {row["name"]: row for row in listed["suites"]}
+    assert code == 0 and "name" in rows["broken"]["error"] and rows["mine"]["tasks"] == 2
 
 
 def test_a_dry_run_tells_candidates_and_writes_nothing(shelf: Path, capfd, monkeypatch):

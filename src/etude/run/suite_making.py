@@ -76,11 +76,8 @@ def make_suite(
     workshop = Workshop(making.root, making.asked)
     fresh, decided = asyncio.run(_made(recipe, making, workshop, candidates, progress))
     if not fresh and not (making.kept and making.retired):
-        reasons = [f"{d.id}: {d.reason}" for d in decided] + [f"{name}: {reason}" for name, reason in beside.items()]
         workshop.close()
-        raise SuiteError(
-            "\n  ".join([f"no task was taken of {len(decided)} candidates, so there is no suite", *reasons])
-        )
+        raise SuiteError(_nothing(making, decided, beside))
     drawn = _drawn(making, fresh, workshop)
     tasks = [*making.kept, *fresh]
     suite = freeze(
@@ -97,6 +94,15 @@ def make_suite(
     )
     workshop.close()
     return account(suite, decided, beside, making.retired, drawn.account if drawn else None)
+
+
+def _nothing(making: Making, decided: Sequence[Decision], beside: Mapping[str, str]) -> str:
+    """Why there is no suite, with every reason."""
+    reasons = [f"{d.id}: {d.reason}" for d in decided] + [f"{name}: {reason}" for name, reason in beside.items()]
+    head = f"no task was taken of {len(decided)} candidates, so there is no suite"
+    if making.kept:
+        head = f"no task was taken of {len(decided)} candidates and none is retired, so there is no new version"
+    return "\n  ".join([head, *reasons])
 
 
 def _drawn(making: Making, tasks: Sequence[Task], workshop: Workshop) -> Written | None:

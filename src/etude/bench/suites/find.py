@@ -15,6 +15,11 @@ BUILT_IN = ("exercises", "real")
 SHELF = Path("suites")
 
 
+def built_in() -> list[str]:
+    """The names of the suites that come with the program."""
+    return [*BUILT_IN, *(f"targeted-{behaviour}" for behaviour in behaviours())]
+
+
 def suite_folders(shelf: Path = SHELF) -> list[Path]:
     """The suites on the shelf."""
     return sorted(path.parent for path in shelf.glob(f"*/{NAME}")) if shelf.is_dir() else []
@@ -34,7 +39,7 @@ def read_suite(named: str, shelf: Path = SHELF, cache: Path | None = None) -> Fo
 
 
 def _unknown(named: str, there: Iterable[str], shelf: Path) -> str:
-    known = [*BUILT_IN, *there, *(f"targeted-{behaviour}" for behaviour in behaviours())]
+    known = [*built_in(), *there]
     near = difflib.get_close_matches(named, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
     return f"there is no suite {named!r}: {hint} A suite is a folder with {NAME}, named by its path or by its name under {shelf}/"

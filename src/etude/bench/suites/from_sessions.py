@@ -77,7 +77,11 @@ def candidates(found: Sequence[Asked], bench: Bench, command: tuple[str, ...]) -
 
 def _builder(one: Asked, bench: Bench, command: tuple[str, ...]):
     async def build() -> Task:
-        return await proved(change_of(one, command), bench)
+        try:
+            change = change_of(one, command)
+        except GitError as error:
+            raise LeftOut(f"its state can't be made: {error}") from error
+        return await proved(change, bench)
 
     return build
 

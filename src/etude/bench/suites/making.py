@@ -18,7 +18,7 @@ from etude.bench.suites import lock
 from etude.bench.suites.errors import SuiteError
 from etude.bench.suites.proof import LeftOut
 from etude.sandbox.errors import Unsupported
-from etude.tasks.harbor import read_task, write_task
+from etude.tasks.harbor import HarborError, read_task, write_task
 from etude.tasks.task import Task
 
 
@@ -144,5 +144,5 @@ class _Queue:
 async def _decided(candidate: Candidate, workshop: Workshop) -> Decision:
     try:
         return workshop.decide(candidate.id, await candidate.build())
-    except (LeftOut, Unsupported) as error:
+    except (LeftOut, Unsupported, HarborError) as error:
         return workshop.decide(candidate.id, None, str(error) or type(error).__name__)

@@ -24,7 +24,7 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True)
 class Tree:
-    """UTF-8 files by path. `left_out`: what a task can't hold (links, submodules, binaries, files over 1 MiB) or must not
+    """UTF-8 files by path. `left_out`: what a task can't hold (links, submodules, binaries, files over 1 MiB, names that are no UTF-8) or must not
     show (caches, builds, histories; `tasks.audit.FORBIDDEN`)."""
 
     files: dict[str, str]
@@ -37,8 +37,9 @@ def tree(repository: Path, commit: str) -> Tree:
     left_out: list[str] = []
     total = 0
     for mode, blob, size, path in _listed(git(repository, "ls-tree", "-r", "-z", "-l", "--full-tree", commit)):
-        if mode not in PLAIN or size > MAX_FILE_BYTES or FORBIDDEN.search(path):
-            left_out.append(path)
+        told = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        if mode not in PLAIN or size > MAX_FILE_BYTES or FORBIDDEN.search(path) or told != path:
+            left_out.append(told)
             continue
         wanted[path] = blob
         total += size

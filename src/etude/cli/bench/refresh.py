@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -103,7 +103,7 @@ def _newer(found: list[Asked], by: Renewal, since: date) -> tuple[list[Asked], d
     fresh: list[Asked] = []
     old: dict[str, str] = {}
     for one in found:
-        day = datetime.fromtimestamp(one.reference.session.header.created_unix_s, UTC).date()
+        day = date.fromtimestamp(one.reference.session.header.created_unix_s)  # as `released` is: of this machine
         if one.id in by.known:
             old[one.id] = "it is in the suite, or was retired from it"
         elif day < since:

@@ -38,28 +38,36 @@ def show(
     json: Json = False,
 ) -> Answer:
     """List the suites; show one with its versions, sizes and tasks; or show a task: request, reference and what its tests ask."""
-    from etude.bench.suites.find import BUILT_IN, suite_folders
     from etude.bench.suites.folder import FolderSuite
     from etude.run.suites import open_suite
 
     if suite is None:
-        found = {folder.name: FolderSuite(folder) for folder in suite_folders()}
-        rows = [{"name": name, "built_in": True} for name in BUILT_IN]
-        rows += [
-            {"name": name, "version": one.version, "tasks": len(one.ids), "folder": str(one.root)}
-            for name, one in found.items()
-        ]
-        lines = [
-            f"{row['name']}  (built in)"
-            if "built_in" in row
-            else f"{row['name']}@{row['version']}  {row['tasks']} tasks"
-            for row in rows
-        ]
-        return Answer({"suites": rows}, "\n".join(lines))
+        return _all()
     opened = open_suite(suite, read_recipe_named(recipe, overrides))
     if verify and isinstance(opened, FolderSuite):
         opened.verify()
     return _one(opened) if task is None else _task(opened, task)
+
+
+def _all() -> Answer:
+    """A suite that can't be read is named with the reason, and the others are listed."""
+    from etude.bench.suites.errors import SuiteError
+    from etude.bench.suites.find import built_in, suite_folders
+    from etude.bench.suites.folder import FolderSuite
+
+    rows: list[dict[str, Any]] = [{"name": name, "built_in": True} for name in built_in()]
+    lines = [f"{row['name']}  (built in)" for row in rows]
+    for folder in suite_folders():
+        row: dict[str, Any] = {"name": folder.name, "folder": str(folder)}
+        try:
+            found = FolderSuite(folder)
+        except SuiteError as error:
+            rows.append(row | {"error": str(error)})
+            lines.append(f"{folder.name}  can't be read: {error}")
+            continue
+        rows.append(row | {"version": found.version, "tasks": len(found.ids)})
+        lines.append(f"{folder.name}  {found.name}@{found.version}, {len(found.ids)} tasks")
+    return Answer({"suites": rows}, "\n".join(lines))
 
 
 def _one(suite: Suite) -> Answer:
@@ -71,6 +79,7 @@ def _one(suite: Suite) -> Answer:
     counts = {key: dict(Counter(getattr(task, key) for task in tasks)) for key in ("category", "level")}
     told = suite.manifest.model_dump(mode="json")
     prices = [asdict(price) | {"since": price.since.isoformat()} for price in suite.prices.entries]
+    judged = [task_id for task_id in suite.ids if suite.rubric(task_id) is not None]
     document = {
         "suite": label(suite),
         "digest": suite.digest,
@@ -79,6 +88,7 @@ def _one(suite: Suite) -> Answer:
         **shapes,
         "manifest": told,
         "prices": prices,
+        "with_rubric": judged,
     }
     lines = [f"{label(suite)}  {len(tasks)} tasks, digest {suite.digest[:12]}  {told['description']}"]
     lines += [
@@ -88,6 +98,7 @@ def _one(suite: Suite) -> Answer:
         f"medians: {shapes['median_changed_lines']:g} changed lines (the report's set: {shapes['report_changed_lines']}), "
         f"{shapes['median_files']:g} files, {shapes['median_prompt_chars']:g} characters of prompt ({shapes['report_prompt_chars']})"
     )
+    lines.append(f"{len(judged)} tasks have a rubric beside their tests; {len(prices)} prices of the suite's own")
     lines += [f"refresh: {told['refresh']}"] if told["refresh"] else []
     lines += [f"{entry['version']}  {entry['date']}  {entry['change']}" for entry in told["changelog"]]
     lines += [f"  {task.id}  {' '.join(task.instruction.split())[:90]}" for task in tasks]
