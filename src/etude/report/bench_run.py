@@ -1,4 +1,4 @@
-"""The page of a bench run: `report.html` beside its `report.json`, self-contained, from that file alone.
+"""What the report of a bench run says, section by section, from its `report.json` alone.
 
 Who was asked and what came of it with intervals; score against each cost; pairs on the same tasks; by what tasks are like; what is
 missing; judged scores beside the judge's agreement; what the auditor flagged.
@@ -6,16 +6,12 @@ missing; judged scores beside the judge's agreement; what the auditor flagged.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any
 
-from etude.report.page import document
 from etude.report.pareto.draw import draw
-from etude.report.pareto.points import axes_of, curves, heading
+from etude.report.pareto.points import axes_of, curves
 from etude.report.table import Html, cell, percent, points, table
 
 FIGURES = {"tokens": ("Tokens", ",.0f"), "dollars": ("Dollars", ".4f"), "seconds": ("Seconds", ",.1f"),
@@ -25,24 +21,6 @@ TRAITS = {"by_category": "Category", "by_level": "Level", "by_style": "Prompt st
 ITEMS_SHOWN = 50
 
 Report = Mapping[str, Any]
-
-
-def write_page(run: Path) -> Path:
-    """`report.html` from `report.json`, whole or not at all."""
-    page = bench_page(json.loads((run / "report.json").read_text(encoding="utf-8")))
-    part = run / f".report.html.{os.getpid()}"
-    part.write_text(page, encoding="utf-8")
-    os.replace(part, run / "report.html")
-    return run / "report.html"
-
-
-def bench_page(report: Report) -> str:
-    """The whole document. A section without content is left out."""
-    parts = [f"<h1>{escape(heading(report))}</h1>", bench_lead(report)]
-    for name, content in bench_sections(report).items():
-        if text := "".join(content()):
-            parts.append(f"<h2>{escape(name)}</h2>{text}")
-    return document(heading(report), "".join(parts))
 
 
 def bench_lead(report: Report) -> str:

@@ -112,11 +112,6 @@ def metrics(run: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
     return {s: {n: sorted(points.items()) for n, points in by_name.items()} for s, by_name in found.items()}
 
 
-def samples(run: Path) -> list[dict[str, Any]]:
-    """Rollouts chosen for reading (`rl/samples.json`): tokens as text with logprob, version and advantage."""
-    return _read(run / "rl" / "samples.json", [])
-
-
 def texts(run: Path) -> list[dict[str, Any]]:
     """Documents of the corpus drawn for reading (`corpus/samples.json`): text with its provenance."""
     return reader(run, outdated(run))("corpus/samples.json") or []

@@ -1,20 +1,12 @@
-"""The one-file report a person would forward: `report.html`, self-contained, readable in dark mode too.
-
-Its one script (`page.js`, a button) is named by its hash, so that a browser runs nothing else: no session's and no
-document's text can, whatever it holds. Nothing is fetched.
-"""
+"""What a run's report says, section by section, from `report.json`, curves and texts: markup whose every text is escaped."""
 
 from __future__ import annotations
 
-import hashlib
-from base64 import b64encode
 from collections.abc import Callable, Sequence
 from html import escape
-from importlib.resources import files
 from typing import Any
 
 from etude.report import charts, outcome
-from etude.report.advisories.shown import shown as advised
 from etude.report.beside import Beside
 from etude.report.charts import Curves
 from etude.report.machinery import machinery
@@ -25,41 +17,15 @@ from etude.report.pages.perplexity import perplexity
 from etude.report.pages.pretraining import pretraining
 from etude.report.pages.retrieval import retrieval
 from etude.report.table import cell, table
-from etude.report.tokens import rollout_view
-
-
-def page(
-    report: dict[str, Any],
-    curves: Curves,
-    samples: list[dict[str, Any]],
-    *,
-    title: str,
-    beside: Sequence[Beside] = (),
-    texts: Sequence[dict[str, Any]] = (),
-) -> str:
-    """The whole document; `samples` are rollouts to read, `texts` documents. Sections whose stage has not run are left out."""
-    drawn = sections(report, curves, samples, beside, texts)
-    shown = {name: content for name, parts in drawn.items() if (content := "".join(parts()))}
-    body = [
-        f"<h1>Etude: {escape(title)}</h1>",
-        subtitle(report),
-        advised(report.get("advisories", []), list(shown)),
-        outcome.lead(report),
-        outcome.headline(report),
-        _contents(list(shown)),
-        *(f'<h2 id="{_anchor(name)}">{escape(name)}</h2>{content}' for name, content in shown.items()),
-    ]
-    return document(f"Etude: {title}", "".join(body))
 
 
 def sections(
     report: dict[str, Any],
     curves: Curves,
-    samples: list[dict[str, Any]],
     beside: Sequence[Beside] = (),
     texts: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Callable[[], Sequence[str]]]:
-    """Every section by its name, in order, as what draws it: the board shows the same ones, each by itself."""
+    """Every section by its name, in order, as what draws it. Those whose stage has not run are empty."""
     return {
         "Before and after" if "lift" in report else "What the bench found": lambda: _bench(report),
         "By category and level": lambda: [outcome.levels(report), outcome.overlap(report)],
@@ -70,32 +36,9 @@ def sections(
         "Draft layers": lambda: drafts(report),
         "Learning curves": lambda: _learning(report, curves, beside),
         "Asynchrony": lambda: _asynchrony(report),
-        "Rollouts to read": lambda: [_rollouts(samples)],
         "What it cost": lambda: [_costs(report)],
         "Machine and versions": lambda: [_facts(report)],
     }
-
-
-def document(title: str, body: str) -> str:
-    """A page of this room around `body`, which is markup."""
-    room = files("etude.report")
-    css, script = (room / "plot.css").read_text() + (room / "page.css").read_text(), (room / "page.js").read_text()
-    digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}"><title>{escape(title)}</title>'
-        f"<style>{css}</style></head><body><main>{body}</main><script>{script}</script></body></html>"
-    )
-
-
-def _contents(names: Sequence[str]) -> str:
-    links = "".join(f'<a href="#{_anchor(name)}">{escape(name)}</a>' for name in names)
-    return f'<nav aria-label="Contents">{links}</nav>'
-
-
-def _anchor(name: str) -> str:
-    return name.lower().replace(" ", "-")
 
 
 def _charts(*drawn: str) -> str:
@@ -152,18 +95,6 @@ def _asynchrony(report: dict[str, Any]) -> list[str]:
         charts.from_curve(report, {"grad_norm": "gradient norm"}, "Gradient norm", ""),
     )
     return [machinery(report), drawn]
-
-
-def _rollouts(samples: list[dict[str, Any]]) -> str:
-    if not samples:
-        return ""
-    views = (("logprob", "surprise", True), ("advantage", "advantage", False), ("version", "policy version", False))
-    choices = "".join(
-        f'<label><input type="radio" name="by" id="by-{key}"{" checked" if first else ""}> {words}</label>'
-        for key, words, first in views
-    )
-    shown = "".join(rollout_view(sample, unfolded=number == 0) for number, sample in enumerate(samples))
-    return f"<fieldset>Colour by {choices}</fieldset>{shown}"
 
 
 def _costs(report: dict[str, Any]) -> str:

@@ -10,7 +10,12 @@ class ReportSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    rollouts: int = Field(12, ge=0, description="rollouts to read in the report, spread over the training steps")
+    rollouts: int = Field(
+        400,
+        ge=0,
+        description="attempts that the one-file report holds in full, of every kind, spread over the run; of all the figures",
+    )
+    rollout_mb: float = Field(6.0, ge=0, description="room for them in the file, MB; whichever ends first")
     title: str = Field("", description="heading of the report; empty: the recipe's name")
     beside: list[str] = Field(
         default_factory=list,

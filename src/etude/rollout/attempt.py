@@ -125,7 +125,7 @@ async def _sandbox(task: Task, setup: Setup, name: str) -> Disposable:
 async def _try(
     task: Task, setup: Setup, policy: Policy, name: str, seed: int | None, group: int, number: int
 ) -> Attempt:
-    start = time.perf_counter()
+    began_unix_s, start = time.time(), time.perf_counter()
     sandbox = await _sandbox(task, setup, name)
     created = time.perf_counter()
     try:
@@ -149,7 +149,10 @@ async def _try(
         "all": end - start,
     }
     info = {"end": outcome.reason, "message": outcome.message, "verdict": verdict.reason, "tries": number}
-    info["verdict_shared"] = shared
+    info |= {"verdict_shared": shared, "began_unix_s": round(began_unix_s, 2)}
+    info |= (
+        {"host": host} if (host := getattr(sandbox, "host", "")) else {}
+    )  # of a fleet; else there is this machine alone
     info |= {"seconds": {phase: round(value, 4) for phase, value in seconds.items()}}
     rewards = {"outcome": verdict.score}
     rollout = Rollout(name, task.id, group, outcome.segments, rewards, dict(outcome.counters), info)

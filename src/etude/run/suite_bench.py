@@ -29,7 +29,7 @@ from etude.bench.suites.suite import Suite, label
 from etude.events.log import EventLog
 from etude.fleet.open import open_sandboxes
 from etude.recipe.recipe import Recipe
-from etude.report.bench_run import write_page
+from etude.report.write import write_page
 from etude.rollout.code_search import code_search
 from etude.rollout.settings import AttemptSettings
 from etude.run.machine import machine, versions

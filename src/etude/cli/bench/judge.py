@@ -36,7 +36,7 @@ def judge(
     from etude.bench.runs.folder import RunFolder
     from etude.bench.runs.report import write_report
     from etude.bench.runs.table import read_table
-    from etude.report.bench_run import write_page
+    from etude.report.write import write_page
 
     place = RunFolder(folder)
     table = read_table(place)

@@ -48,7 +48,7 @@ def _bench(run: Path) -> Answer:
     """Of `etude bench run`: the same door."""
     from etude.bench.runs.folder import RunFolder
     from etude.bench.runs.report import write_report
-    from etude.report.bench_run import write_page
+    from etude.report.write import write_page
 
     document = write_report(RunFolder(run))
     return Answer(document, f"report: {write_page(run)}")

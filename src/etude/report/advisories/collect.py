@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import time
 import tomllib
-from collections import Counter, deque
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from etude.report.advisories.advisory import Advisory
 from etude.report.advisories.engine import judge
 from etude.report.advisories.history import History, Steps
+from etude.report.advisories.latest import latest
 from etude.report.query.lines import json_lines
-from etude.report.query.outcomes import outcomes
 from etude.report.query.steps import steps
 from etude.report.working import at_work
-
-LATEST = 1000  # attempts whose ends and faults are counted: a share within three points
 
 
 def advisories(run: Path, *, now: float | None = None) -> list[Advisory]:
@@ -37,17 +33,17 @@ def history(run: Path, *, now: float | None = None) -> History:
     through = _through(run)
     found = {name: Steps(times[name], rows[name], name in finished or name in through) for name in rows}
     recipe = run / "recipe.toml"
-    ends, faults, attempts = _latest(run)
+    told = _json(run / "conditions.json").get("shared", {}).get("report", {})
     return History(
-        found,
-        tomllib.loads(recipe.read_text()) if recipe.is_file() else {},
-        {name: _json(run / name / "summary.json") for name in finished},
-        ends,
-        faults,
-        attempts,
-        _judged(run),
-        time.time() if now is None else now,
-        at_work(run),
+        stages=found,
+        recipe=tomllib.loads(recipe.read_text()) if recipe.is_file() else {},
+        summaries={name: _json(run / name / "summary.json") for name in finished},
+        **latest(run),
+        judged=_judged(run),
+        rubrics=int(told.get("rubrics") or 0),
+        judge=str(told.get("judge") or ""),
+        now=time.time() if now is None else now,
+        alive=at_work(run),
     )
 
 
@@ -55,38 +51,6 @@ def _through(run: Path) -> set[str]:
     """Stages whose progress came to its end: what they do after the last step is no stall."""
     last = {e["stage"]: e for e in json_lines(run / "events.jsonl") if e.get("kind") == "progress"}
     return {stage for stage, event in last.items() if 0 < event.get("total", 0) <= event.get("done", 0)}
-
-
-def _latest(run: Path) -> tuple[Counter[str], Counter[str], int]:
-    """How the latest attempts ended, what faults they met on the way, and how many there are: RL's, else the bench's."""
-    ends: Counter[str] = Counter()
-    faults: Counter[str] = Counter()
-    last = deque(_rl_attempts(run), maxlen=LATEST) if (run / "rl" / "groups").is_dir() else _bench_attempts(run)
-    for end, met in last:
-        ends[end] += 1
-        faults.update(met)
-    return ends, faults, len(last)
-
-
-def _rl_attempts(run: Path) -> Iterator[tuple[str, list[str]]]:
-    """(how it ended, faults by class) of the newest groups."""
-    from etude.trace.group_file import unpack_group
-
-    size = int(tomllib.loads((run / "recipe.toml").read_text())["rl"]["group_size"]) if _has_recipe(run) else 1
-    paths = sorted((run / "rl" / "groups").glob("*.zst"))[-max(1, LATEST // size) :]
-    for path in paths:
-        for rollout in unpack_group(path.read_bytes()):
-            met = rollout.info.get("faults") or ["fault"] * (int(rollout.info.get("tries", 1)) - 1)
-            yield str(rollout.info.get("end", "")), list(met)
-
-
-def _bench_attempts(run: Path) -> deque[tuple[str, list[str]]]:
-    return deque(((str(row.get("reason", "")), list(row.get("faults") or [])) for row in outcomes(run)), maxlen=LATEST)
-
-
-def _has_recipe(run: Path) -> bool:
-    path = run / "recipe.toml"
-    return path.is_file() and "group_size" in tomllib.loads(path.read_text()).get("rl", {})
 
 
 def _judged(run: Path) -> dict[str, tuple[int, int]]:

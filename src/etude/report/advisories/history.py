@@ -41,9 +41,13 @@ class History:
     ends: Counter[str] = field(default_factory=Counter)  # of the latest rollouts, how they ended
     faults: Counter[str] = field(default_factory=Counter)  # of the latest rollouts and groups, by class
     attempts: int = 0  # that `ends` and `faults` are of
+    lost: Counter[str] = field(default_factory=Counter)  # attempts given up meanwhile, by class
     judged: dict[str, tuple[int, int]] = field(
         default_factory=dict
     )  # policy and criterion -> passes decided, not decided
+    damaged: dict[str, str] = field(default_factory=dict)  # files that can't be read, with the reason
+    rubrics: int = 0  # of a bench run: tasks of its suite that have one
+    judge: str = ""  # of a bench run: who was named to judge
     now: float = 0.0
     alive: bool = False
 

@@ -19,11 +19,16 @@ def shown(advisories: Sequence[dict[str, Any]], sections: Sequence[str]) -> str:
     return f'<section class="advisories" aria-label="Advisories"><h2>Advisories: {words}</h2>{boxes}</section>'
 
 
+def anchor(section: str) -> str:
+    """A section's place in the page's address."""
+    return section.lower().replace(" ", "-")
+
+
 def _box(advisory: dict[str, Any], sections: Sequence[str]) -> str:
     section = advisory["section"]
     link = ""
     if section in sections:
-        link = f' <a href="#{escape(section.lower().replace(" ", "-"))}">{escape(section)}</a> ·'
+        link = f' <a href="#{escape(anchor(section))}">{escape(section)}</a> ·'
     figures = ", ".join(f"{name} {_figure(value)}" for name, value in advisory["evidence"].items())
     look = f"<br>etude report query RUN {escape(advisory['look'])}" if advisory["look"] else ""
     return (

@@ -68,15 +68,18 @@ def stalled_before(history: History) -> list[Advisory]:
 def infra_faults(history: History) -> list[Advisory]:
     """Attempts that had to be made again through our fault."""
     made, again = history.rl.of("rollouts")[-RECENT:], history.rl.of("retried")[-RECENT:]
-    other = sum(count for name, count in history.faults.items() if name != "PolicyError")
+    met = history.faults + history.lost
+    other = sum(count for name, count in met.items() if name != "PolicyError")
     tries = sum(made) + sum(again)
     share = sum(again) / tries if tries else 0.0
-    share = max(share, other / (history.attempts + other) if history.attempts else 0.0)
+    share = max(share, other / (history.attempts + other) if history.attempts + other else 0.0)
     restarts = history.summaries.get(RL, {}).get("restarts", 0) or 0
     if share <= FAULT_SHARE and not restarts:
         return []
-    classes = ", ".join(f"{name} {count}" for name, count in history.faults.most_common(4))
-    said = f"{share:.0%} of the latest attempts met an infra fault and were made again" if share > FAULT_SHARE else ""
+    classes = ", ".join(f"{name} {count}" for name, count in met.most_common(4))
+    lost = history.lost.total()
+    said = f"{share:.0%} of the latest attempts met an infra fault" if share > FAULT_SHARE else ""
+    said += f", {lost} of them were given up" if said and lost else " and were made again" if said else ""
     died = f"engine or trainer was restarted {restarts:g} times" if restarts else ""
     return [
         Advisory(
@@ -84,8 +87,8 @@ def infra_faults(history: History) -> list[Advisory]:
             "infra_faults",
             "; ".join(filter(None, [said, classes if said else "", died])),
             "`etude doctor`; then the sandboxes' memory and number (rl.slots), or the endpoint's limits",
-            {"share": round(share, 4), "classes": dict(history.faults), "restarts": restarts},
-            "rollouts id info.tries info.faults --where 'info.tries > 1'",
+            {"share": round(share, 4), "classes": dict(met), "given_up": lost, "restarts": restarts},
+            "faults" if lost else "rollouts id info.tries info.faults --where 'info.tries > 1'",
             "Asynchrony",
         )
     ]
@@ -111,7 +114,20 @@ def abort_storm(history: History) -> list[Advisory]:
 
 
 def judge_missing(history: History) -> list[Advisory]:
-    """Criteria that the judge left undecided for many passes: their mean is of the others alone."""
+    """A suite with rubrics that nobody judged; or criteria that the judge left undecided for many passes: their mean is of the others."""
+    if history.rubrics and not history.judged:
+        named = f"{history.judge} was named and has decided nothing" if history.judge else "no judge was named"
+        return [
+            Advisory(
+                "alarm",
+                "judge_missing",
+                f"{history.rubrics} of the suite's tasks have a rubric and {named}: what rubrics ask is left out of every score",
+                "name one (`etude bench run --judge ...`), or judge what is there with `etude bench judge`",
+                {"tasks_with_rubric": history.rubrics, "judge": history.judge or None},
+                "judgements",
+                "Judged",
+            )
+        ]
     shares = {
         name: silent / (decided + silent) for name, (decided, silent) in history.judged.items() if decided + silent
     }
@@ -132,7 +148,24 @@ def judge_missing(history: History) -> list[Advisory]:
     ]
 
 
-WORK = (stall, stalled_before, infra_faults, abort_storm, judge_missing)
+def damaged_files(history: History) -> list[Advisory]:
+    """Groups of rollouts that can't be read: figures and pages are of the others."""
+    if not history.damaged:
+        return []
+    name, why = next(iter(history.damaged.items()))
+    return [
+        Advisory(
+            "alarm",
+            "damaged_files",
+            f"{len(history.damaged)} of the latest files of rollouts can't be read ({name}: {why})",
+            "look at the disk; RL goes on without them, a step that wants one again says so",
+            {"files": ", ".join(sorted(history.damaged))},
+            "rollouts",
+        )
+    ]
+
+
+WORK = (stall, stalled_before, infra_faults, abort_storm, judge_missing, damaged_files)
 
 
 def _median_s(steps: Steps) -> float | None:

@@ -16,10 +16,15 @@ from etude.report.board.sources.rl import SOURCE as RL
 from etude.report.board.vocabulary import Vocabularies
 from etude.report.diff import patch_lines, shown
 from etude.report.session_page import transcript
+from etude.trace.block import DamagedFile
 from etude.trace.gap_file import read_gaps
-from etude.trace.group_file import unpack_group
+from etude.trace.group_file import DamagedGroup, unpack_group
+from etude.trace.migrations import SessionError
 from etude.trace.reader import read_session
 from etude.trace.segment import Rollout, Segment
+
+# What a file that can't be shown raises; the page says which and why.
+UNREADABLE = (DamagedGroup, DamagedFile, SessionError, OSError, KeyError, ValueError, IndexError)
 
 
 class Attempts:

@@ -65,6 +65,7 @@ class Columns:
         self._arrays = {name: np.zeros(GROWTH, DTYPES[kind]) for name, kind in FIELDS.items()}
         self._changed = np.zeros(GROWTH, np.int32)
         self._words: dict[str, dict[str, int]] = {name: {} for name, kind in FIELDS.items() if kind == WORD}
+        self._lists: dict[str, list[str]] = {name: [] for name in self._words}  # the same by number
         self._word_ages: dict[str, list[int]] = {name: [] for name in self._words}
 
     def __len__(self) -> int:
@@ -104,14 +105,14 @@ class Columns:
 
     def words(self, name: str) -> list[str]:
         """The words of a column, by number."""
-        return list(self._words[name])
+        return list(self._lists[name])
 
     def row(self, row: int) -> dict[str, Any]:
         """One row with its words and plain numbers; NaN is None."""
         found: dict[str, Any] = {}
         for name, kind in FIELDS.items():
             value = self._arrays[name][row].item()
-            found[name] = self.words(name)[value] if kind == WORD else None if value != value else value
+            found[name] = self._lists[name][value] if kind == WORD else None if value != value else value
         return found
 
     def pack(self, since: int = 0) -> bytes:
@@ -148,17 +149,19 @@ class Columns:
             found._arrays[column["name"]][: head["rows"]] = values
         for name, (_, words) in head["words"].items():
             found._words[name] = {word: number for number, word in enumerate(words)}
+            found._lists[name] = list(words)
             found._word_ages[name] = [1] * len(words)
         return found
 
     def _newer(self, name: str, since: int) -> list[Any]:
         first = bisect_right(self._word_ages[name], since)
-        return [first, list(self._words[name])[first:]]
+        return [first, self._lists[name][first:]]
 
     def _word(self, name: str, word: str) -> int:
         known = self._words[name]
         if word not in known:
             known[word] = len(known)
+            self._lists[name].append(word)
             self._word_ages[name].append(self.generation)
         return known[word]
 

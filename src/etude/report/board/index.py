@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from etude.report.board.chosen import chosen
 from etude.report.board.columns import Columns
 from etude.report.board.sources.bench import BenchAttempts
 from etude.report.board.sources.change import Change, Key, Problems, Source
@@ -78,6 +79,16 @@ class Index:
                 raise IndexError(f"there is no attempt {number}: the run has {len(self._columns)}")
             return {"row": number} | self._columns.row(number)
 
+    def chosen(self, flagged: Sequence[int] = ()) -> list[int]:
+        """Which attempts to show first where not all can be (`chosen.py`)."""
+        with self._lock:
+            return list(chosen(self._columns, flagged))
+
+    def rows_of(self, attempts: Set[tuple[str, str, int]]) -> list[int]:
+        """Rows of (policy, task, pass)."""
+        with self._lock:
+            return [row for key, row in self._rows.items() if (key[1], key[2], key[4]) in attempts]
+
     def column(self, name: str) -> tuple[np.ndarray, list[str]]:
         """A copy of a column, and its words if it has any."""
         with self._lock:
@@ -102,7 +113,8 @@ class Index:
         rl = RlRollouts(self.run, self.problems, {group for group, _, _ in places}, self._until_ns)
         for group, member, task in places:
             rl.remember(group, member, task)
-        files = {self._columns.row(row)["file"] for key, row in self._rows.items() if key[0] == DEMONSTRATION}
+        words, file = self._columns.words("file"), self._columns.column("file").tolist()
+        files = {words[file[row]] for key, row in self._rows.items() if key[0] == DEMONSTRATION}
         bench = BenchAttempts(self.run, self.problems)
         return [rl, bench, Demonstrations(self.run, self.problems, files, self._until_ns)]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,28 +12,22 @@ import numpy as np
 from etude.report.board.index import Index
 from etude.report.board.lines import Lines
 from etude.report.board.sources.change import Problems
+from etude.report.faults import faults
 
 PHASES = ("create_s", "policy_s", "tools_s", "grade_s", "seconds")
 QUANTILES = (0.5, 0.9, 0.99, 1.0)
 BINS = 24  # of a histogram: what fits on a phone
-# How an infra fault's words name its class (`rollout/attempt.py`).
-CLASS = re.compile(r": (\w+) after \d+ tries: ")
 
 
 def fleet(index: Index) -> dict[str, Any]:
     """Seconds by phase with quantiles and histogram, faults by class, what the sandboxes are."""
-    problems = Problems()
     repeated: Counter[str] = Counter()
-    faults, words = index.column("faults")
-    for number, count in enumerate(np.bincount(faults, minlength=len(words)).tolist() if len(words) else []):
+    met, words = index.column("faults")
+    for number, count in enumerate(np.bincount(met, minlength=len(words)).tolist() if len(words) else []):
         for name in words[number].split():
             repeated[name] += count
-    lost = [e for e in Lines(index.run / "rl" / "ledger.jsonl", problems).news() if e.get("kind") == "fault"]
-    asked_again = Lines(index.run / "faults.jsonl", problems).news()  # of a suite's run
-    lost += [
-        {"reason": row.get("message", ""), "class": row.get("class"), "group": row.get("task")} for row in asked_again
-    ]
-    given_up = Counter(str(entry.get("class") or _fault_class(str(entry.get("reason", "")))) for entry in lost)
+    lost = list(faults(index.run))
+    given_up = Counter(entry["class"] for entry in lost)
     tries, _ = index.column("tries")
     return {
         "attempts": len(index),
@@ -44,9 +37,8 @@ def fleet(index: Index) -> dict[str, Any]:
             {"class": name, "repeated": repeated[name], "given_up": given_up[name]}
             for name in sorted(repeated | given_up, key=lambda n: -(repeated[n] + given_up[n]))
         ],
-        "last": [{"reason": str(e.get("reason", "")), "group": e.get("group")} for e in lost[-50:]][::-1],
+        "last": [{"reason": e["reason"], "of": e.get("task_id") or e.get("group")} for e in lost[-50:]][::-1],
         "sandbox": _sandbox(index.run),
-        "problems": problems.found,
     }
 
 
@@ -86,11 +78,6 @@ def _spread(values: np.ndarray) -> dict[str, Any] | None:
         "counts": counts.tolist(),
         "width": float(edges[1] - edges[0]),
     }
-
-
-def _fault_class(reason: str) -> str:
-    found = CLASS.search(reason)
-    return found[1] if found else "unnamed"
 
 
 def _sandbox(run: Path) -> dict[str, Any]:

@@ -17,19 +17,24 @@ from etude.report.advisories.collect import advisories
 from etude.report.advisories.shown import shown
 from etude.report.bench_run import bench_lead, bench_sections
 from etude.report.beside import BesideError, read_beside
-from etude.report.collect import SCHEMA, NotARun, collect, metrics, samples, texts
+from etude.report.collect import SCHEMA, NotARun, collect, metrics, texts
 from etude.report.page import sections, subtitle
+from etude.report.pareto.points import heading
+from etude.report.settings import ReportSettings
 
 # What a section takes from a report may be of another form in a run of an older version.
 OLDER = (KeyError, TypeError, ValueError, IndexError, AttributeError)
-SIGNS = ("stages.json", "report.json", "recipe.toml", "machine.json", "*/summary.json", "*/samples.json")
+TRAINED = ("base", "sft", "rl")
+SIGNS = ("stages.json", "report.json", "recipe.toml", "machine.json", "*/summary.json", "corpus/samples.json")
 
 
 class Sections:
     """Rebuilt when one of the files that they are made of changed."""
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, settings: ReportSettings | None = None) -> None:
+        """`settings`: instead of those that the run's recipe has."""
         self._run = run
+        self._settings = settings
         self._lock = threading.Lock()
         self._made_of: tuple[Any, ...] | None = None
         self._made: dict[str, Any] = {}
@@ -65,8 +70,8 @@ class Sections:
         except (*OLDER, OSError) as error:
             problems["the report"] = _why(error)
             return {"title": self._run.name, "lead": "", "sections": {}, "problems": problems}
-        settings = report["recipe"].get("report", {})
-        title = settings.get("title") or report["recipe"].get("run", {}).get("name", self._run.name)
+        settings = self._settings.model_dump() if self._settings else report["recipe"].get("report", {})
+        title = f"Etude: {settings.get('title') or report['recipe'].get('run', {}).get('name', self._run.name)}"
         drawn, lead = self._draw(report, settings, problems), []
         for part in (subtitle, outcome.lead, outcome.headline):
             try:
@@ -77,8 +82,10 @@ class Sections:
 
     def _draw(self, report: dict[str, Any], settings: dict[str, Any], problems: dict[str, str]) -> dict[str, str]:
         try:
-            beside, _ = read_beside(self._run, settings.get("beside", []))
-            parts = sections(report, metrics(self._run), samples(self._run), beside, texts(self._run))
+            trained = any(stage in report for stage in TRAINED)  # else there is nothing to draw beside
+            beside, missing = read_beside(self._run, settings.get("beside", []) if trained else [])
+            report = report | {"beside": {"missing": missing}}
+            parts = sections(report, metrics(self._run), beside, texts(self._run))
         except (*OLDER, OSError, BesideError) as error:
             problems["the sections"] = _why(error)
             return {}
@@ -108,7 +115,7 @@ class Sections:
         except OLDER as error:
             problems["the policies"] = _why(error)
         return {
-            "title": self._run.name,
+            "title": heading(report) or self._run.name,
             "lead": lead,
             "sections": self._drawn(bench_sections(report), problems),
             "problems": problems,

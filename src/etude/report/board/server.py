@@ -23,20 +23,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from etude.report.board import machines
-from etude.report.board.attempt import Attempts
+from etude.report.board.attempt import UNREADABLE, Attempts
 from etude.report.board.follow import Follower
 from etude.report.board.guard import HEADERS, refusal
 from etude.report.collect import NotARun
-from etude.trace.block import DamagedFile
-from etude.trace.group_file import DamagedGroup
-from etude.trace.migrations import SessionError
 
 HOST = "127.0.0.1"
 HEARTBEAT_S = 15.0  # an idle stream says so now and then, which is how a closed tab is noticed
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 RUN_FILES = ("recipe.toml", "conditions.json", "sessions", "rl", "events.jsonl")
-# What a file that can't be shown raises; the page says which and why.
-UNREADABLE = (DamagedGroup, DamagedFile, SessionError, OSError, KeyError, ValueError, IndexError)
 
 
 class Board:

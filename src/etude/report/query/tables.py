@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from etude.report.faults import faults
 from etude.report.query.lines import flat, json_lines
 from etude.report.query.outcomes import outcomes
 from etude.report.query.sessions import sessions
@@ -79,6 +80,9 @@ TABLES: dict[str, Table] = {
     ),
     "events": Table("everything that was logged, as it came", _events, ("time", "kind", "stage", "step", "text")),
     "stages": Table("finished stages and what they cost", _stages),
+    "faults": Table(
+        "attempts that could not be made, through our fault", faults, ("class", "group", "task_id", "reason")
+    ),
     "advisories": Table("what the run's own figures warn of", _advisories, ("level", "name", "said")),
     "usage": Table("a bench run's requests as the endpoint counted them", _lines("usage.jsonl")),
     "judgements": Table("a bench run's judged criteria", _lines("judgements.jsonl")),

@@ -1,16 +1,18 @@
 // The board: pages by the address after #, news from /api/follow, keys. A page is {show(main, rest), news(kinds)?, key(event)?, leave()?}.
-import { h, json } from "./dom.js";
+// In a file that stands alone there is no news; all else is the same.
+import { h } from "./dom.js";
 import { Table } from "./data.js";
-import { corpus, overview } from "./sections.js";
+import { corpus, overview, pageOf, pareto } from "./sections.js";
 import { curves } from "./curves.js";
 import { groups } from "./groups.js";
 import { attempts } from "./attempts.js";
 import { attempt } from "./attempt.js";
 import { fleet, weights, cheats } from "./machines.js";
+import { json, served, still } from "./source.js";
 
 const PAGES = [
   ["overview", "Overview", overview], ["curves", "Curves", curves], ["groups", "Groups", groups], ["rollouts", "Rollouts", attempts],
-  ["fleet", "Sandboxes", fleet], ["weights", "Weights", weights], ["cheats", "Cheat desk", cheats], ["corpus", "Corpus", corpus],
+  ["pareto", "Pareto", pareto], ["fleet", "Sandboxes", fleet], ["weights", "Weights", weights], ["cheats", "Cheat desk", cheats], ["corpus", "Corpus", corpus],
 ];
 const KINDS = ["rollouts", "curves", "pages", "problems"];
 const CALM_MS = 400; // news of a busy run are taken together
@@ -22,7 +24,10 @@ const keys = document.getElementById("keys");
 let shown = null;
 
 async function route() {
-  const [name, ...rest] = location.hash.replace(/^#\//, "").split("/");
+  const anchor = /^#[^/]/.test(location.hash) ? decodeURIComponent(location.hash.slice(1)) : null; // of a section, on whichever page
+  const there = anchor && document.getElementById(anchor);
+  if (there && shown) { there.scrollIntoView(); return; }
+  const [name, ...rest] = anchor ? [pageOf(board, anchor)] : location.hash.replace(/^#\//, "").split("/");
   const page = name === "rollout" ? attempt : (PAGES.find(([key]) => key === name) ?? PAGES[0])[2];
   shown?.leave?.();
   shown = page(board);
@@ -36,6 +41,7 @@ async function route() {
   document.body.dataset.page = current;
   window.scrollTo(0, 0);
   await guarded(() => shown.show(place, rest.map(decodeURIComponent)));
+  if (anchor) document.getElementById(anchor)?.scrollIntoView();
 }
 
 // A page that fails says so in its place; the others go on.
@@ -49,7 +55,7 @@ async function guarded(work) {
 async function tellRun() {
   board.run = await json("/api/run");
   document.getElementById("title").textContent = board.run.title;
-  document.title = `${board.run.title} · Etude board`;
+  document.title = served ? `${board.run.title} · board` : board.run.title;
   const found = Object.entries(board.run.problems);
   document.getElementById("problems").replaceChildren(...(found.length ? [h("details", { class: "problems" },
     h("summary", {}, `${found.length} ${found.length === 1 ? "thing" : "things"} of this run can't be shown`),
@@ -69,6 +75,7 @@ let connected = null; // null: not yet
 function say() {
   const live = document.getElementById("live");
   const count = `${board.data.length.toLocaleString("en")} attempts`;
+  if (!served) { live.textContent = `${count} · a file, ${still.whole.toLocaleString("en")} in full`; return; }
   live.textContent = connected === null ? "connecting" : !connected ? `${count} · not connected` : board.state.ready ? `${count} · following` : `${count} · reading`;
   live.classList.toggle("lost", connected === false);
 }
@@ -105,4 +112,4 @@ window.addEventListener("hashchange", route);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown?.news?.(["colours"]));
 await guarded(async () => { await Promise.all([tellRun(), board.data.load()]); await route(); say(); });
 document.body.dataset.ready = "yes";
-follow();
+if (served) follow();

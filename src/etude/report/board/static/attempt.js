@@ -1,6 +1,7 @@
 // One attempt: what it was worth, what was said and done, every token of it. j and k go along the browser's order.
-import { figure, fragment, h, json } from "./dom.js";
+import { figure, fragment, h } from "./dom.js";
 import { order, signed } from "./attempts.js";
+import { holds, json, still } from "./source.js";
 import { BANDS, strip } from "./strip.js";
 
 export function attempt(board) {
@@ -8,7 +9,7 @@ export function attempt(board) {
   const clear = () => { strips.forEach((one) => one.dispose()); strips = []; };
 
   async function draw(scrolled) {
-    const found = await json(`/api/rollout/${number}`);
+    const found = holds(`rollout/${number}`) ? await json(`/api/rollout/${number}`) : figuresOf(number);
     clear();
     const facts = known(found);
     strips = found.segments.map((segment, place) => strip(segment, place, facts));
@@ -19,10 +20,16 @@ export function attempt(board) {
       cards(found), parts(found),
       h("h2", {}, "Transcript"), said(found), transcript(found),
       ...(found.change ? [h("h2", {}, "What it changed"), fragment(found.change)] : []),
-      ...(strips.length ? [h("h2", {}, "Tokens"), choice(found), ...between(found)] : [h("p", { class: "muted" }, "This attempt's tokens were not kept.")]),
+      ...(found.elsewhere ? [] : strips.length ? [h("h2", {}, "Tokens"), choice(found), ...between(found)] : [h("p", { class: "muted" }, "This attempt's tokens were not kept.")]),
       counters(found));
     strips.forEach((one) => one.draw());
     if (!scrolled) window.scrollTo(0, 0);
+  }
+  // Of an attempt that this file does not hold in full.
+  function figuresOf(row) {
+    if (row >= board.data.length) throw new Error(`there is no attempt ${row}: the run has ${board.data.length}`);
+    const figures = Object.fromEntries(Object.keys(board.data.arrays).map((name) => [name, board.data.get(name, row)]));
+    return { ...figures, row, elsewhere: true, transcript: [], segments: [], parts: {}, counters: {}, change: "" };
   }
   function known(found) {
     const gaps = found.segments.flatMap((segment) => segment.gaps ?? []).map(Math.abs).sort((a, b) => a - b);
@@ -58,6 +65,7 @@ export function attempt(board) {
     return names.length ? h("p", { class: "muted" }, "Reward: ", names.map(([name, value], n) => `${n ? ", " : ""}${name} ${signed(value)}`).join("")) : "";
   }
   function said(found) {
+    if (found.elsewhere) return h("p", { class: "muted" }, `This file holds ${still.whole.toLocaleString("en")} of ${still.attempts.toLocaleString("en")} attempts in full (report.rollouts, report.rollout_mb), this one by its figures alone. All of them: `, h("code", {}, `etude report ${still.run} --serve`));
     if (found.kept) return h("div", { class: "tools" }, h("button", { type: "button", "aria-keyshortcuts": "]", onclick: () => fold(true) }, "unfold all"), h("button", { type: "button", "aria-keyshortcuts": "[", onclick: () => fold(false) }, "fold all"));
     const why = found.segments.length ? "Its session was not kept (rl.keep_sessions, bench.keep_sessions): this is its tokens as text, cut where the policy spoke." : "Its session was not kept (bench.keep_sessions): only its figures are known.";
     return h("p", { class: "muted" }, why);

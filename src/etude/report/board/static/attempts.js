@@ -2,6 +2,7 @@
 import { figure, h } from "./dom.js";
 import { compile } from "./filter.js";
 import { VirtualList } from "./list.js";
+import { served, still } from "./source.js";
 
 const NARROW = matchMedia("(max-width: 760px)");
 // Title, field, width on a wide screen.
@@ -93,6 +94,7 @@ export function attempts(board) {
     show: (main) => {
       if (!data.length) { main.append(h("h1", {}, "Rollouts"), h("p", { class: "muted" }, "No attempt has been written yet.")); }
       const titles = h("div", { class: "row head", "aria-hidden": "true" }, COLUMNS.map(([title, name]) => h("span", { class: name in data.words ? "" : "number" }, title)));
+      if (!served && still.whole < still.attempts) main.append(h("p", { class: "muted" }, `Of ${still.attempts.toLocaleString("en")} attempts this file holds ${still.whole.toLocaleString("en")} in full (filter: here), of the others the figures. All of them: `, h("code", {}, `etude report ${still.run} --serve`)));
       main.append(h("h1", { class: "hidden" }, "Rollouts"), h("div", { class: "tools" }, h("div", { class: "wide" }, box), choose("From", "source"), choose("Policy", "policy"), choose("Level", "level"), choose("End", "end"), sort),
         h("details", { class: "muted hint" }, h("summary", {}, "What the filter understands"), h("p", {}, "Terms with blanks between, all must hold; a leading - turns one around. Numbers: outcome, reward, advantage, tokens, sampled, surprise, turns, calls, failed, malformed, summaries, oldest, newest, tries, seconds with <, <=, >, >=, =, !=. Words: task, level (category), policy, tool, end, verdict, faults with : (holds), =, !=. Short: solved, failed, kept, repeated. A bare word is looked for in task, verdict, end, tools, policy and faults.")),
         said, titles, list.element);

@@ -1,6 +1,7 @@
 // Every metric of every stage over its steps, with what happened meanwhile as dashed marks.
-import { h, json } from "./dom.js";
+import { h } from "./dom.js";
 import { plot } from "./plot.js";
+import { json } from "./source.js";
 
 // Drawn in one chart because they are read against each other.
 const TOGETHER = [

@@ -1,4 +1,6 @@
 // Every attempt of the run as typed arrays, in the form that report/board/columns.py writes; news are merged into them.
+import { buffer, holds, served } from "./source.js";
+
 const VIEWS = { i4: Int32Array, f4: Float32Array };
 const FIRST = 1024;
 
@@ -7,9 +9,7 @@ export class Table {
 
   // Fetches what changed since the last time; true if something did.
   async load() {
-    const answer = await fetch(`/api/rollouts?since=${this.generation}`);
-    if (!answer.ok) throw new Error(`the rollouts: ${(await answer.text()).trim()}`);
-    return this.take(await answer.arrayBuffer());
+    return this.take(await buffer(`/api/rollouts?since=${this.generation}`));
   }
 
   take(buffer) {
@@ -32,6 +32,7 @@ export class Table {
     }
     this.length = head.total;
     this.generation = head.generation;
+    if (!served) this.arrays.here = Float32Array.from({ length: this.length }, (_, row) => Number(holds(`rollout/${row}`)));
     return rows.length > 0;
   }
 

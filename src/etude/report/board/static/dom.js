@@ -33,7 +33,7 @@ export function figure(value, digits = 3) {
   if (Number.isInteger(value)) return value.toLocaleString("en");
   const size = Math.abs(value);
   if (size >= 1000) return Math.round(value).toLocaleString("en");
-  return size !== 0 && size < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(digits)));
+  return size !== 0 && size < 1e-3 ? value.toExponential(1) : String(Number(value.toPrecision(digits)) || 0); // no -0
 }
 
 export function bytes(value) {
@@ -41,14 +41,6 @@ export function bytes(value) {
   let place = 0;
   while (value >= 1000 && place < units.length - 1) { value /= 1000; place += 1; }
   return `${figure(value)} ${units[place]}`;
-}
-
-export async function json(path) {
-  const answer = await fetch(path);
-  const kind = answer.headers.get("Content-Type") ?? "";
-  const body = kind.startsWith("application/json") ? await answer.json() : { error: (await answer.text()).trim() };
-  if (!answer.ok) throw new Error(body.error ?? `${path}: ${answer.status}`);
-  return body;
 }
 
 // The page's colours as they are now, light or dark.

@@ -1,6 +1,7 @@
 // What attempts waited for and which faults they met; how weights travelled; what the auditor read.
-import { bytes, figure, h, json, table } from "./dom.js";
+import { bytes, figure, h, table } from "./dom.js";
 import { plot } from "./plot.js";
+import { json } from "./source.js";
 
 const PHASES = { create_s: "until its sandbox was there", policy_s: "waiting for the policy", tools_s: "in tools", grade_s: "until graded", seconds: "in all" };
 
@@ -34,7 +35,7 @@ export const fleet = page(["rollouts"], async () => {
     h("h2", {}, "Infra faults by class"),
     h("p", {}, found.repeated ? `${figure(found.repeated)} tries were repeated after a fault of ours; none was scored.` : "No try had to be repeated."),
     found.faults.length ? table(["class", "tries repeated", "attempts made anew"], found.faults.map((one) => [one.class, figure(one.repeated), figure(one.given_up)])) : found.repeated ? h("p", { class: "muted" }, "The run is of a version that did not record their classes.") : "",
-    ...(found.last.length ? [h("h2", {}, "The last attempts given up"), table(["group or task", "reason"], found.last.map((one) => [figure(one.group), one.reason]))] : []),
+    ...(found.last.length ? [h("h2", {}, "The last attempts given up"), table(["group or task", "reason"], found.last.map((one) => [figure(one.of), one.reason]))] : []),
     h("h2", {}, "What they are"),
     sandbox.length ? table(["", ""], sandbox.map(([name, value]) => [name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : String(value)])) : h("p", { class: "muted" }, "Told when the bench is done."),
   ];

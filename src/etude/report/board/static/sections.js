@@ -1,26 +1,41 @@
-// The report's own sections, made by the server with the same functions as report.html, and how far each stage is.
-import { figure, fragment, h, json } from "./dom.js";
+// The report's own sections, made by the server (or written into this file) with the same functions, and how far each stage is.
+import { figure, fragment, h } from "./dom.js";
+import { documents } from "./documents.js";
 import { plot } from "./plot.js";
+import { json } from "./source.js";
 
 const CORPUS = ["Corpus", "Pretraining", "Perplexity", "Long context", "Draft layers"];
-const ELSEWHERE = ["Rollouts to read"]; // the browser shows them all
+const PARETO = ["Score against cost", "On the same tasks"];
 const WATCHED = ["pass_rate", "reward", "loss", "entropy", "uniform_groups", "staleness_max"]; // of the stage at work, as far as it has them
 
-export const overview = (board) => page(board, (name) => !CORPUS.includes(name) && !ELSEWHERE.includes(name), true);
-export const corpus = (board) => page(board, (name) => CORPUS.includes(name), false);
+export const overview = (board) => page(board, (name) => !CORPUS.includes(name) && !PARETO.includes(name), null);
+export const pareto = (board) => page(board, (name) => PARETO.includes(name), "Pareto");
+export const corpus = (board) => page(board, (name) => CORPUS.includes(name), "Corpus");
+const EMPTY = {
+  Overview: "No stage has finished yet: curves and rollouts show what there is.",
+  Pareto: "There is no bench to draw yet: score against cost needs two policies or efforts (etude bench run SUITE --policy … --policy …).",
+  Corpus: "This run has no corpus of its own.",
+};
 
-function page(board, chosen, first) {
+// Which page a section stands on, by the anchor of its heading.
+export function pageOf(board, anchor) {
+  const name = Object.keys(board.run.sections).find((one) => anchorOf(one) === anchor);
+  return !name ? null : CORPUS.includes(name) ? "corpus" : PARETO.includes(name) ? "pareto" : "overview";
+}
+const anchorOf = (name) => name.toLowerCase().replaceAll(" ", "-");
+
+function page(board, chosen, title) {
   let main = null, drawn = [];
+  const first = title === null;
   const stages = h("div", {}), now = h("div", {}), warned = h("div", {});
   const clear = () => { drawn.forEach((one) => one.dispose()); drawn = []; };
   async function draw() {
     const found = Object.entries(board.run.sections).filter(([name]) => chosen(name));
-    const lead = first ? [h("h1", {}, `Etude: ${board.run.title}`), fragment(board.run.lead), warned, stages, now] : [h("h1", {}, "Corpus")];
-    const links = h("nav", { class: "contents", "aria-label": "Contents" }, found.map(([name], place) => h("button", {
-      type: "button", onclick: () => main.querySelector(`#section-${place}`).scrollIntoView(),
-    }, name)));
-    main.replaceChildren(...lead, found.length > 1 ? links : "", ...found.flatMap(([name, html], place) => [h("h2", { id: `section-${place}` }, name), fragment(html)]));
-    if (!found.length) main.append(h("p", { class: "muted" }, first ? "No stage has finished yet: curves and rollouts show what there is." : "This run has no corpus of its own."));
+    const lead = first ? [h("h1", {}, board.run.title), warned, fragment(board.run.lead), stages, now] : [h("h1", {}, title)];
+    const links = h("nav", { class: "contents", "aria-label": "Contents" }, found.map(([name]) => h("a", { href: `#${anchorOf(name)}` }, name)));
+    main.replaceChildren(...lead, found.length > 1 ? links : "", ...found.flatMap(([name, html]) => [h("h2", { id: anchorOf(name) }, name), fragment(html)]));
+    documents(main);
+    if (!found.length) main.append(h("p", { class: "muted" }, EMPTY[title ?? "Overview"]));
     if (first) await Promise.all([progress(), warn()]);
   }
   async function warn() {
