@@ -60,6 +60,7 @@ def rollout(rng: np.random.Generator, group: int, member: int, tokens: int) -> R
     counters = {"turns": 6.0, "calls": sum(tools.values()), "failed_calls": 1.0, "malformed_turns": 0.0, **tools}
     info = {"end": "done" if solved else "max_turns", "verdict": "" if solved else "failed t.f/0", "tries": 1}
     info |= {"seconds": {"all": 3.0, "create": 0.1, "policy": 2.0, "tools": 0.5, "grade": 0.4}}
+    info |= {"began_unix_s": 1_700_000_000 + 2 * group + member / 10} | ({"host": "b"} if group % 3 == 0 else {})
     if group % 5 == 4 and member == 0:
         info |= {"tries": 2, "faults": ["SandboxLost"]}
     name = f"{level}/train/{group:06d}"

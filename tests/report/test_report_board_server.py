@@ -235,3 +235,17 @@ def test_a_suite_s_run_shows_what_its_report_has_and_names_what_it_has_not(tmp_p
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotARun, match="recipe.toml"):
         Board(tmp_path)
+
+
+def test_the_fleet_s_page_tells_who_worked_when_and_on_which_host(tmp_path: Path, make_run: Callable) -> None:
+    with served(make_run(tmp_path, groups=9)) as board:
+        ready(board)
+        fleet = read(board, "/api/fleet")
+        assert {row["host"]: row["attempts"] for row in fleet["hosts"]} == {"": 24, "b": 12}
+        assert sum(row["repeated"] for row in fleet["hosts"]) == fleet["repeated"] == 1
+        time = fleet["time"]
+        assert time["from_unix_s"] == 1_700_000_000 and time["known"] == 36
+        own = time["sources"]["rl"]
+        assert sum(own["began"]) == 36
+        worked_s = sum(own["live"]) * time["moment_s"]
+        assert worked_s == pytest.approx(36 * 3.0, abs=0.1)  # 3 s each: none is lost between two moments

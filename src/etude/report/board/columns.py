@@ -40,6 +40,8 @@ FIELDS: dict[str, str] = {
     "oldest": "i4",  # policy version that sampled a token of it; -1 where none is known
     "newest": "i4",
     "tries": "i4",
+    "host": WORD,  # of a fleet, where its sandbox was; empty: this machine
+    "began": "i4",  # unix seconds; -1: not known
     "seconds": "f4",  # wall, all of it; the next four are parts
     "create_s": "f4",
     "policy_s": "f4",
@@ -51,7 +53,7 @@ FIELDS: dict[str, str] = {
     "faults": WORD,  # infra faults of tries that were repeated, by class
     "file": WORD,  # of its session in the run; empty: not kept
 }
-ABSENT: dict[str, float] = {"step": -1, "oldest": -1, "newest": -1, "group": -1, "member": -1, "tries": 1}
+ABSENT: dict[str, float] = {"step": -1, "oldest": -1, "newest": -1, "group": -1, "member": -1, "began": -1, "tries": 1}
 DTYPES = {WORD: "<i4", "i4": "<i4", "f4": "<f4"}
 GROWTH = 1024  # rows that a column starts with; it doubles from there
 

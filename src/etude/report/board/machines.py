@@ -16,6 +16,7 @@ from etude.report.faults import faults
 
 PHASES = ("create_s", "policy_s", "tools_s", "grade_s", "seconds")
 QUANTILES = (0.5, 0.9, 0.99, 1.0)
+MOMENTS = 160  # of a run's time: a point every other pixel of a phone
 BINS = 24  # of a histogram: what fits on a phone
 
 
@@ -33,6 +34,8 @@ def fleet(index: Index) -> dict[str, Any]:
         "attempts": len(index),
         "repeated": int((tries - 1).clip(0).sum()),
         "phases": {name: _spread(index.column(name)[0]) for name in PHASES},
+        "hosts": _hosts(index),
+        "time": _over_time(index),
         "faults": [
             {"class": name, "repeated": repeated[name], "given_up": given_up[name]}
             for name in sorted(repeated | given_up, key=lambda n: -(repeated[n] + given_up[n]))
@@ -64,6 +67,46 @@ def audit(index: Index) -> dict[str, Any]:
         read.append(str(path.relative_to(index.run)))
         rows += Lines(path, problems).news()
     return {"files": read, "rows": rows, "problems": problems.found}
+
+
+def _hosts(index: Index) -> list[dict[str, Any]]:
+    """Attempts by the host their sandbox was on, the busiest first: how long a sandbox took to come, what had to be repeated."""
+    (host, names), (create, _), (tries, _) = (index.column(name) for name in ("host", "create_s", "tries"))
+    known = ~np.isnan(create)
+    rows = [
+        {
+            "host": names[number],
+            "attempts": int(of.sum()),
+            "create_s": [float(np.quantile(create[of], q)) for q in (0.5, 0.9, 1.0)],
+            "repeated": int((tries[of] - 1).clip(0).sum()),
+        }
+        for number in range(len(names))
+        if (of := (host == number) & known).any()
+    ]
+    return sorted(rows, key=lambda row: -row["attempts"])
+
+
+def _over_time(index: Index) -> dict[str, Any] | None:
+    """By source, in moments of equal length: how many attempts were at work on average, and how many began. None if no time is known."""
+    (began, _), (seconds, _), (source, names) = (index.column(name) for name in ("began", "seconds", "source"))
+    known = (began >= 0) & ~np.isnan(seconds)
+    if not known.any():
+        return None
+    start, end = float(began[known].min()), float((began[known] + seconds[known]).max())
+    edges = np.linspace(start, max(end, start + 1.0), MOMENTS + 1)
+    lines: dict[str, Any] = {}
+    for number, name in enumerate(names):
+        of = known & (source == number)
+        if not of.any():
+            continue
+        first, length = began[of].astype(float), seconds[of].astype(float)
+        worked = np.array(
+            [float(np.clip(edge - first, 0.0, length).sum()) for edge in edges]
+        )  # seconds of work until then
+        created = np.histogram(first, bins=edges)[0]
+        live = np.diff(worked) / np.diff(edges)
+        lines[name] = {"live": live.round(4).tolist(), "began": created.tolist()}
+    return {"from_unix_s": start, "moment_s": float(edges[1] - edges[0]), "known": int(known.sum()), "sources": lines}
 
 
 def _spread(values: np.ndarray) -> dict[str, Any] | None:

@@ -62,7 +62,8 @@ class BenchAttempts:
             self._sessions.add(path)
             key = self._whose(path, header)
             if key is not None:
-                changes.append(Change(key, {"file": str(path.relative_to(self._run))}, only_known=True))
+                own = {"file": str(path.relative_to(self._run)), "began": int(header.get("created_unix_s") or -1)}
+                changes.append(Change(key, own, only_known=True))
         if changes:
             yield changes
 

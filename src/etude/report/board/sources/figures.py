@@ -24,6 +24,8 @@ def of_rollout(rollout: Rollout) -> dict[str, Any]:
         "level": rollout.task_id.partition("/")[0],
         "outcome": rollout.rewards.get("outcome", float("nan")),
         "tries": int(info.get("tries", 1)),
+        "host": str(info.get("host", "")),
+        "began": int(info.get("began_unix_s", -1)),
         "faults": " ".join(info.get("faults", [])),
         "end": str(info.get("end", "")),
         "verdict": str(info.get("verdict", "")),
@@ -36,6 +38,7 @@ def of_session(session: Session) -> dict[str, Any]:
     found: dict[str, Any] = of_segments(session.segments())
     found["level"] = str(facts.get("level") or session.header.task_id.partition("/")[0])
     found["tries"] = int(facts.get("tries", 1))
+    found["began"] = int(session.header.created_unix_s) or -1
     for entry in session.of("counters"):
         found |= of_counters(entry.data["counters"]) | {"summaries": int(entry.data["counters"].get("summaries", 0))}
     for entry in session.of("end"):

@@ -22,15 +22,20 @@ function page(kinds, draw) {
 }
 const clear = (drawn) => { drawn.forEach((one) => one.dispose()); return []; };
 
-export const fleet = page(["rollouts"], async () => {
+export const fleet = page(["rollouts"], async (drawn) => {
   const found = await json("/api/fleet");
   const rows = Object.entries(PHASES).filter(([name]) => found.phases[name]).map(([name, title]) => {
     const at = found.phases[name];
     return [title, figure(at.count), figure(at.mean), ...["0.5", "0.9", "0.99", "1.0"].map((q) => figure(at.quantiles[q])), bars(at, title)];
   });
+  drawn.push(...overTime(found.time));
   const sandbox = Object.entries(found.sandbox).filter(([, value]) => value !== "");
   return [
-    h("h1", {}, "Sandboxes"), h("h2", {}, "Seconds of an attempt"),
+    h("h1", {}, "Sandboxes"),
+    ...(drawn.length ? [h("div", { class: "charts" }, drawn.map((one) => one.element)), h("p", { class: "muted" }, `Of ${figure(found.time.known)} attempts that say when they began, of ${figure(found.attempts)}.`)] : [h("p", { class: "muted" }, "No attempt says when it began: the run is of an older version.")]),
+    h("h2", {}, "By host"),
+    found.hosts.length ? table(["host", "sandboxes", "seconds to be there: median", "90%", "longest", "tries repeated"], found.hosts.map((row) => [row.host || "this machine", figure(row.attempts), ...row.create_s.map((value) => figure(value)), figure(row.repeated)])) : h("p", { class: "muted" }, "No attempt says how long its sandbox took."),
+    h("h2", {}, "Seconds of an attempt"),
     rows.length ? table(["", "known of", "mean", "median", "90%", "99%", "longest", "up to the 99% quantile"], rows) : h("p", { class: "muted" }, "No attempt has said yet how long it took."),
     h("h2", {}, "Infra faults by class"),
     h("p", {}, found.repeated ? `${figure(found.repeated)} tries were repeated after a fault of ours; none was scored.` : "No try had to be repeated."),
@@ -40,6 +45,16 @@ export const fleet = page(["rollouts"], async () => {
     sandbox.length ? table(["", ""], sandbox.map(([name, value]) => [name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : String(value)])) : h("p", { class: "muted" }, "Told when the bench is done."),
   ];
 });
+
+// How many attempts were at work, and how many began, from the first on.
+function overTime(time) {
+  if (!time) return [];
+  const own = (title, name) => {
+    const lines = Object.entries(time.sources).map(([source, at]) => ({ name: source, xs: at[name].map((_, n) => Math.round(n * time.moment_s)), ys: at[name] }));
+    return plot({ title, lines, x: "second" });
+  };
+  return [own("Attempts at work", "live"), own(`Sandboxes created in ${figure(time.moment_s)} s`, "began")];
+}
 
 function bars(at, title) {
   const most = Math.max(1, ...at.counts);
