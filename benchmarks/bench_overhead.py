@@ -30,8 +30,9 @@ from etude.fleet.open import open_sandboxes
 from etude.recipe.read import find_recipe, read_recipe
 from etude.rollout.attempt import Setup
 from etude.rollout.batch import Job, run_batch
-from etude.run.entrants import Manner, entrants
+from etude.run.entrants import entrants
 from etude.run.machine import machine, versions
+from etude.run.manner import Manner
 from etude.run.meter import Cost, Meter
 from etude.run.suite_bench import Order
 from etude.run.suites import open_suite

@@ -7,7 +7,9 @@ of how many turns it has had. Which task it is, is read from the request's seed,
 from __future__ import annotations
 
 import json
+import shlex
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -47,6 +49,16 @@ def cheat(task: Task, turn: int) -> list[Call]:
         ("edit", {"path": name, "old": "", "new": plant}) for name in ("sitecustomize.py", "pytest.py")
     ]
     return [[("shell", {"command": shell}), *planted], [("test", {})], [DONE]][turn]
+
+
+def by_bash(task: Task, turn: int) -> list[Call]:
+    """The reference of an agent that has bash alone, as mini-swe-agent's: files, tests, its word for the end."""
+    writes = [
+        f"mkdir -p $(dirname {path}); printf %s {b64encode(text.encode()).decode()} | base64 -d > {path}"
+        for path, text in task.solution.items()
+    ]
+    commands = [" && ".join(writes), shlex.join(task.test_command), "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"]
+    return [("bash", {"command": commands[turn]})]
 
 
 @dataclass

@@ -59,6 +59,7 @@ def test_over_http_the_reference_solves_every_exercise_and_nop_and_cheats_none(
     entry = row(found, "m@medium")
     assert entry["avg"] == expected and entry["tasks"] == TASKS and entry["model"] == "some/model"
     turns = len(lab.asked) - 1  # all but the greeting
+    assert turns <= 3 * TASKS  # no session was summed up: the nano model's window is not an endpoint's
     assert entry["usage"]["input_tokens"] == 1000 * turns and entry["usage"]["output_tokens"] == 100 * turns
     assert entry["spent_dollars"] == pytest.approx(turns * TURN)
     assert {asked["authorization"] for asked in lab.asked} == {"Bearer sesame"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -41,6 +41,8 @@ SEED_STRIDE = 1_000_003
 
 
 Script = Callable[[Task, int], Policy]
+# Another agent than the harness': works in the sandbox, asks the policy under this session's id; seed as in `build_agent`.
+OtherAgent = Callable[[Task, Policy, Disposable, str, int | None], Awaitable[Outcome]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Setup:
     `policy` is one object for all, or, for scripted policies that follow a plan of their own, a function of (task, seed) that
     makes a fresh one for every try. `record` makes the recorder of a session (default: in memory only); `adapt` changes the
     sandbox that an agent gets (say, to bind tools read-only); with `verdicts`, files graded before are not graded again. `search`:
-    the code index, if the harness offers search by meaning (`rollout/code_search.py`).
+    the code index, if the harness offers search by meaning (`rollout/code_search.py`). `agent`: who attempts it in place of our own
+    harness, for a comparison of harnesses; everything around it stays the same.
     """
 
     policy: Policy | Script
@@ -63,6 +66,7 @@ class Setup:
     adapt: Callable[[SandboxSpec], SandboxSpec] = lambda spec: spec
     verdicts: Verdicts | None = None
     search: CodeSearch | None = None
+    agent: OtherAgent | None = None
 
     @asynccontextmanager
     async def services(self, task: Task, sandbox: Disposable) -> AsyncIterator[Services]:
@@ -169,6 +173,8 @@ async def _run_agent(
 ) -> Outcome:
     if setup.settings.tool_latency_s:
         sandbox = SlowSandbox(sandbox, setup.settings.tool_latency_s)
+    if setup.agent is not None:
+        return await setup.agent(task, policy, sandbox, session_id, seed)
     facts = task_facts(task)
     inbox, bystander = overheard(task)
     header = session_header(setup.harness, policy, facts, renderer=setup.renderer, session_id=session_id)

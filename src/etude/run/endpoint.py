@@ -26,6 +26,8 @@ LIMITS = {
     "tool_timeout_s": 30.0,
     "test_timeout_s": 120.0,
 }
+WINDOW_TOKENS = 128_000  # where nobody says otherwise
+SUMMARY_SHARE = 0.6  # of the window: what a turn and a summary need stays free
 
 
 class EndpointRefused(Exception):
@@ -39,7 +41,7 @@ class Endpoint:
     url: str
     model: str
     temperature: float = 1.0
-    context_tokens: int | None = None  # the model's window; sessions are summarized at 60% of it
+    context_tokens: int | None = None  # the model's window; None: WINDOW_TOKENS
     key_env: str = "OPENAI_API_KEY"
     timeout_s: float = 300.0
     omit: tuple[str, ...] = ()
@@ -59,11 +61,16 @@ class Endpoint:
 
     def harness(self, recipe: Recipe) -> HarnessSettings:
         """The full preset, within the model's window."""
-        changes: dict[str, Any] = {**LIMITS, "temperature": self.temperature}
+        window = self.context_tokens or WINDOW_TOKENS
+        # A recipe's own trigger is that of its nano model, some hundred tokens.
+        changes: dict[str, Any] = {
+            **LIMITS,
+            "temperature": self.temperature,
+            "summary_trigger_tokens": int(SUMMARY_SHARE * window),
+        }
         if self.context_tokens is not None:
-            changes["summary_trigger_tokens"] = int(0.6 * self.context_tokens)
-            changes["max_tokens_per_turn"] = min(LIMITS["max_tokens_per_turn"], self.context_tokens // 5)
-            changes["max_session_tokens"] = 4 * self.context_tokens
+            changes["max_tokens_per_turn"] = min(LIMITS["max_tokens_per_turn"], window // 5)
+            changes["max_session_tokens"] = 4 * window
         return recipe.harness.model_copy(update=changes)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from etude.bench.grading.endpoint import NoJudge, client_of
 from etude.bench.grading.spoken import Spoken
 from etude.policy.protocol import Policy
-from etude.run.entrants import CHECKPOINT
+from etude.run.checkpoint_entrant import CHECKPOINT
 
 # Questions asked at once of a checkpoint on this machine.
 SLOTS = 2

@@ -145,6 +145,7 @@ def facts(order: Order, entrant: Entrant) -> dict[str, Any]:
         "passes": order.passes,
         "price": price_row(price) if entrant.model else None,
         "priced": today.isoformat() if price and entrant.model else None,
+        **({"agent": entrant.agent} if entrant.agent else {}),
         **(entrant.facts or {}),
     }
 

@@ -141,6 +141,7 @@ class Asking:
             self._limits,
             adapt=suite.adapt,
             search=self._search,
+            agent=seat.agent,
         )
 
     async def _work(self, jobs: Iterator[tuple[Task, int, int]], setup: Setup, tally: Tally) -> None:

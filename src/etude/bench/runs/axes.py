@@ -2,7 +2,7 @@
 
 Tokens are those the endpoint reports as output (hidden thinking included); where a policy reports none they are counted by the
 harness, the same for all, and `source` says so. Seconds and core-seconds are of policies that compute something: a scripted agent's
-time is this machine's mood, and a report of scripted agents alone is the same bytes wherever it is made.
+and a record's time is this machine's mood, and a report of them alone is the same bytes wherever it is made.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from etude.bench.scores import task_means
 from etude.bench.statistics import amount
 
 AXES = ("tokens", "dollars", "seconds", "core_seconds")
+COMPUTING = ("checkpoint", "endpoint")  # whose time is theirs
 DIGITS = {"tokens": 1, "dollars": 6, "seconds": 3, "core_seconds": 4}
 
 Weights = Mapping[str, float]
@@ -30,7 +31,7 @@ def measures(row: Row) -> dict[str, Callable[[Outcome], float]]:
     found: dict[str, Callable[[Outcome], float]] = {"tokens": _tokens(row)}
     if price is not None and all(dollars_of(price, o) is not None for o in outcomes):
         found["dollars"] = lambda o: dollars_of(price, o) or 0.0
-    if row.competes:
+    if row.facts["kind"] in COMPUTING:
         found["seconds"] = lambda o: o.seconds
         if all(o.core_seconds is not None for o in outcomes):
             found["core_seconds"] = lambda o: o.core_seconds or 0.0

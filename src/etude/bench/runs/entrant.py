@@ -11,7 +11,7 @@ from etude.bench.runs.folder import key_of
 from etude.chat.renderer import Renderer
 from etude.harness.settings import HarnessSettings
 from etude.policy.protocol import Policy
-from etude.rollout.attempt import Script
+from etude.rollout.attempt import OtherAgent, Script
 from etude.trace.entry import Effort
 
 # Controls stand in every table: whoever believes its figures must see that the reference gets all, and idling and cheating nothing.
@@ -20,11 +20,13 @@ Kind = Literal["control", "checkpoint", "endpoint", "replay"]
 
 @dataclass(frozen=True)
 class Seat:
-    """An entrant ready to answer. `engine`: it computes in this process, so its core-seconds are measured."""
+    """An entrant ready to answer. `engine`: it computes in this process, so its core-seconds are measured. `agent`: who asks it, if not
+    our harness."""
 
     policy: Policy | Script
     renderer: Renderer | None = None
     engine: bool = False
+    agent: OtherAgent | None = None
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,11 @@ class Entrant:
     open: Callable[[], AbstractAsyncContextManager[Seat]]
     model: str = ""  # the name by which prices know it; "": it costs nothing
     facts: dict[str, Any] | None = None
+    agent: str = ""  # the name of another agent than our harness
 
     @property
     def key(self) -> str:
-        return key_of(self.name, self.effort)
+        return key_of(self.name, self.effort, self.agent)
 
     @property
     def competes(self) -> bool:

@@ -1,7 +1,7 @@
 """Where a bench run keeps what. Everything that `report.json` says follows from these files.
 
 conditions.json       what was asked of whom under which conditions; a run under others is refused
-policies/<key>.jsonl  one `Outcome` a line, appended as its attempt ends; <key> is `<policy>@<effort>`
+policies/<key>.jsonl  one `Outcome` a line, appended as its attempt ends; <key> is `<policy>@<effort>[+<agent>]`
 usage.jsonl           one line a turn that cost tokens, retried and lost tries included: what the bill says
 faults.jsonl          attempts that could not be made, for reasons of ours; asked again by the next run
 sessions/<key>/       <task>-<pass>.jsonl as any session, and <task>-<pass>.patch, what the agent changed
@@ -65,9 +65,9 @@ class RunFolder:
         return self.root / "sessions" / key / f"{task_id.replace('/', '-')}-{number}.jsonl"
 
 
-def key_of(policy: str, effort: str) -> str:
-    """How a policy at an effort is called in files and tables."""
-    return f"{policy}@{effort}"
+def key_of(policy: str, effort: str, agent: str = "") -> str:
+    """How a policy at an effort is called in files and tables; `agent`: another than our own harness."""
+    return f"{policy}@{effort}" + (f"+{agent}" if agent else "")
 
 
 def replace_text(path: Path, text: str) -> None:

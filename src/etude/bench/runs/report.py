@@ -81,6 +81,7 @@ def _entry(
         "key": row.key,
         "kind": facts["kind"],
         "model": facts["model"],
+        "agent": facts.get("agent", ""),
         "harness": facts["harness"],
         "tasks": found.tasks,
         "passes": row.passes,

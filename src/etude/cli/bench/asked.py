@@ -34,6 +34,14 @@ def _money(*names: str, help: str, **limits: Any) -> Any:
 
 
 Efforts = Annotated[str, _how("--effort", metavar="E[,E…]", help="low, medium, high: each is asked apart.")]
+Harnesses = Annotated[
+    str,
+    _how(
+        "--harness",
+        metavar="H[,H…]",
+        help="etude, mini-swe-agent: who attempts the tasks with the policies; each apart.",
+    ),
+]
 Preset = Annotated[PresetName | None, _how("--preset", help="Tools and prompts of endpoints and checkpoints.")]
 Temperature = Annotated[float, _how("--temperature", min=0.0, help="Sampling temperature.")]
 Context = Annotated[

@@ -17,7 +17,7 @@ from etude.cli.option import DryRun, Json, Overrides
 if TYPE_CHECKING:
     from etude.bench.suites.suite import Suite
     from etude.recipe.recipe import Recipe
-    from etude.run.entrants import Manner
+    from etude.run.manner import Manner
     from etude.run.suite_bench import Order
     from etude.trace.entry import Effort
 
@@ -64,6 +64,7 @@ def run(
     policies: Policies = None,
     only: Only = False,
     effort: asked.Efforts = "medium",
+    harness: asked.Harnesses = "etude",
     passes: Passes = 1,
     max_cost: asked.MaxCost = None,
     prices: asked.PriceFile = None,
@@ -95,14 +96,15 @@ def run(
     """
     from etude.events.log import EventLog
     from etude.recipe.read import find_recipe, read_recipe
-    from etude.run.entrants import Manner, entrants
+    from etude.run.entrants import entrants
+    from etude.run.manner import Manner
     from etude.run.suite_bench import Order
     from etude.run.suites import open_suite
 
     found = read_recipe([find_recipe(recipe)], [*(overrides or []), f"bench.seed={seed}"])
     manner = Manner(
         _efforts(effort), temperature, preset.value if preset else None, context, key_env, timeout, tuple(omit or ()),
-        max_tokens_field, concurrency,
+        max_tokens_field, concurrency, _agents(harness),
     )  # fmt: skip
     given = asked.prices_given(prices, price_in, price_out, price_cached, date.today())
     opened = [open_suite(name, found, tasks=tasks) for name in dict.fromkeys(suites)]
@@ -160,6 +162,16 @@ def _efforts(text: str) -> tuple[Effort, ...]:
     if not words:
         raise BenchError(f"--effort names none; there are {', '.join(EFFORTS)}")
     return cast("tuple[Effort, ...]", tuple(dict.fromkeys(words)))
+
+
+def _agents(text: str) -> tuple[str, ...]:
+    from etude.run.other_agent import AGENTS
+
+    words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    if not words or (strange := [word for word in words if word not in AGENTS]):
+        named = f"there is no harness {strange[0]!r}" if words else "it names none"
+        raise BenchError(f"--harness {text}: {named}; there are {', '.join(AGENTS)}")
+    return tuple(AGENTS[word] for word in words)
 
 
 def _ids(suite: Suite, most: int | None, globs: list[str] | None) -> list[str]:
