@@ -16,10 +16,10 @@ from etude.bench.runs.axes import axes, usage
 from etude.bench.runs.cost import spent
 from etude.bench.runs.folder import RunFolder, replace_text
 from etude.bench.runs.splits import splits
-from etude.bench.runs.standing import comparisons, fronts, items
+from etude.bench.runs.standing import fronts
 from etude.bench.runs.table import Row, Table, read_table
 from etude.bench.scores import Scores, scores
-from etude.bench.statistics import average, best_of, powers_of_two, weighted_mean
+from etude.bench.statistics import average, best_of, comparison, powers_of_two, weighted_mean
 
 SCHEMA = 1
 KIND = "bench"
@@ -54,11 +54,19 @@ def report(folder: RunFolder) -> dict[str, Any]:
     if found:
         weights = shared["weights"] or next(iter(found.values())).counts()
         document["pareto"] = fronts(table, found, weights, **counts)
-        document["comparisons"] = comparisons(table, found, weights, **counts)
-        document["items"] = items(table, found)
+        document |= _against_each_other(table, found, weights, counts)
     document["judged"] = _judged(folder, shared["report"].get("rubrics", 0))
     document["audit"] = audit_part(folder, table)
     return document
+
+
+def _against_each_other(
+    table: Table, found: Mapping[str, Scores], weights: Mapping[str, float], counts: dict[str, Any]
+) -> dict[str, Any]:
+    """Those that compete, as `etude bench compare` sets them side by side."""
+    tables = {row.key: found[row.key].tables for row in table.field}
+    said = comparison(tables, found[table.field[0].key].ids, weights, **counts)
+    return {"comparisons": said["pairs"], "ranking": said["ranking"], "items": said["items"]}
 
 
 def _judged(folder: RunFolder, rubrics: int) -> dict[str, Any]:
