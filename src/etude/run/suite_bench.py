@@ -131,8 +131,8 @@ def facts(order: Order, entrant: Entrant) -> dict[str, Any]:
     price = order.prices.at(entrant.model, today) or order.suite.prices.at(entrant.model, today)
     if price is None and order.max_cost is not None and entrant.kind == "endpoint":
         raise NoPrice(
-            f"--max-cost needs to know what {entrant.model} costs, and neither --prices nor the suite's prices.toml has an entry "
-            "for it: add one, with zeros for a server of your own"
+            f"--max-cost needs to know what {entrant.model} costs, and no list names it (--prices, the suite's prices.toml, the "
+            "program's own): add it to one, with zeros for a server of your own"
         )
     return {
         "name": entrant.name,
