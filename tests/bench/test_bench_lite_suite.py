@@ -17,6 +17,7 @@ from etude.factory.exercises.source import ExerciseSource
 from etude.recipe.recipe import Recipe
 
 REQUIREMENTS = "attrs==25.4.0\n"
+RUBRIC = '[[criteria]]\nname = "c"\nquestion = "Is it so?"\nchoices = ["no", "yes"]\n'
 
 
 def test_the_lite_suite_holds_the_listed_tasks_and_says_what_it_reached(tmp_path: Path) -> None:
@@ -28,7 +29,7 @@ def test_the_lite_suite_holds_the_listed_tasks_and_says_what_it_reached(tmp_path
     )  # fmt: skip
     (tmp_path / "pinned.txt").write_text(REQUIREMENTS)
     whole = freeze(
-        tmp_path / "mine", described, tasks, rubrics={"default": "[x]\n"}, requirements=tmp_path / "pinned.txt"
+        tmp_path / "mine", described, tasks, rubrics={"default": RUBRIC}, requirements=tmp_path / "pinned.txt"
     )
     found = {
         "suite": {"label": label(whole), "digest": whole.digest}, "tasks": [tasks[1].id, tasks[3].id], "of_tasks": 5,

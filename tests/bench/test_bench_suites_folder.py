@@ -99,7 +99,7 @@ def test_an_unknown_suite_is_answered_with_near_names(suite: FolderSuite):
         find_folder("nine", shelf)
     with pytest.raises(UnknownSuite, match="did you mean exercises?"):
         find_folder("exercise", shelf)
-    with pytest.raises(UnknownSuite, match="there are exercises, real, mine"):
+    with pytest.raises(UnknownSuite, match="there are exercises, real, targeted-.*, mine"):
         find_folder("xyzzy", shelf)
 
 
@@ -183,6 +183,26 @@ def test_rubrics_are_found_by_task_then_category_then_default(suite: FolderSuite
     for name in ("default", task.category, lock.folder_of(suite.root, task.id).name):
         (folder / f"{name}.toml").write_text("")
         assert suite.rubric(task.id) == folder / f"{name}.toml"
+
+
+def test_a_rubric_that_can_not_be_asked_freezes_no_suite_and_is_found_by_verify(suite: FolderSuite, tmp_path: Path):
+    with pytest.raises(SuiteError, match="needs at least one"):
+        freeze(tmp_path / "other", described(), some_tasks(1), rubrics={"default": 'name = "r"\n'})
+    assert not (tmp_path / "other").exists()
+    (suite.root / "rubrics").mkdir()
+    (suite.root / "rubrics" / "default.toml").write_text("[[criteria]]\nname = 1\n")
+    with pytest.raises(SuiteError, match="default.toml, criterion 1"):
+        FolderSuite(suite.root).verify()
+
+
+def test_requirements_lie_where_the_manifest_says(tmp_path: Path):
+    (tmp_path / "needs.txt").write_text("x==1\n")
+    row = described(environment={"requirements": "needs/of-tests.txt"})
+    suite = freeze(tmp_path / "s", row, some_tasks(1), requirements=tmp_path / "needs.txt")
+    assert (suite.root / "needs" / "of-tests.txt").read_text() == "x==1\n" and len(suite.digest) == 64
+    (suite.root / "needs" / "of-tests.txt").unlink()
+    with pytest.raises(SuiteError, match="the suite's digest covers it"):
+        assert FolderSuite(suite.root).digest
 
 
 def test_built_in_suites_have_the_same_face_and_a_digest_of_their_tasks():

@@ -171,6 +171,13 @@ def test_requests_too_short_and_files_that_are_no_sessions_are_named(tmp_path: P
         read_recorded([tmp_path / "absent"])
 
 
+@pytest.mark.parametrize("data", [b"[" * 100_000, b'{"a":' * 3000 + b"1" + b"}" * 3000, b"\xff\0", b"", b"null\n7\n"])
+def test_a_hostile_file_among_sessions_is_left_out_by_name(tmp_path: Path, data: bytes):
+    (tmp_path / "a.jsonl").write_bytes(data)
+    found, left_out = read_recorded([tmp_path])
+    assert found == [] and list(left_out) == [str(tmp_path / "a.jsonl")] and left_out[str(tmp_path / "a.jsonl")]
+
+
 def test_a_foreign_session_is_read_like_ones_own():
     places = [Path(__file__).parents[1] / "foreign" / "data"]
     found, _ = read_recorded(places)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -144,3 +145,16 @@ def test_an_environment_that_no_longer_builds_is_told_with_all_its_tasks_at_once
 
     builds[0] = True
     assert document(here(*run, "--passes", "2"))["policies"][0]["passes"] == 2
+
+
+def test_a_suite_that_another_process_is_making_is_left_to_it(here: Here, tmp_path: Path) -> None:
+    work = tmp_path / "suites" / ".x.making"
+    hold = f"from pathlib import Path; from etude.run.lock import RunLock\nwith RunLock(Path({str(work)!r})): print('held', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
+        done = here("bench", "make", "x", "--from-tasks", "exercises", "--count", "1", "--recipe", "ci", "--json")
+        other.communicate("\n")
+    assert done.returncode == 1 and f"in use by process {other.pid}" in done.stdout
+    assert work.is_dir() and not (tmp_path / "suites" / "x").exists()

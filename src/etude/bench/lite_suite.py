@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from etude.bench.suites.errors import SuiteError
-from etude.bench.suites.folder import RUBRICS, FolderSuite
+from etude.bench.suites.folder import FolderSuite
 from etude.bench.suites.freeze import freeze
+from etude.bench.suites.renewal import rubrics_of
 
 
 def freeze_lite(root: Path, found: dict[str, Any], out: Path) -> FolderSuite:
@@ -37,6 +38,6 @@ def freeze_lite(root: Path, found: dict[str, Any], out: Path) -> FolderSuite:
         described,
         [whole.task(task_id) for task_id in found["tasks"]],
         price_list=whole.prices,
-        rubrics={file.stem: file.read_text(encoding="utf-8") for file in sorted((root / RUBRICS).glob("*.toml"))},
+        rubrics=rubrics_of(whole, found["tasks"]),
         requirements=root / named if named else None,
     )

@@ -26,6 +26,7 @@ from etude.fleet.open import open_sandboxes
 from etude.policy.protocol import PolicyError
 from etude.recipe.recipe import Recipe
 from etude.run.judges import answering
+from etude.run.lock import RunLock
 from etude.sandbox.protocol import Machines
 from etude.tasks.task import Task
 
@@ -72,8 +73,21 @@ def make_suite(
     beside: Mapping[str, str],
     progress: Told,
 ) -> dict[str, Any]:
-    """What `account` tells of it. Raises SuiteError; InfraError leaves the work where it is, and the same command goes on."""
+    """What `account` tells of it. Raises SuiteError; InfraError leaves the work where it is, and the same command goes on.
+    Raises RunBusy where another process makes the same suite."""
     workshop = Workshop(making.root, making.asked)
+    with RunLock(workshop.folder):
+        return _worked(recipe, making, workshop, candidates, beside, progress)
+
+
+def _worked(
+    recipe: Recipe,
+    making: Making,
+    workshop: Workshop,
+    candidates: Callable[[Bench], Sequence[Candidate]],
+    beside: Mapping[str, str],
+    progress: Told,
+) -> dict[str, Any]:
     fresh, decided = asyncio.run(_made(recipe, making, workshop, candidates, progress))
     if not fresh and not (making.kept and making.retired):
         workshop.close()

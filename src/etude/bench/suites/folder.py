@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from etude.bench.grading.rubric import RubricError, read_rubric
 from etude.bench.real.grader import PytestGrader
 from etude.bench.real.pin import default_cache
 from etude.bench.suites import lock, manifest, prices
@@ -73,9 +74,14 @@ class FolderSuite(Described):
         return self._known[task_id]
 
     def verify(self) -> None:
-        """Every task is as it was frozen. Raises TaskChanged."""
+        """Every task is as it was frozen, and every rubric can be asked. Raises TaskChanged, SuiteError."""
         for task_id in self._lock:
             lock.check_task(self.root, task_id, self._lock)
+        for file in sorted((self.root / RUBRICS).glob("*.toml")):
+            try:
+                read_rubric(file)
+            except RubricError as error:
+                raise SuiteError(str(error)) from error
 
     def rubric(self, task_id: str) -> Path | None:
         """`rubrics/` has a file for the task, for what its metadata names, for its category, or one for all: the first found."""

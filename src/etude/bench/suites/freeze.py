@@ -54,7 +54,9 @@ def freeze(
                 raise SuiteError(str(error)) from error
         locked = lock.write_lock(made, [task.id for task in tasks])
         if requirements is not None:
-            shutil.copyfile(requirements, made / "requirements.txt")
+            place = made / (described.environment.requirements or "requirements.txt")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(requirements, place)
         for name, text in (rubrics or {}).items():
             (made / RUBRICS).mkdir(exist_ok=True)
             (made / RUBRICS / f"{name}.toml").write_text(text, encoding="utf-8")

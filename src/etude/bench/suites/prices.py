@@ -81,11 +81,12 @@ def read_prices(path: Path) -> Prices:
     if not path.is_file():
         return Prices()
     try:
-        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("prices", [])
+        told = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SuiteError(f"{path} does not parse: {error}") from error
-    if not isinstance(rows, list):
-        raise SuiteError(f"{path}: prices is a list of [[prices]] tables, not {rows!r}")
+    rows = told.get("prices", [])
+    if set(told) - {"prices"} or not isinstance(rows, list):
+        raise SuiteError(f"{path}: a price list has [[prices]] tables and nothing else, not {', '.join(told)}")
     return Prices(tuple(_price(row, f"{path}, entry {number}") for number, row in enumerate(rows, 1)))
 
 

@@ -48,8 +48,11 @@ def read_recorded(places: Sequence[Path]) -> tuple[list[Recorded], dict[str, str
     for file in _files(places):
         try:
             recorded = _read(file)
-        except (SessionError, ForeignError) as error:
+        except (SessionError, ForeignError, OSError) as error:
             left_out[str(file)] = str(error)
+            continue
+        except RecursionError:
+            left_out[str(file)] = "its JSON is nested deeper than any session's"
             continue
         if len(recorded.request) < FEWEST_CHARS:
             left_out[str(file)] = f"its first request is {recorded.request!r}: too short to be a task"
