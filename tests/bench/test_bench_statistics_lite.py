@@ -56,6 +56,21 @@ def test_chosen_tasks_beat_tasks_drawn_at_random() -> None:
     assert np.mean(chosen) > np.mean(chance)
 
 
+def test_the_order_to_keep_is_that_of_the_printed_average() -> None:
+    """Ten heavy tasks order the policies one way, fifty light ones the other: the picked ones are of the heavy kind."""
+    rng, ladder = np.random.default_rng(5), np.linspace(0.1, 0.9, 5)
+    tables = {
+        f"p{i}": (rng.random((60, 6)) < np.repeat([up, 1 - up], [10, 50])[:, None]).astype(float)
+        for i, up in enumerate(ladder)
+    }
+    heavy = np.repeat([1.0, 0.001], [10, 50])
+    found = choose_lite(tables, np.ones(60), weights=heavy, least=0.8, rounds=10)
+    plain = choose_lite(tables, np.ones(60), least=0.8, rounds=10)
+    assert sum(task < 10 for task in found.tasks) > len(found.tasks) / 2 and min(plain.tasks) >= 10
+    with pytest.raises(ValueError, match="a weight above 0 for each task"):
+        choose_lite(tables, np.ones(60), weights=np.ones(59))
+
+
 def test_policies_that_are_alike_have_no_lite_suite_and_the_refusal_says_why() -> None:
     alike = drawn(np.full((6, 60), 0.5), 4, 0)
     with pytest.raises(

@@ -136,6 +136,37 @@ def test_a_few_labels_all_find_a_place() -> None:
     assert None not in place(wanted, FRAME, [])
 
 
+def test_a_label_is_nearer_to_its_own_point_than_to_any_other() -> None:
+    wanted = [Wanted(text, x, 200.0, 5.5, 11.0) for text, x in (("medium", 300.0), ("high", 318.0), ("low", 340.0))]
+    markers = [Box(w.x - 5.5, w.y - 5.5, w.x + 5.5, w.y + 5.5) for w in wanted]
+
+    def away(box: Box, label: Wanted) -> float:
+        return max(box.left - label.x, label.x - box.right, 0.0) + max(box.top - label.y, label.y - box.bottom, 0.0)
+
+    for label, placed in zip(wanted, place(wanted, FRAME, markers), strict=True):
+        assert placed is not None
+        assert away(placed.box, label) == min(away(placed.box, other) for other in wanted)
+
+
+def test_efforts_that_make_no_difference_share_their_label_and_the_front_lies_on_top() -> None:
+    same = [entry("p", "low", 30.0, 50.0), entry("p", "medium", 40.0, 90.0), entry("p", "high", 40.0, 90.01)]
+    root = ET.fromstring(draw(curves(REPORT | {"policies": same}, "tokens"), "tokens"))
+    assert {e.text for e in root.iter(f"{SVG}text") if e.get("class") == "effort"} == {"low", "medium, high"}
+    marks = [e for e in root.iter(f"{SVG}circle") if "mark" in (e.get("class") or "").split()]
+    assert ["on" in (e.get("class") or "").split() for e in marks] == [False, True, True]
+
+
+def test_money_is_an_axis_of_its_own() -> None:
+    priced = [
+        entry("big", effort, score, 4000.0)
+        | {"passes": 4, "axes": {"dollars": {"value": cost, "ci95": [cost / 2, cost * 2]}}}
+        for effort, score, cost in (("low", 50.0, 0.004), ("high", 60.0, 0.09))
+    ]
+    report = REPORT | {"policies": priced}
+    svg = draw(curves(report, "dollars"), "dollars", title=heading(report))
+    assert "dollars an attempt (log scale)" in svg and ">$0.01<" in svg and "real@2: 40 tasks, 4 passes" in svg
+
+
 def test_a_line_crosses_a_box_where_it_runs_through_it() -> None:
     box = Box(0, 0, 10, 10)
     assert crosses((-5, 5, 15, 5), box) and crosses((2, 2, 3, 3), box) and crosses((-1, 5, 11, 6), box)

@@ -16,6 +16,7 @@ from etude.bench.runs.folder import RunFolder
 from etude.bench.runs.table import Row, read_table
 from etude.bench.scores import Scores, scores
 from etude.bench.statistics import average, comparison
+from etude.bench.statistics.interval import shares_of
 
 
 class FieldError(Exception):
@@ -65,6 +66,13 @@ class Field:
     def tables(self) -> dict[str, np.ndarray]:
         """Policy -> (N, K): levels one after the other."""
         return {name: np.concatenate(list(found.tables.values())) for name, found in self.scores.items()}
+
+    def task_weights(self) -> np.ndarray:
+        """What each task weighs in the printed average, (N,): its level's share, divided alike. They add up to 1."""
+        own = next(iter(self.scores.values())).means()
+        return np.concatenate(
+            [np.full(len(own[level]), share / len(own[level])) for level, share in shares_of(own, self.weights).items()]
+        )
 
     def costs(self) -> tuple[str, np.ndarray]:
         """What a pass at each task costs, mean over policies, and on which axis: dollars if all have them, else tokens. (N,)."""

@@ -16,7 +16,7 @@ from etude.bench.statistics.interval import Interval, shares_of, stratified
 from etude.bench.statistics.student import freedom_of, student_quantile
 
 Values = Mapping[str, np.ndarray]  # level -> (N,): each task's own mean
-PRIOR = 0.5  # tasks: without, averages of partial scores and of best-of-k are held 88 to 94 times in 100; differences need none
+PRIOR = 0.1  # of a task: without, averages of partial scores and of best-of-k are held 88 to 94 times in 100; differences need none
 ROUNDING = 1e-12  # a mean of ones that a sum has left just under 1
 
 

@@ -55,14 +55,17 @@ def choose_lite(
     least: float = LEAST,
     seed: int = 0,
     rounds: int = ROUNDS,
+    weights: np.ndarray | None = None,
 ) -> Lite:
     """`tables[policy]` is (N, K), tasks in one order; `costs` (N,) is what a pass at each task costs, in any unit.
 
-    Every task counts once. Raises NoLite if less than `least` is reached within `share` of the cost, or if it can't be judged:
+    The order to keep is that of the whole suite's average, tasks weighed by `weights` (N,) as there; without, and in the lite suite
+    itself, every task counts once. Raises NoLite if less than `least` is reached within `share` of the cost, or if it can't be judged:
     with one pass a task and fewer than eight policies.
     """
     costs = np.asarray(costs, float)
-    _check(tables, costs, share)
+    weights = np.ones(len(costs)) if weights is None else np.asarray(weights, float)
+    _check(tables, costs, weights, share)
     budget = share * costs.sum()
     names = list(tables)
     passes = all(table.shape[1] > 1 for table in tables.values())
@@ -71,20 +74,19 @@ def choose_lite(
     for _ in range(rounds):
         one, other = _halves(tables, rng) if passes else (dict(tables), dict(tables))
         if passes:
-            picked = _pick(list(one.values()), costs, budget)
-            judged.passes.append(
-                agreement(_means(other, names)[:, picked].mean(axis=1), _means(one, names).mean(axis=1))
-            )
-            judged.whole.append(agreement(_means(other, names).mean(axis=1), _means(one, names).mean(axis=1)))
+            picked = _pick(list(one.values()), costs, weights, budget)
+            seen, fresh = _means(one, names), _means(other, names)
+            judged.passes.append(agreement(fresh[:, picked].mean(axis=1), seen @ weights))
+            judged.whole.append(agreement(fresh @ weights, seen @ weights))
         if len(names) >= POLICIES_HALVED:
             order = [names[i] for i in rng.permutation(len(names))]
             pickers, unseen = order[: len(names) // 2], order[len(names) // 2 :]
-            picked = _pick([one[name] for name in pickers], costs, budget)
+            picked = _pick([one[name] for name in pickers], costs, weights, budget)
             # With one pass lite and whole would share their luck: the tasks that were not picked stand for the whole.
             rest = np.arange(len(costs)) if passes else np.setdiff1d(np.arange(len(costs)), picked)
             lite, whole = _means(other, unseen)[:, picked], _means(one, unseen)[:, rest]
-            judged.policies.append(agreement(lite.mean(axis=1), whole.mean(axis=1)))
-    tasks = sorted(_pick(list(tables.values()), costs, budget))
+            judged.policies.append(agreement(lite.mean(axis=1), whole @ weights[rest]))
+    tasks = sorted(_pick(list(tables.values()), costs, weights, budget))
     found = judged.lite(tuple(tasks), float(costs[tasks].sum() / costs.sum()), len(names), rounds)
     if found.reached < least:
         raise NoLite(_why(found, share, least), found)
@@ -108,11 +110,13 @@ class _Judged:
         return Lite(tasks, cost_share, by_passes, by_policies, whole, low, policies, rounds)
 
 
-def _check(tables: Mapping[str, np.ndarray], costs: np.ndarray, share: float) -> None:
+def _check(tables: Mapping[str, np.ndarray], costs: np.ndarray, weights: np.ndarray, share: float) -> None:
     if len(tables) < POLICIES_MIN:
         raise NoLite(f"{len(tables)} policies: a ranking to keep needs at least {POLICIES_MIN}")
     if any(len(table) != len(costs) for table in tables.values()):
         raise ValueError(f"costs of {len(costs)} tasks, but a table of another number: they must be the same tasks")
+    if len(weights) != len(costs) or not (weights > 0).all():
+        raise ValueError("a weight above 0 for each task, in the order of the costs")
     if not 0 < share < 1:
         raise ValueError(f"a share of the cost lies between 0 and 1, not at {share}")
     if not (costs >= 0).all() or not costs.sum() > 0:
@@ -139,12 +143,13 @@ def _means(tables: Mapping[str, np.ndarray], names: list[str]) -> np.ndarray:
     return np.array([tables[name].mean(axis=1) for name in names])  # (M, N)
 
 
-def _pick(tables: list[np.ndarray], costs: np.ndarray, budget: float) -> list[int]:
+def _pick(tables: list[np.ndarray], costs: np.ndarray, weights: np.ndarray, budget: float) -> list[int]:
     """Greedy within the budget, in the order taken."""
     means = np.array([table.mean(axis=1) for table in tables])  # (M, N)
     noise = np.array([_noise(table) for table in tables])
     one, other = np.triu_indices(len(means), 1)
-    sign = np.sign(means.mean(axis=1)[one] - means.mean(axis=1)[other])[:, None]  # 0: the whole does not order the pair
+    whole = np.round(means @ weights / weights.sum(), 12)
+    sign = np.sign(whole[one] - whole[other])[:, None]  # 0: the whole does not order the pair
     left, taken, total, spread = budget, [], np.zeros(len(means)), np.zeros(len(means))
     free = np.ones(len(costs), bool)
     while True:

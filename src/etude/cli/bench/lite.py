@@ -46,7 +46,7 @@ def lite(
         raise typer.BadParameter("--suite makes a suite of the list: say where with --out DIR")
     field = read_field(runs, only or ())
     axis, costs = field.costs()
-    found = choose_lite(field.tables(), costs, share=share, least=least, seed=seed)
+    found = choose_lite(field.tables(), costs, share=share, least=least, seed=seed, weights=field.task_weights())
     ids = field.ids
     document = {
         "suite": field.shared["suite"],

@@ -5,6 +5,7 @@ One SVG with its own style, so that it stands alone in a paper and inline in the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -52,7 +53,7 @@ def draw(
     for number, own in enumerate(curves.values()):
         body.append(f'<g class="hue{number % HUES}">{_curve(number, own, scales, best_of, stretches)}</g>')
     body += _labels(curves, scales, stretches)
-    foot = "crosses: 95% by task; steps: Pareto front, its points filled"
+    foot = "crosses: 95% intervals by task; steps: Pareto front, its points filled"
     foot += "; dotted: best of k at k times the cost" if best_of else ""
     body.append(f'<text class="foot" x="{FRAME.left}" y="{HEIGHT - 10}">{foot}</text>')
     head = f'<text class="head" x="{FRAME.left}" y="26">{escape(title)}</text>' if title else ""
@@ -142,7 +143,8 @@ def _curve(number: int, own: Sequence[Point], scales: Scales, best_of: bool, str
     if len(places) > 1:
         parts.append(f'<path class="curve" d="M{"L".join(f"{x:.1f} {y:.1f}" for x, y in places)}"/>')
         stretches += [(*a, *b) for a, b in zip(places, places[1:], strict=False)]
-    parts += [mark(number, x, y, p.on_front, _tip(p)) for p, (x, y) in zip(own, places, strict=True)]
+    marks = sorted(zip(own, places, strict=True), key=lambda pair: pair[0].on_front)  # the front's lie on top
+    parts += [mark(number, x, y, p.on_front, _tip(p)) for p, (x, y) in marks]
     return "".join(parts)
 
 
@@ -153,16 +155,16 @@ def _labels(curves: Mapping[str, Sequence[Point]], scales: Scales, stretches: Se
         for point in own:
             x, y = scales.at(point.cost, point.score)
             taken.append(Box(x - RADIUS - 1, y - RADIUS - 1, x + RADIUS + 1, y + RADIUS + 1))
-            last = point is own[-1]
-            if last:
-                text = point.name if len(own) == 1 and point.effort else point.policy
-                names.append((number, point, Wanted(text, x, y, RADIUS, POLICY_SIZE)))
-            if len(own) > 1 and point.effort:
-                efforts.append((number, point, Wanted(point.effort, x, y, RADIUS, EFFORT_SIZE)))
+        x, y = scales.at(own[-1].cost, own[-1].score)
+        text = own[0].name if len(own) == 1 else own[0].policy
+        names.append((number, Wanted(text, x, y, RADIUS, POLICY_SIZE)))
+        efforts += [
+            (number, Wanted(words, x, y, RADIUS, EFFORT_SIZE)) for words, x, y in _efforts(own, scales) if len(own) > 1
+        ]
     everyone = names + efforts
-    found = place([label for *_, label in everyone], FRAME, taken, stretches)
+    found = place([label for _, label in everyone], FRAME, taken, stretches)
     parts, left_out = [], []
-    for (number, _, label), placed in zip(everyone, found, strict=True):
+    for (number, label), placed in zip(everyone, found, strict=True):
         kind = "policy" if label.size == POLICY_SIZE else "effort"
         if placed is not None:
             parts.append(_label(number, kind, placed))
@@ -173,6 +175,22 @@ def _labels(curves: Mapping[str, Sequence[Point]], scales: Scales, stretches: Se
             f'<text class="foot end" x="{FRAME.right}" y="{HEIGHT - 10}">{len(left_out)} names have no room</text>'
         )
     return parts
+
+
+def _efforts(own: Sequence[Point], scales: Scales) -> list[tuple[str, float, float]]:
+    """What to write at each place; efforts that lie on one another share their words."""
+    found: list[tuple[str, float, float]] = []
+    for point in own:
+        x, y = scales.at(point.cost, point.score)
+        near = next((i for i, (_, at_x, at_y) in enumerate(found) if math.hypot(x - at_x, y - at_y) < RADIUS / 2), None)
+        if not point.effort:
+            continue
+        if near is None:
+            found.append((point.effort, x, y))
+        else:
+            words, at_x, at_y = found[near]
+            found[near] = (f"{words}, {point.effort}", at_x, at_y)
+    return found
 
 
 def _label(number: int, kind: str, placed: Placed) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 RINGS = (7.0, 13.0, 22.0, 34.0, 50.0, 70.0)  # pixels between a marker and its label
@@ -16,6 +16,7 @@ TURNS = 16  # places on a ring
 GAP = 1.5  # pixels kept free around a label
 LEADER_FROM = 20.0  # a label further away than this is tied to its point by a line
 CROSSING = 6.0  # a place over a line of the plot counts as so many pixels further away
+MISREAD = 30.0  # the same for a place nearer to another point than to its own
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,10 @@ def place(
     """A place for each, in order; None for one that has none. `taken` may not be covered, `lines` should not be."""
     held = list(taken)
     found: list[Placed | None] = []
+    spots = {(label.x, label.y) for label in wanted}
     for label in wanted:
-        best = min(_places(label, frame, held, lines), key=lambda pair: pair[0], default=None)
+        others = spots - {(label.x, label.y)}
+        best = min(_places(label, frame, held, lines, others), key=lambda pair: pair[0], default=None)
         found.append(None if best is None else best[1])
         if best is not None:
             held.append(_grown(best[1].box, GAP))
@@ -83,7 +86,9 @@ def width_of(text: str, size: float) -> float:
     return size * sum(1.0 if unicodedata.east_asian_width(c) in "WF" else 0.62 for c in text)
 
 
-def _places(label: Wanted, frame: Box, held: Sequence[Box], lines: Sequence[Line]) -> Iterator[tuple[float, Placed]]:
+def _places(
+    label: Wanted, frame: Box, held: Sequence[Box], lines: Sequence[Line], others: Collection[tuple[float, float]]
+) -> Iterator[tuple[float, Placed]]:
     width, height = width_of(label.text, label.size), 1.15 * label.size
     for ring in RINGS:
         for turn in range(TURNS):
@@ -97,7 +102,11 @@ def _places(label: Wanted, frame: Box, held: Sequence[Box], lines: Sequence[Line
             if not box.within(frame) or any(box.overlaps(other) for other in held):
                 continue
             crossed = sum(crosses(line, box) for line in lines)
-            worth = ring + CROSSING * crossed + 2 * (dx < -0.1) + 1.5 * (dy > 0.1)  # to the right and above reads best
+            own = _away(box, label.x, label.y)
+            misread = any(_away(box, *other) < own + GAP for other in others)
+            worth = (
+                ring + CROSSING * crossed + MISREAD * misread + 2 * (dx < -0.1) + 1.5 * (dy > 0.1)
+            )  # to the right and above reads best
             leader = _leader(label, box) if ring > LEADER_FROM else None
             yield worth, Placed(label.text, box, leader)
 
@@ -118,6 +127,11 @@ def crosses(line: Line, box: Box) -> bool:
         else:
             leaves = min(leaves, at)
     return enters <= leaves
+
+
+def _away(box: Box, x: float, y: float) -> float:
+    """From a point to the nearest of a box, pixels."""
+    return math.hypot(max(box.left - x, 0.0, x - box.right), max(box.top - y, 0.0, y - box.bottom))
 
 
 def _grown(box: Box, by: float) -> Box:

@@ -77,12 +77,16 @@ def axes_of(report: Mapping[str, Any]) -> list[str]:
 
 
 def heading(report: Mapping[str, Any]) -> str:
-    """`exercises@3: 200 tasks`, as far as the report says."""
+    """`exercises@3: 200 tasks, 4 passes`, as far as the report says."""
     suite = report.get("suite", "")
     if isinstance(suite, dict):
         suite = "@".join(str(suite[key]) for key in ("name", "version") if suite.get(key))
     tasks = report.get("tasks")
-    return str(suite) + (f": {tasks} tasks" if suite and isinstance(tasks, int) else "")
+    passes = sorted(
+        {entry["passes"] for entry in report.get("policies", []) if isinstance(entry, dict) and "passes" in entry}
+    )
+    told = f", {passes[0]}{f' to {passes[-1]}' if len(passes) > 1 else ''} passes" if passes else ""
+    return str(suite) + (f": {tasks} tasks{told}" if suite and isinstance(tasks, int) else "")
 
 
 def _told(rows: list[dict[str, Any]], entries: list[dict[str, Any]]) -> list[Point]:
