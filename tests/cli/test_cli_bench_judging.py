@@ -101,6 +101,30 @@ def test_a_judge_decides_each_pass_its_agreement_stands_beside_and_nothing_is_as
     assert not any("expert" in text or "cheats@" in text for text in asked)
 
 
+def test_a_run_may_name_its_judge_at_once_and_conditions_tell_whether_one_was_missing(
+    here: Here, tmp_path: Path
+) -> None:
+    words = (*RUN, "--only", "--policy", "expert", "--out", str(tmp_path / "r"))
+    done = here(*words)
+    assert "judged parts are left out" in done.stdout
+    told = json.loads((tmp_path / "r" / "conditions.json").read_text())["shared"]["report"]
+    assert told["rubrics"] == report(tmp_path / "r")["tasks_with_rubric"] == TASKS and told["judge"] is None
+    with serving(Judge()) as lab:
+        judged = document(here(*words, "--judge", f"{lab.url}#reader", "--json"))
+        assert judged["judged"]["policies"]["expert@medium"]["answer/answers_the_question"]["avg"] == 100.0
+        word = f"{lab.url}#reader"
+    assert here(*words).returncode == 0  # without one again: what it said stays, and so does its name
+    told = json.loads((tmp_path / "r" / "conditions.json").read_text())["shared"]["report"]
+    assert told["judge"] == word and report(tmp_path / "r")["judged"] == judged["judged"]
+
+
+def test_a_suite_without_rubrics_leaves_nothing_out_and_has_nothing_to_judge(here: Here, tmp_path: Path) -> None:
+    words = ("bench", "run", "exercises", "--recipe", "ci", "--task", "one-bug*", "--only", "--policy", "nop")
+    done = here(*words, "--out", str(tmp_path / "r"), "--judge", "http://127.0.0.1:9/v1#reader")
+    assert done.returncode == 0 and "--judge has nothing to judge" in done.stdout
+    assert report(tmp_path / "r")["judged"] == {"judge": None, "why": "no task asked has a rubric"}
+
+
 class Runner(Judge):
     """Decides by running where it is given tools, as a plain judge where it is not."""
 

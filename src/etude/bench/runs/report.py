@@ -55,7 +55,8 @@ def report(folder: RunFolder) -> dict[str, Any]:
         weights = shared["weights"] or next(iter(found.values())).counts()
         document["pareto"] = fronts(table, found, weights, **counts)
         document |= _against_each_other(table, found, weights, counts)
-    document["judged"] = _judged(folder, shared["report"].get("rubrics", 0))
+    document["tasks_with_rubric"] = rubrics = shared["report"].get("rubrics", 0)
+    document["judged"] = _judged(folder, rubrics)
     document["audit"] = audit_part(folder, table)
     return document
 
@@ -71,7 +72,7 @@ def _against_each_other(
 
 def _judged(folder: RunFolder, rubrics: int) -> dict[str, Any]:
     """What judges said; where nobody was asked, whether that leaves anything out."""
-    found = {**judged_part(folder), "tasks_with_rubric": rubrics}
+    found = judged_part(folder)
     return found if rubrics or found["judge"] else found | {"why": "no task asked has a rubric"}
 
 

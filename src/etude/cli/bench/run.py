@@ -254,7 +254,8 @@ def _judged(answer: Answer, order: Order, how: tuple[str | None, str, list[str] 
         note = f"no task of {order.suite.name} has a rubric: --judge has nothing to judge"
         return Answer(answer.document, f"{answer.text}\n{note}", answer.code) if word else answer
     if word is None:
-        return Answer(answer.document, f"{answer.text}\n{answer.document['judged']['why']}", answer.code)
+        left_out = answer.document["judged"].get("why", "")  # unless an earlier run had it judged
+        return Answer(answer.document, f"{answer.text}\n{left_out}".rstrip(), answer.code)
     if answer.code:
         return Answer(answer.document, f"{answer.text}\nnothing is judged before all attempts are made", answer.code)
     from etude.bench.runs.folder import RunFolder
