@@ -46,7 +46,18 @@ def test_a_line_that_cannot_be_read_is_named_with_its_place(tmp_path: Path, line
     assert "p.jsonl:2" in str(caught.value)
 
 
-def test_a_line_that_a_kill_tore_is_cut_off(tmp_path: Path) -> None:
+def test_a_line_that_a_kill_tore_is_left_out_and_cut_off_by_the_next_one(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl"
-    path.write_text(json.dumps(OLD) + "\n" + json.dumps(OLD)[:20])
-    assert len(OutcomeFile(path).outcomes) == 1 and path.read_text() == json.dumps(OLD) + "\n"
+    torn = json.dumps(OLD) + "\n" + json.dumps(OLD)[:20]
+    path.write_text(torn)
+    file = OutcomeFile(path)
+    assert len(file.outcomes) == 1
+    file.add(Outcome(**OLD | {"attempt": 1}))
+    assert sorted(OutcomeFile(path).outcomes) == [("a", 0), ("a", 1)] and len(path.read_text().splitlines()) == 2
+
+
+def test_who_only_reads_changes_no_file_that_another_may_be_writing(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(json.dumps(OLD)[:20])
+    assert not OutcomeFile(path).outcomes and path.read_text() == json.dumps(OLD)[:20]
+    assert not OutcomeFile(tmp_path / "none" / "q.jsonl").outcomes and not (tmp_path / "none").exists()

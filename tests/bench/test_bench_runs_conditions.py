@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from etude.bench.outcome import Outcome, OutcomeFile
 from etude.bench.runs.conditions import ConditionsDiffer, begin, read
-from etude.bench.runs.folder import RunFolder
+from etude.bench.runs.folder import RunFolder, append_line
 
 SHARED: dict[str, Any] = {
     "suite": {"label": "s@1", "digest": "d"},
@@ -67,6 +68,18 @@ def test_more_policies_and_more_passes_may_join_and_prices_stay_those_of_the_fir
     found = begin(folder, SHARED | {"report": {"resamples": 99}}, {"p@low": later, "q@low": FACTS})
     assert list(found["policies"]) == ["p@low", "q@low"] and found["policies"]["p@low"] == FACTS | {"passes": 4}
     assert begin(folder, SHARED, {"q@low": FACTS})["policies"]["p@low"]["passes"] == 4  # who is not asked now stays
+
+
+def test_who_was_planned_and_never_answered_leaves_nothing_behind_unless_it_cost_money(folder: RunFolder) -> None:
+    begin(folder, SHARED, {"slip@low": FACTS, "dear@low": FACTS})
+    append_line(folder.usage, json.dumps({"policy": "dear@low", "session": "a#0.1", "input_tokens": 5}))
+    assert list(begin(folder, SHARED, {"p@low": FACTS})["policies"]) == ["dear@low", "p@low"]
+
+
+def test_a_judge_that_was_given_stays_when_a_later_command_names_none(folder: RunFolder) -> None:
+    begin(folder, SHARED | {"report": {"resamples": 9, "rubrics": 2, "judge": "j"}}, {"p@low": FACTS})
+    found = begin(folder, SHARED | {"report": {"resamples": 8, "rubrics": 2, "judge": None}}, {"p@low": FACTS})
+    assert found["shared"]["report"] == {"resamples": 8, "rubrics": 2, "judge": "j"}
 
 
 @pytest.mark.parametrize("name", ["recipe.toml", "policies"])

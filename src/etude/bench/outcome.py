@@ -40,11 +40,12 @@ class Outcome:
 
 
 class OutcomeFile:
-    """JSON lines, one outcome each. A torn last line (the run was killed while writing) is cut off when opened."""
+    """JSON lines, one outcome each. A torn last line (the run was killed while writing) is left out, and cut off before the first line
+    is added: who only reads may read while another process writes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._torn_at: int | None = None
         self.outcomes = self._load()
 
     def _load(self) -> dict[tuple[str, int], Outcome]:
@@ -52,9 +53,7 @@ class OutcomeFile:
             return {}
         data = self.path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
-            with open(self.path, "r+b") as file:
-                file.truncate(len(whole))
+        self._torn_at = len(whole) if len(whole) < len(data) else None
         found = [_read(self.path, number, line) for number, line in enumerate(whole.splitlines(), 1)]
         return {(o.task_id, o.attempt): o for o in found}
 
@@ -62,10 +61,16 @@ class OutcomeFile:
         key = (outcome.task_id, outcome.attempt)
         if key in self.outcomes:
             raise ValueError(f"attempt {outcome.attempt} at {outcome.task_id} is already in {self.path}")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self._torn_at is not None:
+            os.truncate(self.path, self._torn_at)
+            self._torn_at = None
         line = (json.dumps(asdict(outcome)) + "\n").encode()
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
+            size = os.fstat(descriptor).st_size
             if os.write(descriptor, line) < len(line):
+                os.ftruncate(descriptor, size)
                 raise OSError(f"{self.path}: the disk is full; free space and run again, the bench goes on from here")
         finally:
             os.close(descriptor)

@@ -6,9 +6,8 @@ import hashlib
 import os
 from pathlib import Path
 
-ENDS_BYTES = (
-    1 << 20
-)  # of each file of weights, at both ends: training moves every tensor, and terabytes are not read for a name
+# Of each file of weights, at both ends: training moves every tensor, and terabytes are not read for a name.
+ENDS_BYTES = 1 << 20
 
 
 def identity(folder: Path) -> str:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from etude.bench.runs.cost import usage_rows
 from etude.bench.runs.folder import RunFolder, replace_text
 
 SCHEMA = 1
@@ -21,7 +22,7 @@ class ConditionsDiffer(Exception):
 
 
 def begin(folder: RunFolder, shared: Mapping[str, Any], entrants: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Writes down the conditions, joined with those of policies asked before; returns them.
+    """Writes down the conditions, joined with those of policies that made attempts before; returns them.
 
     A policy's price and passes, and what stands under `shared["report"]`, don't bind: passes may be added. Raises ConditionsDiffer.
     """
@@ -34,7 +35,7 @@ def begin(folder: RunFolder, shared: Mapping[str, Any], entrants: Mapping[str, M
     if before:  # a judge that was given stays: what it said is in the folder
         told = {name: value for name, value in shared["report"].items() if value is not None}
         shared["report"] = {**before["shared"]["report"], **told}
-    merged = dict(before["policies"]) if before else {}
+    merged = _answered(folder, before["policies"]) if before else {}
     for key, facts in entrants.items():
         if key in merged and has_outcomes(folder, key):
             _same(folder, {key: merged[key]}, {key: dict(facts)})
@@ -64,6 +65,12 @@ def has_outcomes(folder: RunFolder, key: str) -> bool:
     """Whether anything of a policy is written down."""
     path = folder.outcomes(key)
     return path.is_file() and path.stat().st_size > 0
+
+
+def _answered(folder: RunFolder, policies: Mapping[str, Any]) -> dict[str, Any]:
+    """Whoever was planned and never answered (a wrong address, a wrong name) leaves nothing behind; who cost money stays."""
+    paid = {row["policy"] for row in usage_rows(folder.usage)}
+    return {key: facts for key, facts in policies.items() if key in paid or has_outcomes(folder, key)}
 
 
 def _any_outcome(folder: RunFolder, conditions: Mapping[str, Any]) -> bool:
