@@ -15,13 +15,14 @@ from etude.bench.audit.auditor import Auditor, auditor_rubric
 from etude.bench.audit.contamination import TooFewTasks, probe
 from etude.bench.audit.evidence import Start
 from etude.bench.audit.finding import read_findings, write_findings
+from etude.bench.audit.recall import RecallFile
 from etude.bench.audit.riddle import riddle
 from etude.bench.audit.summary import audited
 from etude.bench.audit.surprise import Pass, surprising
 from etude.bench.grading.judge import Judge
 from etude.bench.grading.judgement import JudgementFile
 from etude.bench.outcome import Outcome
-from etude.policy.protocol import Request
+from etude.policy.protocol import PolicyError, Request
 from etude.policy.scripted import ScriptedPolicy
 from etude.tasks.task import Task
 from etude.trace.entry import Header
@@ -178,6 +179,35 @@ def test_a_model_that_learnt_the_suite_by_heart_is_found_and_one_that_guesses_is
     everything = "\n".join(by_session.values())
     parrot = ScriptedPolicy(lambda request: Message("assistant", everything), name="parrot")
     assert asyncio.run(probe(parrot, tasks)).p_value == 1.0  # it says all of it to everybody: the control hits alike
+
+
+def test_a_probe_that_dies_midway_goes_on_and_asks_nothing_twice(tmp_path: Path) -> None:
+    tasks, asked = riddles(), list[str]()
+
+    def dies(request: Request) -> Message:
+        if len(asked) == 5:
+            raise PolicyError("no route", infra=True)
+        asked.append(request.session_id)
+        return Message("assistant", "pass")
+
+    path = tmp_path / "recall.jsonl"
+    with pytest.raises(PolicyError, match="no route"):
+        asyncio.run(probe(ScriptedPolicy(dies, name="m"), tasks, RecallFile(path), concurrency=1))
+    with open(path, "a") as file:
+        file.write('{"key": "torn')
+    again = list[str]()
+
+    def answers(request: Request) -> Message:
+        again.append(request.session_id)
+        return Message("assistant", "pass")
+
+    found = asyncio.run(probe(ScriptedPolicy(answers, name="m"), tasks, RecallFile(path)))
+    assert found.tasks == 12 and sorted([*asked, *again]) == sorted({f"recall-{task.id}" for task in tasks})
+    asyncio.run(probe(ScriptedPolicy(answers, name="m"), tasks, RecallFile(path)))
+    assert len(again) == 7  # the line that a kill tore took none with it
+    path.write_text('{"a": 1}\n')
+    with pytest.raises(ValueError, match="recall.jsonl:1 is no answer"):
+        RecallFile(path)
 
 
 def test_a_model_that_knows_some_tasks_is_told_by_name() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from etude.bench.grading.exhibit import Exhibit
 from etude.bench.grading.judgement import Judgement, JudgementFile, cost_of
 from etude.bench.grading.rubric import Criterion, Rubric
 from etude.harness.settings import HarnessSettings
-from etude.policy.protocol import Request
+from etude.policy.protocol import PolicyError, Request
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
@@ -112,6 +113,46 @@ async def test_an_objection_that_is_met_counts(pool: SandboxPool, tmp_path: Path
 
     (row,) = await grade(pool, Grader(second_time), tmp_path / "a.jsonl", GOOD, Rubric("r", (WORKS,)))
     assert row.choice == "yes" and row.tries == 4
+
+
+async def test_a_grader_that_dies_midway_raises_and_the_next_run_asks_only_what_is_open(
+    pool: SandboxPool, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.jsonl"
+
+    class Dies(Grader):
+        async def complete(self, request: Request) -> Completion:
+            if len(self.requests) == 2:  # one criterion is decided, the other begins
+                raise PolicyError("no route", infra=True)
+            return await super().complete(request)
+
+    one = Rubric("r", (WORKS,))
+    await grade(pool, Grader(runs), path, GOOD, one)
+    with pytest.raises(PolicyError, match="no route"):
+        await grade(pool, Dies(lambda words: [("shell", {"command": "ls"}), *runs(words)]), path, GOOD)
+    again = Grader(runs)
+    rows = await grade(pool, again, path, GOOD)
+    assert [row.choice for row in rows] == ["yes", "yes"] and len(again.requests) == 2
+    assert pool.stats().live == 0
+
+
+@pytest.mark.parametrize(
+    "written, wrong",
+    [
+        ("yes", "no JSON object"),
+        ('{"choice": "yes", "reason": "r"}', "in this order"),
+        ('{"reason": "r", "choice": "Yes"}', "literally"),
+        ('{"reason": "", "choice": "yes"}', "a sentence"),
+        ("x" * 20_000, "there is no"),
+    ],
+)
+async def test_a_verdict_that_is_not_exactly_one_is_never_a_score(
+    pool: SandboxPool, tmp_path: Path, written: str, wrong: str
+) -> None:
+    script = f"printf %s {shlex.quote(written)} > {VERDICT}"
+    told = Grader(lambda words: [("shell", {"command": script})])
+    (row,) = await grade(pool, told, tmp_path / "a.jsonl", GOOD, Rubric("r", (WORKS,)))
+    assert row.choice is None and row.value is None and wrong in row.silent, row.silent
 
 
 async def test_it_is_blind_and_its_own_copy_is_thrown_away(pool: SandboxPool, tmp_path: Path) -> None:

@@ -63,10 +63,10 @@ def test_the_committed_labels_are_many_enough_and_of_every_choice() -> None:
     assert len(read_labels(CLAIMS)) >= 60 and len(read_labels(QUALITY)) >= 40
 
 
-def test_every_label_names_its_source_and_counts_what_its_readings_share() -> None:
+def test_every_label_was_read_twice_names_its_source_and_counts_what_its_readings_share() -> None:
     for criterion in (CLAIMS, QUALITY):
         for label in read_labels(criterion):
-            assert label.readings and label.source, label.id
+            assert len(label.readings) == 2 and label.source, label.id
             if len({one.choice for one in label.readings}) == 1:
                 assert label.choice == label.readings[0].choice
 
@@ -89,6 +89,18 @@ def test_the_committed_readers_agree_with_each_other_beyond_chance() -> None:
     for criterion in (CLAIMS, QUALITY):
         for found in readers(read_labels(criterion), criterion):
             assert found.items >= 20 and found.ci95 is not None and found.ci95[0] > 0.4, found
+
+
+def test_the_docs_tell_the_figures_that_the_labels_give() -> None:
+    told = (Path(__file__).parents[2] / "docs" / "bench.md").read_text(encoding="utf-8")
+    for criterion in (CLAIMS, QUALITY):
+        labels = read_labels(criterion)
+        for found in readers(labels, criterion):
+            assert found.kappa is not None and found.ci95 is not None
+            row = next(line for line in told.splitlines() if line.startswith(f"| {found.items} {criterion.name} |"))
+            assert f"{found.kappa:.2f} [{found.ci95[0]:.2f}, {found.ci95[1]:.2f}]" in row
+    rule = asyncio.run(agreement("rule", by_rule, read_labels(CLAIMS), CLAIMS))
+    assert rule.kappa is not None and f"Its kappa is {rule.kappa:.2f}" in told
 
 
 def test_the_claim_checker_agrees_beyond_chance_and_far_from_fully() -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from etude.bench.grading.rubric import read_rubric
 from etude.bench.outcome import Outcome
-from etude.bench.settings import BenchSettings
+from etude.bench.runs.table import Row
+from etude.bench.scores import scores
 from etude.bench.targeted.cases import CaseError, behaviours, cases, scripts
 from etude.bench.targeted.checks import CHECKS, Work, checked
 from etude.bench.targeted.grader import NAME, TargetedGrader
-from etude.bench.targeted.recovery import WITH, WITHOUT, arms, recovered
+from etude.bench.targeted.recovery import TRIGGER, WITHOUT, OneArm, recovered, require_trigger
 from etude.bench.targeted.suite import names, targeted
 from etude.bench.targeted.validate import play, unsound
 from etude.harness.settings import HarnessSettings
@@ -51,23 +52,35 @@ async def test_who_behaves_scores_one_and_who_misbehaves_in_just_that_way_zero(
 
 
 async def test_long_work_is_summed_up_on_the_way_and_the_other_arm_is_not(pool: SandboxPool) -> None:
-    task, settings = cases("recovery")[0], arms(harness("recovery"))
-    made = {arm: await play(task, "expert", pool, settings[arm]) for arm in (WITH, WITHOUT)}
-    assert made[WITH].outcome.counters["summaries"] >= 2 and made[WITHOUT].outcome.counters["summaries"] == 0
-    assert all(one.verdict.passed for one in made.values())
-    assert settings[WITH].max_session_tokens == settings[WITHOUT].max_session_tokens
-    with pytest.raises(ValueError, match="summary_trigger_tokens is 0"):
-        arms(HARNESS)
+    task, summed = cases("recovery")[0], harness("recovery")
+    whole = summed.model_copy(update={TRIGGER: 0})
+    one, other = [await play(task, "expert", pool, settings) for settings in (summed, whole)]
+    assert one.outcome.counters["summaries"] >= 2 and other.outcome.counters["summaries"] == 0
+    assert one.verdict.passed and other.verdict.passed
+    require_trigger(summed, "p@medium")
+    with pytest.raises(OneArm, match="p@medium never sums its sessions up"):
+        require_trigger(whole, "p@medium")
 
 
 def test_what_summing_up_is_worth_is_paired_by_task() -> None:
     def outcomes(*scores: float) -> list[Outcome]:
         return [Outcome(f"t{n}", 0, "targeted", "recovery", score, 100, 5, 5, 1.0) for n, score in enumerate(scores)]
 
-    told = recovered(outcomes(1, 1, 1, 0), outcomes(1, 0, 1, 0), BenchSettings(resamples=200))
-    assert told["lift"]["avg_points"] == 25.0 and told["tokens_per_pass"] == {WITH: 100.0, WITHOUT: 100.0}
-    with pytest.raises(ValueError, match="same ones"):
-        recovered(outcomes(1, 1), outcomes(1), BenchSettings(resamples=200))
+    def row(name: str, *found: Outcome) -> Row:
+        settings = {"max_session_tokens": 500, TRIGGER: 0 if name.endswith(WITHOUT) else 50}
+        facts = {"name": name, "effort": "low", "settings": settings}
+        return Row(f"{name}@low", facts, list(found), 1, len(found))
+
+    rows = [
+        row("p", *outcomes(1, 1, 1, 0)),
+        row(f"p{WITHOUT}", *outcomes(1, 0, 1, 0)),
+        row("alone", *outcomes(1, 1, 1, 1)),
+    ]
+    found = {one.key: scores(one.outcomes) for one in rows}
+    (told,) = recovered(rows, found, found["p@low"].counts(), resamples=200, seed=0)
+    assert (told["with"], told["without"], told["points"], told["tasks"]) == ("p@low", f"p{WITHOUT}@low", 25.0, 4)
+    assert told["tokens_with"] == told["tokens_without"] == 100.0 and told["trigger_tokens"] == 50
+    assert recovered(rows[:1], found, found["p@low"].counts(), resamples=200, seed=0) == []
 
 
 @pytest.mark.parametrize("name", names())

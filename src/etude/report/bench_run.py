@@ -34,8 +34,9 @@ def bench_sections(report: Report) -> dict[str, Callable[[], Sequence[str]]]:
         "Score against cost": lambda: _plots(report),
         "On the same tasks": lambda: [_pairs(report)],
         "By what tasks are like": lambda: [_trait(report, key, name) for key, name in TRAITS.items()],
-        "Judged": lambda: [_judged(report.get("judged") or {})],
-        "Audit": lambda: [_audit(report.get("audit") or {})],
+        "Self-summaries": lambda: [_summaries(report.get("summaries") or [])],
+        "Judged": lambda: [_judged(report.get("judged") or {}), _preferences(report.get("pairs") or [])],
+        "Audit": lambda: [_audit(report.get("audit") or {}), _probes(report.get("contamination") or {})],
         "Tasks": lambda: [_items(report)],
         "Conditions": lambda: [_conditions(report)],
     }
@@ -144,8 +145,8 @@ def _judged(judged: Report) -> str:
         [key, name, cell(found)] for key, criteria in judged["policies"].items() for name, found in criteria.items()
     ]
     told = [[cell(row["judge"]), cell(row["criterion"]), cell(row["kappa"]), cell(row["ci95"]), cell(row["items"])]
-            for row in judged["agreement"]]  # fmt: skip
-    agreement = table(["Judge", "Criterion", "Kappa", "95%", "Labels"], told)
+            for row in [*judged["agreement"], *judged.get("readers", ())]]  # fmt: skip
+    agreement = table(["Judge, or readers among themselves", "Criterion", "Kappa", "95%", "Labels"], told)
     return table(["Policy", "Criterion", "Judged"], rows) + agreement
 
 
@@ -160,6 +161,38 @@ def _audit(audit: Report) -> str:
         for one in audit.get("flagged", [])[:ITEMS_SHOWN]
     ]
     return table(["Policy", *names.values()], rows) + (table(["Flagged", "Task", "For"], flagged) if flagged else "")
+
+
+def _preferences(pairs: Sequence[Report]) -> str:
+    """Two policies side by side, as a judge saw them in both orders."""
+    rows = [
+        [f"{found['a']} over {found['b']}", name, cell(row["a_preferred"]), cell(row["ci95"]), cell(row["decided"]), cell(row["orders_disagree"])]
+        for found in pairs
+        for name, row in found["criteria"].items()
+    ]  # fmt: skip
+    return table(["Preferred", "Criterion", "%", "95%", "Pairs", "Orders disagree"], rows) if rows else ""
+
+
+def _summaries(rows: Sequence[Report]) -> str:
+    """What summing a session up is worth, at the same budget of tokens."""
+    names = {
+        "points": "Points",
+        "ci95": "95%",
+        "tasks": "Tasks",
+        "tokens_with": "Tokens with",
+        "tokens_without": "Without",
+    }
+    found = [[str(row["with"]), *(cell(row[name]) for name in names)] for row in rows]
+    return table(["With self-summaries over without", *names.values()], found) if found else ""
+
+
+def _probes(found: Report) -> str:
+    """What models wrote of the tasks from memory; and who was not asked."""
+    names = {"own": "Of its own secrets", "control": "Of others'", "p_value": "p", "tasks": "Tasks"}
+    rows = [[str(row.get("policy")), *(cell(row.get(name)) for name in names)] for row in found.get("probes", [])]
+    known = table(["Probed for memory", *names.values()], rows) if rows else ""
+    words = f"Not probed for memory of the tasks: {', '.join(found['not_probed'])}." if found.get("not_probed") else ""
+    return known + (f'<p class="muted">{escape(words)}</p>' if words else "")
 
 
 def _items(report: Report) -> str:

@@ -12,12 +12,14 @@ import difflib
 import re
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from etude.bench.runs import scripted
 from etude.bench.runs.entrant import Entrant, Seat
 from etude.bench.runs.folder import NAME
 from etude.bench.suites.suite import Suite
+from etude.bench.targeted.recovery import WITHOUT, OneArm, require_trigger
 from etude.events.log import EventLog
 from etude.harness.presets.preset import harness_hash
 from etude.recipe.recipe import Recipe
@@ -59,6 +61,20 @@ def entrants(
     if twice := [key for key in names if names.count(key) > 1]:
         raise UnknownPolicy(f"two policies are called {twice[0]}: name one with NAME=")
     return found
+
+
+def unsummarized(words: Sequence[str], suite: Suite, recipe: Recipe, manner: Manner, log: EventLog) -> list[Entrant]:
+    """The other arm of those named: the same without self-summaries. Raises OneArm, and what `entrants` does."""
+    if not words:
+        raise UnknownPolicy("--arms compares the policies that are named: name one with --policy")
+    for entrant in entrants(words, suite, recipe, manner, log, only=True):
+        if entrant.agent or entrant.kind == "replay":
+            raise OneArm(
+                f"--arms: {entrant.key} does not work in our harness, which is what sums sessions up; leave it out"
+            )
+        require_trigger(entrant.harness, entrant.key)
+    found = entrants(words, suite, recipe, replace(manner, summaries=False), log, only=True)
+    return [replace(entrant, name=f"{entrant.name}{WITHOUT}") for entrant in found]
 
 
 def _called(word: str, manner: Manner) -> list[Called]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from etude.bench.suites.suite import Suite
+from etude.bench.targeted.recovery import TRIGGER
 from etude.events.log import EventLog
 from etude.harness.settings import HarnessSettings
 from etude.recipe.recipe import Recipe
@@ -31,6 +32,7 @@ class Manner:
     max_tokens_field: str = "max_tokens"
     concurrency: int = 4
     agents: tuple[str, ...] = ("",)
+    summaries: bool = True  # False: sessions are never summed up (`bench.targeted.recovery`)
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Occasion:
     def pinned(self, base: HarnessSettings, chosen: dict[str, Any]) -> HarnessSettings:
         """The suite's limits over the kind's own, and over both what was asked for. The web stays closed."""
         limits = self.suite.manifest.limited(base).model_dump()
-        return HarnessSettings.model_validate(limits | chosen | {"web": False})
+        arm = {} if self.manner.summaries else {TRIGGER: 0}
+        return HarnessSettings.model_validate(limits | chosen | arm | {"web": False})
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ surprising pass, and every pass that tripped a wire: it is asked the same of all
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from etude.bench.audit.surprise import Pass, surprising
 from etude.bench.audit.wires import tripped
 from etude.bench.grading.judge import Judge
 from etude.bench.grading.rubric import Rubric, read_rubric
+from etude.bench.grading.together import together
 from etude.bench.outcome import Outcome
 from etude.trace.migrations import SessionError
 
@@ -48,7 +48,7 @@ class Auditor:
             if evidence is not None and one in solved and one.key not in controls and _untested(evidence):
                 finding = replace(finding, surprising=(*finding.surprising, "solved-untested"))
             findings.append((finding, evidence, one in sampled))
-        return list(await asyncio.gather(*(self._judged(*row) for row in findings)))
+        return await together(self._judged(*row) for row in findings)
 
     def sample(self, passes: Sequence[Pass]) -> set[Pass]:
         """The share that is read whatever came of it, the same for a seed."""

@@ -17,7 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from etude.bench.audit.recall import RecallFile, recall_key
 from etude.bench.audit.riddle import Riddle, recalled, riddle
+from etude.bench.grading.together import together
 from etude.policy.protocol import Policy, Request
 from etude.tasks.task import Task
 from etude.trace.message import Message
@@ -46,8 +48,11 @@ class Contamination:
     recalled: tuple[str, ...]
 
 
-async def probe(policy: Policy, tasks: Sequence[Task], *, seed: int = 0, concurrency: int = 4) -> Contamination:
-    """Ask `policy` all tasks. Raises TooFewTasks, and PolicyError where the endpoint is at fault or takes no messages."""
+async def probe(
+    policy: Policy, tasks: Sequence[Task], known: RecallFile | None = None, *, seed: int = 0, concurrency: int = 4
+) -> Contamination:
+    """Ask `policy` all tasks, but for those whose answer is `known`. Raises TooFewTasks, and PolicyError where the endpoint is at
+    fault: run again, what was answered is kept."""
     if policy.takes_tokens:
         raise ValueError(f"the policy {policy.name} takes tokens; serve the checkpoint behind an endpoint to probe it")
     riddles = [riddle(task) for task in tasks]
@@ -57,7 +62,7 @@ async def probe(policy: Policy, tasks: Sequence[Task], *, seed: int = 0, concurr
             f"{len(asked)} of {len(tasks)} tasks hide something by which memory shows; a probe needs {LEAST_TASKS}"
         )
     slots = asyncio.Semaphore(concurrency)
-    answers = await asyncio.gather(*(_answer(policy, one, slots, seed) for one in asked))
+    answers = await together(_answer(policy, one, slots, seed, known) for one in asked)
     return weigh(policy.name, asked, answers, left_out=len(tasks) - len(asked), seed=seed)
 
 
@@ -78,13 +83,19 @@ def weigh(
     )  # fmt: skip
 
 
-async def _answer(policy: Policy, one: Riddle, slots: asyncio.Semaphore, seed: int) -> str:
+async def _answer(policy: Policy, one: Riddle, slots: asyncio.Semaphore, seed: int, known: RecallFile | None) -> str:
     prompt = (Path(__file__).parent / "prompts" / "recall.md").read_text(encoding="utf-8").strip()
     messages = (Message("system", prompt), Message("user", one.prompt))
+    key = recall_key(policy.name, one.task_id, seed, [message.text for message in messages])
     session = f"recall-{one.task_id}"
     async with slots:
+        if known is not None and (answer := known.get(key)) is not None:
+            return answer
         try:
             said = await policy.complete(Request(session, messages, max_tokens=MAX_TOKENS, temperature=0.0, seed=seed))
         finally:
             await policy.release(session)
-    return said.message.text if said.message else ""
+    answer = said.message.text if said.message else ""
+    if known is not None:
+        known.add(key, policy.name, one.task_id, answer)
+    return answer

@@ -13,6 +13,8 @@ from etude.tasks.task import Task
 
 # Shorter names and lines are guessed by everybody.
 LEAST_NAME, LEAST_LINE = 5, 20
+# Hidden parts that are words about the task and no code of it: anybody would write them so.
+PROSE = frozenset({"check", "scripts"})
 _NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{{LEAST_NAME - 1},}}")
 
 
@@ -34,7 +36,7 @@ def riddle(task: Task) -> Riddle:
     """Of one task: the reference's changed lines and all hidden texts are secret, less all that the agent can see."""
     sight = "\n".join([task.instruction, *task.files, *task.files.values()])
     hidden = [text for path, text in task.solution.items() if text != task.files.get(path)]
-    hidden += [text for value in task.hidden.values() for text in _texts(value)]
+    hidden += [text for key, value in task.hidden.items() if key not in PROSE for text in _texts(value)]
     seen_names, seen_lines = set(_NAME.findall(sight)), {line.strip() for line in sight.splitlines()}
     names = {name for text in hidden for name in _NAME.findall(text)} - seen_names
     lines = {line.strip() for text in hidden for line in text.splitlines()} - seen_lines

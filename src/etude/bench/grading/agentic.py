@@ -9,7 +9,6 @@ A verdict also needs a command that ran: a grader that has only read has taken s
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from etude.bench.grading.judge import Price
 from etude.bench.grading.judgement import Judgement, JudgementFile, Tally
 from etude.bench.grading.log import events_of
 from etude.bench.grading.rubric import Criterion, Part, Rubric
+from etude.bench.grading.together import together
 from etude.harness.agent import Outcome, build_agent
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
@@ -78,9 +78,7 @@ class AgenticGrader:
         async with AsyncExitStack() as stack:
             boxes = await self._sandboxes(spec, len(open_ones), stack) if open_ones else []
             pairs = zip(open_ones, boxes, strict=True)
-            rows = await asyncio.gather(
-                *(self._judged(rubric, one, exhibit, files, box, subject) for one, box in pairs)
-            )
+            rows = await together(self._judged(rubric, one, exhibit, files, box, subject) for one, box in pairs)
         found = {row.criterion: row for row in rows}
         return [found.get(one.name) or known[one.name] for one in wanted]  # pyright: ignore[reportReturnType]
 

@@ -9,9 +9,9 @@ are resampled; a criterion that the judge did not decide counts as no agreement 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,12 +19,13 @@ from etude.bench.grading.claims import standing
 from etude.bench.grading.judge import Judge
 from etude.bench.grading.labels import Label
 from etude.bench.grading.rubric import Criterion, Rubric
+from etude.bench.grading.together import together
 
 RESAMPLES = 2000
 TWO, ONE_TWICE = "two readers", "one reader twice"
 Ranks = Sequence[int] | np.ndarray
 # What decides an item: a choice, or None where it was silent.
-Decides = Callable[[Label], Awaitable[str | None]]
+Decides = Callable[[Label], Coroutine[Any, Any, str | None]]
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ async def agreement(
     name: str, decide: Decides, labels: Sequence[Label], criterion: Criterion, *, resamples: int = RESAMPLES
 ) -> Agreement:
     """Of whoever `decide` is with the labels."""
-    said = await asyncio.gather(*(decide(label) for label in labels))
+    said = await together(decide(label) for label in labels)
     return compared(name, said, [label.choice for label in labels], criterion, resamples=resamples)
 
 

@@ -17,6 +17,7 @@ from etude.bench.grading.answer import Objection, read_answer
 from etude.bench.grading.exhibit import Exhibit
 from etude.bench.grading.judgement import Judgement, JudgementFile, Tally
 from etude.bench.grading.rubric import Criterion, Part, Rubric
+from etude.bench.grading.together import together
 from etude.policy.protocol import Policy, PolicyError, Request
 from etude.trace.completion import Usage
 from etude.trace.message import Message
@@ -25,6 +26,7 @@ ATTEMPTS = 3
 # A sentence and a word; the rest is room for a model that thinks first.
 MAX_TOKENS = 2048
 Price = Callable[[Usage], float | None]
+DISAGREE = "the orders disagree"  # how a tie begins that comes of a preference for a place
 
 
 class JudgeSilent(Exception):
@@ -66,7 +68,7 @@ class Judge:
     async def rubric(self, rubric: Rubric, exhibit: Exhibit, subject: str) -> list[Judgement]:
         """All criteria of one attempt that can be decided of it alone, each in a call of its own."""
         single = [one for one in rubric.criteria if one.kind == "single"]
-        return list(await asyncio.gather(*(self.criterion(rubric, one, exhibit, subject) for one in single)))
+        return await together(self.criterion(rubric, one, exhibit, subject) for one in single)
 
     async def pair(
         self, rubric: Rubric, criterion: Criterion, first: Exhibit, second: Exhibit, subject: str
@@ -74,10 +76,8 @@ class Judge:
         """Which of two attempts at one request is better: value 1 the first, 0 the second, 0.5 a tie, or the two orders disagree."""
         if criterion.kind != "pair":
             raise ValueError(f"{criterion.name} is about one attempt; ask `criterion`")
-        one, other = await asyncio.gather(
-            self._order(rubric, criterion, first, second, f"{subject} in order"),
-            self._order(rubric, criterion, second, first, f"{subject} swapped"),
-        )
+        orders = ((first, second, f"{subject} in order"), (second, first, f"{subject} swapped"))
+        one, other = await together(self._order(rubric, criterion, *order) for order in orders)
         return _agreed(one, other, criterion, subject)
 
     async def _order(self, rubric: Rubric, criterion: Criterion, a: Exhibit, b: Exhibit, subject: str) -> Judgement:
@@ -152,7 +152,7 @@ def _agreed(one: Judgement, other: Judgement, criterion: Criterion, subject: str
             key, one.judge, one.rubric, one.criterion, subject, None, None, silent=silent, tries=0, dollars=0.0
         )
     choice = one.choice if one.choice == swapped else "tie"
-    reason = one.reason if one.choice == swapped else f"the orders disagree: {one.reason} / {other.reason}"
+    reason = one.reason if one.choice == swapped else f"{DISAGREE}: {one.reason} / {other.reason}"
     value = criterion.value(choice)
     return Judgement(key, one.judge, one.rubric, one.criterion, subject, choice, value, reason, tries=0, dollars=0.0)
 

@@ -24,6 +24,7 @@ from etude.bench.grading.judged import judged
 from etude.bench.grading.judgement import Judgement, cost_of
 from etude.bench.grading.labels import label_rubric, read_labels
 from etude.bench.grading.rubric import Rubric, read_rubric
+from etude.bench.grading.together import together
 from etude.bench.outcome import Outcome
 from etude.bench.runs.folder import RunFolder, replace_text
 from etude.bench.runs.table import Table
@@ -92,7 +93,7 @@ async def judge_run(
             return await agentic.rubric(rubric, exhibit, files, subject, outcome.task_id)
 
     passes = asked(table, suite)
-    said = await asyncio.gather(*(one(*row) for row in passes))
+    said = await together(one(*row) for row in passes)
     by_key: dict[str, list[tuple[Outcome, list[Judgement]]]] = {}
     for (key, outcome, _), rows in zip(passes, said, strict=True):
         by_key.setdefault(key, []).append((outcome, rows))

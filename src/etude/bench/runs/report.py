@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from etude.bench.audit.audited_run import audit_part
+from etude.bench.audit.probed_run import probed_part
 from etude.bench.grading.judged_run import judged_part
+from etude.bench.grading.paired_run import read_pairs
 from etude.bench.runs.axes import axes, usage
 from etude.bench.runs.cost import spent
 from etude.bench.runs.folder import RunFolder, replace_text
@@ -20,6 +22,7 @@ from etude.bench.runs.standing import fronts
 from etude.bench.runs.table import Row, Table, read_table
 from etude.bench.scores import Scores, scores
 from etude.bench.statistics import average, best_of, comparison, powers_of_two, weighted_mean
+from etude.bench.targeted.recovery import recovered
 
 SCHEMA = 1
 KIND = "bench"
@@ -55,9 +58,12 @@ def report(folder: RunFolder) -> dict[str, Any]:
         weights = shared["weights"] or next(iter(found.values())).counts()
         document["pareto"] = fronts(table, found, weights, **counts)
         document |= _against_each_other(table, found, weights, counts)
+        document["summaries"] = recovered(table.finished, found, weights, **counts)
     document["tasks_with_rubric"] = rubrics = shared["report"].get("rubrics", 0)
     document["judged"] = _judged(folder, rubrics)
+    document["pairs"] = read_pairs(folder)
     document["audit"] = audit_part(folder, table)
+    document["contamination"] = probed_part(folder, table)
     return document
 
 

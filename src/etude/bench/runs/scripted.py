@@ -87,12 +87,17 @@ def _quoted(path: str) -> str:
     return "'" + path.replace("'", "'\\''") + "'"
 
 
-def _cheating(task: Task, name: str) -> list[_Call]:
+def cheat_files(task: Task, name: str) -> dict[str, str]:
+    """The texts that this cheat leaves, of files it changes and those it doesn't; nothing where it does not apply."""
     if name == cheats.aliased.__name__ and not task.metadata.get("targets"):
-        return []  # it answers to another name, and this task asks for none
+        return {}  # it answers to another name, and this task asks for none
     if not task.metadata.get("editable"):  # whoever grades it takes any file
         task = replace(task, metadata={**task.metadata, "editable": [p for p in task.files if p.endswith(".py")]})
-    return edits(task, {path: data.decode() for path, data in cheats.CHEATS[name](task).items()})
+    return {path: data.decode() for path, data in cheats.CHEATS[name](task).items()}
+
+
+def _cheating(task: Task, name: str) -> list[_Call]:
+    return edits(task, cheat_files(task, name))
 
 
 def _play(name: str, *turns: Sequence[_Call]) -> Policy:

@@ -2,36 +2,66 @@
 
 Both arms may spend the same tokens in all segments together; only the trigger differs. Without summaries a session keeps all it read
 before it, with them it goes on from what it wrote down. The figure is the lift, paired by task: what summing up loses, or gains by
-leaving noise behind.
+leaving noise behind. An arm is a policy of its own in the folder, under its name and `WITHOUT`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from etude.bench.claims import lift
-from etude.bench.outcome import Outcome
-from etude.bench.settings import BenchSettings
+from etude.bench.runs.table import Row
+from etude.bench.scores import Scores
+from etude.bench.statistics import difference, paired
 from etude.harness.settings import HarnessSettings
 
-WITH, WITHOUT = "with-summaries", "without-summaries"
+WITHOUT = ".unsummarized"
+TRIGGER = "summary_trigger_tokens"
 
 
-def arms(harness: HarnessSettings) -> dict[str, HarnessSettings]:
-    """Settings of both arms. Raises ValueError where `harness` has no trigger: there would be one arm only."""
+class OneArm(ValueError):
+    """There is nothing to compare; says why."""
+
+
+def require_trigger(harness: HarnessSettings, key: str) -> None:
+    """Raises OneArm where sessions are never summed up."""
     if not harness.summary_trigger_tokens:
-        raise ValueError(
-            "harness.summary_trigger_tokens is 0: set the number of tokens at which sessions sum themselves up"
+        raise OneArm(
+            f"--arms: {key} never sums its sessions up (harness.{TRIGGER} is 0), so both arms would be the same; take a suite that "
+            f"pins it (targeted-recovery), or a recipe with --set harness.{TRIGGER}=N"
         )
-    return {WITH: harness, WITHOUT: harness.model_copy(update={"summary_trigger_tokens": 0})}
 
 
-def recovered(with_summaries: Sequence[Outcome], without: Sequence[Outcome], settings: BenchSettings) -> dict[str, Any]:
-    """The paired lift of summing up, and the tokens that each arm came to use. Raises ValueError if the tasks differ."""
-    used = {
-        name: sum(o.tokens for o in found) / len(found)
-        for name, found in ((WITH, with_summaries), (WITHOUT, without))
-        if found
+def recovered(
+    rows: Sequence[Row], found: Mapping[str, Scores], weights: Mapping[str, float], *, resamples: int, seed: int
+) -> list[dict[str, Any]]:
+    """Of every policy that was asked in both arms: the points that summing up is worth, and what both came to spend."""
+    twins = {(row.facts["name"], row.facts["effort"]): row for row in rows}
+    pairs = [
+        (row, twin)
+        for row in rows
+        if (twin := twins.get((row.facts["name"] + WITHOUT, row.facts["effort"]))) is not None
+    ]
+    return [_lift(*pair, found, weights, resamples, seed) for pair in pairs]
+
+
+def _lift(
+    summed: Row, whole: Row, found: Mapping[str, Scores], weights: Mapping[str, float], resamples: int, seed: int
+) -> dict[str, Any]:
+    changes = paired(found[whole.key].means(), found[summed.key].means())
+    points, ci95 = difference(changes, weights, resamples=resamples, seed=seed).percent()
+    return {
+        "with": summed.key,
+        "without": whole.key,
+        "points": points,
+        "ci95": ci95,
+        "tasks": sum(map(len, changes.values())),
+        "tokens_with": _tokens(summed),
+        "tokens_without": _tokens(whole),
+        "budget_tokens": summed.facts["settings"]["max_session_tokens"],
+        "trigger_tokens": summed.facts["settings"][TRIGGER],
     }
-    return {"lift": lift(list(without), list(with_summaries), settings), "tokens_per_pass": used}
+
+
+def _tokens(row: Row) -> float:
+    return round(sum(one.tokens for one in row.outcomes) / len(row.outcomes), 1)

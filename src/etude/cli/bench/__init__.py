@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from etude.cli.bench import audit, compare, import_, judge, lite, make, recipe, refresh, run, show
+from etude.cli.bench import audit, compare, import_, judge, lite, make, recipe, refresh, run, show, wires
 from etude.cli.fallback import FallbackGroup
 
 # What is meant where no verb stands: `etude bench laptop` is as old as the command.
@@ -42,5 +42,6 @@ app.add_typer(import_.app, name="import")
 app.command("compare")(compare.compare)
 app.command("lite")(lite.lite)
 app.command("show")(show.show)
+app.command("wires")(wires.wires)
 
 __all__ = ["app"]

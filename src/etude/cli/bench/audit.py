@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,9 @@ from etude.cli.option import DryRun, Json, Overrides
 
 if TYPE_CHECKING:
     from etude.bench.audit.finding import Finding
+    from etude.bench.runs.folder import RunFolder
     from etude.bench.runs.table import Table
+    from etude.bench.suites.suite import Suite
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `etude bench run`.")]
 Share = Annotated[
@@ -24,11 +25,11 @@ Share = Annotated[
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Which passes are sampled.")]
 Probe = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--probe",
         metavar="[NAME=]URL#MODEL",
-        help="Ask this model, or checkpoint:DIR, to write hidden parts from memory.",
+        help="Ask this model, or checkpoint:DIR, to write hidden parts from memory; repeatable.",
     ),
 ]
 RecipeName = Annotated[str, typer.Option("--recipe", help="Whose exercises, if the suite is those.")]
@@ -50,6 +51,7 @@ def audit(
 ) -> Answer:
     """Read passes blind to their outcome for looked-up fixes, tampered tests and special-cased inputs; scores stay as they are."""
     from etude.bench.audit.audited_run import audit_part, audit_run
+    from etude.bench.audit.probed_run import probed_part
     from etude.bench.grading.judgement import JudgementFile
     from etude.bench.runs.folder import RunFolder
     from etude.bench.runs.report import write_report
@@ -62,30 +64,33 @@ def audit(
     if dry_run:
         return _plan(place, table, judge, sample, missing)
 
-    async def go() -> tuple[list[Finding], dict[str, Any] | None]:
+    async def go() -> list[Finding]:
         async with closing(judge, JudgementFile(folder / "judgements.jsonl"), key_env, opened) as asked:
             findings = await audit_run(place, table, opened, asked, share=sample, seed=seed)
-        return findings, await _probed(probe, table, opened, key_env, seed) if probe else None
+        for word in probe or ():
+            await _probe(word, place, table, opened, key_env, seed)
+        return findings
 
-    findings, probed = asyncio.run(go())
-    write_report(place)
-    write_page(folder)
+    try:
+        findings = asyncio.run(go())
+    finally:  # a judge or a probe that ends early takes nothing from what was found before
+        write_report(place)
+        write_page(folder)
     told = audit_part(place, table) or {"policies": {}, "flagged": [], "wires": {}}
-    document = {**told, "note": missing, **({"contamination": probed} if probed else {})}
-    return Answer(
-        document, "\n".join([*_table(told), *_flagged(findings), *_known(probed), *([missing] if missing else [])])
-    )
+    probed = probed_part(place, table)
+    lines = [*_table(told), *_flagged(findings), *_known(probed), *([missing] if missing else [])]
+    return Answer({**told, "note": missing, "contamination": probed}, "\n".join(lines))
 
 
-async def _probed(word: str, table: Table, suite: Any, key_env: str, seed: int) -> dict[str, Any]:
-    from etude.bench.audit.contamination import probe
-    from etude.cli.bench.judging import NoSuite
+async def _probe(word: str, place: RunFolder, table: Table, suite: Suite | None, key_env: str, seed: int) -> None:
+    from etude.bench.audit.probed_run import probe_run
+    from etude.cli.bench.judging import NoSuite, going_on
     from etude.run.judges import answering
 
     if suite is None:
         raise NoSuite("--probe needs the suite's tasks: name it with --suite")
-    async with answering(word, key_env, "--probe") as policy:
-        return asdict(await probe(policy, [suite.task(task_id) for task_id in table.shared["tasks"]], seed=seed))
+    async with answering(word, key_env, "--probe") as policy, going_on("--probe"):
+        await probe_run(place, table, suite, policy, seed=seed)
 
 
 def _plan(place: Any, table: Table, judge: str | None, sample: float, missing: str) -> Answer:
@@ -121,10 +126,11 @@ def _flagged(findings: list[Finding]) -> list[str]:
     return [*lines, *([f"  … and {len(marked) - SHOWN} more in audit.jsonl"] if len(marked) > SHOWN else [])]
 
 
-def _known(found: dict[str, Any] | None) -> list[str]:
-    if found is None:
-        return []
-    return [
-        f"{found['policy']} recalls {found['own']:.1%} of what its tasks hide, {found['control']:.1%} of the others' (p {found['p_value']:.4f})"
-        + (f"; by name: {', '.join(found['recalled'][:5])}" if found["recalled"] else "")
+def _known(found: dict[str, Any]) -> list[str]:
+    lines = [
+        f"{row['policy']} recalls {row['own']:.1%} of what its tasks hide, {row['control']:.1%} of the others' (p {row['p_value']:.4f})"
+        + (f"; by name: {', '.join(row['recalled'][:5])}" if row["recalled"] else "")
+        for row in found["probes"]
     ]
+    asked = ", ".join(found["not_probed"])
+    return [*lines, *([f"not probed for memory of the tasks (--probe): {asked}"] if asked else [])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,9 +12,18 @@ from etude.cli.answer import Answer
 from etude.cli.bench.judging import JudgeWord, KeyEnv, NoSuite, SuiteWord, closing, suite_of
 from etude.cli.option import DryRun, Json, Overrides
 
+if TYPE_CHECKING:
+    from etude.bench.runs.folder import RunFolder
+    from etude.bench.runs.table import Table
+    from etude.bench.suites.suite import Suite
+
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `etude bench run`.")]
 Agentic = Annotated[
     bool, typer.Option("--agentic", help="Judge by running: an agent in a fresh sandbox with what the attempt left.")
+]
+Pairs = Annotated[
+    tuple[str, str] | None,
+    typer.Option("--pairs", metavar="A B", help="Compare two policies pass by pass, by rubrics' pair criteria."),
 ]
 RecipeName = Annotated[str, typer.Option("--recipe", help="Whose exercises, if the suite is those.")]
 
@@ -27,6 +36,7 @@ def judge(
     overrides: Overrides = None,
     key_env: KeyEnv = "OPENAI_API_KEY",
     agentic: Agentic = False,
+    pairs: Pairs = None,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> Answer:
@@ -43,6 +53,8 @@ def judge(
     opened, missing = suite_of(table, suite, recipe, overrides)
     if opened is None:
         raise NoSuite(missing)
+    if pairs is not None:
+        return _pairs(place, table, opened, judge, key_env, pairs, dry_run=dry_run)
     passes = asked(table, opened)
     calls = sum(one.kind == "single" for _, _, rubric in passes for one in rubric.criteria)
     if dry_run or judge is None or not passes:
@@ -81,6 +93,48 @@ def judge(
     write_report(place)
     write_page(folder)
     return Answer(document, "\n".join(_lines(document)))
+
+
+def _pairs(
+    place: RunFolder,
+    table: Table,
+    suite: Suite,
+    judge: str | None,
+    key_env: str,
+    pairs: tuple[str, str],
+    *,
+    dry_run: bool,
+) -> Answer:
+    from etude.bench.grading.judged_run import LEFT_OUT
+    from etude.bench.grading.judgement import JudgementFile
+    from etude.bench.grading.paired_run import meetings, pair_run
+    from etude.bench.runs.report import write_report
+    from etude.report.write import write_page
+
+    calls = 2 * len(meetings(table, suite, *pairs))
+    if dry_run or judge is None:
+        words = f"would ask {judge or 'no judge'}: {calls} calls, each pair in both orders"
+        note = LEFT_OUT if judge is None else words
+        return Answer({"calls": calls, "judge": judge, "note": note}, words if judge else f"{words}\n{note}")
+
+    async def go() -> dict[str, Any]:
+        async with closing(judge, JudgementFile(place.root / "judgements.jsonl"), key_env, suite) as who:
+            assert who is not None
+            return await pair_run(place, table, suite, who, *pairs)
+
+    found = asyncio.run(go())
+    write_report(place)
+    write_page(place.root)
+    lines = [
+        f"{name}: {found['a']} preferred over {found['b']} in {_share(row)} of {row['decided']} pairs "
+        f"({row['ties']} ties, of them {row['orders_disagree']} where the orders disagree; {row['not_decided']} not decided)"
+        for name, row in found["criteria"].items()
+    ]
+    return Answer(found, "\n".join([*lines, *[f"not read: {one}" for one in found["unread"]]]))
+
+
+def _share(row: dict[str, Any]) -> str:
+    return "none" if row["a_preferred"] is None else f"{row['a_preferred']:.1f}% {row['ci95']}"
 
 
 def _lines(document: dict[str, Any]) -> list[str]:

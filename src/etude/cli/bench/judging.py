@@ -29,6 +29,10 @@ SuiteWord = Annotated[
 ]
 
 
+class JudgeGone(Exception):
+    """Whoever was asked stopped answering; what was answered is kept."""
+
+
 class NoSuite(Exception):
     """The suite of a run can't be had, and what was asked needs it."""
 
@@ -66,7 +70,7 @@ def suite_of(table: Table, named: str | None, recipe: str, overrides: list[str] 
 async def closing(
     word: str | None, file: JudgementFile, key_env: str, suite: Suite | None
 ) -> AsyncIterator[Judge | None]:
-    """The judge of a word, or none."""
+    """The judge of a word, or none. Raises JudgeGone where the endpoint is at fault."""
     if word is None:
         yield None
         return
@@ -75,5 +79,18 @@ async def closing(
     from etude.bench.suites.prices import Prices
     from etude.run.judges import answering
 
-    async with answering(word, key_env) as policy:
+    async with answering(word, key_env) as policy, going_on("--judge"):
         yield Judge(policy, file, price=price_of(suite.prices if suite else Prices(), policy.name))
+
+
+@asynccontextmanager
+async def going_on(option: str) -> AsyncIterator[None]:
+    """Says what to do where an endpoint fails for good. Raises JudgeGone."""
+    from etude.policy.protocol import PolicyError
+
+    try:
+        yield
+    except PolicyError as error:
+        raise JudgeGone(
+            f"{option} stopped answering: {error}. Run the same command again to go on: what was answered is kept"
+        ) from error

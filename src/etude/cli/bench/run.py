@@ -59,6 +59,14 @@ JudgeWord = Annotated[
 ]  # fmt: skip
 
 
+Arms = Annotated[
+    bool,
+    typer.Option(
+        "--arms", help="Ask each named policy twice, with self-summaries and without, at the same budget of tokens."
+    ),
+]
+
+
 def run(
     suites: Named,
     policies: Policies = None,
@@ -87,6 +95,7 @@ def run(
     omit: asked.Omit = None,
     max_tokens_field: asked.TokenField = "max_tokens",
     judge: JudgeWord = None,
+    arms: Arms = False,
     dry_run: DryRun = False,
     json: Json = False,
 ) -> Answer:
@@ -96,7 +105,7 @@ def run(
     """
     from etude.events.log import EventLog
     from etude.recipe.read import find_recipe, read_recipe
-    from etude.run.entrants import entrants
+    from etude.run.entrants import entrants, unsummarized
     from etude.run.manner import Manner
     from etude.run.suite_bench import Order
     from etude.run.suites import open_suite
@@ -113,6 +122,8 @@ def run(
     for suite, folder in zip(opened, folders, strict=True):
         log = EventLog.null() if dry_run else EventLog(folder / "events.jsonl")
         who = entrants(policies or [], suite, found, manner, log, only=only)
+        if arms:
+            who += unsummarized(policies or [], suite, found, manner, log)
         if not who:
             raise BenchError("nobody to ask: name a --policy, or leave out --only")
         order = Order(

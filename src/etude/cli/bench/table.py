@@ -13,7 +13,7 @@ def table(report: dict[str, Any]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     head = f"{report['suite']['label']}, {report['tasks']} tasks; per attempt:"
-    return "\n".join([head, *lines, *_fronts(report), *_items(report), *_thin(report)])
+    return "\n".join([head, *lines, *_fronts(report), *_summaries(report), *_items(report), *_thin(report)])
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
@@ -45,6 +45,15 @@ def _fronts(report: dict[str, Any]) -> list[str]:
             held = [f"{p['key']} ({100 * p['share']:.0f}%)" for p in points if p["on_front"]]
             told.append(f"front by {axis}: {', '.join(held)}")
     return told
+
+
+def _summaries(report: dict[str, Any]) -> list[str]:
+    """What self-summaries were worth, where a policy was asked with and without."""
+    return [
+        f"self-summaries of {row['with']}: {row['points']:+.1f} points {row['ci95']} over {row['tasks']} tasks, "
+        f"{row['tokens_with']:,.0f} tokens instead of {row['tokens_without']:,.0f}"
+        for row in report.get("summaries", [])
+    ]
 
 
 def _items(report: dict[str, Any]) -> list[str]:
