@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -185,6 +186,24 @@ def test_a_pair_is_asked_in_both_orders_and_a_preference_for_a_place_is_a_tie(tm
     assert silent.value is None and silent.silent
 
 
+@given(st.dictionaries(st.booleans(), st.sampled_from(["first", "second", "tie", "both"]), min_size=2, max_size=2))
+def test_whatever_a_judge_prefers_the_other_way_round_is_the_other_way_round(says: dict[bool, str]) -> None:
+    """Any judge that answers by the order alone, even one that answers nonsense in one of them."""
+
+    def by_order(request: Request) -> str:
+        text = request.messages[1].text
+        return verdict(says[text.index("short") < text.index("long winded")])
+
+    short, long = Exhibit("r", "short", "m"), Exhibit("r", "long winded", "m")
+    with TemporaryDirectory() as place:
+        judge = Judge(Oracle(by_order), JudgementFile(Path(place) / "p.jsonl"))
+        one, other = (asyncio.run(judge.pair(RUBRIC, SIMPLER, *pair, "t")) for pair in ((short, long), (long, short)))
+    if "both" in says.values():
+        assert one.value is None and other.value is None and "did not count" in one.silent
+    else:
+        assert one.value is not None and other.value is not None and one.value + other.value == 1.0
+
+
 def test_without_a_judge_every_criterion_says_so() -> None:
     found = judged(RUBRIC, [])
     assert found.scores == {} and found.total is None and set(found.silent.values()) == {NO_JUDGE}
@@ -211,6 +230,16 @@ def test_what_is_not_exactly_an_answer_is_objected_to(text: str, wrong: str) -> 
 @given(st.text(alphabet="}[]abc: ,\n"), st.text(min_size=1).filter(str.strip), st.sampled_from(CLAIMS.choices))
 def test_an_answer_is_found_behind_any_words(before: str, reason: str, choice: str) -> None:
     assert read_answer(f"{before} {verdict(choice, reason)} done", CLAIMS.choices) == (reason.strip(), choice)
+
+
+@given(st.text(alphabet='{}[]":, reasonchoicebackedu\\n<think>/', max_size=80) | st.text())
+def test_no_text_at_all_gives_a_choice_that_is_not_in_the_list(text: str) -> None:
+    try:
+        reason, choice = read_answer(text, CLAIMS.choices)
+    except Objection as objection:
+        assert str(objection)
+    else:
+        assert choice in CLAIMS.choices and reason.strip() == reason != ""
 
 
 @pytest.mark.parametrize(
