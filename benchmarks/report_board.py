@@ -25,6 +25,7 @@ from chromium import Browser, Page, browser
 from etude.report.board.columns import FIELDS
 from etude.report.board.index import STORED, Index
 from etude.report.board.server import Board, in_background
+from etude.report.write import write_page
 
 HERE = Path(__file__).parent
 READY = "document.body?.dataset.ready"
@@ -107,6 +108,7 @@ def measure(run: Path, repeats: int) -> dict[str, Any]:
         with browser() as found:
             page = found.page()
             page.size(1280, 900)
+            figures |= measure_still(run, page, repeats)
             places = {
                 "overview": READY,
                 "rollouts": LISTED,
@@ -145,6 +147,17 @@ def measure(run: Path, repeats: int) -> dict[str, Any]:
         board.close()
         thread.join()
     return figures
+
+
+def measure_still(run: Path, page: Page, repeats: int) -> dict[str, Any]:
+    """The same run as one file, with as many attempts in full as the settings give room for."""
+    wrote_s = timed(lambda: write_page(run))
+    address = (run / "report.html").as_uri()
+    times = [opened(page, f"{address}#/rollouts", LISTED) for _ in range(repeats)]
+    figures = {"write_s": round(wrote_s, 2), "bytes": (run / "report.html").stat().st_size}
+    return {
+        "still": figures | {"open_s": {"median": round(statistics.median(times), 3), "worst": round(max(times), 3)}}
+    }
 
 
 def main() -> None:

@@ -52,6 +52,12 @@ def test_rows_are_printed_and_one_document_is_given(run) -> None:
         "columns": ["stage", "seconds"],
         "rows": [{"stage": "rl", "seconds": 40.0}, {"stage": "sft", "seconds": 2.5}],
     }
+    by = asked("query", "mine", "stages", "sec*", "--by", "stage", "--sort", "seconds", "--json").document
+    assert by["columns"] == ["stage", "rows", "seconds"] and by["rows"][0] == {
+        "stage": "sft",
+        "rows": 1,
+        "seconds": 2.5,
+    }
     assert asked("query", "mine").document["rows"] == dict.fromkeys(TABLES, False) | {"stages": True}
 
 

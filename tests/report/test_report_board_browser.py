@@ -11,12 +11,26 @@ from typing import Any
 import pytest
 
 from etude.report.board.server import Board, in_background
+from etude.report.settings import ReportSettings
+from etude.report.write import write_report
 from etude.trace.entry import EntryTokens, Header
 from etude.trace.session import Recorder
 from etude.trace.writer import write_session
 
 pytestmark = pytest.mark.nightly
-PAGES = ("overview", "curves", "groups", "rollouts", "fleet", "weights", "cheats", "corpus", "rollout/0", "rollout/7")
+PAGES = (
+    "overview",
+    "curves",
+    "groups",
+    "rollouts",
+    "pareto",
+    "fleet",
+    "weights",
+    "cheats",
+    "corpus",
+    "rollout/0",
+    "rollout/7",
+)
 EVIL = "</pre><img src=x onerror=window.hurt=1><script>window.hurt=1</script>"
 
 
@@ -147,3 +161,57 @@ def test_only_what_is_in_sight_is_in_the_document(page: Any, board: Board, make_
     assert page.run("document.querySelectorAll('[role=option]').length") < 80
     page.press("End")
     page.wait("document.querySelector('#row-1199[aria-selected=true]')")
+
+
+@pytest.fixture
+def still(tmp_path: Path, make_run: Callable[..., Path], chromium: ModuleType) -> Iterator[Any]:
+    """The one-file report, opened from the disk."""
+    make_run(tmp_path, groups=12)
+    settings = ReportSettings(rollouts=20)  # pyright: ignore[reportCallIssue]
+    write_report(tmp_path, settings)
+    with chromium.browser() as browser:
+        tab = browser.page()
+        tab.size(1280, 900)
+        tab.open((tmp_path / "report.html").as_uri())
+        tab.wait("document.body?.dataset.ready", 60)
+        yield tab
+        assert tab.errors == []
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_one_file_report_has_every_page_without_a_server(still: Any, width: int) -> None:
+    still.size(width, 844, mobile=width < 500)
+    for name in PAGES:
+        go(still, name)
+        still.wait(f"document.body.dataset.page === '{'rollouts' if name.startswith('rollout') else name}'")
+        assert still.run("document.querySelector('.failure') === null"), name
+        assert still.run("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than the screen"
+    assert (
+        still.run("performance.getEntriesByType('resource').filter((one) => !one.name.startsWith('data:')).length") == 0
+    )
+
+
+def test_the_one_file_report_is_worked_by_keys_and_says_what_it_left_out(still: Any) -> None:
+    still.press("4")
+    still.wait("document.querySelector('.list [role=option]')")
+    assert "this file holds 20 in full" in still.run("document.querySelector('main').textContent")
+    still.press("/")
+    for key in "here":
+        still.press(key)
+    still.wait("document.querySelector('[role=status].muted:not(#live)').textContent.startsWith('20 of 48')")
+    still.press("Enter")
+    still.press("Enter")
+    still.wait("document.querySelector('.strip canvas')")
+    assert still.run("document.querySelector('main').textContent").count("trainer − sampler") >= 1
+    still.press("Escape")
+    still.wait("document.querySelector('.list')")
+    still.press("/")
+    for key in " -here":  # the filter still has `here`: both together leave nothing
+        still.press(key)
+    still.wait("document.querySelector('[role=status].muted:not(#live)').textContent.startsWith('0 of 48')")
+
+
+def test_a_section_is_reached_by_its_address_from_any_page(still: Any) -> None:
+    still.run("location.hash = '#what-it-cost'")
+    still.wait("document.body.dataset.page === 'overview' && document.getElementById('what-it-cost')")
+    still.wait("document.getElementById('what-it-cost').getBoundingClientRect().top < innerHeight")

@@ -209,3 +209,20 @@ def test_a_folder_that_is_no_run_is_named(tmp_path: Path):
 def test_report_imports_neither_torch_nor_ray():
     code = "import sys, etude.report.write; sys.exit(bool({'torch', 'ray'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_a_run_s_own_bench_is_drawn_against_what_it_took(run: Path):
+    rows = [
+        {"task_id": f"t{n}", "attempt": a, "score": 1.0, "tokens": 40 + n + a, "seconds": 2.0}
+        for n in range(4)
+        for a in (0, 1)
+    ]
+    for folder, name in (("trials", "sft"), ("trials", "rl"), ("bench", "competent_sft")):
+        (run / folder).mkdir(exist_ok=True)
+        (run / folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = write_report(run, SETTINGS)
+    took = report["bench"]["rl"]["axes"]["tokens"]
+    assert took["value"] == 42.0 and took["ci95"][0] < 42.0 < took["ci95"][1]
+    assert "axes" not in report["bench"]["base"] and "axes" in report["bench"]["controls"]["competent_sft"]
+    html = (run / "report.html").read_text()
+    assert "Score against cost" in html and "completion tokens an attempt" in html

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from etude.report.query import formats
 from etude.report.query.filter import FilterError, parse
+from etude.report.query.groups import grouped
 from etude.report.query.lines import json_lines
 from etude.report.query.select import UnknownField, Wanted, fields_of, select
 from etude.report.query.tables import NoRun, UnknownTable, check_run, find
@@ -253,3 +254,26 @@ def test_a_table_is_aligned_and_cuts_no_last_column() -> None:
 
 def test_fields_are_counted() -> None:
     assert fields_of(ROWS) == {"a": 10, "even": 10, "name": 10, "odd": 5}
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.none() | st.integers(-9, 9))))
+def test_rows_by_a_field_are_counted_and_averaged_over_those_that_have_a_number(
+    pairs: list[tuple[str, int | None]],
+) -> None:
+    rows = [{"of": name, "figure": value} for name, value in pairs]
+    found = {row["of"]: row for row in grouped(rows, ["of"], ["figure"])}
+    assert list(found) == list(dict.fromkeys(name for name, _ in pairs))
+    for name, row in found.items():
+        own = [value for other, value in pairs if other == name]
+        known = [value for value in own if value is not None]
+        assert row["rows"] == len(own)
+        assert row["figure"] == (pytest.approx(sum(known) / len(known)) if known else None)
+
+
+def test_a_number_and_the_word_for_it_are_two_groups() -> None:
+    assert [row["rows"] for row in grouped([{"a": 1}, {"a": "1"}, {"a": True}, {}, {"a": 1}], ["a"], [])] == [
+        2,
+        1,
+        1,
+        1,
+    ]

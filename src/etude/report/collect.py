@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from etude.report.costs import costs
 from etude.report.knowledge import knowledge, reader
 from etude.report.machinery import shares
 
@@ -48,6 +49,11 @@ def collect(run: Path) -> dict[str, Any]:
     for key in ("split", "sandbox", "bench", "lift", "over_controls", "discovery", "overlap"):
         if key in bench:
             report[key] = bench[key]
+    if "bench" in report:
+        for policy, took in costs(run).items():
+            for entry in (report["bench"].get(policy), report["bench"].get("controls", {}).get(policy)):
+                if entry is not None:
+                    entry["axes"] = took
     return report
 
 

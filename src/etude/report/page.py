@@ -9,6 +9,7 @@ from typing import Any
 from etude.report import charts, outcome
 from etude.report.beside import Beside
 from etude.report.charts import Curves
+from etude.report.costs import against_cost
 from etude.report.machinery import machinery
 from etude.report.pages.corpus import corpus
 from etude.report.pages.documents import documents
@@ -28,6 +29,7 @@ def sections(
     """Every section by its name, in order, as what draws it. Those whose stage has not run are empty."""
     return {
         "Before and after" if "lift" in report else "What the bench found": lambda: _bench(report),
+        "Score against cost": lambda: against_cost(report),
         "By category and level": lambda: [outcome.levels(report), outcome.overlap(report)],
         "Corpus": lambda: [*corpus(report), documents(texts)],
         "Pretraining": lambda: pretraining(report, curves),

@@ -227,7 +227,7 @@ def _mark(mark: Mark, x_axis: Axis) -> str:
     x = x_axis.at(mark.x)
     left = x > (LEFT + WIDTH - RIGHT) / 2
     return (
-        f'<path d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}" class="mark"/>'
+        f'<path d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}" class="moment"/>'
         f'<text x="{x - 5 if left else x + 5:.1f}" y="{TOP + 10}" class="tick {"end" if left else "start"}">'
         f"{escape(mark.words)}</text>"
     )

@@ -11,7 +11,7 @@ class ReportSettings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     rollouts: int = Field(
-        400,
+        1000,
         ge=0,
         description="attempts that the one-file report holds in full, of every kind, spread over the run; of all the figures",
     )

@@ -25,6 +25,12 @@ _Where = Annotated[
 _Sort = Annotated[
     list[str] | None, typer.Option("--sort", metavar="FIELD", help="Order by it; -FIELD turns it; repeatable.")
 ]
+_By = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--by", metavar="FIELD", help="A row for each value of it: how many, and the COLUMNs' means; repeatable."
+    ),
+]
 _Limit = Annotated[int | None, typer.Option("--limit", min=0, help="At most so many rows.")]
 _Lines = Annotated[bool, typer.Option("--jsonl", help="One JSON object a line, as they are read.")]
 _Csv = Annotated[bool, typer.Option("--csv", help="Comma-separated values with a head.")]
@@ -40,6 +46,7 @@ def query(
     select: _Select = None,
     where: _Where = None,
     sort: _Sort = None,
+    by: _By = None,
     limit: _Limit = None,
     fields: _Fields = False,
     jsonl: _Lines = False,
@@ -49,6 +56,7 @@ def query(
     """Rollouts, steps, outcomes, sessions, events and more as rows. Without ROWS: which there are."""
     from etude.report.query import formats, tables
     from etude.report.query.filter import Both, parse
+    from etude.report.query.groups import grouped
     from etude.report.query.select import Wanted, fields_of
     from etude.report.query.select import select as chosen
 
@@ -64,8 +72,13 @@ def query(
         found = fields_of(rows())
         return Answer({"rows": name, "fields": found}, "\n".join(f"{field}  {n}" for field, n in found.items()))
     filters = tuple(parse(text) for text in where or [])
-    wanted = Wanted(columns, Both(filters, every=True) if filters else None, sort or [], limit)
-    if not columns and not (jsonl or csv or json):
+    where_all = Both(filters, every=True) if filters else None
+    if by:
+        named, all_rows = chosen(rows, Wanted([*by, *columns], where_all))
+        gathered = grouped(all_rows, by, [name for name in named if name not in by])
+        rows, columns, where_all = (lambda: iter(gathered)), list(gathered[0]) if gathered else [], None
+    wanted = Wanted(columns, where_all, sort or [], limit)
+    if not columns and not by and not (jsonl or csv or json):
         wanted = Wanted(_shown(table, rows), wanted.where, wanted.sort, wanted.limit)
     head, found = chosen(rows, wanted)
     if not head and not json:

@@ -12,7 +12,7 @@ const COLUMNS = [
   ["s", "seconds", "4em"], ["end", "end", "5.5em"], ["tools", "tools", "minmax(8em, 1.4fr)"],
 ];
 const ORDERS = {
-  newest: ["newest first", (data) => (a, b) => b - a], oldest: ["oldest first", () => (a, b) => a - b],
+  newest: ["newest first", (data) => (a, b) => data.arrays.began[b] - data.arrays.began[a] || b - a], oldest: ["oldest first", (data) => (a, b) => data.arrays.began[a] - data.arrays.began[b] || a - b],
   "-reward": ["reward, high first", by("reward", -1)], reward: ["reward, low first", by("reward", 1)], "-advantage": ["advantage, high first", by("advantage", -1)],
   advantage: ["advantage, low first", by("advantage", 1)], "-tokens": ["longest first", by("tokens", -1)], tokens: ["shortest first", by("tokens", 1)],
   "-surprise": ["most surprised first", by("surprise", -1)], "-seconds": ["slowest first", by("seconds", -1)], "-summaries": ["most summaries first", by("summaries", -1)], task: ["by task", byWord("task")],
@@ -63,12 +63,12 @@ export function attempts(board) {
   function row(number) {
     const get = (name) => data.get(name, number);
     if (NARROW.matches) {
-      return h("div", { class: "row narrow" }, h("div", {}, mark(data, number), " ", get("task")), h("div", { class: "muted" },
+      return h("div", { class: data.has("here") && !get("here") ? "row narrow elsewhere" : "row narrow" }, h("div", {}, mark(data, number), " ", get("task")), h("div", { class: "muted" },
         [get("policy"), get("step") >= 0 && `step ${get("step")}`, get("advantage") !== null && `adv. ${signed(get("advantage"))}`, `${figure(get("tokens") || get("sampled"))} tokens`, `${get("turns")} turns`].filter(Boolean).join(" · ")));
     }
     const shown = { outcome: () => mark(data, number), step: () => (get("step") < 0 ? "–" : get("step")), advantage: () => signed(get("advantage")), reward: () => figure(get("reward") ?? get("outcome")),
       tokens: () => figure(get("tokens") || get("sampled")) }; // of a bench only what was sampled is written down
-    return h("div", { class: "row" }, COLUMNS.map(([, name]) => h("span", { class: name in data.words ? "" : "number", title: name in data.words ? get(name) : null },
+    return h("div", { class: data.has("here") && !get("here") ? "row elsewhere" : "row" }, COLUMNS.map(([, name]) => h("span", { class: name in data.words ? "" : "number", title: name in data.words ? get(name) : null },
       String(name in shown ? "" : name in data.words ? get(name) : figure(get(name))), name in shown ? shown[name]() : "")));
   }
   function update() {
@@ -94,7 +94,7 @@ export function attempts(board) {
     show: (main) => {
       if (!data.length) { main.append(h("h1", {}, "Rollouts"), h("p", { class: "muted" }, "No attempt has been written yet.")); }
       const titles = h("div", { class: "row head", "aria-hidden": "true" }, COLUMNS.map(([title, name]) => h("span", { class: name in data.words ? "" : "number" }, title)));
-      if (!served && still.whole < still.attempts) main.append(h("p", { class: "muted" }, `Of ${still.attempts.toLocaleString("en")} attempts this file holds ${still.whole.toLocaleString("en")} in full (filter: here), of the others the figures. All of them: `, h("code", {}, `etude report ${still.run} --serve`)));
+      if (!served && still.whole < still.attempts) main.append(h("p", { class: "muted" }, `Of ${still.attempts.toLocaleString("en")} attempts this file holds ${still.whole.toLocaleString("en")} in full (filter: here), of the others (pale) the figures. All of them: `, h("code", {}, `etude report ${still.run} --serve`)));
       main.append(h("h1", { class: "hidden" }, "Rollouts"), h("div", { class: "tools" }, h("div", { class: "wide" }, box), choose("From", "source"), choose("Policy", "policy"), choose("Level", "level"), choose("End", "end"), sort),
         h("details", { class: "muted hint" }, h("summary", {}, "What the filter understands"), h("p", {}, "Terms with blanks between, all must hold; a leading - turns one around. Numbers: outcome, reward, advantage, tokens, sampled, surprise, turns, calls, failed, malformed, summaries, oldest, newest, tries, seconds with <, <=, >, >=, =, !=. Words: task, level (category), policy, tool, end, verdict, faults with : (holds), =, !=. Short: solved, failed, kept, repeated. A bare word is looked for in task, verdict, end, tools, policy and faults.")),
         said, titles, list.element);

@@ -38,14 +38,7 @@ export function curves() {
     if (known !== stages.join()) main.replaceChildren(h("h1", {}, "Curves"), tools(stages));
     known = stages.join();
     main.append(grid);
-    keysOfLines(grid);
     drawn.forEach((one) => one.draw());
-  }
-  function keysOfLines(grid) {
-    charts().forEach((one, place) => {
-      if (one.lines.length < 2) return;
-      grid.children[place].querySelector("h3").after(h("div", { class: "legend" }, one.lines.map((line, n) => h("span", {}, h("i", { style: `--key:var(--c${n % 6})` }), line.name.replaceAll("_", " ")))));
-    });
   }
   function tools(stages) {
     return h("div", { class: "tools" },

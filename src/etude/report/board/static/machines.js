@@ -32,7 +32,7 @@ export const fleet = page(["rollouts"], async (drawn) => {
   const sandbox = Object.entries(found.sandbox).filter(([, value]) => value !== "");
   return [
     h("h1", {}, "Sandboxes"),
-    ...(drawn.length ? [h("div", { class: "charts" }, drawn.map((one) => one.element)), h("p", { class: "muted" }, `Of ${figure(found.time.known)} attempts that say when they began, of ${figure(found.attempts)}.`)] : [h("p", { class: "muted" }, "No attempt says when it began: the run is of an older version.")]),
+    ...(drawn.length ? [h("div", { class: "charts" }, drawn.map((one) => one.element)), h("p", { class: "muted" }, `Over seconds since the first began; ${figure(found.time.known)} of ${figure(found.attempts)} attempts say when they did.`)] : [h("p", { class: "muted" }, "No attempt says when it began: the run is of an older version.")]),
     h("h2", {}, "By host"),
     found.hosts.length ? table(["host", "sandboxes", "seconds to be there: median", "90%", "longest", "tries repeated"], found.hosts.map((row) => [row.host || "this machine", figure(row.attempts), ...row.create_s.map((value) => figure(value)), figure(row.repeated)])) : h("p", { class: "muted" }, "No attempt says how long its sandbox took."),
     h("h2", {}, "Seconds of an attempt"),
@@ -79,7 +79,7 @@ export const weights = page(["rollouts", "curves"], async (drawn) => {
   const newest = found.entries.slice(-200).reverse();
   return [
     h("h1", {}, "Weight sync"),
-    h("p", {}, found.entries.length ? `${figure(found.entries.length)} states in the store: ${figure(anchors.length)} anchors, ${figure(found.entries.length - anchors.length)} deltas; ${bytes(found.entries.reduce((sum, entry) => sum + entry.bytes, 0))} where full copies would take ${bytes(found.entries.reduce((sum, entry) => sum + entry.raw_bytes, 0))}.` : "This run has published no weights."),
+    h("p", {}, found.entries.length ? `${figure(found.entries.length)} states in the store: ${figure(anchors.length)} ${anchors.length === 1 ? "anchor" : "anchors"}, ${figure(found.entries.length - anchors.length)} ${found.entries.length - anchors.length === 1 ? "delta" : "deltas"}; ${bytes(found.entries.reduce((sum, entry) => sum + entry.bytes, 0))} where full copies would take ${bytes(found.entries.reduce((sum, entry) => sum + entry.raw_bytes, 0))}.` : "This run has published no weights."),
     h("div", { class: "charts" }, drawn.map((one) => one.element)),
     newest.length ? table(["version", "kind", "from", "bytes", "share of raw"], newest.map((entry) => [figure(entry.version), entry.base === null ? "anchor" : "delta", entry.base === null ? "" : figure(entry.base), bytes(entry.bytes), `${figure((100 * entry.bytes) / entry.raw_bytes)}%`])) : "",
   ];

@@ -8,7 +8,8 @@ const HEIGHT = 170;
 export function plot({ title, lines, marks = [], log = false, x = "step" }) {
   const canvas = h("canvas", { role: "img", tabindex: "0", "aria-label": told(title, lines) });
   const words = h("p", { class: "muted reading", "aria-live": "polite" });
-  const element = h("div", { class: "chart" }, h("h3", {}, title), canvas, words);
+  const named = lines.length > 1 ? h("div", { class: "legend" }, lines.map((line, n) => h("span", {}, h("i", { style: `--key:var(--c${n % 6})` }), line.name.replaceAll("_", " ")))) : "";
+  const element = h("div", { class: "chart" }, h("h3", {}, title), named, canvas, words);
   let at = null, area = null;
 
   function draw() {

@@ -13,7 +13,7 @@ export const pareto = (board) => page(board, (name) => PARETO.includes(name), "P
 export const corpus = (board) => page(board, (name) => CORPUS.includes(name), "Corpus");
 const EMPTY = {
   Overview: "No stage has finished yet: curves and rollouts show what there is.",
-  Pareto: "There is no bench to draw yet: score against cost needs two policies or efforts (etude bench run SUITE --policy … --policy …).",
+  Pareto: "There is nothing to draw yet: score against cost needs a bench of two policies or efforts (etude bench run SUITE --policy … --policy …).",
   Corpus: "This run has no corpus of its own.",
 };
 

@@ -2,7 +2,7 @@
 import { colours, figure, h, sharp } from "./dom.js";
 
 const BANDS = [["mask", "sampled"], ["logprob", "logprob"], ["gap", "trainer − sampler"], ["advantage", "advantage"], ["version", "version"]];
-const BAND = 13, GAP = 3, LABEL = 92;
+const BAND = 13, GAP = 3, LABEL = 108;
 const AT_ONCE = 4000; // tokens in the document; more come at a press
 const FULL = 3; // nats: a 5% token has full colour already
 

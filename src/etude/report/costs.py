@@ -1,0 +1,50 @@
+"""What a run's own bench took: by policy the mean of an attempt's tokens and seconds with its interval, and score drawn against it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from etude.report.charts import policies
+from etude.report.compare.paired import Means, gather, interval
+from etude.report.pareto.draw import draw
+from etude.report.pareto.points import NoPareto, curves
+from etude.report.query.outcomes import outcomes
+
+COSTS = ("tokens", "seconds")
+SCRIPTED = ("expert", "nop", "cheat")  # their tokens are nobody's
+
+
+def costs(run: Path) -> dict[str, dict[str, Any]]:
+    """{policy: {axis: {"value", "ci95"}}} of the run's own bench: a task counts once, as the mean of its attempts; 95% by task."""
+    rows = (row for row in outcomes(run) if row["where"] in ("trials", "bench"))
+    return {
+        policy: {axis: _figure(means) for axis, means in own.items()}
+        for (policy,), own in gather(rows, ("policy",), COSTS).items()
+    }
+
+
+def against_cost(report: dict[str, Any]) -> list[str]:
+    """One plot an axis, of two policies or more; nothing where the run has no bench."""
+    found = [
+        {"name": name, "effort": "", "avg": entry["avg"], "ci95": entry["ci95"], "best_of": {}, "axes": entry["axes"]}
+        for key, name, entry in policies(report)
+        if key not in SCRIPTED and "axes" in entry
+    ]
+    if len(found) < 2:
+        return []
+    drawn = []
+    for axis in COSTS:
+        try:
+            drawn.append(f'<figure class="wide">{draw(curves({"policies": found}, axis), axis)}</figure>')
+        except NoPareto as none:
+            drawn.append(f'<p class="muted">{none}</p>')
+    words = "Scores weigh levels as the exercises mix them; costs are means by task. Scripted policies are left out."
+    return [*drawn, f'<p class="muted">{words}</p>']
+
+
+def _figure(means: Means) -> dict[str, Any]:
+    values = np.array([means.of(task) for task in sorted(means.sums)])
+    return {"value": float(values.mean()), "ci95": list(interval(values))}
