@@ -113,7 +113,7 @@ def test_phases_are_drawn_one_after_another_and_skipped_steps_are_counted(knowle
     assert "<td>short</td><td>350</td><td>700,000</td><td>2.100</td><td>1.6800</td><td>1</td>" in html
     loss = html[html.index("Loss, phase after phase") :].split("</svg>")[0]
     ends = [float(points.split()[-1].split(",")[0]) for points in re.findall(r'<polyline points="([^"]*)"', loss)]
-    assert len(ends) == 3 and ends == sorted(ends) and loss.count('class="mark"') == 2
+    assert len(ends) == 3 and ends == sorted(ends) and loss.count('class="moment"') == 2
 
 
 def test_a_phase_that_stopped_says_why(knowledge_run: Path):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import threading
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from etude.trace.segment import Rollout, Segment
 
 # What a file that can't be shown raises; the page says which and why.
 UNREADABLE = (DamagedGroup, DamagedFile, SessionError, OSError, KeyError, ValueError, IndexError)
+STEP = re.compile(rb'"step": (\d+),')  # near the beginning of its line
 
 
 class Attempts:
@@ -35,6 +38,8 @@ class Attempts:
         self._run = index.run
         self._vocabularies = Vocabularies(index.run)
         self._lock = threading.Lock()
+        self._places: dict[int, int] = {}  # step -> where its line begins in rl/steps.jsonl
+        self._looked = 0  # up to here
 
     def read(self, number: int) -> dict[str, Any]:
         """The row, `transcript`, `segments`, `parts` (reward components), `counters` and `info`. Raises IndexError,
@@ -83,18 +88,32 @@ class Attempts:
 
     def _parts(self, row: dict[str, Any]) -> dict[str, float]:
         """The reward's components, from the step that trained it."""
-        steps = self._run / "rl" / "steps.jsonl"
-        if row["source"] != RL or row["step"] < 0 or not steps.is_file():
+        path = self._run / "rl" / "steps.jsonl"
+        if row["source"] != RL or row["step"] < 0 or not path.is_file():
             return {}
-        found: dict[str, float] = {}
-        with steps.open("rb") as file:
+        with self._lock:
+            place = self._place_of(path, row["step"])
+        if place is None:
+            return {}
+        with path.open("rb") as file:
+            file.seek(place)
+            record = json.loads(file.readline())
+        size = len(record["advantages"]) // max(1, len(record["groups"]))
+        return record["components"][record["groups"].index(row["group"]) * size + row["member"]]
+
+    def _place_of(self, path: Path, step: int) -> int | None:
+        """The byte at which a step's line begins; of a step trained again the last. What came since the last look is read, no more."""
+        if path.stat().st_size < self._looked:
+            self._places, self._looked = {}, 0
+        with path.open("rb") as file:
+            file.seek(self._looked)
             for line in file:
-                if b'"step": %d,' % row["step"] not in line[:40] or not line.endswith(b"\n"):
-                    continue
-                record = json.loads(line)
-                size = len(record["advantages"]) // max(1, len(record["groups"]))
-                found = record["components"][record["groups"].index(row["group"]) * size + row["member"]]
-        return found
+                if not line.endswith(b"\n"):
+                    break
+                if (found := STEP.search(line[:40])) is not None:
+                    self._places[int(found[1])] = self._looked
+                self._looked += len(line)
+        return self._places.get(step)
 
 
 def _counters(session: Any) -> dict[str, float]:
