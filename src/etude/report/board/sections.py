@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
@@ -21,11 +22,16 @@ from etude.report.collect import SCHEMA, NotARun, collect, metrics, texts
 from etude.report.page import sections, subtitle
 from etude.report.pareto.points import heading
 from etude.report.settings import ReportSettings
+from etude.report.working import at_work
 
 # What a section takes from a report may be of another form in a run of an older version.
 OLDER = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 TRAINED = ("base", "sft", "rl")
 SIGNS = ("stages.json", "report.json", "recipe.toml", "machine.json", "*/summary.json", "corpus/samples.json")
+# What the advisories are judged by.
+WARNED = ("events.jsonl", "ledger.jsonl", "stages.json", "rl/groups", "rl/ledger.jsonl", "faults.jsonl", "judged.json", "conditions.json",
+          "policies", "policies/*.jsonl", "bench/*.jsonl")  # fmt: skip
+JUDGED_EVERY_S = 5.0  # a stall is told after six median steps, hence of no less
 
 
 class Sections:
@@ -38,18 +44,29 @@ class Sections:
         self._lock = threading.Lock()
         self._made_of: tuple[Any, ...] | None = None
         self._made: dict[str, Any] = {}
+        self._warning = threading.Lock()
+        self._warned: tuple[Any, dict[str, str]] | None = None
 
     def sign(self) -> tuple[Any, ...]:
         """Equal as long as nothing changed that the sections are made of."""
-        paths = [path for pattern in SIGNS for path in sorted(self._run.glob(pattern))]
-        return tuple((path.name, path.stat().st_mtime_ns) for path in paths if path.exists())
+        return _times(self._run, SIGNS)
 
     def advisories(self) -> dict[str, str]:
-        """What the run's files warn of now, as `html`; judged anew at every call, for a run that stalls changes no file."""
+        """What the run's files warn of now, as `html`. Judged anew when they changed, and of a run at work every few seconds: one
+        that stalls changes no file."""
+        alive = at_work(self._run)
+        sign = _times(self._run, WARNED), alive and time.monotonic() // JUDGED_EVERY_S
+        with self._warning:
+            if self._warned is None or self._warned[0] != sign:
+                self._warned = sign, {"html": self._judged()}
+            return self._warned[1]
+
+    def _judged(self) -> str:
         try:
-            return {"html": shown([advisory.to_json() for advisory in advisories(self._run)], [])}
+            found = [advisory.to_json() for advisory in advisories(self._run)]
         except (*OLDER, OSError) as error:
-            return {"html": f'<p class="muted">Advisories: {escape(_why(error))}</p>'}
+            return f'<p class="muted">Advisories: {escape(_why(error))}</p>'
+        return shown(found, list(self.read()["sections"]))
 
     def read(self) -> dict[str, Any]:
         """`title`, `lead` (HTML), `sections` {name: HTML} and `problems` {what: why}."""
@@ -133,6 +150,12 @@ class Sections:
         if schema == SCHEMA:
             return {}
         return {"report.json": f"is of schema {schema}, this version writes {SCHEMA}; `etude report` makes it anew"}
+
+
+def _times(run: Path, patterns: Sequence[str]) -> tuple[Any, ...]:
+    """When the files of these names changed last."""
+    paths = [path for pattern in patterns for path in sorted(run.glob(pattern))]
+    return tuple((str(path.relative_to(run)), path.stat().st_mtime_ns) for path in paths if path.exists())
 
 
 def _why(error: BaseException) -> str:
