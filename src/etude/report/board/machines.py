@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from etude.report.faults import faults
 
 PHASES = ("create_s", "policy_s", "tools_s", "grade_s", "seconds")
 QUANTILES = (0.5, 0.9, 0.99, 1.0)
-MOMENTS = 160  # of a run's time: a point every other pixel of a phone
+MOMENTS = 160  # of a run's time at most: a point every other pixel of a phone
 BINS = 24  # of a histogram: what fits on a phone
 
 
@@ -93,7 +94,10 @@ def _over_time(index: Index) -> dict[str, Any] | None:
     if not known.any():
         return None
     start, end = float(began[known].min()), float((began[known] + seconds[known]).max())
-    edges = np.linspace(start, max(end, start + 1.0), MOMENTS + 1)
+    moment_s = max(
+        1, math.ceil((end - start) / MOMENTS)
+    )  # whole seconds, as the times are: shorter ones would be a comb
+    edges = start + moment_s * np.arange(math.ceil((end - start) / moment_s) + 1)
     lines: dict[str, Any] = {}
     for number, name in enumerate(names):
         of = known & (source == number)
@@ -104,9 +108,9 @@ def _over_time(index: Index) -> dict[str, Any] | None:
             [float(np.clip(edge - first, 0.0, length).sum()) for edge in edges]
         )  # seconds of work until then
         created = np.histogram(first, bins=edges)[0]
-        live = np.diff(worked) / np.diff(edges)
+        live = np.diff(worked) / moment_s
         lines[name] = {"live": live.round(4).tolist(), "began": created.tolist()}
-    return {"from_unix_s": start, "moment_s": float(edges[1] - edges[0]), "known": int(known.sum()), "sources": lines}
+    return {"from_unix_s": start, "moment_s": moment_s, "known": int(known.sum()), "sources": lines}
 
 
 def _spread(values: np.ndarray) -> dict[str, Any] | None:

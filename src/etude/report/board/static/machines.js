@@ -42,7 +42,7 @@ export const fleet = page(["rollouts"], async (drawn) => {
     found.faults.length ? table(["class", "tries repeated", "attempts made anew"], found.faults.map((one) => [one.class, figure(one.repeated), figure(one.given_up)])) : found.repeated ? h("p", { class: "muted" }, "The run is of a version that did not record their classes.") : "",
     ...(found.last.length ? [h("h2", {}, "The last attempts given up"), table(["group or task", "reason"], found.last.map((one) => [figure(one.of), one.reason]))] : []),
     h("h2", {}, "What they are"),
-    sandbox.length ? table(["", ""], sandbox.map(([name, value]) => [name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : String(value)])) : h("p", { class: "muted" }, "Told when the bench is done."),
+    sandbox.length ? table(["", ""], sandbox.map(([name, value]) => [name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : String(value)])) : h("p", { class: "muted" }, "Not said by this run, or not yet: a run's own bench says it when it is done."),
   ];
 });
 
