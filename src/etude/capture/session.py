@@ -74,6 +74,7 @@ class CaptureSession:
             raise Refused(
                 "the conversation must end with a message for the model; it can't go on with a turn begun for it"
             )
+        ask = replace(ask, effort=ask.effort or self._settings.effort)
         async with self._lock:
             record = self._begin(ask, source)
             place = await self._place(record, ask)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from etude.chat.renderer import Effort
+
 
 @dataclass(frozen=True)
 class CaptureSettings:
@@ -16,3 +18,4 @@ class CaptureSettings:
     # SDKs try again after 0.5, 1 and 2 s, give or take a half: a sampling whose client left waits for the first two.
     grace_s: float = 3.0
     allowed: frozenset[str] = frozenset()
+    effort: Effort | None = None  # where the agent names none

@@ -19,6 +19,7 @@ from etude.capture.settings import CaptureSettings
 from etude.chat.renderer import Renderer
 from etude.harness.agent import Outcome
 from etude.harness.budget import Budget
+from etude.harness.parts import fitted
 from etude.harness.settings import HarnessSettings
 from etude.hygiene.of_session import counters_of
 from etude.policy.protocol import Policy
@@ -53,7 +54,9 @@ class MiniSweAgent:
         stand_in = StandIn(policy, self.settings, session_id, seed)
         with tempfile.TemporaryDirectory(prefix="etude-mini-") as folder:
             home = Path(folder)
-            book = Book(stand_in, CaptureSettings(home / "sessions", self.settings.max_tokens_per_turn), self.renderer)
+            most, effort = self.settings.max_tokens_per_turn, self.settings.effort
+            renderer = self.renderer and fitted(self.renderer, self.settings)
+            book = Book(stand_in, CaptureSettings(home / "sessions", most, effort=effort), renderer)
             async with serving(book) as address:
                 session, key = book.open()
                 job = {"task": request_of(task), "turns": Budget.of(self.settings).turns}

@@ -28,7 +28,7 @@ class StandIn:
         self._turns = self._held = 0
 
     async def complete(self, request: Request) -> Completion:
-        left = self._budget.session_tokens - self._held - 1
+        left = self._budget.session_tokens - max(self._held, len(request.prompt_ids)) - 1
         if left < 1:
             self.full = True
             raise PolicyError("the session's tokens are used up (max_session_tokens)", infra=False)
