@@ -25,7 +25,6 @@ from etude.sandbox.settings import SandboxSettings
 from etude.tasks.audit import solved
 from etude.tasks.cheats import nop
 
-BETTER = BROKEN + "\n\ndef more(items):\n    return 2 * tally(items)\n"
 DRAFT = [
     {"name": "counts_all", "question": "Does it count every item?", "choices": ["no", "yes"]},
     {"name": "by_list", "question": "Does it make a list?", "choices": ["no", "yes"]},

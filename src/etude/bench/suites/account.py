@@ -33,8 +33,8 @@ def account(
     }
 
 
-def told(document: Mapping[str, Any]) -> str:
-    """The same in lines."""
+def told(document: Mapping[str, Any], *, drafts: bool = False) -> str:
+    """The same in lines. `drafts`: rubrics might have been drafted, so that it is said if none were."""
     lines = [
         f"{document['suite']} in {document['folder']}: {len(document['tasks'])} tasks, digest {document['digest'][:12]}"
     ]
@@ -44,14 +44,14 @@ def told(document: Mapping[str, Any]) -> str:
         f"(the report's: {document['report_prompt_chars']})"
     )
     lines += reasons("retired", document["retired"])
-    lines += _rubric_lines(document["rubrics"])
+    lines += _rubric_lines(document["rubrics"], drafts)
     lines += reasons("left out", document["left_out"])
     return "\n".join(lines)
 
 
-def _rubric_lines(told: Mapping[str, Any] | None) -> list[str]:
+def _rubric_lines(told: Mapping[str, Any] | None, drafts: bool) -> list[str]:
     if told is None:
-        return [NONE]
+        return [NONE] if drafts else []
     lines = [
         f"rubrics for {told['with_rubric']} of {told['tasks']} tasks, drafted and judged by {told['by']}: "
         f"{told['criteria_kept']} criteria hold, {told['criteria_dropped']} do not"

@@ -7,15 +7,18 @@ retired, by what bench runs of this very suite show. What stays is not touched, 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from etude.bench.runs.folder import RunFolder
 from etude.bench.runs.table import read_table
+from etude.bench.suites.commands import NAME as COMMANDS
 from etude.bench.suites.errors import SuiteError
 from etude.bench.suites.folder import RUBRICS, FolderSuite
 from etude.bench.suites.lock import folder_of
+from etude.tasks.task import Task
 
 # Attempts of competing policies, all solved, before a task counts as saturated: one lucky pass of one policy is no evidence.
 FEWEST_ATTEMPTS = 8
@@ -68,6 +71,15 @@ def rubrics_of(before: FolderSuite, kept: Sequence[str]) -> dict[str, str]:
     gone = {folder_of(before.root, task_id).name for task_id in before.ids if task_id not in kept}
     files = sorted((before.root / RUBRICS).glob("*.toml"))
     return {file.stem: file.read_text(encoding="utf-8") for file in files if file.stem not in gone}
+
+
+def command_of(tasks: Iterable[Task]) -> tuple[str, ...]:
+    """How the tests of a suite's repositories run, where all its tasks agree; empty: by pytest. Raises SuiteError where they don't."""
+    found = {tuple(task.hidden.get("command", ())) for task in tasks if task.grader == COMMANDS}
+    if len(found) > 1:
+        told = " and ".join(sorted(repr(shlex.join(command)) if command else "pytest" for command in found))
+        raise SuiteError(f"its tasks are tested by {told}: say with --test-command how those of the new sessions are")
+    return found.pop() if found else ()
 
 
 def next_version(version: str) -> str:

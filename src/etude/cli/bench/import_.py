@@ -10,6 +10,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.bench.making import (
+    TEST_TIMEOUT_S,
     After,
     Command,
     Concurrency,
@@ -47,7 +48,7 @@ def swe_bench(
     ],
     name: Name = "swe-bench",
     test_command: Command = None,
-    test_timeout: TestTimeout = 600.0,
+    test_timeout: TestTimeout = TEST_TIMEOUT_S,
     count: Count = None,
     version: Version = "1",
     after: After = None,
@@ -129,7 +130,7 @@ def harbor(
     making = planned(
         name, told, words, out, after, prices, None, limits={"test_timeout_s": 300.0}, pytest=False, images=images
     )
-    making = sized(making, count, concurrency, 600.0)
+    making = sized(making, count, concurrency, TEST_TIMEOUT_S)
     if dry_run:
         return plan(making, [task.id for task in found], left_out)
     read = read_recipe_named(recipe, overrides)

@@ -11,6 +11,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.bench.judging import KeyEnv
 from etude.cli.bench.making import (
+    TEST_TIMEOUT_S,
     After,
     Command,
     Concurrency,
@@ -76,7 +77,7 @@ def make(
     rubrics: Rubrics = None,
     key_env: KeyEnv = "OPENAI_API_KEY",
     test_command: Command = None,
-    test_timeout: TestTimeout = 600.0,
+    test_timeout: TestTimeout = TEST_TIMEOUT_S,
     category: Category = None,
     level: Level = None,
     split: SplitName = "heldout",
@@ -147,7 +148,7 @@ def of_sessions(
     if dry_run:
         return plan(making, [one.id for one in found], left_out)
     command = tuple(shlex.split(test_command or ""))
-    return finished(recipe, making, lambda bench: candidates(found, bench, command), left_out)
+    return finished(recipe, making, lambda bench: candidates(found, bench, command), left_out, drafts=True)
 
 
 def _tasks(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from etude.run.suite_making import Making
 
 SESSIONS = "From sessions"
+TEST_TIMEOUT_S = 600.0
 
 Sessions = Annotated[
     list[Path] | None,
@@ -160,8 +161,10 @@ def finished(
     making: Making,
     candidates: Callable[[Bench], Sequence[Candidate]],
     left_out: Mapping[str, str],
+    *,
+    drafts: bool = False,
 ) -> Answer:
-    """Makes the suite and tells how it goes on stderr."""
+    """Makes the suite and tells how it goes on stderr. `drafts`: rubrics might have been drafted, so that it is said if none were."""
     from etude.bench.suites.account import told
     from etude.run.suite_making import make_suite
 
@@ -172,7 +175,7 @@ def finished(
         say(f"{done} of {whole} after {time.monotonic() - began:.0f} s  {last.id}: {word}")
 
     document = make_suite(recipe, making, candidates, left_out, progress)
-    return Answer(document, told(document))
+    return Answer(document, told(document, drafts=drafts))
 
 
 def tell_rubric(done: int, whole: int, last: Decided) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,7 @@ from etude.cli.answer import Answer
 from etude.cli.bench.judging import KeyEnv
 from etude.cli.bench.make import asked_of, of_sessions
 from etude.cli.bench.making import (
-    Command,
+    TEST_TIMEOUT_S,
     Concurrency,
     Count,
     Plan,
@@ -21,7 +22,6 @@ from etude.cli.bench.making import (
     Repo,
     Rubrics,
     Sessions,
-    TestTimeout,
     price_list,
     read_recipe_named,
 )
@@ -49,6 +49,13 @@ Since = Annotated[
     datetime | None,
     typer.Option("--since", formats=["%Y-%m-%d"], help="Sessions from this day on. Default: the version's own day."),
 ]
+SameTimeout = Annotated[
+    float | None,
+    typer.Option("--test-timeout", min=1.0, help="Seconds one run of the tests may take. Default: the suite's own."),
+]
+SameCommand = Annotated[
+    str | None, typer.Option("--test-command", help="How tests of new tasks run. Default: as those of the suite do.")
+]
 NextVersion = Annotated[str | None, typer.Option("--version", help="Default: the last number of it, raised.")]
 NextFolder = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Default: beside it, NAME-VERSION.")]
 
@@ -62,8 +69,8 @@ def refresh(
     repository: Repo = None,
     rubrics: Rubrics = None,
     key_env: KeyEnv = "OPENAI_API_KEY",
-    test_command: Command = None,
-    test_timeout: TestTimeout = 600.0,
+    test_command: SameCommand = None,
+    test_timeout: SameTimeout = None,
     count: Count = None,
     version: NextVersion = None,
     prices: PriceFile = None,
@@ -78,7 +85,7 @@ def refresh(
     from dataclasses import replace
 
     from etude.bench.suites.find import read_suite
-    from etude.bench.suites.renewal import renewal
+    from etude.bench.suites.renewal import command_of, renewal
 
     if not from_sessions and not run:
         raise RefreshError(
@@ -93,9 +100,11 @@ def refresh(
     words |= {"repository": repository, "command": test_command, "count": count}
     making = _making(before, found, words, version, out)
     listed = price_list(prices) if prices else before.prices
-    making = replace(making, prices=listed, count=count, concurrency=concurrency, timeout_s=test_timeout)
+    pinned = float(before.manifest.harness.get("test_timeout_s", TEST_TIMEOUT_S))
+    making = replace(making, prices=listed, count=count, concurrency=concurrency, timeout_s=test_timeout or pinned)
+    command = shlex.join(command_of(map(before.task, before.ids))) if test_command is None else test_command
     read = read_recipe_named(recipe, overrides)
-    return of_sessions(read, making, fresh, left_out | old, test_command, (rubrics, key_env), dry_run)
+    return of_sessions(read, making, fresh, left_out | old, command, (rubrics, key_env), dry_run)
 
 
 def _newer(found: list[Asked], by: Renewal, since: date) -> tuple[list[Asked], dict[str, str]]:
