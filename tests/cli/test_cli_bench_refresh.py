@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def frozen(folder: Path, **more: Any) -> FolderSuite:
+    folder.mkdir(exist_ok=True)
     row = {"name": "mine", "version": "1", "released": "2026-11-01", "harness": {"max_turns": 7}, **more}
     files = {name.replace("/", "-"): RUBRIC for name in (TASKS[0].id, TASKS[2].id, "default")}
     return freeze(
@@ -43,14 +45,21 @@ def but_the_last(task: Task, turn: int) -> list[Call]:
     return [DONE] if task.id == TASKS[-1].id else reference(task, turn)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("refresh") / "shelf"
+
+
 @pytest.fixture
-def bench(here: Here, tmp_path: Path) -> Path:
-    """A suite of three on the shelf, and a run of it in which a model solved two of them in both passes."""
-    frozen(tmp_path)
-    with serving(Lab(tasks=TASKS, player=but_the_last)) as lab:
-        words = ("--only", "-p", f"m={lab.url}#m", "--passes", "2", "--recipe", "ci", "--preset", "nano")
-        done = here("bench", "run", "mine", *words, "--out", str(tmp_path / "run"))
-        assert done.returncode == 0, done.stderr
+def bench(made: Path, here: Here, tmp_path: Path) -> Path:
+    """A suite of three on the shelf, and a run of it in which a model solved two of them in both passes; made once, copied for each."""
+    if not made.exists():
+        frozen(made)
+        with serving(Lab(tasks=TASKS, player=but_the_last)) as lab:
+            words = ("--only", "-p", f"m={lab.url}#m", "--passes", "2", "--recipe", "ci", "--preset", "nano")
+            done = here("bench", "run", str(made / "suites" / "mine"), *words, "--out", str(made / "run"))
+            assert done.returncode == 0, done.stderr
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
