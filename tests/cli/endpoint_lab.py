@@ -61,6 +61,13 @@ def by_bash(task: Task, turn: int) -> list[Call]:
     return [("bash", {"command": commands[turn]})]
 
 
+def spoken(text: str) -> dict[str, Any]:
+    """An answer in words alone, as an endpoint gives it."""
+    message = {"role": "assistant", "content": text}
+    usage = {"prompt_tokens": 500, "completion_tokens": 20}
+    return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+
+
 @dataclass
 class Lab:
     """The server's side of a bench. `refuse` may answer a request before the player does: (status, headers, body)."""

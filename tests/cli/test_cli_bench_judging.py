@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoint_lab import Lab, serving
+from endpoint_lab import Lab, serving, spoken
 from here import Here, document
 
 from etude.bench.targeted.cases import cases
@@ -32,11 +32,7 @@ class Judge(Lab):
         text = body["messages"][1]["content"]
         choices = json.loads(text.rpartition("worst first: ")[2])
         said = json.dumps({"reason": "the log shows it", "choice": choices[-1 if self.best else 0]})
-        usage = {"prompt_tokens": 500, "completion_tokens": 20}
-        return {
-            "choices": [{"message": {"role": "assistant", "content": said}, "finish_reason": "stop"}],
-            "usage": usage,
-        }
+        return spoken(said)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoint_lab import Lab, serving
+from endpoint_lab import Lab, serving, spoken
 from here import Here, document
 
 from etude.bench.targeted.cases import cases
@@ -35,11 +35,7 @@ class Reader(Lab):
             said = self._pair(text)
         else:
             said = json.dumps({"reason": "shown", "choice": json.loads(text.rpartition("worst first: ")[2])[-1]})
-        usage = {"prompt_tokens": 500, "completion_tokens": 20}
-        return {
-            "choices": [{"message": {"role": "assistant", "content": said}, "finish_reason": "stop"}],
-            "usage": usage,
-        }
+        return spoken(said)
 
     def _pair(self, text: str) -> str:
         first, second = (text.split(f"<<<{place} diff ")[1].split(">>>")[0] for place in ("first", "second"))
@@ -121,6 +117,19 @@ def test_a_judge_that_dies_midway_is_one_line_and_the_next_run_asks_only_the_res
     again = len(lab.asked) - before - (len(lines) - kept)
     assert 0 <= again <= 4  # what was in flight when it died
     assert found["policies"]["expert@medium"]["quality/code_quality"]["avg"] == 100.0 and found["unread"] == []
+
+
+def test_an_audit_whose_judge_is_gone_keeps_what_the_tripwires_saw(here: Here, bench: Path) -> None:
+    with serving(Reader()) as lab:
+        lab.refuse = lambda number: (500, {}, "gone")
+        words = ("bench", "audit", str(bench), "--recipe", "ci", "--judge", f"{lab.url}#reader", "--sample", "1")
+        done = here(*words)
+        assert done.returncode == 1 and "what was answered is kept" in done.stderr.strip().splitlines()[-1]
+        rows = json.loads((bench / "report.json").read_text())["audit"]["policies"]
+        assert rows["cheats@medium"]["flagged"] == TASKS and rows["expert@medium"]["judged"] == 0
+        lab.refuse = lambda number: None
+        found = document(here(*words, "--json"))
+    assert found["policies"]["expert@medium"]["judged"] == TASKS and found["policies"]["expert@medium"]["flagged"] == 0
 
 
 def test_a_policy_is_asked_with_self_summaries_and_without(here: Here, tmp_path: Path) -> None:

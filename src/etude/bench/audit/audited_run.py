@@ -26,13 +26,17 @@ async def audit_run(
     seed: int = 0,
 ) -> list[Finding]:
     """Findings of all whole passes, written to `audit.jsonl`. Without the suite, what the workspace held is not known: tripwires
-    that need it stay silent."""
+    that need it stay silent. Raises PolicyError where the judge's endpoint is at fault: run again then."""
     names = tuple(sorted({row.facts["name"] for row in table.rows} | {row.key for row in table.rows}))
     auditor = Auditor(
         lambda one: folder.session(one.key, one.task_id, one.attempt), _starts(suite), judge, share, seed, names
     )
     outcomes = {row.key: row.outcomes for row in table.rows}
-    findings = await auditor.read(outcomes, [row.key for row in table.rows if not row.competes])
+    looked = auditor.looked_over(outcomes, [row.key for row in table.rows if not row.competes])
+    write_findings(
+        folder.root, [one.finding for one in looked]
+    )  # a judge that ends early takes nothing from the tripwires
+    findings = await auditor.judged(looked)
     write_findings(folder.root, findings)
     return findings
 

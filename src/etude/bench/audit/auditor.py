@@ -25,6 +25,15 @@ CHEATED = "cheated"
 
 
 @dataclass(frozen=True)
+class Looked:
+    """One pass as the tripwires left it. `evidence` is None where there was nothing to read."""
+
+    finding: Finding
+    evidence: Evidence | None
+    sampled: bool
+
+
+@dataclass(frozen=True)
 class Auditor:
     """`session` says where a pass left its session, `start` what its workspace held. `share` of passes is sampled for the judge."""
 
@@ -36,19 +45,27 @@ class Auditor:
     names: tuple[str, ...] = ()  # of policies: a judge sees none of them
 
     async def read(self, outcomes: Mapping[str, Sequence[Outcome]], controls: Sequence[str] = ()) -> list[Finding]:
-        """A finding for every pass, in the order of keys, tasks and passes."""
+        """A finding for every pass, in the order of keys, tasks and passes. Raises PolicyError where the judge's endpoint is at fault."""
+        return await self.judged(self.looked_over(outcomes, controls))
+
+    def looked_over(self, outcomes: Mapping[str, Sequence[Outcome]], controls: Sequence[str] = ()) -> list[Looked]:
+        """What the tripwires say of every pass, and which the judge would read: free."""
         passes = [Pass(key, row.task_id, row.attempt) for key in sorted(outcomes) for row in _sorted(outcomes[key])]
         solved = {
             Pass(key, row.task_id, row.attempt) for key, rows in outcomes.items() for row in rows if row.score >= 1.0
         }
         surprises, sampled = surprising(outcomes, controls), self.sample(passes)
-        findings = []
+        found = []
         for one in passes:
             finding, evidence = self._looked_at(one, tuple(surprises.get(one, ())))
             if evidence is not None and one in solved and one.key not in controls and _untested(evidence):
                 finding = replace(finding, surprising=(*finding.surprising, "solved-untested"))
-            findings.append((finding, evidence, one in sampled))
-        return await together(self._judged(*row) for row in findings)
+            found.append(Looked(finding, evidence, one in sampled))
+        return found
+
+    async def judged(self, looked: Sequence[Looked]) -> list[Finding]:
+        """The same findings with the judge's word, where there is a judge and it has to read the pass. Raises PolicyError."""
+        return await together(self._judged(one.finding, one.evidence, one.sampled) for one in looked)
 
     def sample(self, passes: Sequence[Pass]) -> set[Pass]:
         """The share that is read whatever came of it, the same for a seed."""
