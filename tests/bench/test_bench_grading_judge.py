@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.bench.grading.answer import Objection, read_answer
 from etude.bench.grading.blind import blinded
 from etude.bench.grading.exhibit import Exhibit, bounded, diff_of
 from etude.bench.grading.judge import Judge
@@ -207,39 +206,6 @@ def test_whatever_a_judge_prefers_the_other_way_round_is_the_other_way_round(say
 def test_without_a_judge_every_criterion_says_so() -> None:
     found = judged(RUBRIC, [])
     assert found.scores == {} and found.total is None and set(found.silent.values()) == {NO_JUDGE}
-
-
-@pytest.mark.parametrize(
-    "text, wrong",
-    [
-        ("backed", "no JSON object"),
-        ('{"choice": "backed", "reason": "r"}', "in this order"),
-        ('{"reason": "r", "choice": "backed", "score": 1}', "exactly the keys"),
-        ('{"reason": "r", "choice": "Backed"}', "literally"),
-        ('{"reason": "r", "choice": ["backed"]}', "literally"),
-        ('{"reason": " ", "choice": "backed"}', "a sentence"),
-        ('{"reason": "r", "reason": "s", "choice": "backed"}', "no JSON object"),
-        ('<think>{"reason": "draft", "choice": "backed"}</think>', "no JSON object"),
-    ],
-)
-def test_what_is_not_exactly_an_answer_is_objected_to(text: str, wrong: str) -> None:
-    with pytest.raises(Objection, match=wrong):
-        read_answer(text, CLAIMS.choices)
-
-
-@given(st.text(alphabet="}[]abc: ,\n"), st.text(min_size=1).filter(str.strip), st.sampled_from(CLAIMS.choices))
-def test_an_answer_is_found_behind_any_words(before: str, reason: str, choice: str) -> None:
-    assert read_answer(f"{before} {verdict(choice, reason)} done", CLAIMS.choices) == (reason.strip(), choice)
-
-
-@given(st.text(alphabet='{}[]":, reasonchoicebackedu\\n<think>/', max_size=80) | st.text())
-def test_no_text_at_all_gives_a_choice_that_is_not_in_the_list(text: str) -> None:
-    try:
-        reason, choice = read_answer(text, CLAIMS.choices)
-    except Objection as objection:
-        assert str(objection)
-    else:
-        assert choice in CLAIMS.choices and reason.strip() == reason != ""
 
 
 @pytest.mark.parametrize(
