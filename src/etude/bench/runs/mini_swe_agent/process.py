@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -100,8 +101,10 @@ async def play(job: Mapping[str, Any], variables: Mapping[str, str], home: Path,
     except (BrokenPipeError, ConnectionResetError) as error:
         raise AgentDied(f"mini-swe-agent ended with status {await child.wait()}: {_tail(home / 'log')}") from error
     finally:
-        with suppress(ProcessLookupError):  # it has ended by itself
-            child.kill()
+        # Not `child.kill`: that would take the status of one that has just ended from under the event loop.
+        if child.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
         await child.wait()
 
 
