@@ -1,4 +1,4 @@
-"""The end of the rl stage: the mismatch probe, the checkpoint, rollouts to read, and the summary for the report."""
+"""The end of the rl stage: the mismatch probe, the checkpoint, and the summary for the report."""
 
 from __future__ import annotations
 
@@ -11,30 +11,18 @@ from etude.chat.renderer import Renderer
 from etude.engine.probe import PROMPT_TOKENS, SAMPLED_TOKENS, probe_prompts
 from etude.policy.protocol import Request
 from etude.rl.metrics import summarize
-from etude.rl.samples import readable, spread, worth_reading
 from etude.rl.services import Services
-from etude.rl.steps import StepRecord, read, tokens_by_version
-from etude.rl.store import GroupStore
+from etude.rl.steps import read, tokens_by_version
 
 if TYPE_CHECKING:
     from etude.rl.run import RlRun
 
-# Rollouts to read: two each from so many steps. A report of some hundred kB stays easy to forward.
-STEPS_TO_READ = 6
 
-
-async def finish(
-    run: RlRun, services: Services, store: GroupStore, renderer: Renderer, times: dict[str, float]
-) -> dict[str, Any]:
+async def finish(run: RlRun, services: Services, renderer: Renderer, times: dict[str, float]) -> dict[str, Any]:
     """Write what the stage leaves behind; returns the summary."""
-    vocabulary = renderer.vocabulary()
-    mismatch = await _mismatch(run, services, len(vocabulary))
+    mismatch = await _mismatch(run, services, len(renderer.vocabulary()))
     await services.export(run.folder / "checkpoint")
     records = read(run.folder / "steps.jsonl")
-    samples = [
-        sample for i in spread(len(records), STEPS_TO_READ) for sample in _to_read(records[i], store, vocabulary)
-    ]
-    _write(run.folder / "samples.json", samples)
     totals = times | _shares(times["train_s"], services.trainer_busy_s, await services.engine_stats())
     totals["restarts"] = float(services.engine.restarts + services.trainer.restarts)
     summary = summarize(
@@ -63,12 +51,6 @@ async def _mismatch(run: RlRun, services: Services, vocabulary: int) -> dict[str
         "tokens": found.tokens,
         "routes": found.routes,
     }
-
-
-def _to_read(record: StepRecord, store: GroupStore, vocabulary: list[str]) -> list[dict[str, Any]]:
-    rollouts = [rollout for group in record.groups for rollout in store.load(group)]
-    chosen = worth_reading(rollouts, record.advantages)
-    return [readable(record.step, rollouts[i], record.components[i], record.advantages[i], vocabulary) for i in chosen]
 
 
 def _shares(wall_s: float, trainer_busy_s: float, engine: dict[str, float]) -> dict[str, float]:

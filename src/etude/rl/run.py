@@ -2,7 +2,7 @@
 
 Folder: `ledger.jsonl` (decisions), `groups/` (finished rollouts), `states/` (trainer), `weights/` (anchors and deltas),
 `steps.jsonl` (figures), `gaps/` (trainer against sampler by token), `sessions/` (some rollouts in full), and at the end
-`checkpoint/` (Hugging Face), `samples.json`, `summary.json`. Called again on the folder of a killed run it goes on (promise 6).
+`checkpoint/` (Hugging Face), `summary.json`. Called again on the folder of a killed run it goes on (promise 6).
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ async def _drive(run: RlRun, places: Places, on_start: Any, search: CodeSearch |
         await controller.run()
         times = {"start_s": ready - started, "train_s": time.perf_counter() - ready}
         times["controller_cpu_s"] = time.process_time() - ready_cpu
-        return await finish(run, services, store, renderer, times)
+        return await finish(run, services, renderer, times)
     finally:
         await services.close()
         await pool.close()

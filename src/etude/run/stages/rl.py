@@ -12,7 +12,7 @@ from etude.run.stages.pretraining import CHECKPOINT
 
 
 def run(context: Context) -> None:
-    """Leaves what `rl.run` says: `checkpoint/`, `summary.json`, `samples.json`, finished groups, ledger and weights."""
+    """Leaves what `rl.run` says: `checkpoint/`, `summary.json`, finished groups, ledger and weights."""
     recipe = context.recipe
     run_rl(
         recipe.rl,
