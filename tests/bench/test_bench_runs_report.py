@@ -68,6 +68,8 @@ def test_figures_are_those_of_the_outcomes(folder: RunFolder) -> None:
     report = two(folder)
     p = entry(report, "p")
     assert p["avg"] == 56.25 and p["best_of"] == {"1": 56.25, "2": 75.0} and p["pass_at"] == {"1": 50.0, "2": 75.0}
+    assert p["pass_at_ci95"]["2"][0] < 75 < p["pass_at_ci95"]["2"][1] and set(p["best_of_ci95"]) == {"1", "2"}
+    assert p["best_of_ci95"]["1"] == p["ci95"]
     dollars = (500 * 1.0 + 400 * 0.1 + 100 * 2.0 + 200 * 10.0) / 1e6
     assert p["axes"]["dollars"]["value"] == p["axes"]["dollars"]["median"] == pytest.approx(dollars)
     assert p["axes"]["tokens"] == {"value": 200.0, "ci95": [200.0, 200.0], "median": 200.0, "source": "endpoint"}

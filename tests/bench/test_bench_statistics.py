@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.bench.statistics import best_of, bootstrap, paired, powers_of_two, stratified, weighted_mean
+from etude.bench.statistics import best_of, paired, powers_of_two, stratified, weighted_mean
 
 tables = st.integers(1, 7).flatmap(
     lambda k: st.lists(st.lists(st.floats(0, 1), min_size=k, max_size=k), min_size=1, max_size=5)
@@ -40,15 +40,15 @@ def test_interval_covers_the_truth_about_as_often_as_it_says():
     for trial in range(200):
         difficulty = rng.beta(2, 2, size=60)
         scores = rng.random((60, 4)) < difficulty[:, None]
-        interval = bootstrap(scores.mean(axis=1), resamples=400, seed=trial)
+        interval = stratified({"": scores.mean(axis=1)}, {"": 1.0}, resamples=400, seed=trial)
         hits += interval.low <= 0.5 <= interval.high
     assert 0.88 <= hits / 200 <= 1.0
 
 
 def test_clusters_widen_the_interval_compared_with_independent_attempts():
     hard_or_easy = np.repeat([[0.0] * 8, [1.0] * 8], 20, axis=0)
-    clustered = bootstrap(hard_or_easy.mean(axis=1), resamples=1000, seed=0)
-    independent = bootstrap(hard_or_easy.reshape(-1), resamples=1000, seed=0)
+    clustered = stratified({"": hard_or_easy.mean(axis=1)}, {"": 1.0}, resamples=1000, seed=0)
+    independent = stratified({"": hard_or_easy.reshape(-1)}, {"": 1.0}, resamples=1000, seed=0)
     assert clustered.high - clustered.low > 2 * (independent.high - independent.low)
 
 

@@ -133,7 +133,7 @@ def test_single_passes_give_wilsons_interval_as_printed_in_textbooks(solved: int
         (p + t**2 / 2 / n) / (1 + t**2 / n),
         t * math.sqrt(p * (1 - p) / n + t**2 / 4 / n**2) / (1 + t**2 / n),
     )
-    below, above = wilson(values, t)
+    below, above = wilson({"": values}, {"": 1.0}, t)
     assert abs(p - below - (centre - half)) < 1e-9 and abs(p + above - (centre + half)) < 1e-9
 
 
@@ -142,6 +142,19 @@ def test_a_best_of_k_of_all_ones_is_as_unsure_as_ones() -> None:
     best, whole = best_of(np.ones((30, 8)), 4), np.ones(30)
     one, other = (average({"": values}, {"": 1.0}, resamples=200, seed=0) for values in (best, whole))
     assert one.low == pytest.approx(other.low) and other.low < 0.9
+
+
+def test_cutting_a_suite_into_levels_does_not_blur_what_its_tasks_show() -> None:
+    """80 tasks, 19 better and none worse: in one level or in eight the interval lies above 0, and nearly the same."""
+    change = np.zeros(80)
+    change[::4][:19] = 0.4
+    whole = difference({"": change}, {"": 1.0}, resamples=400, seed=0)
+    eight = {str(i): change[10 * i : 10 * i + 10] for i in range(8)}
+    cut = difference(eight, dict.fromkeys(eight, 1.0), resamples=400, seed=0)
+    assert whole.low > 0 and cut.low > 0
+    assert cut.high - cut.low == pytest.approx(whole.high - whole.low, rel=0.15)
+    none = average({level: np.zeros(10) for level in eight}, dict.fromkeys(eight, 1.0), resamples=200, seed=0)
+    assert none.high == pytest.approx(average({"": np.zeros(80)}, {"": 1.0}, resamples=200, seed=0).high, abs=0.003)
 
 
 def test_intervals_stay_where_scores_can_be_and_mirror() -> None:

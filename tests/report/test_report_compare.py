@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.bench.statistics import bootstrap
+from etude.bench.statistics import stratified
 from etude.report.compare.align import Row, Step, align, parts_at, steps_of
 from etude.report.compare.document import compare, names
 from etude.report.compare.page import page
@@ -132,7 +132,7 @@ def test_names_are_as_long_as_they_must_be() -> None:
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=30))
 def test_the_interval_is_the_benchs_own(differences: list[float]) -> None:
     found = np.array(differences)
-    expected = bootstrap(found, resamples=500, seed=3)
+    expected = stratified({"": found}, {"": 1.0}, resamples=500, seed=3)
     assert interval(found, resamples=500, seed=3) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 

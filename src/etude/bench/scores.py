@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from etude.bench.outcome import Outcome
-from etude.bench.statistics import best_of, powers_of_two
+from etude.bench.statistics import best_of, pass_at_k, powers_of_two
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,10 @@ class Scores:
     def best(self, k: int) -> dict[str, np.ndarray]:
         """Each task's expected best of k passes."""
         return {level: best_of(table, k) for level, table in self.tables.items()}
+
+    def pass_at(self, k: int) -> dict[str, np.ndarray]:
+        """Each task's chance that one of k passes solves it wholly."""
+        return {level: pass_at_k((table >= 1).sum(axis=1), table.shape[1], k) for level, table in self.tables.items()}
 
     def most(self) -> int:
         """The largest k at which best-of-k is reported."""

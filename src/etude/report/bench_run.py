@@ -55,7 +55,9 @@ def _missing(report: Report) -> str:
         for row in report["unfinished"]
     ]
     if thin := report.get("thin_levels"):
-        told.append(f"Intervals are too narrow: of {', '.join(thin)} there is one task each, which tells no spread")
+        told.append(
+            f"Intervals are rough: of {', '.join(thin)} there is one task each, whose spread is taken from the rest"
+        )
     return "".join(f'<p class="bad">{escape(line)}</p>' for line in told)
 
 

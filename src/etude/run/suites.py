@@ -26,7 +26,7 @@ def open_suite(named: str, recipe: Recipe, *, tasks: int | None = None, shelf: P
         weights = {str(level): weight for level, weight in recipe.exercises.levels.items()}
         source = ExerciseSource(recipe.exercises)
         count, levels = tasks or DEFAULT_EXERCISES, sum(weight > 0 for weight in weights.values())
-        # A level of one task adds nothing to an interval, which is then too narrow; fewer than two of each is a trial run.
+        # A level of one task tells no spread of its own; fewer than two of each is a trial run.
         floors = dict.fromkeys(weights, FEWEST if count >= FEWEST * levels else 1)
         return builtin.exercises(choose(source, weights, count, recipe.bench.seed, floors=floors), weights)
     if named == builtin.REAL.name:

@@ -28,7 +28,7 @@ from etude.bench.grading.together import together
 from etude.bench.outcome import Outcome
 from etude.bench.runs.folder import RunFolder, replace_text
 from etude.bench.runs.table import Table
-from etude.bench.statistics import bootstrap
+from etude.bench.statistics import average
 from etude.bench.suites.suite import Suite
 from etude.trace.migrations import SessionError
 from etude.trace.reader import read_session
@@ -181,5 +181,5 @@ def _figure(tasks: Mapping[str, Sequence[float]], silent: int, resamples: int) -
     if not tasks:
         return {"avg": None, "ci95": None, "decided": 0, "not_decided": silent, "tasks": 0}
     means = np.array([sum(values) / len(values) for _, values in sorted(tasks.items())])
-    average, ci95 = bootstrap(means, resamples=resamples, seed=0).percent()
-    return {"avg": average, "ci95": ci95, "decided": decided, "not_decided": silent, "tasks": len(tasks)}
+    mean, ci95 = average({"": means}, {"": 1.0}, resamples=resamples, seed=0).percent()
+    return {"avg": mean, "ci95": ci95, "decided": decided, "not_decided": silent, "tasks": len(tasks)}

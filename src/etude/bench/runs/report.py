@@ -21,7 +21,7 @@ from etude.bench.runs.splits import splits
 from etude.bench.runs.standing import fronts
 from etude.bench.runs.table import Row, Table, read_table
 from etude.bench.scores import Scores, scores
-from etude.bench.statistics import average, best_of, comparison, powers_of_two, weighted_mean
+from etude.bench.statistics import average, comparison, powers_of_two
 from etude.bench.targeted.recovery import recovered
 
 SCHEMA = 1
@@ -104,8 +104,7 @@ def _entry(
         "ci95": ci95,
         "avg_equal": mean_equal,
         "ci95_equal": ci95_equal,
-        "best_of": _at(found, mix, binary=False),
-        "pass_at": _at(found, mix, binary=True),
+        **_at(found, mix, counts),
         "axes": axes(row, mix, **counts),
         "usage": usage(row),
         **({"price": facts["price"], "priced": facts["priced"], "spent_dollars": round(paid.get(row.key, 0.0), 6)}
@@ -115,13 +114,13 @@ def _entry(
     }  # fmt: skip
 
 
-def _at(found: Scores, weights: dict[str, float], *, binary: bool) -> dict[str, float]:
-    """Expected best of k, or the chance that one of k solves wholly, at 1, 2, 4, 8 and 16 as far as there are passes."""
-    tables = {level: (t >= 1).astype(float) if binary else t for level, t in found.tables.items()}
-    return {
-        str(k): round(100 * weighted_mean({level: best_of(t, k) for level, t in tables.items()}, weights), 2)
-        for k in powers_of_two(min(MOST_K, found.passes))
-    }
+def _at(found: Scores, weights: dict[str, float], counts: dict[str, Any]) -> dict[str, Any]:
+    """Expected best of k, and the chance that one of k solves wholly, at 1, 2, 4, 8 and 16 as far as there are passes."""
+    document: dict[str, Any] = {"best_of": {}, "best_of_ci95": {}, "pass_at": {}, "pass_at_ci95": {}}
+    for k in powers_of_two(min(MOST_K, found.passes)):
+        for name, values in (("best_of", found.best(k)), ("pass_at", found.pass_at(k))):
+            document[name][str(k)], document[f"{name}_ci95"][str(k)] = average(values, weights, **counts).percent()
+    return document
 
 
 def _mean(row: Row, name: str) -> float:
@@ -129,7 +128,7 @@ def _mean(row: Row, name: str) -> float:
 
 
 def _thin(found: Mapping[str, Scores]) -> list[str]:
-    """Levels of one task beside others: they add nothing to the width of an interval, which is then too narrow."""
+    """Levels of one task beside others: how such tasks spread is not known, so intervals take it from the rest."""
     levels = [scored.ids for scored in list(found.values())[:1]]
     return [level for ids in levels for level, tasks in ids.items() if len(tasks) == 1]
 

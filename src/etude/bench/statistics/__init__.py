@@ -4,7 +4,7 @@ from etude.bench.statistics.amounts import amount
 from etude.bench.statistics.best import best_of, pass_at_k, powers_of_two
 from etude.bench.statistics.bounded import average, difference
 from etude.bench.statistics.comparison import comparison
-from etude.bench.statistics.interval import Interval, bootstrap, stratified, weighted_mean
+from etude.bench.statistics.interval import Interval, stratified, weighted_mean
 from etude.bench.statistics.items import Extremes, discrimination, saturated
 from etude.bench.statistics.lite import Lite, NoLite, choose_lite
 from etude.bench.statistics.pairs import Difference, compare, holm, matrix, paired, sign_flip
@@ -26,7 +26,6 @@ __all__ = [
     "amount",
     "average",
     "best_of",
-    "bootstrap",
     "choose_lite",
     "compare",
     "comparison",

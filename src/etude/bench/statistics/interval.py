@@ -36,7 +36,7 @@ def stratified(
     """Weighted mean over levels with its bootstrap interval. `values[level]` is (N_level,): each task's own mean.
 
     Of a level's N tasks N - 1 are drawn with replacement (Rao and Wu 1988, section 2): N draws would understate the
-    variance by (N - 1) / N, which matters in levels of ten. A level of one task adds nothing to the width.
+    variance by (N - 1) / N, which matters in levels of ten. A level of one task adds nothing to the width: see `bounded.py` and `amounts.py`.
     """
     rng = np.random.default_rng(seed)  # one for all levels: their draws must not be alike
     means = np.zeros(resamples)
@@ -46,11 +46,6 @@ def stratified(
         means += share * values[level][draws].mean(axis=1)
     low, high = np.quantile(means, [0.025, 0.975])
     return Interval(weighted_mean(values, weights), float(low), float(high))
-
-
-def bootstrap(per_task: np.ndarray, *, resamples: int, seed: int) -> Interval:
-    """Mean over tasks of one kind with its interval. `per_task` is (N,): each task's own mean (or paired difference)."""
-    return stratified({"": per_task}, {"": 1.0}, resamples=resamples, seed=seed)
 
 
 def shares_of(values: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> dict[str, float]:

@@ -64,4 +64,4 @@ def _items(report: dict[str, Any]) -> list[str]:
 
 def _thin(report: dict[str, Any]) -> list[str]:
     thin = report["thin_levels"]
-    return [f"intervals are too narrow: one task each of {', '.join(thin)}; ask more tasks"] if thin else []
+    return [f"one task each of {', '.join(thin)}: their spread is taken from the rest; ask more tasks"] if thin else []
