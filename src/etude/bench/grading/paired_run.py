@@ -21,7 +21,7 @@ from etude.bench.grading.together import together
 from etude.bench.outcome import Outcome
 from etude.bench.runs.folder import RunFolder, replace_text
 from etude.bench.runs.table import Table
-from etude.bench.statistics import bootstrap
+from etude.bench.statistics import average
 from etude.bench.suites.suite import Suite
 from etude.trace.migrations import SessionError
 from etude.trace.reader import read_session
@@ -124,5 +124,5 @@ def _figure(rows: Sequence[tuple[str, Judgement]]) -> dict[str, Any]:
     if not tasks:
         return {"a_preferred": None, "ci95": None, **counts}
     means = np.array([sum(values) / len(values) for _, values in sorted(tasks.items())])
-    average, ci95 = bootstrap(means, resamples=RESAMPLES, seed=0).percent()
-    return {"a_preferred": average, "ci95": ci95, **counts}
+    mean, ci95 = average({"": means}, {"": 1.0}, resamples=RESAMPLES, seed=0).percent()
+    return {"a_preferred": mean, "ci95": ci95, **counts}
