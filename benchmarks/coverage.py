@@ -203,9 +203,10 @@ def bases(groups: int, trials: int) -> dict[str, Any]:
     for _ in range(trials):
         sizes = rng.lognormal(7, 1, groups)
         bits = sizes * rng.lognormal(0, 0.35, groups)
+        better, each = bits + sizes * rng.normal(-0.1, 0.15, groups), range(groups)
         found = (
-            (ratio(bits, sizes, range(groups))[1], math.exp(0.35**2 / 2)),
-            (lower(bits + sizes * rng.normal(-0.1, 0.15, groups), bits, sizes, range(groups))[1], -0.1),
+            (ratio(bits.tolist(), sizes.tolist(), each)[1], math.exp(0.35**2 / 2)),
+            (lower(better.tolist(), bits.tolist(), sizes.tolist(), each)[1], -0.1),
         )
         hits += [ends is not None and ends[0] <= truth <= ends[1] for ends, truth in found]
     return {"files": groups, "bits_a_byte": float(hits[0] / trials), "difference": float(hits[1] / trials)}
