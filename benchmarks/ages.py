@@ -24,10 +24,10 @@ from etude.bench.runs.report import report
 from etude.bench.runs.standing import fronts
 from etude.bench.runs.table import read_table
 from etude.bench.scores import scores
-from etude.bench.statistics import NoLite, choose_lite
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.report.pareto.draw import draw
 from etude.report.pareto.points import curves, heading
+from etude.statistics.lite import NoLite, choose_lite
 from etude.weights.receiver import Receiver
 from etude.weights.store import WeightStore
 

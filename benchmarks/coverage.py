@@ -22,8 +22,13 @@ import numpy as np
 
 from etude.bench.bases.intervals import difference as lower
 from etude.bench.bases.intervals import ratio
-from etude.bench.statistics import Interval, amount, average, best_of, compare, detectable, difference, paired
-from etude.bench.statistics.pareto import Measured, front, on_front
+from etude.statistics.amounts import amount
+from etude.statistics.best import best_of
+from etude.statistics.bounded import average, difference
+from etude.statistics.interval import Interval
+from etude.statistics.pairs import compare, paired
+from etude.statistics.pareto import Measured, front, on_front
+from etude.statistics.power import detectable
 
 LEVELS = {"easy": (1.5, 2.0), "hard": (-1.0, 1.0)}  # what a level adds to an ability, in logits; its weight
 WEIGHTS = {level: weight for level, (_, weight) in LEVELS.items()}

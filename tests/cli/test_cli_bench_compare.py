@@ -14,9 +14,9 @@ from etude.bench.outcome import Outcome, OutcomeFile
 from etude.bench.runs.conditions import begin
 from etude.bench.runs.folder import RunFolder
 from etude.bench.runs.table import NoBenchRun
-from etude.bench.statistics import NoLite
 from etude.cli.bench.compare import compare
 from etude.cli.bench.lite import LiteError, lite
+from etude.statistics.lite import NoLite
 
 TASKS = [f"t{i:02}" for i in range(40)]
 LEVELS = {task: "hard" if i >= 30 else "easy" for i, task in enumerate(TASKS)}

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.bench.statistics import stratified
 from etude.report.compare.align import Row, Step, align, parts_at, steps_of
 from etude.report.compare.document import compare, names
 from etude.report.compare.page import page
-from etude.report.compare.paired import Means, compared, interval
+from etude.report.compare.paired import RESAMPLES, SEED, Means, compared
 from etude.report.compare.patch import final_patch, net
 from etude.report.compare.recipes import differences
 from etude.report.compare.text import text
 from etude.report.query.tables import NoRun
+from etude.statistics.bounded import difference
 from etude.trace.entry import Entry, Header
 from etude.trace.session import Session
 from etude.trace.writer import write_session
@@ -83,7 +83,8 @@ def test_only_keys_that_differ_are_told_and_figures_are_paired_on_shared_tasks(t
         1.0,
         0.5,
     )
-    assert (score["tasks"], score["tasks_a"]) == (8, 9) and 0 < score["ci95"][0] < 0.5 < score["ci95"][1] < 1
+    assert (score["tasks"], score["tasks_a"]) == (8, 9)
+    assert -0.1 < score["ci95"][0] < 0 < 0.5 < score["ci95"][1] < 1  # 4 of 8 changed: by their signs alone p = 0.125
     assert found["curves"] == {"rl": ["odd_one", "reward"]}
     [session] = found["sessions"]["shown"]
     assert session["steps"] == {"same": 1, "only b": 1, "differs": 1} and session["parts_at_step"] == 2
@@ -108,7 +109,7 @@ def test_the_page_stands_alone_and_shows_a_sessions_text_as_text(two: tuple[Path
 
 def test_the_table_says_the_difference_with_its_interval(two: tuple[Path, Path]) -> None:
     told = text(compare(*two, tasks=0))
-    assert re.search(r"rl +score +0\.5 +1 +0\.5 +\[\+0\.\d+, \+0\.\d+\] +8", told) and "sessions" not in told
+    assert re.search(r"rl +score +0\.5 +1 +0\.5 +\[-0\.\d+, \+0\.\d+\] +8", told) and "sessions" not in told
 
 
 def test_two_bench_runs_of_one_policy_each_are_a_pair_whatever_their_names(tmp_path: Path) -> None:
@@ -131,16 +132,20 @@ def test_names_are_as_long_as_they_must_be() -> None:
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=30))
 def test_the_interval_is_the_benchs_own(differences: list[float]) -> None:
-    found = np.array(differences)
-    expected = stratified({"": found}, {"": 1.0}, resamples=500, seed=3)
-    assert interval(found, resamples=500, seed=3) == pytest.approx((expected.low, expected.high), abs=1e-12)
+    a, b = Means(), Means()
+    for task, change in enumerate(differences):
+        a.add(f"t{task:02}", 0.0)
+        b.add(f"t{task:02}", change)
+    told = compared(a, b, scores=True)
+    expected = difference({"": np.array(differences)}, {"": 1.0}, resamples=RESAMPLES, seed=SEED)
+    assert told is not None and told["ci95"] == [expected.low, expected.high]
 
 
 def test_nothing_shared_is_no_comparison() -> None:
     a, b = Means(), Means()
     a.add("x", 1.0)
     b.add("y", 1.0)
-    assert compared(a, b) is None
+    assert compared(a, b, scores=True) is None
 
 
 keys = st.dictionaries(st.sampled_from("abcde"), st.one_of(st.integers(0, 1), st.booleans(), st.just("1")))

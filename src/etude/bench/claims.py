@@ -10,7 +10,9 @@ import numpy as np
 from etude.bench.outcome import Outcome
 from etude.bench.scores import Scores, scores
 from etude.bench.settings import BenchSettings
-from etude.bench.statistics import difference, paired, weighted_mean
+from etude.statistics.bounded import difference
+from etude.statistics.interval import weighted_mean
+from etude.statistics.pairs import paired
 
 Weights = Mapping[str, float]
 

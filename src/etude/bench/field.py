@@ -15,8 +15,9 @@ from etude.bench.runs.axes import measures
 from etude.bench.runs.folder import RunFolder
 from etude.bench.runs.table import Row, read_table
 from etude.bench.scores import Scores, scores
-from etude.bench.statistics import average, comparison
-from etude.bench.statistics.interval import shares_of
+from etude.statistics.bounded import average
+from etude.statistics.comparison import comparison
+from etude.statistics.interval import shares_of
 
 
 class FieldError(Exception):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from etude.bench.statistics.student import student_quantile
+from etude.statistics.student import student_quantile
 
 
 class TooFewPoints(Exception):

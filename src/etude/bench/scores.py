@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from etude.bench.outcome import Outcome
-from etude.bench.statistics import best_of, pass_at_k, powers_of_two
+from etude.statistics.best import best_of, pass_at_k, powers_of_two
 
 
 @dataclass(frozen=True)

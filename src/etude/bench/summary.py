@@ -12,7 +12,9 @@ from typing import Any
 from etude.bench.outcome import Outcome
 from etude.bench.scores import Scores, scores, task_means
 from etude.bench.settings import BenchSettings
-from etude.bench.statistics import average, powers_of_two, weighted_mean
+from etude.statistics.best import powers_of_two
+from etude.statistics.bounded import average
+from etude.statistics.interval import weighted_mean
 
 Weights = Mapping[str, float]
 

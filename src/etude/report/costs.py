@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from etude.report.charts import policies
-from etude.report.compare.paired import Means, gather, interval
+from etude.report.compare.paired import RESAMPLES, SEED, Means, by_task, gather
 from etude.report.pareto.draw import draw
 from etude.report.pareto.points import NoPareto, curves
 from etude.report.query.outcomes import outcomes
+from etude.statistics.amounts import amount
 
 COSTS = ("tokens", "seconds")
 SCRIPTED = ("expert", "nop", "cheat")  # their tokens are nobody's
@@ -46,5 +45,5 @@ def against_cost(report: dict[str, Any]) -> list[str]:
 
 
 def _figure(means: Means) -> dict[str, Any]:
-    values = np.array([means.of(task) for task in sorted(means.sums)])
-    return {"value": float(values.mean()), "ci95": list(interval(values))}
+    found = amount(by_task(means), {"": 1.0}, resamples=RESAMPLES, seed=SEED)
+    return {"value": found.value, "ci95": [found.low, found.high]}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from etude.bench.statistics.student import student_quantile
+from etude.statistics.student import student_quantile
 
 RESAMPLES = 2000
 SEED = 0

@@ -28,8 +28,8 @@ from etude.bench.grading.together import together
 from etude.bench.outcome import Outcome
 from etude.bench.runs.folder import RunFolder, replace_text
 from etude.bench.runs.table import Table
-from etude.bench.statistics import average
 from etude.bench.suites.suite import Suite
+from etude.statistics.bounded import average
 from etude.trace.migrations import SessionError
 from etude.trace.reader import read_session
 

@@ -16,7 +16,7 @@ from etude.bench.outcome import Outcome
 from etude.bench.runs.cost import dollars_of
 from etude.bench.runs.table import Row
 from etude.bench.scores import task_means
-from etude.bench.statistics import amount
+from etude.statistics.amounts import amount
 
 AXES = ("tokens", "dollars", "seconds", "core_seconds")
 COMPUTING = ("checkpoint", "endpoint")  # whose time is theirs

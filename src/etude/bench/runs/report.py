@@ -21,7 +21,9 @@ from etude.bench.runs.splits import splits
 from etude.bench.runs.standing import fronts
 from etude.bench.runs.table import Row, Table, read_table
 from etude.bench.scores import Scores, scores
-from etude.bench.statistics import average, comparison, powers_of_two
+from etude.statistics.best import powers_of_two
+from etude.statistics.bounded import average
+from etude.statistics.comparison import comparison
 from etude.bench.targeted.recovery import recovered
 
 SCHEMA = 1

@@ -7,7 +7,8 @@ from typing import Any
 
 from etude.bench.outcome import Outcome
 from etude.bench.scores import scores
-from etude.bench.statistics import average, weighted_mean
+from etude.statistics.bounded import average
+from etude.statistics.interval import weighted_mean
 
 # Lower bounds. Public sets have a median of 7 to 10 changed lines, the report's own 181 (Composer 2 report, section 5); 1,000 is
 # where a change is a project.

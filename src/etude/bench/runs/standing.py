@@ -10,7 +10,7 @@ import numpy as np
 from etude.bench.runs.axes import AXES, DIGITS, measures
 from etude.bench.runs.table import Row, Table
 from etude.bench.scores import Scores, task_means
-from etude.bench.statistics import Measured, front
+from etude.statistics.pareto import Measured, front
 
 Weights = Mapping[str, float]
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from etude.bench.runs.table import Row
 from etude.bench.scores import Scores
-from etude.bench.statistics import difference, paired
 from etude.harness.settings import HarnessSettings
+from etude.statistics.bounded import difference
+from etude.statistics.pairs import paired
 
 WITHOUT = ".unsummarized"
 TRIGGER = "summary_trigger_tokens"

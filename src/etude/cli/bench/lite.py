@@ -40,7 +40,7 @@ def lite(
 ) -> Answer:
     """Choose a lite suite, judged on passes and policies that had no part in the choice; refuses if the order is not kept."""
     from etude.bench.field import read_field
-    from etude.bench.statistics import choose_lite
+    from etude.statistics.lite import choose_lite
 
     if suite is not None and out is None:
         raise typer.BadParameter("--suite makes a suite of the list: say where with --out DIR")

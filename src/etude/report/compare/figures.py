@@ -20,6 +20,7 @@ ROLLOUT = {
     "sampled_tokens": "sampled tokens",
     "counters.turns": "turns",
 }
+SCORES = ("score", "rewards.outcome")
 LAST = 8  # entries of a curve that its end is the mean of
 Sides = dict[tuple[str, ...], dict[str, Means]]
 
@@ -63,7 +64,9 @@ def of_curves(a: Curves, b: Curves, wanted: Mapping[str, Iterable[str]]) -> list
 
 
 def _rows(name: str, a: Mapping[str, Means], b: Mapping[str, Means], fields: Iterable[str]) -> list[dict[str, Any]]:
-    found = [(field, compared(a[field], b[field])) for field in fields if field in a and field in b]
+    found = [
+        (field, compared(a[field], b[field], scores=field in SCORES)) for field in fields if field in a and field in b
+    ]
     return [{"name": name, "figure": field, **row} for field, row in found if row is not None]
 
 

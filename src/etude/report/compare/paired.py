@@ -1,7 +1,6 @@
-"""Differences on the tasks that both sides were asked, with intervals by task.
+"""Differences on the tasks that both sides were asked, with the bench's intervals by task (docs/bench.md).
 
-A task's attempts share its difficulty, so a task counts once on each side, as the mean of its attempts, and the bootstrap
-resamples tasks: of N tasks N - 1 with replacement, since N draws understate the variance (Rao and Wu 1988, section 2).
+A task's attempts share its difficulty, so a task counts once on each side, as the mean of its attempts.
 """
 
 from __future__ import annotations
@@ -11,6 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from etude.statistics.amounts import change
+from etude.statistics.bounded import difference
 
 RESAMPLES = 10_000  # the 2.5% quantile to within 0.2 percentage points of probability
 SEED = 0  # of the resampling: the same files give the same intervals
@@ -47,27 +49,24 @@ def gather(
     return found
 
 
-def compared(a: Means, b: Means) -> dict[str, Any] | None:
-    """b - a over the tasks of both: means, difference, ci95, tasks. None if they share none."""
+def compared(a: Means, b: Means, *, scores: bool) -> dict[str, Any] | None:
+    """b - a over the tasks of both: means, difference, ci95, tasks. None if they share none. `scores` lie in [0, 1]."""
     shared = sorted(a.sums.keys() & b.sums.keys())
     if not shared:
         return None
     before, after = (np.array([side.of(task) for task in shared]) for side in (a, b))
-    low, high = interval(after - before)
+    found = (difference if scores else change)({"": after - before}, {"": 1.0}, resamples=RESAMPLES, seed=SEED)
     return {
         "a": float(before.mean()),
         "b": float(after.mean()),
-        "difference": float((after - before).mean()),
-        "ci95": [low, high],
+        "difference": found.value,
+        "ci95": [found.low, found.high],
         "tasks": len(shared),
         "tasks_a": len(a.sums),
         "tasks_b": len(b.sums),
     }
 
 
-def interval(differences: np.ndarray, *, resamples: int = RESAMPLES, seed: int = SEED) -> tuple[float, float]:
-    """95% of the mean of `differences` (N,), by task. One task alone has no width that could be known."""
-    count = len(differences)
-    draws = np.random.default_rng(seed).integers(0, count, size=(resamples, max(1, count - 1)))
-    low, high = np.quantile(differences[draws].mean(axis=1), [0.025, 0.975])
-    return float(low), float(high)
+def by_task(means: Means) -> dict[str, np.ndarray]:
+    """As one level, for `etude.statistics`: each task's own mean, (N,)."""
+    return {"": np.array([means.of(task) for task in sorted(means.sums)])}

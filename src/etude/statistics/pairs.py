@@ -11,8 +11,8 @@ from itertools import combinations
 
 import numpy as np
 
-from etude.bench.statistics.bounded import difference
-from etude.bench.statistics.interval import Interval, shares_of
+from etude.statistics.bounded import difference
+from etude.statistics.interval import Interval, shares_of
 
 Values = Mapping[str, np.ndarray]  # level -> (N,): each task's own mean
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.bench.statistics import best_of, pass_at_k
+from etude.statistics.best import best_of, pass_at_k
 
 K_MOST = 16
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.bench.statistics import Measured, front, weighted_mean
-from etude.bench.statistics.pareto import on_front
+from etude.statistics.interval import weighted_mean
+from etude.statistics.pareto import Measured, front, on_front
 
 points = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=8)
 

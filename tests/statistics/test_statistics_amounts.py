@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.bench.statistics import amount, stratified
-from etude.bench.statistics.student import student_quantile
+from etude.statistics.amounts import amount, change
+from etude.statistics.interval import stratified
+from etude.statistics.student import student_quantile
 
 ONE = {"": 1.0}
 costs = st.lists(st.floats(0, 1e6), min_size=1, max_size=20)
@@ -64,3 +65,17 @@ def test_lognormal_costs_are_held_more_often_than_by_the_bootstrap_alone() -> No
 def test_a_negative_amount_is_refused() -> None:
     with pytest.raises(ValueError, match=r"never negative; there is -1"):
         amount({"": np.array([2.0, -1.0])}, ONE, resamples=200, seed=0)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20))
+def test_a_change_without_bounds_is_at_least_as_wide_as_the_bootstrap_and_as_student(drawn: list[float]) -> None:
+    values = np.array(drawn)
+    found, plain = (f({"": values}, ONE, resamples=200, seed=0) for f in (change, stratified))
+    half = student_quantile(len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
+    assert found.low == pytest.approx(min(plain.low, values.mean() - half), abs=1e-6)
+    assert found.high == pytest.approx(max(plain.high, values.mean() + half), abs=1e-6)
+
+
+def test_of_one_task_alone_no_width_is_known() -> None:
+    found = change({"": np.array([3.0])}, ONE, resamples=50, seed=0)
+    assert (found.low, found.value, found.high) == (3.0, 3.0, 3.0)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from etude.bench.statistics.rank import POLICIES_MIN, agreement
+from etude.statistics.rank import POLICIES_MIN, agreement
 
 SHARE, LEAST = 0.2, 0.9
 ROUNDS = 40  # of judging; the standard error of their mean is under 0.02 where it matters

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from etude.bench.statistics.amounts import amount
-from etude.bench.statistics.bounded import average
-from etude.bench.statistics.interval import Interval, shares_of
+from etude.statistics.amounts import amount
+from etude.statistics.bounded import average
+from etude.statistics.interval import Interval, shares_of
 
 Values = Mapping[str, np.ndarray]  # level -> (N,): each task's own mean
 

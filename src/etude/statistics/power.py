@@ -13,8 +13,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from etude.bench.statistics.interval import shares_of
-from etude.bench.statistics.student import detectable_shift
+from etude.statistics.interval import shares_of
+from etude.statistics.student import detectable_shift
 
 POWER, ALPHA = 0.8, 0.05  # customary (Cohen 1988, section 2.4)
 ROUNDING = 1e-12  # a spread of equal scores

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from etude.bench.statistics.items import discrimination, saturated
-from etude.bench.statistics.pairs import Difference, matrix, paired
-from etude.bench.statistics.power import detectable, pass_share, tasks_needed
-from etude.bench.statistics.rank import POLICIES_MIN, split_half
+from etude.statistics.items import discrimination, saturated
+from etude.statistics.pairs import Difference, matrix, paired
+from etude.statistics.power import detectable, pass_share, tasks_needed
+from etude.statistics.rank import POLICIES_MIN, split_half
 
 Tables = Mapping[str, np.ndarray]  # level -> (N, K): a row a task, a column a pass
 

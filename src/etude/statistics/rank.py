@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from etude.bench.statistics.interval import shares_of
+from etude.statistics.interval import shares_of
 
 POLICIES_MIN = 3  # two policies agree or disagree, +1 or -1: no correlation
 HALVES = 1000

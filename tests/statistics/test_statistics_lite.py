@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.bench.statistics import NoLite, choose_lite, spearman
+from etude.statistics.lite import NoLite, choose_lite
+from etude.statistics.rank import spearman
 
 
 def rates(policies: int, tasks: int, apart: float, seed: int) -> np.ndarray:

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.bench.statistics import best_of, paired, powers_of_two, stratified, weighted_mean
+from etude.statistics.best import best_of, powers_of_two
+from etude.statistics.interval import stratified, weighted_mean
+from etude.statistics.pairs import paired
 
 tables = st.integers(1, 7).flatmap(
     lambda k: st.lists(st.lists(st.floats(0, 1), min_size=k, max_size=k), min_size=1, max_size=5)

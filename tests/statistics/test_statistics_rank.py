@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from etude.bench.statistics import NoRanking, spearman, split_half
+from etude.statistics.rank import NoRanking, spearman, split_half
 
 
 def plain_spearman(a: list[int], b: list[int]) -> float:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from etude.bench.statistics import Interval, average, best_of, difference, stratified
-from etude.bench.statistics.bounded import wilson
-from etude.bench.statistics.student import student_quantile
+from etude.statistics.best import best_of
+from etude.statistics.bounded import average, difference, wilson
+from etude.statistics.interval import Interval, stratified
+from etude.statistics.student import student_quantile
 
 LEVELS = {"easy": (1.5, 2.0), "hard": (-1.0, 1.0)}  # level -> what it adds to an ability, its weight
 HARDNESS = 2.0  # standard deviation of a task's difficulty, in logits

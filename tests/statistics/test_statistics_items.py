@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.bench.statistics import discrimination, saturated
+from etude.statistics.items import discrimination, saturated
 
 
 def plain_discrimination(tables: dict[str, list[list[float]]], task: int) -> float:

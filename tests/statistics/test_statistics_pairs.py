@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.bench.statistics import compare, holm, matrix, sign_flip
+from etude.statistics.pairs import compare, holm, matrix, sign_flip
 
 ONE = {"": 1.0}
 

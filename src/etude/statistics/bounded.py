@@ -2,7 +2,7 @@
 
 Of 30 tasks solved to 98%, 30 of 100 benches show no failure at all; a bootstrap of such a bench is [100, 100]. So the interval of a
 bounded score is the cluster bootstrap's, widened to Wilson's wherever that reaches further; they agree where there is spread to see.
-The simulation in `tests/bench/test_bench_statistics_coverage.py` says how often such intervals hold the truth.
+The simulation in `tests/statistics/test_statistics_coverage.py` says how often such intervals hold the truth.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from etude.bench.statistics.interval import Interval, shares_of, stratified
-from etude.bench.statistics.student import freedom_of, student_quantile
+from etude.statistics.interval import Interval, shares_of, stratified
+from etude.statistics.student import freedom_of, student_quantile
 
 Values = Mapping[str, np.ndarray]  # level -> (N,): each task's own mean
 PRIOR = 0.1  # of a task: without, averages of partial scores are held 88 times in 100 and differences of pass@4 83; with 0.5 all are too wide

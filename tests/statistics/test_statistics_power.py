@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.bench.statistics import detectable, pass_share, sign_flip, tasks_needed
-from etude.bench.statistics.student import student_cdf
+from etude.statistics.pairs import sign_flip
+from etude.statistics.power import detectable, pass_share, tasks_needed
+from etude.statistics.student import student_cdf
 
 
 @given(st.floats(-30, 30))

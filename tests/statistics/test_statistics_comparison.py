@@ -8,18 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from etude.bench.statistics import (
-    compare,
-    comparison,
-    detectable,
-    discrimination,
-    holm,
-    paired,
-    pass_share,
-    saturated,
-    split_half,
-    tasks_needed,
-)
+from etude.statistics.comparison import comparison
+from etude.statistics.items import discrimination, saturated
+from etude.statistics.pairs import compare, holm, paired
+from etude.statistics.power import detectable, pass_share, tasks_needed
+from etude.statistics.rank import split_half
 
 IDS = {"easy": [f"e{i}" for i in range(12)], "hard": [f"h{i}" for i in range(8)]}
 WEIGHTS = {"easy": 3.0, "hard": 1.0}

@@ -1,4 +1,4 @@
-"""Intervals of what attempts cost: tokens, dollars and seconds, which are never negative and have a long tail.
+"""Intervals of what attempts cost, and of differences in it: tokens, dollars and seconds, which are never negative and have a long tail.
 
 A bootstrap of thirty tasks rarely draws the dear one that it has not seen, and its interval ends too low: of lognormal costs it holds
 the truth in 88 of 100 benches. An error of such an amount is a factor rather than a term, so the bootstrap's interval is widened to
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from etude.bench.statistics.interval import Interval, shares_of, stratified
-from etude.bench.statistics.student import freedom_of, student_quantile
+from etude.statistics.interval import Interval, shares_of, stratified
+from etude.statistics.student import freedom_of, student_quantile
 
 Values = Mapping[str, np.ndarray]  # level -> (N,): each task's own mean
 
@@ -30,6 +30,21 @@ def amount(values: Values, weights: Mapping[str, float], *, resamples: int, seed
     error = math.sqrt(sum(_error2(share, values[level], spread) for level, share in shares.items()))
     factor = math.exp(min(student_quantile(freedom_of(values, shares)) * error / found.value, 700.0))
     return Interval(found.value, min(found.low, found.value / factor), max(found.high, found.value * factor))
+
+
+def change(values: Values, weights: Mapping[str, float], *, resamples: int, seed: int) -> Interval:
+    """Weighted mean of differences that have no bounds, with its 95% interval: the bootstrap's, widened to Student's.
+
+    One task alone has no width that could be known: its interval is the value itself.
+    """
+    found = stratified(values, weights, resamples=resamples, seed=seed)
+    shares = shares_of(values, weights)
+    known = [level for level in shares if len(values[level]) > 1]
+    error = math.sqrt(
+        sum(shares[level] ** 2 * float(values[level].var(ddof=1)) / len(values[level]) for level in known)
+    )
+    half = student_quantile(freedom_of(values, shares)) * error
+    return Interval(found.value, min(found.low, found.value - half), max(found.high, found.value + half))
 
 
 def _error2(share: float, values: np.ndarray, spread: float) -> float:
