@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -193,6 +194,22 @@ async def test_an_engine_whose_container_never_comes_is_given_up(
     monkeypatch.setattr(handing, "_PATIENCE_S", 0.5)
     with pytest.raises(Unsupported, match="nobody came for the control socket"):
         await _opened((str(silent),))
+
+
+@pytest.mark.parametrize("tail", ["_9yd2yr_", "________", "-a_-_b--"])
+async def test_an_image_has_a_name_that_engines_take_whatever_the_folder_is_called(
+    tail: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taking = tmp_path / "docker"
+    taking.write_text("#!/bin/sh\nexec cat >/dev/null\n")
+    taking.chmod(0o755)
+    folder = tmp_path / f"etude-docker-{tail}"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda prefix: str(folder))
+    image = Docker(interpreter.find(), (str(taking),))._image("/w")
+    assert re.fullmatch(
+        r"localhost/[a-z0-9]+(?:-[a-z0-9]+)*:\d+", image
+    )  # the OCI distribution's grammar, without what we never use
 
 
 async def test_an_engine_that_fails_is_quoted(tmp_path: Path) -> None:

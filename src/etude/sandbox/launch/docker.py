@@ -34,6 +34,7 @@ from etude.sandbox.spec import Isolation, SandboxSpec
 _FIRST_UID, _UIDS = 0x7D00_0000, 1 << 22  # unlike any person's, and any range handed out by useradd
 _PATIENCE_S = 60.0  # for an import: a second on a quiet machine
 _LABEL = "etude.pool"
+_PREFIX = "etude-docker-"
 # $1: label; $2: prefix of the images' names; then the engine. It ends with 0 where nothing is left. Removals are judged by what is left, since
 # a container that was killed is being removed by the engine itself (--rm), which may be half-way or done when we ask.
 _REMOVE = """
@@ -66,9 +67,10 @@ class Docker:
     def __init__(self, python: Interpreter, words: tuple[str, ...] = ("docker",)) -> None:
         self._words, self._python = words, python
         engine.require(words, self.backend)
-        self._folder = Path(tempfile.mkdtemp(prefix="etude-docker-"))
+        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         self._folder.chmod(0o711)
-        self._images = f"localhost/{self._folder.name.lower()}".replace("_", "-")
+        # In hexadecimal: the folder's own name may end in a character that no image's may.
+        self._images = f"localhost/etude-docker-{self._folder.name.removeprefix(_PREFIX).encode().hex()}"
         self._numbers = itertools.count(1)
         self._building = threading.Lock()  # launches come from threads
         self._built: dict[str, str] = {}  # images by workdir
