@@ -70,14 +70,18 @@ def go(page: Any, name: str) -> None:
     page.wait("document.querySelector('main h1')", 30)
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_every_page_opens_and_fits_its_width(page: Any, width: int) -> None:
+def assert_every_page_fits(page: Any, width: int) -> None:
     page.size(width, 844, mobile=width < 500)
     for name in PAGES:
         go(page, name)
         page.wait(f"document.body.dataset.page === '{'rollouts' if name.startswith('rollout') else name}'")
         assert page.run("document.querySelector('.failure') === null"), name
         assert page.run("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than the screen"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_page_opens_and_fits_its_width(page: Any, width: int) -> None:
+    assert_every_page_fits(page, width)
 
 
 def test_everything_can_be_named_by_who_cannot_see_it(page: Any) -> None:
@@ -180,12 +184,7 @@ def still(tmp_path: Path, make_run: Callable[..., Path], chromium: ModuleType) -
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_one_file_report_has_every_page_without_a_server(still: Any, width: int) -> None:
-    still.size(width, 844, mobile=width < 500)
-    for name in PAGES:
-        go(still, name)
-        still.wait(f"document.body.dataset.page === '{'rollouts' if name.startswith('rollout') else name}'")
-        assert still.run("document.querySelector('.failure') === null"), name
-        assert still.run("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than the screen"
+    assert_every_page_fits(still, width)
     assert (
         still.run("performance.getEntriesByType('resource').filter((one) => !one.name.startsWith('data:')).length") == 0
     )

@@ -98,7 +98,7 @@ def _unknown(word: str, what: str) -> str:
     if (Path(what) / "config.json").is_file():
         return f"{word}: a checkpoint is named {CHECKPOINT}{what}"
     near = difflib.get_close_matches(word, [*CONTROLS, *(f"cheat:{name}" for name in scripted.cheats.CHEATS)], 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = f"; did you mean {near[0]}?" if near else "."
     return (
         f"there is no policy {word!r}{hint} Policies are {', '.join(CONTROLS)}, cheat:NAME, {CHECKPOINT}DIR, {REPLAY}DIR, "
         "or NAME=URL#MODEL for an endpoint"
