@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from etude.tasks.cheats import CHEATS
+from etude.tasks.cheats.exercise import CHEATS
 
 WORDS = ["expert", "nop", *(f"cheat:{name}" for name in CHEATS)]
 

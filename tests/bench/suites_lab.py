@@ -6,11 +6,8 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from etude.bench.real.pin import default_cache
-from etude.bench.suites.commands import CommandsGrader
 from etude.bench.suites.environment import Equipment
 from etude.bench.suites.manifest import Environment
-from etude.bench.suites.repository_task import Bench
 from etude.harness.agent import build_agent
 from etude.harness.header import session_header
 from etude.harness.settings import HarnessSettings
@@ -18,6 +15,9 @@ from etude.harness.task_facts import TaskFacts
 from etude.policy.scripted import ScriptedPolicy
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.graders.commands import CommandsGrader
+from etude.tasks.running.pin import default_cache
+from etude.tasks.validation.change import Bench
 from etude.trace.message import Message, ToolCall
 from etude.trace.writer import SessionWriter
 

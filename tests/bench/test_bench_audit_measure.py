@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from etude.bench.audit.measure import Measured, measured, tried
-from etude.bench.real.pin import default_cache
 from etude.bench.suites import builtin
 from etude.factory.exercises.levels import LEVELS
 from etude.factory.exercises.source import ExerciseSource
 from etude.factory.settings import ExerciseSettings
-from etude.tasks.cheats import CHEATS
+from etude.tasks.cheats.exercise import CHEATS
+from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Task
 
 SOURCE = ExerciseSource(ExerciseSettings())

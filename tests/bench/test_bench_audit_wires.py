@@ -23,7 +23,7 @@ from etude.harness.agent import build_agent
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.protocol import Policy
-from etude.tasks.cheats import CHEATS
+from etude.tasks.cheats.exercise import CHEATS
 from etude.tasks.task import Task
 
 SOURCE = ExerciseSource(ExerciseSettings())

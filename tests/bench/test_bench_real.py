@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from etude.bench.real import pin
-from etude.bench.real.catalogue import bugs
-from etude.bench.real.grader import PytestGrader, with_pytest
-from etude.bench.real.hiding import functions, hidden
-from etude.bench.real.pin import PackagesUnavailable, Pin, default_cache, unpacked
-from etude.bench.real.source import RealPackages
-from etude.bench.suites.temptations import TEMPTATIONS
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.cheats.repository import TEMPTATIONS
+from etude.tasks.real.catalogue import bugs
+from etude.tasks.real.grader import PytestGrader
+from etude.tasks.real.hiding import functions, hidden
+from etude.tasks.real.source import RealPackages
+from etude.tasks.running import pin
+from etude.tasks.running.pin import PackagesUnavailable, Pin, default_cache, unpacked
+from etude.tasks.running.pytest_tools import with_pytest
 from etude.tasks.task import Task
 
 

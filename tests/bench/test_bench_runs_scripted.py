@@ -14,7 +14,7 @@ from etude.harness.edits.matching import replace
 from etude.policy.protocol import Request
 from etude.recipe.read import find_recipe, read_recipe
 from etude.run.suites import open_suite
-from etude.tasks.cheats import CHEATS
+from etude.tasks.cheats.exercise import CHEATS
 from etude.tasks.task import Task
 
 # Few kinds of lines, so that pieces repeat and context is needed.

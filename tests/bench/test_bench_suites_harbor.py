@@ -11,13 +11,9 @@ from pathlib import Path
 import pytest
 
 from etude.bench.suites.environment import Equipment
-from etude.bench.suites.errors import SuiteError
 from etude.bench.suites.folder import FolderSuite
 from etude.bench.suites.freeze import freeze
-from etude.bench.suites.harbor_import import read_foreign_tasks
 from etude.bench.suites.manifest import Environment, check
-from etude.bench.suites.proof import LeftOut
-from etude.bench.suites.script import ScriptGrader, sound
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.layered import images
 from etude.sandbox.layered.shelf import open_store
@@ -25,7 +21,11 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.errors import TaskError
+from etude.tasks.graders.script import ScriptGrader, sound
+from etude.tasks.importers.terminal import read_foreign_tasks
 from etude.tasks.task import Task
+from etude.tasks.validation.proof import LeftOut
 
 REWARD = 'if [ "$(cat /app/out.txt)" = 42 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/verifier/reward.txt; fi\n'
 HARBOR = {
@@ -92,7 +92,7 @@ def test_both_formats_are_read_with_the_prompt_that_says_where_files_must_be(tas
     ],
 )
 def test_what_is_wrong_with_a_folder_is_named(tmp_path: Path, files: dict[str, str], complaint: str):
-    with pytest.raises(SuiteError, match=complaint):
+    with pytest.raises(TaskError, match=complaint):
         read_foreign_tasks(written(tmp_path / "two", files))
 
 

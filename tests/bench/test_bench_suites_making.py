@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from etude.bench.suites.errors import SuiteError
 from etude.bench.suites.from_tasks import Choice, candidates, tasks_under
-from etude.bench.suites.making import Candidate, Decision, Workshop, make_tasks
-from etude.bench.suites.proof import LeftOut
 from etude.factory.exercises.source import ExerciseSource
 from etude.recipe.recipe import Recipe
 from etude.run.suite_sources import source_of
 from etude.sandbox.errors import SandboxDied, Unsupported
 from etude.sandbox.fake.pool import FakePool
+from etude.tasks.errors import TaskError
 from etude.tasks.harbor import write_task
 from etude.tasks.task import Task, Verdict
+from etude.tasks.validation.proof import LeftOut
+from etude.tasks.validation.workshop import Candidate, Decision, Workshop, make_tasks
 
 
 def task(name: str) -> Task:
@@ -63,7 +63,7 @@ async def test_a_making_that_was_killed_goes_on_and_asks_nothing_twice(tmp_path:
     assert begun == ["t0", "t1", "t2"] and [t.id for t in tasks] == ["t1", "t2"]
     assert decided == [Decision("t0", "bad"), Decision("t1"), Decision("t2")]
     assert tasks[0] == task("t1")
-    with pytest.raises(SuiteError, match="half made of something else"):
+    with pytest.raises(TaskError, match="half made of something else"):
         Workshop(tmp_path / "s", {"a": 2})
 
 
@@ -114,10 +114,10 @@ async def test_a_task_from_a_folder_is_checked_before_it_is_taken(tmp_path: Path
 
 
 def test_a_source_that_is_none_is_named(tmp_path: Path):
-    with pytest.raises(SuiteError, match="there is no such folder"):
+    with pytest.raises(TaskError, match="there is no such folder"):
         source_of("exercise", Recipe(), Choice())
-    with pytest.raises(SuiteError, match="holds no task.toml"):
+    with pytest.raises(TaskError, match="holds no task.toml"):
         source_of(str(tmp_path), Recipe(), Choice())
-    with pytest.raises(SuiteError, match="no exercise level"):
+    with pytest.raises(TaskError, match="no exercise level"):
         source_of("exercises", Recipe(), Choice(level="absent"))
     assert len(source_of("real", Recipe(), Choice()).ids) >= 24

@@ -23,7 +23,7 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.audit import solved
-from etude.tasks.cheats import nop
+from etude.tasks.cheats.exercise import nop
 
 DRAFT = [
     {"name": "counts_all", "question": "Does it count every item?", "choices": ["no", "yes"]},

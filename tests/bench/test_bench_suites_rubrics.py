@@ -13,12 +13,12 @@ import pytest
 from suites_lab import BROKEN, FIXED, NEW_TEST, OLD_TEST
 
 from etude.bench.grading.rubric import read_rubric
-from etude.bench.suites.repository_task import Change, drafted
 from etude.bench.suites.rubric_draft import Refused, conventions, material, read_draft
 from etude.bench.suites.rubric_making import Decided, Drawer, Written
 from etude.policy.protocol import PolicyError, Request
 from etude.policy.scripted import ScriptedPolicy
 from etude.tasks.task import Task
+from etude.tasks.validation.change import Change, drafted
 from etude.trace.completion import Completion, Usage
 from etude.trace.message import Message
 

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from suites_lab import BASE, BROKEN, FIXED, NEW_TEST, OLD_TEST, REPAIR, REQUEST, Shop, bench_in
 
-from etude.bench.real.grader import TestRun
-from etude.bench.suites.from_sessions import asked, category, change_of
-from etude.bench.suites.origins import origin_of
-from etude.bench.suites.proof import LeftOut, prove
-from etude.bench.suites.protected import is_protected
-from etude.bench.suites.recorded import Recorded, read_recorded
-from etude.bench.suites.repository_task import Change, drafted, proved
-from etude.bench.suites.testrun import Ran
-from etude.bench.suites.tree import tree
 from etude.link.home import read_entries
 from etude.link.links import link_commit
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.tasks.protected import is_protected
+from etude.tasks.recorded.asked import asked, category, change_of
+from etude.tasks.recorded.origin import origin_of
+from etude.tasks.recorded.session import Recorded, read_recorded
+from etude.tasks.running.report import TestRun
+from etude.tasks.running.testrun import Ran
+from etude.tasks.tree import tree
+from etude.tasks.validation.change import Change, drafted, proved
+from etude.tasks.validation.proof import LeftOut, prove
 
 
 @pytest.fixture

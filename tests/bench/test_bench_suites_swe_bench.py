@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from suites_lab import FIXED, NEW_TEST, OLD_TEST, Shop, bench_in
 
-from etude.bench.suites.errors import SuiteError
-from etude.bench.suites.making import Workshop, make_tasks
-from etude.bench.suites.patch import PatchRefused, patched
-from etude.bench.suites.proof import LeftOut
-from etude.bench.suites.swe_bench import candidates, change_of, junit_name, mirror_of, named_as, without_clone
-from etude.bench.suites.swe_bench_rows import Row, read_rows
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
+from etude.tasks.errors import TaskError
+from etude.tasks.importers.swe_bench import candidates, change_of, junit_name, mirror_of, named_as, without_clone
+from etude.tasks.importers.swe_bench_rows import Row, read_rows
+from etude.tasks.patch import PatchRefused, patched
 from etude.tasks.task import Task
+from etude.tasks.validation.proof import LeftOut
+from etude.tasks.validation.workshop import Workshop, make_tasks
 
 
 def row_of(shop: Shop) -> dict[str, object]:
@@ -148,7 +148,7 @@ def test_lines_that_are_no_rows_and_rows_that_stand_twice_are_named_and_a_file_w
     assert len(rows) == 1 and list(left_out) == ["row 2", "row 3", "row 4", "row 5"]
     assert "no object but list" in left_out["row 2"] and "stands in row 1 already" in left_out["row 3"]
     assert all("its line is no JSON" in left_out[f"row {n}"] for n in (4, 5))
-    with pytest.raises(SuiteError, match="no row that can be used, 1 that can't; row 1: it is no object"):
+    with pytest.raises(TaskError, match="no row that can be used, 1 that can't; row 1: it is no object"):
         read_rows(written(tmp_path, 7))
     for name, data, complaint in (
         ("rows.parquet", b"PAR1\xff\xfe", "is Parquet"),
@@ -156,7 +156,7 @@ def test_lines_that_are_no_rows_and_rows_that_stand_twice_are_named_and_a_file_w
         ("rows.json", b"[{", "no JSON array"),
     ):
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(SuiteError, match=complaint):
+        with pytest.raises(TaskError, match=complaint):
             read_rows(tmp_path / name)
 
 

@@ -12,9 +12,9 @@ from endpoint_lab import Lab, Player, cheat, nop, reference, serving
 from here import Here, document
 from market import TASKS, TURN, exercises, prices, report, row
 
-from etude.bench.real.pin import PackagesUnavailable, default_cache
-from etude.bench.real.source import RealPackages
 from etude.policy import openai
+from etude.tasks.real.source import RealPackages
+from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.task import Task
 
 BASE = ("bench", "run", "exercises", "--recipe", "ci", "--tasks", str(TASKS), "--only", "--concurrency", "2")

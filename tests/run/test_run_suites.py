@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from etude.bench.real import published as real
-from etude.bench.real.catalogue import bugs
 from etude.corpus.fingerprints import Fingerprints
 from etude.factory.exercises import heldout_functions, published, validation_functions
 from etude.factory.exercises.documents import documents
 from etude.factory.settings import ExerciseSettings
+from etude.tasks.real import published as real
+from etude.tasks.real.catalogue import bugs
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from etude.factory.exercises.source import ExerciseSource
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.audit import solved
-from etude.tasks.cheats import nop
+from etude.tasks.cheats.exercise import nop
 from etude.tasks.graders.docstring import comments_above
 from etude.tasks.graders.write_test import added_checks
 from etude.tasks.registry import GRADERS, grade, grader

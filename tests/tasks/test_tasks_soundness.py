@@ -11,7 +11,7 @@ from etude.factory.exercises.levels import LEVELS
 from etude.factory.exercises.source import ExerciseSource
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.audit import check, leaks, solved
-from etude.tasks.cheats import CHEATS, nop
+from etude.tasks.cheats.exercise import CHEATS, nop
 from etude.tasks.registry import grade
 from etude.tasks.task import SPLITS
 

@@ -91,8 +91,8 @@ def fingerprint(
     """Publish what the bench's tasks are known by, so that corpora can refuse documents that hold them; no text can be read back."""
     from dataclasses import asdict
 
-    from etude.bench.real import published as real
     from etude.factory.exercises import published as exercises
+    from etude.tasks.real import published as real
 
     found = [publish(out) for publish in (exercises.publish, real.publish)]
     lines = [f"{path}: {written.texts} texts, {written.grams:,} fingerprints" for path, written in found]

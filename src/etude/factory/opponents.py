@@ -8,7 +8,7 @@ from typing import Callable
 from etude.factory.expert import Expert
 from etude.policy.protocol import Policy
 from etude.policy.scripted import ScriptedPolicy
-from etude.tasks.cheats import CHEATS
+from etude.tasks.cheats.exercise import CHEATS
 from etude.tasks.task import Task
 from etude.trace.message import Message, ToolCall
 

@@ -36,7 +36,7 @@ class Births:
         """Raises what can't be cured by another attempt, or the last attempt's error."""
         loop = asyncio.get_running_loop()
         start_s, faults, avoid = loop.time(), 0, set[str]()
-        called = snapshot.digest if snapshot else spec.image
+        called = snapshot.digest if snapshot else spec.snapshot or spec.image
         self.waiting += 1
         try:
             chain = await self._shipping.chain(called) if called else None
@@ -90,7 +90,7 @@ class Births:
         self, member: Member, spec: SandboxSpec, snapshot: SnapshotRef | None, chain: Chain | None, key: str
     ) -> Sandbox:
         if chain:
-            await self._shipping.bring(member, "" if snapshot else spec.image, chain)
+            await self._shipping.bring(member, "" if snapshot else spec.snapshot or spec.image, chain)
         owner = self._roster.owner
         for left in range(_REPEATS, -1, -1):
             try:

@@ -31,6 +31,7 @@ from etude.rollout.verdicts import Verdicts
 from etude.sandbox.errors import CapacityExhausted, InfraError, Unsupported, UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.environment.workspace import left, opened
 from etude.tasks.task import Grader, SessionGrader, Task, Verdict
 from etude.trace.entry import Header
 from etude.trace.segment import Rollout
@@ -121,7 +122,7 @@ async def attempt(task: Task, setup: Setup, *, name: str = "", seed: int | None 
 
 async def _sandbox(task: Task, setup: Setup, name: str) -> Disposable:
     try:
-        return await setup.pool.create(setup.adapt(_spec(task, name, setup.settings)))
+        return await opened(task, setup.pool, _spec(task, name, setup.settings), setup.adapt)
     except UserError as error:  # a missing image, a bad limit: the task's environment is wrong, and no policy did that
         raise Unsupported(f"no sandbox can be made for task {task.id}: {error}") from error
 
@@ -135,7 +136,7 @@ async def _try(
     try:
         outcome = await _run_agent(task, setup, policy, sandbox, f"{name}.{number}", seed)
         ran = time.perf_counter()
-        files, objection = await _export(sandbox, setup.settings)
+        files, objection = await _export(sandbox, task, setup.settings)
     finally:
         await sandbox.kill()
     exported = time.perf_counter()
@@ -164,8 +165,7 @@ async def _try(
 
 
 def _spec(task: Task, name: str, settings: AttemptSettings) -> SandboxSpec:
-    files = {path: text.encode() for path, text in task.files.items()}
-    return SandboxSpec(files=files, memory_mb=settings.memory_mb, labels={"task": task.id, "rollout": name})
+    return SandboxSpec(memory_mb=settings.memory_mb, labels={"task": task.id, "rollout": name})
 
 
 async def _run_agent(
@@ -194,10 +194,10 @@ async def _run_agent(
         return await agent.run()
 
 
-async def _export(sandbox: Disposable, settings: AttemptSettings) -> tuple[dict[str, bytes], str]:
+async def _export(sandbox: Disposable, task: Task, settings: AttemptSettings) -> tuple[dict[str, bytes], str]:
     """The files the agent left, or why they can't be taken: that is the policy's doing, hence evidence."""
     try:
-        return await sandbox.export(max_bytes=settings.max_export_bytes), ""
+        return await left(sandbox, task, settings.max_export_bytes), ""
     except UserError as error:
         return {}, f"the files can't be exported: {error}"
 

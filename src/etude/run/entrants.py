@@ -29,6 +29,7 @@ from etude.run.endpoint_entrant import endpoint
 from etude.run.manner import Called, Manner, Occasion, UnknownPolicy
 from etude.run.other_agent import fits
 from etude.run.replay_entrant import REPLAY, replay
+from etude.tasks.cheats.exercise import CHEATS
 
 CONTROLS = (scripted.NOP, scripted.CHEATS, scripted.EXPERT)
 KINDS: dict[str, Callable[[Called, Occasion], Entrant]] = {
@@ -97,7 +98,7 @@ def _kind(called: Called) -> Callable[[Called, Occasion], Entrant]:
 def _unknown(word: str, what: str) -> str:
     if (Path(what) / "config.json").is_file():
         return f"{word}: a checkpoint is named {CHECKPOINT}{what}"
-    near = difflib.get_close_matches(word, [*CONTROLS, *(f"cheat:{name}" for name in scripted.cheats.CHEATS)], 1)
+    near = difflib.get_close_matches(word, [*CONTROLS, *(f"cheat:{name}" for name in CHEATS)], 1)
     hint = f"; did you mean {near[0]}?" if near else "."
     return (
         f"there is no policy {word!r}{hint} Policies are {', '.join(CONTROLS)}, cheat:NAME, {CHECKPOINT}DIR, {REPLAY}DIR, "

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from etude.bench.suites.making import Candidate
-from etude.bench.suites.repository_task import Bench
-from etude.bench.suites.script import ScriptGrader, sound
+from etude.tasks.graders.script import ScriptGrader, sound
 from etude.tasks.task import Task
+from etude.tasks.validation.change import Bench
+from etude.tasks.validation.workshop import Candidate
 
 
 def harbor_candidates(tasks: Sequence[Task], images: Mapping[str, str], bench: Bench) -> list[Candidate]:

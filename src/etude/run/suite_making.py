@@ -9,17 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from etude.bench.grading.endpoint import price_of
-from etude.bench.real.pin import default_cache
 from etude.bench.suites.account import account
-from etude.bench.suites.commands import CommandsGrader
 from etude.bench.suites.environment import Equipment
 from etude.bench.suites.errors import SuiteError
 from etude.bench.suites.folder import FolderSuite
 from etude.bench.suites.freeze import freeze
-from etude.bench.suites.making import Candidate, Decision, Workshop, make_tasks
 from etude.bench.suites.manifest import Manifest
 from etude.bench.suites.prices import Prices, shipped
-from etude.bench.suites.repository_task import Bench
 from etude.bench.suites.rubric_making import Drawer, Others, Written
 from etude.bench.suites.rubric_making import Told as ToldOfRubric
 from etude.fleet.open import open_sandboxes
@@ -28,7 +24,11 @@ from etude.recipe.recipe import Recipe
 from etude.run.judges import answering
 from etude.run.lock import RunLock
 from etude.sandbox.protocol import Machines
+from etude.tasks.graders.commands import CommandsGrader
+from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Task
+from etude.tasks.validation.change import Bench
+from etude.tasks.validation.workshop import Candidate, Decision, Workshop, make_tasks
 
 
 @dataclass(frozen=True)

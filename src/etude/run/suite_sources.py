@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.bench.real.grader import PytestGrader
-from etude.bench.real.pin import default_cache
-from etude.bench.real.source import RealPackages
 from etude.bench.suites.errors import SuiteError
 from etude.bench.suites.from_tasks import Choice, tasks_under
 from etude.factory.exercises.source import ExerciseSource
 from etude.recipe.recipe import Recipe
+from etude.tasks.real.grader import PytestGrader
+from etude.tasks.real.source import RealPackages
 from etude.tasks.registry import GRADERS
+from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Grader, Task
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etude.bench.real.pin import default_cache
 from etude.bench.suite import choose
 from etude.bench.suites import builtin
 from etude.bench.suites.find import SHELF, read_suite
@@ -12,6 +11,7 @@ from etude.bench.suites.suite import Suite
 from etude.bench.targeted import suite as targeted
 from etude.factory.exercises.source import ExerciseSource
 from etude.recipe.recipe import Recipe
+from etude.tasks.running.pin import default_cache
 
 DEFAULT_EXERCISES = 24
 FEWEST = 2  # tasks of a level

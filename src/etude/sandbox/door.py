@@ -56,6 +56,8 @@ def require(spec: SandboxSpec, backend: str, isolation: Isolation, egress: bool)
         raise Unsupported(
             f"image={spec.image!r} with warm_python=True: warm runs are forks of the host's interpreter; set warm_python=False"
         )
+    if spec.image and spec.snapshot:
+        raise UserError(f"image={spec.image!r} and snapshot={spec.snapshot!r}: a snapshot holds its own root; name one")
     if spec.hidden:
         raise Unsupported(f"hidden={spec.hidden!r}: paths of the host are in sight only around a folder of it")
     for path in (spec.workdir, *(inside for _, inside in spec.read_only_binds)):

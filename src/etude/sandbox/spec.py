@@ -16,8 +16,9 @@ class PackageRule:
     """What of pip's or npm's index can be had: named packages (with the dependencies they need, by name), published by the end of `until`."""
 
     kind: Literal["pip", "npm"]
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # ("*",): every package but those of `deny`, for a build whose needs nobody knows yet
     until: str = ""  # "2024-05-01": that day in UTC and before; or a time of it; "": without a bound
+    deny: tuple[str, ...] = ()  # never, whatever `names` says: a task's own project and its forks
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class SandboxSpec:
     labels: dict[str, str] = field(default_factory=dict)
     # The root file system: "" is the host's system directories, read-only; else an image of the layer store, by name or digest.
     image: str = ""
+    # Files to start from: a snapshot of the layer store, by name or digest; the spec's own `files` come on top.
+    snapshot: str = ""
     # single: everything inside is one unprivileged user. range: 65,536 of them, root among them, none of which is anybody outside.
     uid_mode: Literal["single", "range"] = "single"
     warm_python: bool = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from etude.sandbox.protocol import Machines
-from etude.tasks.cheats import CHEATS, nop
+from etude.tasks.cheats.exercise import CHEATS, nop
 from etude.tasks.registry import grade
 from etude.tasks.task import Task, Verdict
 

@@ -286,3 +286,17 @@ async def test_a_sandbox_that_dies_as_its_snapshot_is_made_holds_no_layer(
         await box.snapshot()
     ((store, digest),) = made
     assert not store.lease.holds(digest)
+
+
+async def test_a_spec_starts_from_a_snapshot_by_name_with_its_own_files_on_top(pool: LocalPool, box: Sandbox) -> None:
+    await box.run("echo installed > /tmp/deps")
+    await box.snapshot("env-by-name")
+    made = await pool.create(SandboxSpec(snapshot="env-by-name", files={"a.py": b"a = 2\n"}))
+    shown = await made.run("cat a.py d/b /tmp/deps")
+    assert shown.out == b"a = 2\nbinstalled\n"
+    assert not [one for one in await made.diff() if one.path not in ("work/a.py", "work")]
+    await made.kill()
+    with pytest.raises(UserError, match="env-nowhere"):
+        await pool.create(SandboxSpec(snapshot="env-nowhere"))
+    with pytest.raises(UserError, match="name one"):
+        await pool.create(SandboxSpec(snapshot="env-by-name", image="python", warm_python=False))

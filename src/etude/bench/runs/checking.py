@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from etude.bench.real.pin import PackagesUnavailable
-from etude.bench.suites.errors import SuiteError
+from etude.tasks.running.pin import PackagesUnavailable
+from etude.tasks.errors import TaskError
 from etude.bench.suites.suite import Suite, label
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.spec import SandboxSpec
@@ -34,7 +34,7 @@ def ready(suite: Suite, ids: Sequence[str]) -> list[Task]:
         try:
             task = suite.task(task_id)
             spec = suite.adapt(SandboxSpec(labels={"task": task_id}))
-        except (SuiteError, Unsupported, PackagesUnavailable) as error:
+        except (TaskError, Unsupported, PackagesUnavailable) as error:
             wrong[task_id] = str(error)
             continue
         if task.grader not in suite.graders:

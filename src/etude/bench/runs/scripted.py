@@ -16,7 +16,7 @@ from etude.bench.targeted.cases import scripts
 from etude.policy.protocol import Policy
 from etude.policy.scripted import ScriptedPolicy
 from etude.rollout.attempt import Script
-from etude.tasks import cheats
+from etude.tasks.cheats import exercise as cheats
 from etude.tasks.task import Task
 from etude.trace.message import Message, ToolCall
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etude.bench.suites.folder import FolderSuite
-from etude.bench.suites.making import Decision
 from etude.bench.suites.rubric_making import NONE
 from etude.bench.suites.shape import medians, shape_of
 from etude.bench.suites.suite import label
+from etude.tasks.validation.workshop import Decision
 
 
 def account(

@@ -7,16 +7,17 @@ from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
-from etude.bench.real.catalogue import bugs, tools
-from etude.bench.real.grader import PytestGrader, with_pytest
-from etude.bench.real.pin import PackagesUnavailable
-from etude.bench.real.source import RealPackages
 from etude.bench.suites.described import Described
 from etude.bench.suites.errors import SuiteError
 from etude.bench.suites.manifest import Environment, Manifest
 from etude.bench.suites.prices import Prices, shipped
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.real.catalogue import bugs
+from etude.tasks.real.grader import PytestGrader
+from etude.tasks.real.source import RealPackages
 from etude.tasks.registry import GRADERS
+from etude.tasks.running.pin import PackagesUnavailable
+from etude.tasks.running.pytest_tools import tools, with_pytest
 from etude.tasks.task import Grader, Task
 
 EXERCISES = Manifest(
@@ -31,7 +32,7 @@ REAL = Manifest(
     version="1",
     released=date(2026, 11, 22),
     description="bugs put by hand into six released packages",
-    refresh="bugs are added under src/etude/bench/real/bugs; the version rises with them",
+    refresh="bugs are added under src/etude/tasks/real/bugs; the version rises with them",
     harness={"test_timeout_s": 120.0},
     attempt={"memory_mb": 512},
     environment=Environment(pytest=True),

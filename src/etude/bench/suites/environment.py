@@ -14,11 +14,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from etude.bench.real.grader import with_pytest
 from etude.bench.suites.errors import SuiteError
 from etude.bench.suites.manifest import Environment
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.spec import WORKDIR, SandboxSpec
+from etude.tasks.running.pytest_tools import with_pytest
 
 INSTALL_TIMEOUT_S = 1200.0
 SITE_INSIDE = "/opt/suite"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from etude.tasks.errors import TaskError
 
-class SuiteError(Exception):
+
+class SuiteError(TaskError):
     """A suite can't be read, made or frozen."""
 
 

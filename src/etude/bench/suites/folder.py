@@ -13,17 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from etude.bench.grading.rubric import RubricError, read_rubric
-from etude.bench.real.grader import PytestGrader
-from etude.bench.real.pin import default_cache
 from etude.bench.suites import lock, manifest, prices
-from etude.bench.suites.commands import CommandsGrader
 from etude.bench.suites.described import Described
 from etude.bench.suites.environment import Equipment
 from etude.bench.suites.errors import SuiteError
-from etude.bench.suites.script import ScriptGrader
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.graders.commands import CommandsGrader
+from etude.tasks.graders.script import ScriptGrader
 from etude.tasks.harbor import HarborError, read_task
+from etude.tasks.real.grader import PytestGrader
 from etude.tasks.registry import GRADERS
+from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Grader, Task
 
 FINGERPRINTS = "fingerprints.bin"

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from etude.bench.suites.errors import SuiteError
-from etude.bench.suites.making import Candidate
-from etude.bench.suites.proof import LeftOut
-from etude.bench.suites.temptations import cheats_for
 from etude.sandbox.protocol import Machines
 from etude.tasks.audit import check
+from etude.tasks.cheats.repository import cheats_for
 from etude.tasks.harbor import HarborError, read_task
 from etude.tasks.task import Grader, Split, Task, Verdict
+from etude.tasks.validation.proof import LeftOut
+from etude.tasks.validation.workshop import Candidate
 
 # Exercises have a hundred thousand ids and more: a suite of one's own needs some hundreds.
 MOST = 2000

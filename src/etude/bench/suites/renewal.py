@@ -14,10 +14,10 @@ from pathlib import Path
 
 from etude.bench.runs.folder import RunFolder
 from etude.bench.runs.table import read_table
-from etude.bench.suites.commands import NAME as COMMANDS
 from etude.bench.suites.errors import SuiteError
 from etude.bench.suites.folder import RUBRICS, FolderSuite
-from etude.bench.suites.lock import folder_of
+from etude.tasks.graders.commands import NAME as COMMANDS
+from etude.tasks.place import folder_of
 from etude.tasks.task import Task
 
 # Attempts of competing policies, all solved, before a task counts as saturated: one lucky pass of one policy is no evidence.

@@ -16,10 +16,10 @@ import tomli_w
 from etude.bench.grading.judge import Judge, Price
 from etude.bench.grading.judgement import JudgementFile, cost_of
 from etude.bench.grading.rubric import Criterion
-from etude.bench.suites.lock import folder_of
 from etude.bench.suites.rubric_draft import SEES, conventions, drafted
 from etude.bench.suites.rubric_proof import diffs_of, shown, solutions_of
 from etude.policy.protocol import Policy
+from etude.tasks.place import folder_of
 from etude.tasks.task import Task
 
 READINGS = 2

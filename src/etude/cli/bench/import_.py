@@ -64,8 +64,8 @@ def swe_bench(
     json: Json = False,
 ) -> Answer:
     """Import SWE-bench rows. Each is run before and after its patch; what can't be shown here is left out with the reason."""
-    from etude.bench.suites.swe_bench import candidates, without_clone
-    from etude.bench.suites.swe_bench_rows import read_rows
+    from etude.tasks.importers.swe_bench import candidates, without_clone
+    from etude.tasks.importers.swe_bench_rows import read_rows
 
     found, left_out = read_rows(rows)
     if not repos.is_dir():
@@ -120,8 +120,8 @@ def harbor(
     json: Json = False,
 ) -> Answer:
     """Import Harbor or Terminal-Bench tasks. Those with an image are run first; the others say at run time which one they lack."""
-    from etude.bench.suites.harbor_import import read_foreign_tasks
     from etude.run.suite_importing import harbor_candidates
+    from etude.tasks.importers.terminal import read_foreign_tasks
 
     images = dict(_pair(words) for words in image or [])
     found, left_out = read_foreign_tasks(folder)

@@ -38,17 +38,17 @@ class NoSuite(Exception):
 
 
 def suite_of(table: Table, named: str | None, recipe: str, overrides: list[str] | None) -> tuple[Suite | None, str]:
-    """The suite of a run; or None, and why. One named in so many words must be there. Raises UnknownSuite, SuiteError, NoSuite."""
-    from etude.bench.suites.errors import SuiteError, UnknownSuite
+    """The suite of a run; or None, and why. One named in so many words must be there. Raises TaskError, NoSuite."""
     from etude.recipe.read import find_recipe, read_recipe
     from etude.run.suites import open_suite
+    from etude.tasks.errors import TaskError
 
     label = table.shared["suite"]
     called, seed, count = str(label["name"]), table.shared["seed"], len(table.shared["tasks"])
     found = read_recipe([find_recipe(recipe)], [*(overrides or []), f"bench.seed={seed}"])
     try:
         suite = open_suite(named or called, found, tasks=count)
-    except (UnknownSuite, SuiteError, ValueError) as error:
+    except (TaskError, ValueError) as error:
         if named:
             raise
         return (

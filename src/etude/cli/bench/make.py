@@ -39,9 +39,9 @@ from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
 
 if TYPE_CHECKING:
-    from etude.bench.suites.from_sessions import Asked
     from etude.recipe.recipe import Recipe
     from etude.run.suite_making import Making
+    from etude.tasks.recorded.asked import Asked
 
 TASKS = "From tasks"
 
@@ -119,8 +119,8 @@ def make(
 
 def asked_of(places: list[Path], repository: Path | None) -> tuple[list[Asked], dict[str, str]]:
     """What sessions came to, oldest first, and why others came to nothing."""
-    from etude.bench.suites.from_sessions import asked
-    from etude.bench.suites.recorded import read_recorded
+    from etude.tasks.recorded.asked import asked
+    from etude.tasks.recorded.session import read_recorded
 
     sessions, unread = read_recorded(places)
     found, loose = asked(sessions, repository)
@@ -139,8 +139,8 @@ def of_sessions(
     """A suite of what sessions came to, with rubrics where somebody is named to draft them."""
     from dataclasses import replace
 
-    from etude.bench.suites.from_sessions import candidates, others_of
     from etude.run.suite_making import Drafting
+    from etude.tasks.recorded.asked import candidates, others_of
 
     word, key_env = drafting
     if word is not None:

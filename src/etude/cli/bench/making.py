@@ -14,11 +14,11 @@ import typer
 from etude.cli.answer import Answer
 
 if TYPE_CHECKING:
-    from etude.bench.suites.making import Candidate, Decision
-    from etude.bench.suites.repository_task import Bench
     from etude.bench.suites.rubric_making import Decided
     from etude.recipe.recipe import Recipe
     from etude.run.suite_making import Making
+    from etude.tasks.validation.change import Bench
+    from etude.tasks.validation.workshop import Candidate, Decision
 
 SESSIONS = "From sessions"
 TEST_TIMEOUT_S = 600.0

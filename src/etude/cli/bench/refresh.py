@@ -30,9 +30,9 @@ from etude.cli.prepare import DEFAULT_RECIPE
 
 if TYPE_CHECKING:
     from etude.bench.suites.folder import FolderSuite
-    from etude.bench.suites.from_sessions import Asked
     from etude.bench.suites.renewal import Renewal
     from etude.run.suite_making import Making
+    from etude.tasks.recorded.asked import Asked
 
 
 class RefreshError(Exception):

@@ -35,10 +35,12 @@ def npm_name(text: str) -> str:
 
 @dataclass(frozen=True)
 class Named:
-    """`names` normalised. `until` None: without a bound."""
+    """`names` and `deny` normalised. `until` None: without a bound. `every`: all that is not denied."""
 
     names: frozenset[str]
     until: datetime.datetime | None = None
+    deny: frozenset[str] = frozenset()
+    every: bool = False
 
     def require(self, text: str, normal: Callable[[str], str]) -> str:
         """The normal name of what is asked for. Raises Refused: 404 for no name at all, 403 for one that is not listed."""
@@ -46,7 +48,9 @@ class Named:
             name = normal(text)
         except BadRule as problem:
             raise Refused(404, str(problem)) from None
-        if name not in self.names:
+        if name in self.deny:
+            raise Refused(403, f"{name} is denied to this sandbox")
+        if not self.every and name not in self.names:
             raise Refused(403, f"{name} is not on this sandbox' list of packages")
         return name
 

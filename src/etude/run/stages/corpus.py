@@ -19,7 +19,6 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from etude.bench.real import published as real
 from etude.chat.special import SPECIAL_TOKENS
 from etude.corpus.build import Builder
 from etude.corpus.export import FORMS, SPLITS, Shape, Split, export
@@ -34,6 +33,7 @@ from etude.corpus.tokenizer import load_tokenizer, train_tokenizer
 from etude.factory.exercises import published as exercises
 from etude.run.stage import Context, StageError, write_json
 from etude.run.stages.exercises import exercise_documents
+from etude.tasks.real import published as real
 
 TRAIN, HELDOUT = SPLITS  # inside the stage's folder
 LIBRARY = "library"

@@ -147,12 +147,13 @@ class FakePool:
         return made
 
     def _image(self, spec: SandboxSpec) -> tuple[Layer, ...]:
-        if not spec.image:
+        called = spec.snapshot or spec.image
+        if not called:
             return ()
         try:
-            return self.shelf.find(spec.image)
+            return self.shelf.find(called)
         except SandboxNotFound as error:
-            raise UserError(f"image={spec.image!r}: {error}") from None
+            raise UserError(f"{'snapshot' if spec.snapshot else 'image'}={called!r}: {error}") from None
 
     def _require(self, spec: SandboxSpec) -> None:
         self.require_network(spec.network)

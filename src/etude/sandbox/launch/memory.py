@@ -80,9 +80,9 @@ class Memories:
             self._why = f"its memory can't be copied here ({error})"
 
     async def create(self, spec: SandboxSpec, key: str | None) -> LiveSandbox:
-        if spec.image:
+        if called := spec.snapshot or spec.image:
             raise Unsupported(
-                f"image={spec.image!r}: back end {self.backend} mounts no layers; sandbox.backend='local' can"
+                f"{'snapshot' if spec.snapshot else 'image'}={called!r}: back end {self.backend} mounts no layers; sandbox.backend='local' can"
             )
         return self._footed(await self._birth(spec, Base(), key=key))
 

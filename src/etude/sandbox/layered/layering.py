@@ -16,6 +16,7 @@ from etude.sandbox.spec import SandboxSpec, SnapshotRef
 from etude.sandbox.wire.live import LiveSandbox
 
 _MOST = 1000
+_WARM = "warm_python=True over an image: warm runs are forks of the host's interpreter; set warm_python=False"
 
 
 class Birth(Protocol):
@@ -62,12 +63,21 @@ class Layering:
 
     async def create(self, spec: SandboxSpec, key: str | None) -> LiveSandbox:
         """Raises UserError for an unknown image, LayerCorrupt, and what a birth raises."""
+        if spec.snapshot:
+            return await self._over(spec, key)
         if not spec.image:
             return await self._born(spec, None, key)
         held = await self._required(f"image={spec.image!r}").hold(spec.image)
         if not held.snapshot.is_image:
             held.release()
             raise UserError(f"image={spec.image!r} is a snapshot of files, no root file system; restore it")
+        return await self._born(spec, held, key)
+
+    async def _over(self, spec: SandboxSpec, key: str | None) -> LiveSandbox:
+        held = await self._required(f"snapshot={spec.snapshot!r}").hold(spec.snapshot)
+        if held.snapshot.is_image and spec.warm_python:
+            held.release()
+            raise Unsupported(_WARM)
         return await self._born(spec, held, key)
 
     async def restore(self, ref: SnapshotRef, spec: SandboxSpec, n: int) -> list[LiveSandbox | SandboxError]:
@@ -77,9 +87,7 @@ class Layering:
         held = await self._required("restore").hold(ref.digest)
         try:
             if held.snapshot.is_image and spec.warm_python:
-                raise Unsupported(
-                    "warm_python=True over an image: warm runs are forks of the host's interpreter; set warm_python=False"
-                )
+                raise Unsupported(_WARM)
             return await all_born([self._born(spec, held.again(), None) for _ in range(n)])
         finally:
             held.release()

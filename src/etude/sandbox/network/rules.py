@@ -10,6 +10,7 @@ from etude.sandbox.inside.cell import DOOR
 from etude.sandbox.spec import Network, PackageRule
 
 URL = f"http://{DOOR[0]}:{DOOR[1]}"
+EVERY = "*"
 _PROXY = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 _NO_PROXY = ("no_proxy", "NO_PROXY")
 
@@ -40,7 +41,10 @@ def named(rule: PackageRule) -> Named:
     """Raises UserError."""
     try:
         normal = pip_name if rule.kind == "pip" else npm_name
-        return Named(frozenset(map(normal, rule.names)), moment(rule.until) if rule.until else None)
+        until = moment(rule.until) if rule.until else None
+        every = rule.names == (EVERY,)
+        names = frozenset[str]() if every else frozenset(map(normal, rule.names))
+        return Named(names, until, frozenset(map(normal, rule.deny)), every)
     except BadRule as problem:
         raise UserError(f"network: package rule for {rule.kind}: {problem}") from None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from etude.bench.suites.testrun import Ran, Runner
+from etude.tasks.running.testrun import Ran, Runner
 
 TIMES = 3
 

@@ -10,21 +10,16 @@ passes wholesale. What remains open: a package that lies about the tests it know
 from __future__ import annotations
 
 import asyncio
-import re
-import secrets
 import time
 from collections import defaultdict
-from dataclasses import dataclass, replace
 from pathlib import Path
-from xml.etree import ElementTree
 
-from etude.bench.real.catalogue import tools
-from etude.bench.real.pin import unpacked
-from etude.bench.real.source import PYTEST_FLAGS
 from etude.sandbox.errors import InfraError, UserError
 from etude.sandbox.protocol import Machines
-from etude.sandbox.spec import WORKDIR, SandboxSpec
+from etude.sandbox.spec import SandboxSpec
 from etude.tasks.restore import restored
+from etude.tasks.running.pytest_tools import PYTEST_FLAGS, with_pytest
+from etude.tasks.running.report import TestRun, canary_name, caught, read_report
 from etude.tasks.task import Task, Verdict
 
 # The slowest suite takes 6 s on a quiet core. What hangs is told from what is slow by the release's own time on this machine.
@@ -33,31 +28,6 @@ FEWEST_S = 60.0
 TIMES = 10.0
 MAX_FILE_BYTES = 1 << 20  # the largest source file has 176 kB
 REPORT = "/tmp/report.xml"
-TOOLS_INSIDE = "/opt/tools"  # where the pinned pytest is bound inside the sandbox
-SOURCE_INSIDE = f"{WORKDIR}/src"  # packages with a src folder are imported from it; for the others it doesn't exist
-
-_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")  # in the names of parametrized tests; differs from run to run
-
-
-def with_pytest(spec: SandboxSpec, cache: Path) -> SandboxSpec:
-    """`spec` with the pinned pytest bound read-only and found by the interpreter inside. Raises PackagesUnavailable."""
-    inside = {pin: f"{TOOLS_INSIDE}/{pin.name}" for pin in tools()}
-    binds = tuple((str(unpacked(pin, cache)), path) for pin, path in inside.items())
-    path = ":".join([*inside.values(), SOURCE_INSIDE])
-    env = {**spec.env, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-    return replace(spec, read_only_binds=(*spec.read_only_binds, *binds), env=env)
-
-
-@dataclass(frozen=True)
-class TestRun:
-    """Tests by their JUnit names: those that passed, and those that failed, erred or were skipped; pytest's exit status."""
-
-    passed: frozenset[str]
-    failed: frozenset[str]
-    rc: int
-    seconds: float = 0.0
-    timed_out: bool = False
-    __test__ = False  # not a test class, whatever a collector thinks of its name
 
 
 class PytestGrader:
@@ -116,16 +86,6 @@ class PytestGrader:
         return read_report(report, result.rc, result.duration_s)
 
 
-def canary_name() -> str:
-    """The name of a test that must fail, drawn anew for each run."""
-    return f"test_{secrets.token_hex(8)}"
-
-
-def caught(found: TestRun, canary: str) -> bool:
-    """Exit status 1 is pytest's word for: all ran, some failed. The canary must be among them."""
-    return found.rc == 1 and any(name.endswith(f"::{canary}") for name in found.failed)
-
-
 def _objection(task: Task, tests: dict[str, bool], found: TestRun, canary: str) -> str:
     """Why the attempt doesn't count; empty if it does."""
     if found.timed_out:
@@ -138,17 +98,3 @@ def _objection(task: Task, tests: dict[str, bool], found: TestRun, canary: str) 
         if not tests[name]:
             return f"the bug is still there: failed {name}"
     return next((f"broke something else: failed {name}" for name, good in tests.items() if not good), "")
-
-
-def read_report(report: bytes, rc: int, seconds: float) -> TestRun:
-    """A name passed if all its cases (subtests are cases too) are without a failure, an error or a skip."""
-    try:
-        root = ElementTree.fromstring(report)
-    except ElementTree.ParseError:
-        return TestRun(frozenset(), frozenset(), rc, seconds)
-    passed: set[str] = set()
-    other: set[str] = set()
-    for case in root.iter("testcase"):
-        name = _ADDRESS.sub("0x", f"{case.get('classname')}::{case.get('name')}")
-        (other if any(child.tag in ("failure", "error", "skipped") for child in case) else passed).add(name)
-    return TestRun(frozenset(passed - other), frozenset(other), rc, seconds)

@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from etude.bench.suites.commands import NAME, CommandsGrader, graded_files
-from etude.bench.suites.proof import LeftOut, Proof, prove
-from etude.bench.suites.protected import is_protected, is_test
-from etude.bench.suites.temptations import cheats_for
-from etude.bench.suites.testrun import Ran, Tests, run_tests, visible_command
 from etude.sandbox.protocol import Machines
 from etude.tasks.audit import check, solved
-from etude.tasks.cheats import nop
+from etude.tasks.cheats.exercise import nop
+from etude.tasks.cheats.repository import cheats_for
+from etude.tasks.graders.commands import NAME, CommandsGrader, graded_files, machine
+from etude.tasks.protected import is_protected, is_test
+from etude.tasks.running.testrun import Ran, Tests, run_tests, visible_command
 from etude.tasks.task import Task
+from etude.tasks.validation.proof import LeftOut, Proof, prove
 
 # What pytest collects by itself (python_files).
 PYTEST_FILE = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
@@ -53,7 +53,7 @@ async def proved(change: Change, bench: Bench) -> Task:
     tests = Tests(tuple(task.hidden["tests"]), tuple(task.hidden["command"]))
 
     async def run(files: Mapping[str, bytes]) -> Ran:
-        return await run_tests(tests, files, bench.pool, lambda spec: bench.grader.fit(spec, task), bench.timeout_s)
+        return await run_tests(tests, files, machine(task, bench.pool, bench.grader.fit), bench.timeout_s)
 
     found = await prove(graded_files(task, nop(task)), graded_files(task, solved(task)), run)
     task = _with(task, found, len(change.others))

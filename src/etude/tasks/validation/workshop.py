@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from etude.bench.suites import lock
-from etude.bench.suites.errors import SuiteError
-from etude.bench.suites.proof import LeftOut
 from etude.sandbox.errors import Unsupported
+from etude.tasks.errors import TaskError
 from etude.tasks.harbor import HarborError, read_task, write_task
+from etude.tasks.place import folder_of
 from etude.tasks.task import Task
+from etude.tasks.validation.proof import LeftOut
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class Workshop:
 
     def __init__(self, root: Path, asked: dict[str, Any]) -> None:
         if root.exists():
-            raise SuiteError(f"{root} exists, and a suite is frozen: give another name, or --version and another --out")
+            raise TaskError(f"{root} exists, and a suite is frozen: give another name, or --version and another --out")
         self.folder = root.parent / f".{root.name}.making"
         self.folder.mkdir(parents=True, exist_ok=True)
         told = self.folder / "asked.json"
         text = json.dumps(asked, sort_keys=True, default=str)
         if told.is_file() and told.read_text() != text:
-            raise SuiteError(
+            raise TaskError(
                 f"{self.folder} holds a suite half made of something else: remove it, or ask for the same again"
             )
         told.write_text(text)
@@ -60,7 +60,7 @@ class Workshop:
         """Write down what became of a candidate; a taken task lies whole before its line does."""
         decision = Decision(candidate_id, reason)
         if task is not None:
-            folder = lock.folder_of(self.folder, candidate_id)
+            folder = folder_of(self.folder, candidate_id)
             shutil.rmtree(folder, ignore_errors=True)  # half of one, of a run that was killed
             write_task(task, folder)
         with open(self._log, "a", encoding="utf-8") as log:
@@ -69,7 +69,7 @@ class Workshop:
         return decision
 
     def task(self, candidate_id: str) -> Task:
-        return read_task(lock.folder_of(self.folder, candidate_id))
+        return read_task(folder_of(self.folder, candidate_id))
 
     def close(self) -> None:
         """The suite is frozen: the work goes."""

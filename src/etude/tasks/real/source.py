@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from etude.bench.real.catalogue import Bug, bugs
-from etude.bench.real.hiding import hidden
-from etude.bench.real.pin import unpacked
+from etude.tasks.real.catalogue import Bug, bugs
+from etude.tasks.real.hiding import hidden
+from etude.tasks.running.pin import unpacked
+from etude.tasks.running.pytest_tools import PYTEST_FLAGS
 from etude.tasks.task import Split, Task
 
 LEVEL = "real-bug"
-PYTEST_FLAGS = ("-q", "-p", "no:cacheprovider", "--no-header", "--tb=short")
 
 
 class RealPackages:

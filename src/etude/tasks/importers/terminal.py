@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from etude.bench.suites.errors import SuiteError
-from etude.bench.suites.lock import folder_of
+from etude.tasks.errors import TaskError
+from etude.tasks.place import folder_of
 from etude.tasks.task import Task
 
 LEVEL, STYLE, GRADER = "terminal", "instruction", "script"
@@ -51,10 +51,10 @@ class Foreign:
 
 
 def read_foreign_tasks(folder: Path) -> tuple[list[Task], dict[str, str]]:
-    """Every task below, by folder, and why other folders are left out. Raises SuiteError where there is none at all."""
+    """Every task below, by folder, and why other folders are left out. Raises TaskError where there is none at all."""
     places = sorted({path.parent for name in ("task.toml", "task.yaml") for path in folder.rglob(name)})
     if not places:
-        raise SuiteError(f"{folder} holds neither a task.toml (Harbor) nor a task.yaml (Terminal-Bench)")
+        raise TaskError(f"{folder} holds neither a task.toml (Harbor) nor a task.yaml (Terminal-Bench)")
     found: dict[str, Task] = {}
     left_out: dict[str, str] = {}
     for place in places:
@@ -62,13 +62,13 @@ def read_foreign_tasks(folder: Path) -> tuple[list[Task], dict[str, str]]:
             read = _harbor(place) if (place / "task.toml").is_file() else _terminal_bench(place)
             task = _task(read)
             if task.id in found:
-                raise SuiteError(f"another folder holds a task {task.id!r} too")
-        except SuiteError as error:
+                raise TaskError(f"another folder holds a task {task.id!r} too")
+        except TaskError as error:
             left_out[str(place)] = str(error)
             continue
         found[task.id] = task
     if not found:
-        raise SuiteError(
+        raise TaskError(
             f"{folder} holds no task that can be read: {next(iter(left_out.values()))} ({len(left_out)} folders)"
         )
     return list(found.values()), left_out
@@ -79,7 +79,7 @@ def _harbor(folder: Path) -> Foreign:
     try:
         described = tomllib.loads(_text(place))
     except tomllib.TOMLDecodeError as error:
-        raise SuiteError(f"{place} does not parse: {error}") from error
+        raise TaskError(f"{place} does not parse: {error}") from error
     task, environment, verifier, metadata = (
         _table(described, key, place) for key in ("task", "environment", "verifier", "metadata")
     )
@@ -105,9 +105,9 @@ def _terminal_bench(folder: Path) -> Foreign:
     try:
         described = yaml.safe_load(_text(place))
     except (yaml.YAMLError, RecursionError) as error:
-        raise SuiteError(f"{place} does not parse: {error}") from error
+        raise TaskError(f"{place} does not parse: {error}") from error
     if not isinstance(described, Mapping) or not isinstance(described.get("instruction"), str):
-        raise SuiteError(f"{place} has no instruction")
+        raise TaskError(f"{place} has no instruction")
     solution = _maybe(folder / "solution.sh")
     return Foreign(
         folder.name,
@@ -125,9 +125,9 @@ def _terminal_bench(folder: Path) -> Foreign:
 def _task(read: Foreign) -> Task:
     folder_of(Path(), read.id)  # refuses what names no folder
     if read.script not in read.tests:
-        raise SuiteError(f"task {read.id} has no {read.script}: nothing would grade it")
+        raise TaskError(f"task {read.id} has no {read.script}: nothing would grade it")
     if not read.instruction.strip():
-        raise SuiteError(f"task {read.id} has an empty instruction")
+        raise TaskError(f"task {read.id} has an empty instruction")
     workdir = _workdir(read)
     image = read.image
     if not image:
@@ -153,7 +153,7 @@ def _workdir(read: Foreign) -> str:
     found = WORKDIR_OF.findall(read.dockerfile)
     workdir = (found[-1].strip("\"'").rstrip("/") or "/") if found else DEFAULT_WORKDIR
     if not workdir.startswith("/") or "$" in workdir or ".." in workdir:
-        raise SuiteError(
+        raise TaskError(
             f"task {read.id}: its Dockerfile works in {workdir!r}; write an absolute path without variables there"
         )
     return workdir
@@ -162,14 +162,14 @@ def _workdir(read: Foreign) -> str:
 def _table(row: Mapping[str, Any], key: str, place: Path) -> Mapping[str, Any]:
     found = row.get(key, {})
     if not isinstance(found, Mapping):
-        raise SuiteError(f"{place}: {key} must be a table, not {found!r}")
+        raise TaskError(f"{place}: {key} must be a table, not {found!r}")
     return found
 
 
 def _word(row: Mapping[str, Any], key: str, otherwise: str, place: Path) -> str:
     found = row.get(key) or otherwise
     if not isinstance(found, str):
-        raise SuiteError(f"{place}: {key} must be a text, not {str(found)[:60]!r}")
+        raise TaskError(f"{place}: {key} must be a text, not {str(found)[:60]!r}")
     return found
 
 
@@ -177,7 +177,7 @@ def _seconds(value: Any, place: Path) -> float:
     if value is None:
         return DEFAULT_TIMEOUT_S
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise SuiteError(f"{place}: the tests' time limit must be seconds above 0, not {str(value)[:60]!r}")
+        raise TaskError(f"{place}: the tests' time limit must be seconds above 0, not {str(value)[:60]!r}")
     return float(value)
 
 
@@ -193,12 +193,12 @@ def _maybe(path: Path) -> str:
 def _text(path: Path) -> str:
     """A file of somebody else's: a link could show any file of this machine, and is refused."""
     if path.is_symlink():
-        raise SuiteError(f"{path} is a link; a task's folder holds plain files alone")
+        raise TaskError(f"{path} is a link; a task's folder holds plain files alone")
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise SuiteError(f"{path} has more than {MAX_FILE_BYTES >> 20} MiB")
+            raise TaskError(f"{path} has more than {MAX_FILE_BYTES >> 20} MiB")
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
-        raise SuiteError(f"{path} is missing: the task can't be imported without it") from None
+        raise TaskError(f"{path} is missing: the task can't be imported without it") from None
     except UnicodeDecodeError:
-        raise SuiteError(f"{path} is no UTF-8 text: a task of ours holds text alone") from None
+        raise TaskError(f"{path} is no UTF-8 text: a task of ours holds text alone") from None

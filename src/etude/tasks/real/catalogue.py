@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from etude.bench.real.pin import Pin
+from etude.tasks.running.pin import Pin
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,8 @@ def bugs() -> dict[str, Bug]:
     return found
 
 
-@cache
-def tools() -> tuple[Pin, ...]:
-    """The pinned pytest with what it needs, as wheels."""
-    table = tomllib.loads((files("etude.bench.real") / "tools.toml").read_text())
-    return tuple(Pin(name, entry["version"], entry["sha256"]) for name, entry in table.items())
-
-
 def _tables() -> Iterator[dict[str, Any]]:
-    folder = files("etude.bench.real") / "bugs"
+    folder = files("etude.tasks.real") / "bugs"
     for path in sorted(folder.iterdir(), key=lambda path: path.name):
         if path.name.endswith(".toml"):
             yield tomllib.loads(path.read_text())

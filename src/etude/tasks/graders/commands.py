@@ -1,7 +1,7 @@
 """Grader `commands`: the agent's files with the reference's tests over them, in a fresh sandbox; FAIL_TO_PASS and PASS_TO_PASS.
 
 Every file the agent left counts, new ones too, but for tests and what decides how tests run (`protected.py`): those are the
-reference's (promise 9). The score is 1 if all named tests pass, else 0. What remains open, as in `bench.real`: code under
+reference's (promise 9). The score is 1 if all named tests pass, else 0. What remains open, as in `tasks.real`: code under
 test that lies about tests it knows by name.
 """
 
@@ -10,10 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from etude.bench.suites.protected import is_protected
-from etude.bench.suites.testrun import Ran, Tests, run_tests
-from etude.sandbox.protocol import Machines
+from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.environment.workspace import opened
+from etude.tasks.protected import is_protected
+from etude.tasks.running.testrun import Opener, Ran, Tests, run_tests
 from etude.tasks.task import Task, Verdict
 
 NAME = "commands"
@@ -28,6 +29,15 @@ def unfitted(spec: SandboxSpec, task: Task) -> SandboxSpec:
     return spec
 
 
+def machine(task: Task, pool: Machines, fit: Fit) -> Opener:
+    """Fresh sandboxes for whole trees of this task, each a fork of its environment."""
+
+    async def fresh(files: dict[str, bytes]) -> Disposable:
+        return await opened(task, pool, SandboxSpec(), lambda spec: fit(spec, task), files)
+
+    return fresh
+
+
 class CommandsGrader:
     """`hidden`: files, removed (of the reference's tests), tests, command, fail_to_pass, pass_to_pass, seconds."""
 
@@ -39,7 +49,7 @@ class CommandsGrader:
         hidden = task.hidden
         limit_s = max(FEWEST_S, TIMES * float(hidden["seconds"]))
         tests = Tests(tuple(hidden["tests"]), tuple(hidden["command"]))
-        ran = await run_tests(tests, graded_files(task, files), pool, lambda spec: self.fit(spec, task), limit_s)
+        ran = await run_tests(tests, graded_files(task, files), machine(task, pool, self.fit), limit_s)
         names = [*hidden["fail_to_pass"], *hidden["pass_to_pass"]]
         found = {name: ran.honest and name in ran.run.passed for name in names}
         reason = _objection(ran, found, len(hidden["fail_to_pass"]))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from etude.bench.suites.errors import SuiteError
-from etude.bench.suites.lock import folder_of
+from etude.tasks.errors import TaskError
+from etude.tasks.place import folder_of
 
 TEXTS = ("instance_id", "repo", "base_commit", "patch", "test_patch", "problem_statement")
 NAMES = ("FAIL_TO_PASS", "PASS_TO_PASS")
@@ -38,7 +38,7 @@ class RowError(ValueError):
 
 
 def read_rows(path: Path) -> tuple[list[Row], dict[str, str]]:
-    """The rows of JSON lines or of a JSON array, and why others are left out, by number. Raises SuiteError for what is no such file."""
+    """The rows of JSON lines or of a JSON array, and why others are left out, by number. Raises TaskError for what is no such file."""
     rows: dict[str, Row] = {}
     numbers: dict[str, int] = {}
     left_out: dict[str, str] = {}
@@ -53,25 +53,25 @@ def read_rows(path: Path) -> tuple[list[Row], dict[str, str]]:
         rows[row.instance_id], numbers[row.instance_id] = row, number
     if not rows:
         first = next((f"; {name}: {reason}" for name, reason in left_out.items()), "")
-        raise SuiteError(f"{path} holds no row that can be used, {len(left_out)} that can't{first}")
+        raise TaskError(f"{path} holds no row that can be used, {len(left_out)} that can't{first}")
     return list(rows.values()), left_out
 
 
 def _told(path: Path) -> Iterator[tuple[int, Any]]:
     """Each row's number and its value, or the ValueError of its line."""
     if path.suffix == ".parquet":
-        raise SuiteError(
+        raise TaskError(
             f"{path} is Parquet: write it as JSON lines first (`DataFrame.to_json(orient='records', lines=True)`)"
         )
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise SuiteError(f"{path} is no UTF-8 text: rows come as JSON lines") from error
+        raise TaskError(f"{path} is no UTF-8 text: rows come as JSON lines") from error
     if text.lstrip().startswith("["):
         try:
             yield from enumerate(json.loads(text), 1)
         except (ValueError, RecursionError) as error:
-            raise SuiteError(f"{path} is no JSON array: {error}") from error
+            raise TaskError(f"{path} is no JSON array: {error}") from error
         return
     # Not splitlines: JSON text may hold U+2028 and others that it takes for ends of lines.
     for number, line in enumerate((line for line in text.split("\n") if line.strip()), 1):
@@ -93,7 +93,7 @@ def _row(told: Any) -> Row:
             raise RowError(f"{key} holds half of a surrogate pair, which is no text")
     try:
         folder_of(Path(), told["instance_id"])
-    except SuiteError as error:
+    except TaskError as error:
         raise RowError(f"instance_id: {error}") from error
     for key, pattern, wanted in (("repo", _REPO, "owner/name"), ("base_commit", _COMMIT, "a commit's hexadecimal id")):
         if not pattern.fullmatch(told[key]):

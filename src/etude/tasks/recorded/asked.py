@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.bench.suites.making import Candidate
-from etude.bench.suites.origins import Origin, origin_of
-from etude.bench.suites.proof import LeftOut
-from etude.bench.suites.recorded import Recorded
-from etude.bench.suites.repository_task import Bench, Change, proved
-from etude.bench.suites.tree import TooLarge, tree
 from etude.link.git import GitError
 from etude.link.git import repository as root_of
+from etude.tasks.recorded.origin import Origin, origin_of
+from etude.tasks.recorded.session import Recorded
 from etude.tasks.task import Task
+from etude.tasks.tree import TooLarge, tree
+from etude.tasks.validation.change import Bench, Change, proved
+from etude.tasks.validation.proof import LeftOut
+from etude.tasks.validation.workshop import Candidate
 
 LEVEL = "session"
 STYLE = "typed"  # as a person wrote it, nothing added

@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from etude.bench.suites.making import Candidate
-from etude.bench.suites.patch import PatchRefused, patched
-from etude.bench.suites.proof import LeftOut
-from etude.bench.suites.repository_task import PYTEST_FILE, Bench, Change, proved
-from etude.bench.suites.swe_bench_rows import Row
-from etude.bench.suites.tree import TooLarge, tree
 from etude.link.git import GitError
+from etude.tasks.importers.swe_bench_rows import Row
+from etude.tasks.patch import PatchRefused, patched
 from etude.tasks.task import Task
+from etude.tasks.tree import TooLarge, tree
+from etude.tasks.validation.change import PYTEST_FILE, Bench, Change, proved
+from etude.tasks.validation.proof import LeftOut
+from etude.tasks.validation.workshop import Candidate
 
 PREFIX = "please solve this github issue"
 LEVEL, CATEGORY, STYLE = "swe-bench", "debugging", "issue"

@@ -3,7 +3,7 @@
 Three kinds of command, told apart by what they hold:
 
 - none given: the pinned pytest over the task's test files, results by JUnit names. A test that must fail, under a name drawn
-  for each run, catches code that turns failures into passes wholesale (as in `bench.real`).
+  for each run, catches code that turns failures into passes wholesale (as in `tasks.real`).
 - with `{report}`: any runner that writes JUnit XML to that path.
 - neither: the exit status is the result, under the one name `command`. Early exits fool it; the cheats of the soundness check
   find that out before such a task is taken.
@@ -15,18 +15,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from etude.bench.real.grader import TestRun, canary_name, caught, read_report
-from etude.bench.real.source import PYTEST_FLAGS
 from etude.sandbox.errors import UserError
-from etude.sandbox.protocol import Machines
-from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.protocol import Disposable
+from etude.tasks.running.pytest_tools import PYTEST_FLAGS
+from etude.tasks.running.report import TestRun, canary_name, caught, read_report
 
 REPORT = "/tmp/report.xml"
 MAX_REPORT_BYTES = 16 << 20
 SAID_CHARS = 400  # of a run's output, in the reason why a task is left out
 WHOLE = "command"
 
-Fit = Callable[[SandboxSpec], SandboxSpec]
+# Makes a fresh sandbox that holds this whole tree.
+Opener = Callable[[dict[str, bytes]], Awaitable[Disposable]]
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,14 @@ class Ran:
     honest: bool = True
 
 
-async def run_tests(tests: Tests, files: Mapping[str, bytes], pool: Machines, fit: Fit, timeout_s: float) -> Ran:
+async def run_tests(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout_s: float) -> Ran:
     """One run. What the workspace does wrong is a run without passes; raises InfraError for what we do wrong."""
     canary = "" if tests.command else canary_name()
     graded, argv = dict(files), _argv(tests, canary)
     if canary:
         graded[_beside(tests.files, canary)] = f"def {canary}():\n    raise AssertionError\n".encode()
     try:
-        sandbox = await pool.create(fit(SandboxSpec(files=graded)))
+        sandbox = await fresh(graded)
     except UserError as error:
         return Ran(TestRun(frozenset(), frozenset(), -1), f"the files were refused: {error}")
     try:

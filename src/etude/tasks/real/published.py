@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from etude.bench.real.catalogue import bugs
 from etude.fingerprint.publish import Written, write_fingerprints
+from etude.tasks.real.catalogue import bugs
 
 SUITE = "real-bugs"
 

@@ -11,12 +11,12 @@ import json
 import time
 from collections.abc import Mapping
 
-from etude.bench.suites.commands import Fit, unfitted
-from etude.bench.suites.proof import LeftOut
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.graders.commands import Fit, unfitted
 from etude.tasks.task import Task, Verdict
+from etude.tasks.validation.proof import LeftOut
 
 TESTS, REWARDS = "/tests", "/logs/verifier"
 SAID_CHARS = 300

@@ -1,0 +1,114 @@
+"""The sandbox of a task: made for an agent, and read out again when the agent is done.
+
+Of a task with a snapshot only what differs from the snapshot travels: `metadata["overlay"]` names those paths (`changed`, `removed`), and
+what an agent left is found by comparing with the snapshot, not by reading the whole tree. The files that come out are the same either way.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from dataclasses import replace
+
+from etude.sandbox.errors import UserError
+from etude.sandbox.protocol import Disposable, Machines, Sandbox
+from etude.sandbox.spec import SandboxSpec
+from etude.tasks.environment.environment import environment_of
+from etude.tasks.task import Task
+
+OVERLAY = "overlay"
+MAX_EXPORT_BYTES = 16 << 20
+
+
+def spec_of(task: Task, spec: SandboxSpec, files: dict[str, bytes] | None = None) -> SandboxSpec:
+    """`spec` with what the task's environment asks for and its files, or `files` in their stead."""
+    wanted = {path: text.encode() for path, text in task.files.items()} if files is None else files
+    environment = environment_of(task.metadata)
+    if environment is None:
+        return replace(spec, files=wanted)
+    if environment.snapshot:
+        wanted = over_snapshot(task, wanted)
+    return replace(
+        spec,
+        files=wanted,
+        snapshot=environment.snapshot,
+        env={**environment.env, **spec.env},
+        start_script=environment.start_script or spec.start_script,
+        memory_mb=max(spec.memory_mb, environment.memory_mb),
+        disk_mb=max(spec.disk_mb, environment.disk_mb),
+        pids=max(spec.pids, environment.pids),
+    )
+
+
+def over_snapshot(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:
+    """Of whole trees what has to be written over the snapshot: what the task changes of it, and what differs from the task."""
+    changed = set(task.metadata.get(OVERLAY, {}).get("changed", ()))
+    return {
+        path: data
+        for path, data in files.items()
+        if path in changed or path not in task.files or task.files[path].encode() != data
+    }
+
+
+def missing(task: Task, files: dict[str, bytes]) -> list[str]:
+    """What the snapshot has and a whole tree does not: to be removed after the birth."""
+    return [*task.metadata.get(OVERLAY, {}).get("removed", ()), *(path for path in task.files if path not in files)]
+
+
+async def opened(
+    task: Task,
+    pool: Machines,
+    spec: SandboxSpec,
+    adapt: Callable[[SandboxSpec], SandboxSpec] = lambda spec: spec,
+    files: dict[str, bytes] | None = None,
+) -> Disposable:
+    """A sandbox with the task's files, or with `files`. `adapt` sees the spec as it will be. Raises UserError, InfraError."""
+    sandbox = await pool.create(adapt(spec_of(task, spec, files)))
+    if environment := environment_of(task.metadata):
+        try:
+            whole = {path: b"" for path in task.files} if files is None else files
+            for path in missing(task, whole) if environment.snapshot else ():
+                await sandbox.remove(path)
+        except BaseException:
+            await sandbox.kill()
+            raise
+    return sandbox
+
+
+async def left(sandbox: Disposable, task: Task, max_bytes: int = MAX_EXPORT_BYTES) -> dict[str, bytes]:
+    """The whole tree that an agent left. Raises UserError for what is too large or can't be read."""
+    environment = environment_of(task.metadata)
+    if environment is None or not environment.snapshot:
+        return await sandbox.export(max_bytes=max_bytes)
+    if not hasattr(sandbox, "diff"):
+        raise UserError(
+            "this sandbox can't say what changed since its snapshot; take the back end local, or a fleet of it"
+        )
+    return await _changed(sandbox, task, max_bytes)  # type: ignore[arg-type]
+
+
+async def _changed(sandbox: Sandbox, task: Task, max_bytes: int) -> dict[str, bytes]:
+    """The task's own files, with what differs since the birth laid over them."""
+    files = {path: text.encode() for path, text in task.files.items()}
+    root = sandbox.spec.workdir.lstrip("/")
+    room = max_bytes
+    for change in await sandbox.diff():
+        path = posixpath.relpath(change.path, root)
+        if path.startswith("..") or path == ".":
+            continue
+        if change.kind == "removed":
+            for known in [known for known in files if known == path or known.startswith(f"{path}/")]:
+                del files[known]
+            continue
+        try:
+            entry = await sandbox.stat(path)
+        except UserError:
+            continue  # gone again
+        if entry.kind != "file":
+            files.pop(path, None)
+            continue
+        if entry.size_bytes > room:
+            raise UserError(f"{path} has {entry.size_bytes} bytes: what was left is over {max_bytes} bytes")
+        files[path] = await sandbox.read(path, max_bytes=room)
+        room -= len(files[path])
+    return files

@@ -1,0 +1,1 @@
+"""Tasks of other formats: SWE-bench rows, Harbor and Terminal-Bench directories."""

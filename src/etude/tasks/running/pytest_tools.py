@@ -1,0 +1,32 @@
+"""The pinned pytest, bound read-only into a sandbox: tests run by the same runner wherever they run."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from functools import cache as once
+from importlib.resources import files
+from pathlib import Path
+
+from etude.sandbox.spec import WORKDIR, SandboxSpec
+from etude.tasks.running.pin import Pin, unpacked
+
+PYTEST_FLAGS = ("-q", "-p", "no:cacheprovider", "--no-header", "--tb=short")
+TOOLS_INSIDE = "/opt/tools"  # where the pinned pytest is bound inside the sandbox
+SOURCE_INSIDE = f"{WORKDIR}/src"  # packages with a src folder are imported from it; for the others it doesn't exist
+
+
+@once
+def tools() -> tuple[Pin, ...]:
+    """The pinned pytest with what it needs, as wheels."""
+    table = tomllib.loads((files("etude.tasks.running") / "tools.toml").read_text())
+    return tuple(Pin(name, entry["version"], entry["sha256"]) for name, entry in table.items())
+
+
+def with_pytest(spec: SandboxSpec, cache: Path) -> SandboxSpec:
+    """`spec` with the pinned pytest bound read-only and found by the interpreter inside. Raises PackagesUnavailable."""
+    inside = {pin: f"{TOOLS_INSIDE}/{pin.name}" for pin in tools()}
+    binds = tuple((str(unpacked(pin, cache)), path) for pin, path in inside.items())
+    path = ":".join([*inside.values(), SOURCE_INSIDE])
+    env = {**spec.env, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    return replace(spec, read_only_binds=(*spec.read_only_binds, *binds), env=env)

@@ -1,0 +1,46 @@
+"""What a JUnit report says, and the test that must fail beside the others, whose pass betrays a runner that lies."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")  # in the names of parametrized tests; differs from run to run
+
+
+@dataclass(frozen=True)
+class TestRun:
+    """Tests by their JUnit names: those that passed, and those that failed, erred or were skipped; pytest's exit status."""
+
+    passed: frozenset[str]
+    failed: frozenset[str]
+    rc: int
+    seconds: float = 0.0
+    timed_out: bool = False
+    __test__ = False  # not a test class, whatever a collector thinks of its name
+
+
+def canary_name() -> str:
+    """The name of a test that must fail, drawn anew for each run."""
+    return f"test_{secrets.token_hex(8)}"
+
+
+def caught(found: TestRun, canary: str) -> bool:
+    """Exit status 1 is pytest's word for: all ran, some failed. The canary must be among them."""
+    return found.rc == 1 and any(name.endswith(f"::{canary}") for name in found.failed)
+
+
+def read_report(report: bytes, rc: int, seconds: float) -> TestRun:
+    """A name passed if all its cases (subtests are cases too) are without a failure, an error or a skip."""
+    try:
+        root = ElementTree.fromstring(report)
+    except ElementTree.ParseError:
+        return TestRun(frozenset(), frozenset(), rc, seconds)
+    passed: set[str] = set()
+    other: set[str] = set()
+    for case in root.iter("testcase"):
+        name = _ADDRESS.sub("0x", f"{case.get('classname')}::{case.get('name')}")
+        (other if any(child.tag in ("failure", "error", "skipped") for child in case) else passed).add(name)
+    return TestRun(frozenset(passed - other), frozenset(other), rc, seconds)
