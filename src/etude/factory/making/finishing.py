@@ -1,0 +1,57 @@
+"""The last step before a task is taken: its three prompts, their checks, which of them it asks by, and the static leak audit.
+
+A generator that gives `metadata["facts"]` has its prompts written here; one that gives `metadata["prompts"]` wrote them itself. Either
+way they are checked, and a task whose prompts give the solution away, or whose full prompt leaves out a name that the tests need, is none.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+
+from etude.factory.generators.generator import Installed
+from etude.factory.prompts.checks import needed_names, objections, words
+from etude.factory.prompts.facts import facts_of
+from etude.factory.prompts.interface import with_interface
+from etude.factory.prompts.writing import STYLES, Style, written
+from etude.tasks.audit import leaks
+from etude.tasks.task import Task
+from etude.tasks.validation.proof import LeftOut
+
+# How often a task asks by each: most of what people type is terse (composer2-facts 15.1: median prompt 390 characters).
+SHARES: dict[Style, float] = {"terse": 0.5, "ambiguous": 0.2, "full": 0.3}
+
+
+async def finish(task: Task, project: Installed) -> Task:
+    """Raises LeftOut."""
+    prompts = prompts_of(task)
+    if wrong := objections(task, prompts):
+        raise LeftOut(f"its prompts: {'; '.join(wrong[:3])}")
+    style = style_of(task, prompts)
+    task = replace(
+        task, instruction=prompts[style], metadata={**task.metadata, "prompts": dict(prompts), "style": style}
+    )
+    if found := leaks(task):
+        raise LeftOut(f"it leaks: {'; '.join(found[:3])}")
+    return task
+
+
+def prompts_of(task: Task) -> dict[str, str]:
+    """What the generator wrote, else what the rules write from its facts."""
+    own = task.metadata.get("prompts")
+    if isinstance(own, Mapping) and all(own.get(style) for style in STYLES):
+        return {style: str(own[style]) for style in STYLES}
+    facts = facts_of(task.metadata)
+    if facts is None:
+        raise LeftOut(
+            f"its generator {task.metadata.get('generator', '?')} gave neither metadata.facts nor all of metadata.prompts"
+        )
+    return {str(style): text for style, text in written(task.category, with_interface(task, facts), task.id).items()}
+
+
+def style_of(task: Task, prompts: Mapping[str, str]) -> Style:
+    """Drawn by the task's id; a short prompt that lacks a name which hidden tests need is out of the draw."""
+    needed = needed_names(task)
+    able: list[Style] = [style for style in STYLES if style == "full" or needed <= words(prompts[style])]
+    return random.Random(f"style {task.id}").choices(able, [SHARES[style] for style in able])[0]

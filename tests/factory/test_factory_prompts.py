@@ -1,0 +1,116 @@
+"""The three prompts: never wrong, never telling, typed as people type; the full one holds what the hidden tests need."""
+
+from __future__ import annotations
+
+import random
+import re
+import statistics
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etude.factory.prompts.checks import needed_names, objections
+from etude.factory.prompts.facts import Facts, facts_of
+from etude.factory.prompts.interface import with_interface
+from etude.factory.prompts.typing_errors import hasty, neighbours
+from etude.factory.prompts.writing import SHORT, written
+from etude.tasks.task import Task
+
+FACTS = Facts(
+    "`parse_range` treats the upper bound as exclusive, so the last page is missing from every export",
+    steps=("call `parse_range('1-3')`",),
+    expected="[1, 2, 3]",
+    actual="[1, 2]",
+    place="the module `pages`",
+    notes=("the public names stay as they are",),
+)
+BEFORE = "def parse_range(text):\n    low, high = text.split('-')\n    return list(range(int(low), int(high)))\n"
+AFTER = BEFORE.replace("int(high))", "int(high) + 1)")
+
+
+def a_task(**changes) -> Task:
+    hidden = {"files": {"tests/test_pages.py": "def test_last_page():\n    assert parse_range('1-3')[-1] == 3\n"}}
+    hidden["fail_to_pass"] = ["tests/test_pages.py::test_last_page"]  # type: ignore[assignment]
+    rest = {"files": {"pages.py": BEFORE}, "solution": {"pages.py": AFTER}, "hidden": hidden, **changes}
+    return Task("one", "debugging", "bug", "", test_command=(), grader="commands", **rest)
+
+
+@given(st.text("abcdefghijklmnopqrstuvwxyz `'\"_./3ABC-", max_size=120), st.integers(0, 99))
+def test_typing_errors_touch_prose_alone(text: str, seed: int) -> None:
+    typed = hasty(text, random.Random(seed), 1.0)
+    kept = re.compile(r"`[^`]*`")
+    assert kept.findall(typed) == kept.findall(text)
+    assert re.findall(r"\d", typed) == re.findall(r"\d", text)
+
+
+def test_prose_is_always_mistyped_somewhere_and_still_readable() -> None:
+    text = "the upper bound is treated as exclusive when several pages are exported"
+    for seed in range(50):
+        typed = hasty(text, random.Random(seed))
+        assert typed != text
+        assert abs(len(typed) - len(text)) <= 8
+
+
+def test_neighbours_are_those_of_the_keyboard() -> None:
+    assert set(neighbours("g")) == set("fhtyvb") and set(neighbours("q")) == set("wa") and neighbours("é") == ""
+
+
+def test_all_three_prompts_of_a_task_pass_the_checks() -> None:
+    for seed in range(40):
+        assert not objections(a_task(), written("debugging", FACTS, str(seed)))
+
+
+def test_terse_prompts_are_as_short_as_people_are() -> None:
+    lengths = [len(written("debugging", FACTS, str(seed))["terse"]) for seed in range(40)]
+    assert statistics.median(lengths) <= SHORT and max(lengths) <= SHORT
+
+
+def test_an_ambiguous_prompt_leaves_names_out_and_says_nothing_wrong() -> None:
+    facts = Facts("`parse_range` and `parse_pages` disagree about the upper bound")
+    for seed in range(40):
+        text = written("debugging", facts, str(seed))["ambiguous"]
+        assert sum(name in text for name in ("parse_range", "parse_pages")) == 1
+
+
+def test_the_full_prompt_says_expected_and_actual() -> None:
+    text = written("debugging", FACTS, "x")["full"]
+    assert "[1, 2, 3]" in text and "[1, 2]" in text and "parse_range('1-3')" in text
+
+
+def test_a_line_of_the_reference_is_a_leak_unless_the_workspace_has_it() -> None:
+    line = "return list(range(int(low), int(high) + 1))"
+    prompts = {**written("debugging", FACTS, "x"), "terse": f"make it {line}"}
+    assert any("line of the reference" in what for what in objections(a_task(), prompts))
+    shown = a_task(files={"pages.py": BEFORE, "other.py": f"{line}\n"})
+    assert not objections(shown, prompts)
+
+
+def test_a_hidden_tests_name_and_a_path_of_the_machine_are_refused() -> None:
+    base = written("debugging", FACTS, "x")
+    named = objections(a_task(), {**base, "terse": "make test_last_page pass"})
+    placed = objections(a_task(), {**base, "terse": "see /home/me/project/pages.py"})
+    assert any("test_last_page" in what for what in named)
+    assert any("/home/me/project/pages.py" in what for what in placed)
+
+
+def test_names_that_hidden_tests_need_are_found_and_given_with_their_signature() -> None:
+    solution = {"pages.py": BEFORE + "\n\ndef page_count(text: str, *, strict: bool = False) -> int:\n    return 0\n"}
+    hidden = {"files": {"tests/test_pages.py": "def test_count():\n    assert page_count('1-3', strict=True) == 3\n"}}
+    task = a_task(solution=solution, hidden=hidden)
+    assert needed_names(task) == {"page_count", "strict"}
+    bare = written("features", Facts("count the pages of a range"), "x")
+    assert any("page_count" in what for what in objections(task, bare))
+    facts = with_interface(task, Facts("count the pages of a range"))
+    assert "def page_count(text: str, *, strict: bool=False) -> int" in facts.interface
+    assert not objections(task, written("features", facts, "x"))
+
+
+def test_signatures_are_found_in_javascript_too() -> None:
+    source = "export function pageCount(text, options = {}) {\n  return 1;\n}\n"
+    hidden = {"files": {"test/pages.test.js": "assert.equal(pageCount('1-3', {}), 3);\n"}}
+    task = a_task(files={"pages.js": "export {};\n"}, solution={"pages.js": source}, hidden=hidden)
+    assert with_interface(task, Facts("count pages")).interface == ("export function pageCount(text, options = {})",)
+
+
+def test_facts_survive_json() -> None:
+    assert facts_of({"facts": FACTS.told()}) == FACTS and facts_of({}) is None

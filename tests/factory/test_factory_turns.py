@@ -1,0 +1,77 @@
+"""Whose turn it is in a making: balanced at any moment, fair to the machine, a function of what was decided."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etude.factory.making.turns import GIVEN_UP, Lane, Turns
+
+LANES = [Lane(category, project, f"{category}-maker") for category in "abc" for project in ("p", "q", "r")]
+
+
+def worked(turns: Turns, steps: int, good) -> list[Lane]:
+    went = []
+    for _ in range(steps):
+        lane = turns.next()
+        if lane is None:
+            break
+        went.append(lane)
+        turns.came(lane, taken=good(lane))
+    return went
+
+
+@given(st.integers(1, 60))
+def test_a_making_stopped_at_any_time_is_balanced_over_categories_and_projects(steps: int) -> None:
+    turns = Turns()
+    turns.open(LANES)
+    went = worked(turns, steps, lambda lane: True)
+    by_category = Counter(lane.category for lane in went)
+    by_place = Counter((lane.category, lane.project) for lane in went)
+    assert max(by_category.values()) - min(by_category[name] for name in "abc") <= 1
+    assert max(by_place.values()) - min(by_place[name, p] for name in "abc" for p in "pqr") <= 1
+
+
+def test_a_category_that_yields_nothing_does_not_eat_the_budget() -> None:
+    turns = Turns()
+    turns.open(LANES)
+    went = Counter(lane.category for lane in worked(turns, 90, lambda lane: lane.category != "a"))
+    assert went["b"] > 12 and went["c"] > 12
+    assert went["a"] < 90 * 0.7
+
+
+def test_a_lane_without_any_yield_is_closed_with_the_reason() -> None:
+    turns = Turns()
+    turns.open(LANES[:1])
+    assert len(worked(turns, 1000, lambda lane: False)) == GIVEN_UP
+    assert "no tasks" in turns.closed[LANES[0]] and turns.done
+
+
+@given(st.integers(1, 20), st.integers(1, 4))
+def test_never_more_are_begun_than_may_be_needed(count: int, jobs: int) -> None:
+    turns = Turns(count=count)
+    turns.open(LANES)
+    flying: list[Lane] = []
+    while not turns.done:
+        while len(flying) < jobs and (lane := turns.next()) is not None:
+            flying.append(lane)
+        assert turns.taken + len(flying) <= count
+        turns.came(flying.pop(0), taken=True)
+    assert turns.taken == count
+
+
+def test_a_full_category_leaves_the_turn_to_others() -> None:
+    turns = Turns(per_category=2)
+    turns.open(LANES)
+    went = Counter(lane.category for lane in worked(turns, 100, lambda lane: True))
+    assert went == {"a": 2, "b": 2, "c": 2} and turns.done
+
+
+def test_what_an_earlier_run_decided_counts_like_what_this_one_does() -> None:
+    turns = Turns()
+    for _ in range(5):
+        turns.count_in(LANES[0], taken=True)
+    turns.open(LANES)
+    assert {lane.category for lane in worked(turns, 6, lambda lane: True)} == {"b", "c"}
