@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from etude.sandbox.protocol import Machines
+from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.graders.docstring import DocstringGrader
 from etude.tasks.graders.outputs import OutputsGrader
 from etude.tasks.graders.rename import RenameGrader
@@ -10,6 +11,7 @@ from etude.tasks.graders.write_test import WriteTestGrader
 from etude.tasks.task import Grader, Task, Verdict
 
 GRADERS: dict[str, Grader] = {
+    "commands": CommandsGrader(),
     "outputs": OutputsGrader(),
     "rename": RenameGrader(),
     "docstring": DocstringGrader(),

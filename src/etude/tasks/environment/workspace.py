@@ -7,13 +7,15 @@ what an agent left is found by comparing with the snapshot, not by reading the w
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable, Machines, Sandbox
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.environment import environment_of
+from etude.tasks.running.pin import default_cache
+from etude.tasks.running.pytest_tools import with_pytest
 from etude.tasks.task import Task
 
 OVERLAY = "overlay"
@@ -28,16 +30,24 @@ def spec_of(task: Task, spec: SandboxSpec, files: dict[str, bytes] | None = None
         return replace(spec, files=wanted)
     if environment.snapshot:
         wanted = over_snapshot(task, wanted)
+    if environment.tests.runner == "pytest" and not environment.tests.command:
+        spec = with_pytest(spec, default_cache())
     return replace(
         spec,
         files=wanted,
         snapshot=environment.snapshot,
-        env={**environment.env, **spec.env},
+        env=_joined(environment.env, spec.env),
         start_script=environment.start_script or spec.start_script,
         memory_mb=max(spec.memory_mb, environment.memory_mb),
         disk_mb=max(spec.disk_mb, environment.disk_mb),
         pids=max(spec.pids, environment.pids),
     )
+
+
+def _joined(env: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+    """The environment's variables and a spec's own; where both say where Python looks, the spec's places come first."""
+    path = ":".join(one["PYTHONPATH"] for one in (ours, env) if "PYTHONPATH" in one)
+    return {**env, **ours, **({"PYTHONPATH": path} if path else {})}
 
 
 def over_snapshot(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:

@@ -48,12 +48,17 @@ class CommandsGrader:
         start = time.perf_counter()
         hidden = task.hidden
         limit_s = max(FEWEST_S, TIMES * float(hidden["seconds"]))
-        tests = Tests(tuple(hidden["tests"]), tuple(hidden["command"]))
-        ran = await run_tests(tests, graded_files(task, files), machine(task, pool, self.fit), limit_s)
+        ran = await run_tests(tests_of(task), graded_files(task, files), machine(task, pool, self.fit), limit_s)
         names = [*hidden["fail_to_pass"], *hidden["pass_to_pass"]]
         found = {name: ran.honest and name in ran.run.passed for name in names}
         reason = _objection(ran, found, len(hidden["fail_to_pass"]))
         return Verdict(float(not reason), found, reason, time.perf_counter() - start)
+
+
+def tests_of(task: Task) -> Tests:
+    """What grading runs."""
+    hidden = task.hidden
+    return Tests(tuple(hidden["tests"]), tuple(hidden["command"]), hidden.get("runner", ""))
 
 
 def graded_files(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:

@@ -31,20 +31,24 @@ Opener = Callable[[dict[str, bytes]], Awaitable[Disposable]]
 
 @dataclass(frozen=True)
 class Tests:
-    """What to run. `files` are the test files that pytest is given; `command` replaces pytest."""
+    """What to run. `files` are the chosen test files; `command` replaces the pinned pytest. `runner`: whose reports are read; empty: told
+    by the command, as above."""
 
     files: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+    runner: str = ""
     __test__ = False  # not a test class, whatever a collector thinks of its name
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A run and the end of what it printed. `honest`: the canary failed as it must, or there is none."""
+    """A run and the end of what it printed. `honest`: the canary failed as it must, or there is none. `universal`: classes of the code
+    under test whose objects are equal to anything."""
 
     run: TestRun
     said: str
     honest: bool = True
+    universal: tuple[str, ...] = ()
 
 
 async def run_tests(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout_s: float) -> Ran:

@@ -20,23 +20,36 @@ class LeftOut(Exception):
 
 @dataclass(frozen=True)
 class Proof:
-    """Tests by name. `seconds` is the longest run of the state after."""
+    """Tests by name. `seconds` is the longest run of the state after. `universal`: classes of the reference that are equal to anything."""
 
     fail_to_pass: tuple[str, ...]
     pass_to_pass: tuple[str, ...]
     flaky: tuple[str, ...]
     seconds: float
+    universal: tuple[str, ...] = ()
 
 
-async def prove(before: Mapping[str, bytes], after: Mapping[str, bytes], run: Runner, times: int = TIMES) -> Proof:
-    """Raises LeftOut with the reason, and InfraError. One run of each state comes first: most that fail, fail there."""
-    states: dict[str, list[Ran]] = {"after": [await run(after)]}
-    _require(states["after"][0])
-    states["before"] = [await run(before)]
-    if not states["after"][0].run.passed - states["before"][0].run.passed:
-        raise LeftOut("no test that fails before the change passes after it")
+async def prove(
+    before: Mapping[str, bytes],
+    after: Mapping[str, bytes],
+    run: Runner,
+    times: int = TIMES,
+    *,
+    known: frozenset[str] | None = None,
+    most: int | None = None,
+) -> Proof:
+    """Raises LeftOut with the reason, and InfraError. One run of each state comes first: most that fail, fail there. `known`: what
+    passes after the change, if that was found out before; then a single run of the state before decides most. `most`: of tests that
+    fail before the change."""
+    states: dict[str, list[Ran]] = {"after": [], "before": []}
+    if known is None:
+        states["after"].append(await run(after))
+        _require(states["after"][0])
+        known = states["after"][0].run.passed
+    states["before"].append(await run(before))
+    _telling(known, states["before"][0], most)
     for name, files in (("after", after), ("before", before)):
-        states[name] += [await run(files) for _ in range(times - 1)]
+        states[name] += [await run(files) for _ in range(times - len(states[name]))]
     for ran in states["after"]:
         _require(ran)
     good, stable = _always(states["after"]), _always(states["before"])
@@ -45,7 +58,20 @@ async def prove(before: Mapping[str, bytes], after: Mapping[str, bytes], run: Ru
     flaky = sorted((_once(states["after"]) - good) | (_once(states["before"]) - stable))
     if not shown:
         raise LeftOut(f"the tests that show the change are flaky: {', '.join(flaky[:3])}")
-    return Proof(tuple(shown), tuple(kept), tuple(flaky), max(ran.run.seconds for ran in states["after"]))
+    universal = sorted({name for ran in states["after"] for name in ran.universal})
+    seconds = max(ran.run.seconds for ran in states["after"])
+    return Proof(tuple(shown), tuple(kept), tuple(flaky), seconds, tuple(universal))
+
+
+def _telling(known: frozenset[str], first: Ran, most: int | None) -> None:
+    """What the first run of the state before must show."""
+    if first.run.timed_out:
+        raise LeftOut(f"the tests take longer than {first.run.seconds:.0f} s before the change")
+    gained = known - first.run.passed
+    if not gained:
+        raise LeftOut("no test that fails before the change passes after it")
+    if most is not None and len(gained) > most:
+        raise LeftOut(f"{len(gained)} tests fail before the change, more than {most}: a wreck, no task")
 
 
 def _require(ran: Ran) -> None:

@@ -1,0 +1,150 @@
+"""A change over an installed project becomes a proved task: what every generator of real projects calls.
+
+    draft = Draft("debugging/click-8.1.7/off-by-one/17", "debugging", "bug-injection", prompts, environment, base, changed={...}, ...)
+    task = await proved_over(draft, bench.pool, bench.timeout_s, known=baseline.passed, flaky=baseline.flaky)
+
+Cheap first: one run of the chosen test files decides most candidates (`known`: what passes after the change is the untouched project's
+baseline, so that only the state before has to be run); thrice only for those whose first run shows something. Then the reference must
+score 1, nothing 0 and every cheat 0, each in a fresh fork; cheats whose graded tree is that of nothing done are not run twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from etude.sandbox.protocol import Machines
+from etude.tasks.audit import solved
+from etude.tasks.cheats.exercise import nop
+from etude.tasks.environment.environment import KEY, Environment
+from etude.tasks.environment.workspace import OVERLAY
+from etude.tasks.graders.commands import NAME, CommandsGrader, graded_files, machine, tests_of
+from etude.tasks.protected import is_protected
+from etude.tasks.running.testrun import Ran, Tests, run_tests, visible_command
+from etude.tasks.task import Task
+from etude.tasks.validation.change import Bench, require_sound
+from etude.tasks.validation.proof import LeftOut, Proof, prove
+
+STYLES = ("terse", "ambiguous", "full")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """`base`: the tree as the snapshot has it. The agent starts from `base` with `changed` written over it and `removed` taken away; the
+    reference writes `solution` (whole files) and takes `gone` away. `hidden`: tests and settings of the reference that the agent does not
+    have, `hidden_removed` those that go for grading. `tests`: the test files that are run, only those concerned."""
+
+    id: str
+    category: str
+    level: str
+    prompts: Mapping[str, str]  # terse, ambiguous, full
+    environment: Environment
+    base: Mapping[str, str]
+    changed: Mapping[str, str] = field(default_factory=dict)
+    removed: Sequence[str] = ()
+    solution: Mapping[str, str] = field(default_factory=dict)
+    gone: Sequence[str] = ()
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    hidden_removed: Sequence[str] = ()
+    tests: Sequence[str] = ()
+    style: str = "full"  # which of the prompts is the instruction
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # generator, operators, project …
+    split: str = "train"
+
+
+def task_of(draft: Draft) -> Task:
+    """The task before anything was run: no lists of tests yet. Raises LeftOut for one that can't be one."""
+    if missing := [style for style in STYLES if not draft.prompts.get(style, "").strip()]:
+        raise LeftOut(f"it has no prompt in the style {', '.join(missing)}")
+    if not draft.solution and not draft.gone:
+        raise LeftOut("its reference changes nothing: there is nothing for an agent to do")
+    if closed := sorted(path for path in {*draft.solution, *draft.gone} if is_protected(path)):
+        raise LeftOut(f"its reference changes {closed[0]}, which is a test or decides how tests run")
+    files = {**draft.base, **draft.changed}
+    for path in draft.removed:
+        files.pop(path, None)
+    plan = draft.environment.tests
+    tests = Tests(tuple(draft.tests), plan.command, plan.runner)
+    beside = {
+        KEY: draft.environment.told(),
+        OVERLAY: {"changed": sorted(draft.changed), "removed": sorted(draft.removed)},
+        "project": draft.environment.name,
+        "prompts": dict(draft.prompts),
+        "style": draft.style,
+        "removed": sorted(draft.gone),
+        "changed": _size(files, draft),
+    }
+    return Task(
+        id=draft.id,
+        category=draft.category,
+        level=draft.level,
+        instruction=draft.prompts[draft.style],
+        files=files,
+        test_command=visible_command(replace(tests, files=())),
+        grader=NAME,
+        hidden={
+            "files": dict(draft.hidden),
+            "removed": list(draft.hidden_removed),
+            "tests": list(draft.tests),
+            "command": list(plan.command),
+            "runner": plan.runner,
+        },
+        solution=dict(draft.solution),
+        split=draft.split,  # type: ignore[arg-type]
+        metadata={**beside, **draft.metadata},
+    )
+
+
+async def proved_over(
+    draft: Draft,
+    pool: Machines,
+    timeout_s: float = 120.0,
+    *,
+    known: frozenset[str] | None = None,
+    flaky: frozenset[str] = frozenset(),
+    most: int | None = None,
+) -> Task:
+    """The task, sound. `known`: tests that pass after the change, where that is already known (the baseline of the chosen files);
+    `flaky`: tests that never count; `most`: more failing tests than this mean a wreck, not a task. Raises LeftOut, InfraError."""
+    task = task_of(draft)
+    grader = CommandsGrader()
+
+    async def run(files: Mapping[str, bytes]) -> Ran:
+        return await run_tests(tests_of(task), files, machine(task, pool, grader.fit), timeout_s)
+
+    before, after = graded_files(task, nop(task)), graded_files(task, solved(task))
+    found = await prove(before, after, run, known=known, most=most)
+    task = _with(task, _steady(found, flaky))
+    await require_sound(task, Bench(pool, grader, timeout_s))
+    return task
+
+
+def _steady(found: Proof, flaky: frozenset[str]) -> Proof:
+    shown = tuple(name for name in found.fail_to_pass if name not in flaky)
+    if not shown:
+        raise LeftOut(f"the tests that show the change are flaky: {', '.join(found.fail_to_pass[:3])}")
+    kept = tuple(name for name in found.pass_to_pass if name not in flaky)
+    return replace(found, fail_to_pass=shown, pass_to_pass=kept, flaky=tuple(sorted({*found.flaky, *flaky})))
+
+
+def _with(task: Task, found: Proof) -> Task:
+    told = {
+        "fail_to_pass": list(found.fail_to_pass),
+        "pass_to_pass": list(found.pass_to_pass),
+        "seconds": found.seconds,
+        "universal": list(found.universal),
+    }
+    return replace(task, hidden={**task.hidden, **told}, metadata={**task.metadata, "flaky": list(found.flaky)})
+
+
+def _size(files: Mapping[str, str], draft: Draft) -> dict[str, int]:
+    """Added and removed lines of the reference, by difflib's opcodes, and how many files it touches."""
+    from difflib import SequenceMatcher
+
+    lines = sum(len(files[path].splitlines()) for path in draft.gone if path in files)
+    for path, text in draft.solution.items():
+        old, new = files.get(path, "").splitlines(), text.splitlines()
+        for tag, i, j, k, n in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+            lines += 0 if tag == "equal" else (j - i) + (n - k)
+    return {"lines": lines, "files": len({*draft.solution, *draft.gone})}
