@@ -53,6 +53,7 @@ app.add_typer(model.app, name="model")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(session.app, name="session")
+app.add_typer(session.app, name="sessions", hidden=True)  # the same verbs: one collects sessions, and shows a session
 app.add_typer(capture.app, name="capture")
 app.add_typer(weights.app, name="weights")
 app.add_typer(index.app, name="index")

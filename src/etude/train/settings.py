@@ -182,6 +182,10 @@ class SftSettings(BaseModel):
         lt=1,
         description="Share of the sessions, the last ones, that nothing learns from: losses and drafts are measured on them.",
     )
+    collected: tuple[str, ...] = Field(
+        default=(),
+        description="Folders of `etude sessions collect` that are taught beside the run's own sessions; any teacher's, rendered for this model.",
+    )
     router_bias_rate: float = Field(
         default=0.01, ge=0, description="Step of the router's selection bias; 0 freezes it."
     )

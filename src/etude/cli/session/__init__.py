@@ -6,6 +6,7 @@ import typer
 
 from etude.cli.session.bring import bring
 from etude.cli.session.check import check
+from etude.cli.session.collect import collect
 from etude.cli.session.diff import diff
 from etude.cli.session.export import export
 from etude.cli.session.fidelity import fidelity_of
@@ -25,6 +26,7 @@ app.command("show")(show)
 app.command("export")(export)
 app.command("diff")(diff)
 app.command("import")(bring)
+app.command("collect")(collect)
 app.command("fidelity")(fidelity_of)
 app.command("check")(check)
 app.command("replay")(replay)

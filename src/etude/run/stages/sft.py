@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from itertools import islice
+from pathlib import Path
 
+from etude.chat.load import load_renderer
+from etude.factory.collect.taught import taught
 from etude.factory.sessions import read_sessions
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.run.stage import Context
@@ -22,7 +25,7 @@ from etude.train.sft import run_sft
 def run(context: Context) -> None:
     """Leaves `checkpoint/` and `summary.json`."""
     collected = json.loads((context.of("sessions") / "summary.json").read_text())
-    _fine_tune(context, taught_segments(context), collected, drafts=True)
+    _fine_tune(context, [*taught_segments(context), *collected_segments(context)], collected, drafts=True)
 
 
 def run_competent(context: Context) -> None:
@@ -39,6 +42,13 @@ def taught_segments(context: Context, *, competent_only: bool = False) -> list[S
         if session.header.recipe["competent"] or not competent_only
         for segment in session.segments()
     ]
+
+
+def collected_segments(context: Context) -> list[Segment]:
+    """Of the folders that the recipe names, in their order; rendered for the model that learns from them."""
+    folders = context.recipe.sft.collected
+    renderer = load_renderer(pretrained(context)) if folders else None
+    return [segment for folder in folders if renderer for segment in taught(Path(folder), renderer)]
 
 
 def held_segments(context: Context) -> list[Segment]:

@@ -1,0 +1,137 @@
+"""`etude sessions collect`: a teacher tries tasks, and the sessions that passed are kept for SFT."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.bench import asked
+from etude.cli.option import DryRun, Json, Overrides
+from etude.cli.prepare import DEFAULT_RECIPE
+
+if TYPE_CHECKING:
+    from etude.factory.collect.tries import Try
+
+
+class CollectError(Exception):
+    """The teacher stopped answering."""
+
+
+Teacher = Annotated[
+    str,
+    typer.Option(
+        "--policy", "-p", metavar="P", help="The teacher: expert, checkpoint:DIR, NAME=URL#MODEL (an endpoint)."
+    ),
+]
+Tasks = Annotated[
+    str, typer.Option("--tasks", metavar="DIR|exercises|real", help="A folder of tasks, or a built-in source.")
+]
+Keep = Annotated[Literal["passed", "all"], typer.Option("--keep", help="Sessions that passed, or all that were held.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where sessions go; the same folder goes on.")]
+PerTask = Annotated[int, typer.Option("--per-task", min=1, help="Sessions of one task that are kept at most.")]
+Tries = Annotated[int, typer.Option("--tries", min=1, help="Attempts at one task at most.")]
+Count = Annotated[int | None, typer.Option("--count", min=1, help="Only so many tasks, from the first.")]
+Split = Annotated[
+    Literal["train", "validation", "heldout"],
+    typer.Option("--split", help="Which split the tasks are of; sessions of held-out tasks are for no training."),
+]
+Concurrency = Annotated[int, typer.Option("--concurrency", min=1, help="Attempts in flight.")]
+Seed = Annotated[int, typer.Option("--seed", help="Of sampling.")]
+RecipeName = Annotated[str, typer.Option("--recipe", help="Whose sandboxes, exercises and nano limits.")]
+
+
+def collect(
+    policy: Teacher,
+    tasks: Tasks,
+    keep: Keep = "passed",
+    out: Out = Path("sessions"),
+    per_task: PerTask = 1,
+    tries: Tries = 1,
+    count: Count = None,
+    split: Split = "train",
+    concurrency: Concurrency = 4,
+    seed: Seed = 0,
+    effort: Annotated[
+        Literal["low", "medium", "high"], typer.Option("--effort", help="How hard it thinks.")
+    ] = "medium",
+    max_cost: asked.MaxCost = None,
+    prices: asked.PriceFile = None,
+    price_in: asked.PriceIn = None,
+    price_out: asked.PriceOut = None,
+    price_cached: asked.PriceCached = None,
+    preset: asked.Preset = None,
+    temperature: asked.Temperature = 1.0,
+    context: asked.Context = None,
+    key_env: asked.KeyEnv = "OPENAI_API_KEY",
+    timeout: asked.Timeout = 300.0,
+    attempt_limit: asked.Limit = 3600.0,
+    omit: asked.Omit = None,
+    max_tokens_field: asked.TokenField = "max_tokens",
+    recipe: RecipeName = DEFAULT_RECIPE,
+    overrides: Overrides = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> Answer:
+    """Collect sessions of a teacher at tasks (rejection sampling); stopped at any point, the same command goes on."""
+    from datetime import date
+
+    from etude.bench.suites.from_tasks import Choice
+    from etude.events.log import EventLog
+    from etude.policy.protocol import PolicyError
+    from etude.recipe.read import find_recipe, read_recipe
+    from etude.run import collecting
+    from etude.run.lock import RunLock
+    from etude.run.manner import Manner
+
+    given = asked.prices_given(prices, price_in, price_out, price_cached, date.today())
+    read = read_recipe([find_recipe(recipe)], overrides or [])
+    order = collecting.Order(
+        policy, tasks, out, keep, per_task, max(tries, per_task), count, concurrency, seed, max_cost, attempt_limit,
+        Choice(split=split), given,
+    )  # fmt: skip
+    manner = Manner(
+        (effort,), temperature, preset, context, key_env, timeout, tuple(omit or ()), max_tokens_field, concurrency
+    )
+    suite = collecting.suite_of(order, read)
+    entrant = collecting.teacher(order, suite, read, manner, EventLog.null())
+    if dry_run:
+        plan = {
+            **collecting.asked(order, entrant),
+            "count": len(suite.ids),
+            "most_attempts": len(suite.ids) * order.tries,
+        }
+        return Answer(
+            plan, f"would ask {entrant.key} at {len(suite.ids)} tasks, {order.tries} times each at most, into {out}"
+        )
+    with RunLock(out):
+        try:
+            found, ended = asyncio.run(collecting.collect(order, read, suite, entrant, _tell))
+        except PolicyError as error:
+            raise CollectError(
+                f"{entrant.key} stopped answering: {error}. Run the same command again to go on"
+            ) from error
+    document = collecting.account(found, ended)
+    return Answer(document, _told(document), 1 if ended.faults else 0)
+
+
+def _tell(last: Try | str) -> None:
+    """One line a try, for whoever waits."""
+    if not isinstance(last, str):
+        last = f"{last.task} try {last.number}: {'kept' if last.kept else ' '.join(last.why.split())[:120]} ({last.seconds:.0f} s)"
+    print(last, file=sys.stderr, flush=True)
+
+
+def _told(document: dict) -> str:
+    cost = "" if document["dollars"] is None else f", ${document['dollars']:.4f}"
+    lines = [
+        f"{document['kept']} sessions of {document['tasks_kept']} tasks kept in {document['folder']}: {document['passed']} of "
+        f"{document['tries']} tries passed, {document['duplicates']} left the same files as another{cost}"
+    ]
+    lines += [f"  a fault of ours, tried again by the next run: {fault[:200]}" for fault in document["faults"].values()]
+    lines += [f"stopped: {document['stopped']}"] if document["stopped"] else []
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""`etude sessions collect`: rejection sampling with any teacher; sessions that passed, in the harness' own format, for SFT."""
