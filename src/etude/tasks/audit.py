@@ -7,6 +7,7 @@ Promise 10. `leaks` reads the workspace an agent would get; `check` grades the r
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -75,12 +76,24 @@ async def check(
     *,
     grade: Callable[[Task, dict[str, bytes], Machines], Awaitable[Verdict]] = grade,
     cheats: Mapping[str, Callable[[Task], dict[str, bytes]]] = CHEATS,
+    as_graded: Callable[[Task, dict[str, bytes]], dict[str, bytes]] = lambda task, files: files,
 ) -> Soundness:
-    """Grades reference, nop and all cheats in fresh sandboxes; by the registry, unless told otherwise. Raises InfraError."""
+    """Grades reference, nop and all cheats in fresh sandboxes; by the registry, unless told otherwise. Cheats of which `as_graded` leaves
+    the same tree are graded once: a verdict is a function of the task and that tree. Raises InfraError."""
     attempts = {"reference": solved(task), "nop": nop(task), **{name: make(task) for name, make in cheats.items()}}
-    verdicts = await asyncio.gather(*(grade(task, files, pool) for files in attempts.values()))
-    scores = dict(zip(attempts, (verdict.score for verdict in verdicts), strict=True))
+    graded = {name: _key(as_graded(task, files)) for name, files in attempts.items()}
+    once = {graded[name]: files for name, files in reversed(attempts.items())}
+    verdicts = await asyncio.gather(*(grade(task, files, pool) for files in once.values()))
+    found = dict(zip(once, (verdict.score for verdict in verdicts), strict=True))
+    scores = {name: found[key] for name, key in graded.items()}
     return Soundness(task.id, scores.pop("reference"), scores.pop("nop"), scores, leaks(task))
+
+
+def _key(files: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(b"%d %d " % (len(path.encode()), len(files[path])) + path.encode() + files[path])
+    return digest.hexdigest()
 
 
 def solved(task: Task) -> dict[str, bytes]:

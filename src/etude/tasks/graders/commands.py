@@ -8,12 +8,13 @@ test that lies about tests it knows by name.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.workspace import opened
 from etude.tasks.protected import is_protected
+from etude.tasks.running.supervised import watched
 from etude.tasks.running.testrun import Opener, Ran, Tests, run_tests
 from etude.tasks.task import Task, Verdict
 
@@ -33,7 +34,7 @@ def machine(task: Task, pool: Machines, fit: Fit) -> Opener:
     """Fresh sandboxes for whole trees of this task, each a fork of its environment."""
 
     async def fresh(files: dict[str, bytes]) -> Disposable:
-        return await opened(task, pool, SandboxSpec(), lambda spec: fit(spec, task), files)
+        return await opened(task, pool, SandboxSpec(), lambda spec: watched(fit(spec, task)), files)
 
     return fresh
 
@@ -51,7 +52,7 @@ class CommandsGrader:
         ran = await run_tests(tests_of(task), graded_files(task, files), machine(task, pool, self.fit), limit_s)
         names = [*hidden["fail_to_pass"], *hidden["pass_to_pass"]]
         found = {name: ran.honest and name in ran.run.passed for name in names}
-        reason = _objection(ran, found, len(hidden["fail_to_pass"]))
+        reason = _objection(ran, found, len(hidden["fail_to_pass"]), hidden.get("universal", ()))
         return Verdict(float(not reason), found, reason, time.perf_counter() - start)
 
 
@@ -70,14 +71,17 @@ def graded_files(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:
     return graded | {path: text.encode() for path, text in task.hidden["files"].items()}
 
 
-def _objection(ran: Ran, found: dict[str, bool], telling: int) -> str:
-    """Why the attempt doesn't count; empty if it does. The first `telling` names are those that the change makes pass."""
+def _objection(ran: Ran, found: dict[str, bool], telling: int, universal: Collection[str]) -> str:
+    """Why the attempt doesn't count; empty if it does. The first `telling` names are those that the change makes pass; `universal`: the
+    classes equal to anything that the reference has too."""
     if ran.run.timed_out:
         return f"the tests took longer than {ran.run.seconds:.0f} s"
     if not ran.run.passed:
         return f"the tests did not run, or none passed (status {ran.run.rc})"
     if not ran.honest:
-        return "a test that must fail was reported as passed, or pytest did not end as it does"
+        return ran.objection
+    if added := [name for name in ran.universal if name not in universal]:
+        return f"objects of {added[0]} are equal to anything whatever: comparisons with them say nothing"
     for number, (name, good) in enumerate(found.items()):
         if not good:
             return f"{'not done' if number < telling else 'broke something else'}: failed {name}"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
-_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")  # in the names of parametrized tests; differs from run to run
+ADDRESS = re.compile(r"0x[0-9a-f]{6,}")  # in the names of parametrized tests; differs from run to run
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class TestRun:
     rc: int
     seconds: float = 0.0
     timed_out: bool = False
+    where: Mapping[str, str] = field(default_factory=dict)  # the file of a test, where its runner says
+    each: Mapping[str, float] = field(default_factory=dict)  # seconds of a test, likewise
     __test__ = False  # not a test class, whatever a collector thinks of its name
 
 
@@ -41,6 +44,6 @@ def read_report(report: bytes, rc: int, seconds: float) -> TestRun:
     passed: set[str] = set()
     other: set[str] = set()
     for case in root.iter("testcase"):
-        name = _ADDRESS.sub("0x", f"{case.get('classname')}::{case.get('name')}")
+        name = ADDRESS.sub("0x", f"{case.get('classname')}::{case.get('name')}")
         (other if any(child.tag in ("failure", "error", "skipped") for child in case) else passed).add(name)
     return TestRun(frozenset(passed - other), frozenset(other), rc, seconds)

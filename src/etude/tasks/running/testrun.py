@@ -1,119 +1,129 @@
-"""Runs a task's test command in a fresh sandbox and says which tests passed.
+"""Runs a task's tests in a fresh sandbox and says which passed, and whether that can be believed.
 
-Three kinds of command, told apart by what they hold:
-
-- none given: the pinned pytest over the task's test files, results by JUnit names. A test that must fail, under a name drawn
-  for each run, catches code that turns failures into passes wholesale (as in `tasks.real`).
-- with `{report}`: any runner that writes JUnit XML to that path.
-- neither: the exit status is the result, under the one name `command`. Early exits fool it; the cheats of the soundness check
-  find that out before such a task is taken.
+Every runner has a channel (`channels/`): how it is started, what it reports, and the tests that must fail beside the others. A parent
+inside supervises it (`inside/etude_supervise.py`): the tested code holds no handle by which the answer travels. A command of a suite that
+names no runner (`Tests.runner` empty) may live in an image without Python and is run as it is, by its JUnit report or its exit status.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import PurePosixPath
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable
+from etude.sandbox.spec import WORKDIR
+from etude.tasks.running.channels.channel import REPORT, Heard, Prepared, Tests, filled
+from etude.tasks.running.channels.exit_status import WHOLE
+from etude.tasks.running.channels.registry import EXIT, channel
+from etude.tasks.running.parsers.case import NoReport
 from etude.tasks.running.pytest_tools import PYTEST_FLAGS
-from etude.tasks.running.report import TestRun, canary_name, caught, read_report
+from etude.tasks.running.report import TestRun, read_report
+from etude.tasks.running.supervised import Silent, supervise
 
-REPORT = "/tmp/report.xml"
+__all__ = ["Opener", "Ran", "Runner", "Tests", "run_tests", "visible_command"]
+
 MAX_REPORT_BYTES = 16 << 20
 SAID_CHARS = 400  # of a run's output, in the reason why a task is left out
-WHOLE = "command"
+NONE: frozenset[str] = frozenset()
 
 # Makes a fresh sandbox that holds this whole tree.
 Opener = Callable[[dict[str, bytes]], Awaitable[Disposable]]
 
 
 @dataclass(frozen=True)
-class Tests:
-    """What to run. `files` are the chosen test files; `command` replaces the pinned pytest. `runner`: whose reports are read; empty: told
-    by the command, as above."""
-
-    files: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
-    runner: str = ""
-    __test__ = False  # not a test class, whatever a collector thinks of its name
-
-
-@dataclass(frozen=True)
 class Ran:
-    """A run and the end of what it printed. `honest`: the canary failed as it must, or there is none. `universal`: classes of the code
-    under test whose objects are equal to anything."""
+    """A run and the end of what it printed. `honest`: nothing speaks against its results; `objection` says what does. `universal`: classes
+    of the code under test whose objects are equal to anything. `silent`: the parent inside was killed or never started."""
 
     run: TestRun
     said: str
     honest: bool = True
     universal: tuple[str, ...] = ()
+    objection: str = ""
+    silent: bool = False
+    signal: int | None = None
+    oom: bool = False
 
 
 async def run_tests(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout_s: float) -> Ran:
-    """One run. What the workspace does wrong is a run without passes; raises InfraError for what we do wrong."""
-    canary = "" if tests.command else canary_name()
-    graded, argv = dict(files), _argv(tests, canary)
-    if canary:
-        graded[_beside(tests.files, canary)] = f"def {canary}():\n    raise AssertionError\n".encode()
+    """One run. What the workspace does wrong is a run without passes; raises InfraError for what we do wrong, TaskError for a test plan
+    that no channel can run."""
+    if tests.command and not tests.runner:
+        return await _direct(tests, files, fresh, timeout_s)
+    nonce = secrets.token_hex(8)
+    ran = await _once(tests, files, fresh, timeout_s, nonce)
+    if tests.kind == "exit" and ran.run.passed and (planted := EXIT.control(tests, files, nonce)):
+        control = await _once(tests, {**files, **planted}, fresh, timeout_s, nonce)
+        if control.run.passed:
+            return replace(ran, honest=False, objection="the command succeeds though a test must fail")
+    return ran
+
+
+async def _once(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout_s: float, nonce: str) -> Ran:
+    spoken = channel(tests.kind)
+    prepared = spoken.prepare(tests, files, nonce, WORKDIR)
     try:
-        sandbox = await fresh(graded)
+        sandbox = await fresh({**files, **prepared.files})
     except UserError as error:
-        return Ran(TestRun(frozenset(), frozenset(), -1), f"the files were refused: {error}")
+        return _refused(f"the files were refused: {error}")
     try:
-        result = await sandbox.run(argv, timeout_s=timeout_s)
-        said = (result.out + b"\n" + result.err).decode("utf-8", "replace").strip()[-SAID_CHARS:]
-        if result.timed_out:
-            return Ran(TestRun(frozenset(), frozenset(), result.rc, timeout_s, timed_out=True), said)
-        if tests.command and not _reports(tests.command):
-            names = frozenset((WHOLE,))
-            passed = result.rc == 0
-            return Ran(
-                TestRun(
-                    names if passed else frozenset(), frozenset() if passed else names, result.rc, result.duration_s
-                ),
-                said,
-            )
-        report = await sandbox.read(REPORT, max_bytes=MAX_REPORT_BYTES)
+        answer = await supervise(sandbox, prepared, timeout_s)
     except UserError as error:
-        return Ran(TestRun(frozenset(), frozenset(), -1), f"no report: {error}")
+        return _refused(f"no report: {error}")
     finally:
         await sandbox.kill()
-    found = read_report(report, result.rc, result.duration_s)
-    if not canary:
-        return Ran(found, said)
-    honest = caught(found, canary)
-    return Ran(TestRun(found.passed, _without(found.failed, canary), found.rc, found.seconds), said, honest)
+    if isinstance(answer, Silent):
+        result = answer.result
+        said = (result.out + b"\n" + result.err).decode("utf-8", "replace").strip()[-SAID_CHARS:]
+        if result.timed_out:
+            return Ran(TestRun(NONE, NONE, result.rc, timeout_s, timed_out=True), said, False, objection="it hangs")
+        why = "what runs the tests was killed, or could not start"
+        return Ran(TestRun(NONE, NONE, result.rc), said, False, (), why, True, result.signal, result.oom)
+    heard = _heard(lambda: spoken.hear(answer, prepared, WORKDIR), answer.rc)
+    return Ran(heard.run, answer.tail.strip()[-SAID_CHARS:], not heard.objection, heard.universal, heard.objection)
 
 
-def _argv(tests: Tests, canary: str) -> list[str]:
-    if tests.command:
-        return [word.replace("{report}", REPORT) for word in tests.command]
-    # The project's own addopts may name plugins that are not there; the wanted options are all here.
-    flags = [*PYTEST_FLAGS, "-o", "addopts=", f"--junitxml={REPORT}"]
-    return ["python3", "-m", "pytest", *flags, *tests.files, _beside(tests.files, canary)]
+def _heard(hear: Callable[[], Heard], rc: int) -> Heard:
+    try:
+        return hear()
+    except NoReport as error:
+        return Heard(TestRun(NONE, NONE, rc), str(error))
+
+
+async def _direct(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout_s: float) -> Ran:
+    """Without a parent: by the report's own words, or the status."""
+    prepared = Prepared(filled(tests.command, list(tests.files), REPORT))
+    try:
+        sandbox = await fresh(dict(files))
+    except UserError as error:
+        return _refused(f"the files were refused: {error}")
+    try:
+        result = await sandbox.run(prepared.argv, timeout_s=timeout_s)
+        said = (result.out + b"\n" + result.err).decode("utf-8", "replace").strip()[-SAID_CHARS:]
+        if result.timed_out:
+            return Ran(TestRun(NONE, NONE, result.rc, timeout_s, timed_out=True), said, objection="it hangs")
+        if tests.kind == "exit":
+            names, good = frozenset((WHOLE,)), result.rc == 0
+            return Ran(TestRun(names if good else NONE, NONE if good else names, result.rc, result.duration_s), said)
+        report = await sandbox.read(REPORT, max_bytes=MAX_REPORT_BYTES)
+    except UserError as error:
+        return _refused(f"no report: {error}")
+    finally:
+        await sandbox.kill()
+    return Ran(read_report(report, result.rc, result.duration_s), said)
+
+
+def _refused(said: str) -> Ran:
+    return Ran(TestRun(NONE, NONE, -1), said, False, objection=said)
 
 
 def visible_command(tests: Tests) -> tuple[str, ...]:
     """What the agent's test tool runs: the same tests, without a report."""
     if tests.command:
-        return tuple(word.replace("{report}", REPORT) for word in tests.command)
-    return ("python3", "-m", "pytest", *PYTEST_FLAGS, "-o", "addopts=")
-
-
-def _reports(command: Sequence[str]) -> bool:
-    return any("{report}" in word for word in command)
-
-
-def _beside(files: Sequence[str], canary: str) -> str:
-    """In the folder of a test file, so that it is collected like one."""
-    folder = PurePosixPath(files[0]).parent if files else PurePosixPath()
-    return str(folder / f"{canary}.py")
-
-
-def _without(names: frozenset[str], canary: str) -> frozenset[str]:
-    return frozenset(name for name in names if not name.endswith(f"::{canary}"))
+        return tuple(filled(tests.command, list(tests.files)))
+    return ("python3", "-m", "pytest", *PYTEST_FLAGS, "-o", "addopts=") if tests.kind == "pytest" else ()
 
 
 Runner = Callable[[Mapping[str, bytes]], Awaitable[Ran]]

@@ -99,7 +99,7 @@ def drafted(change: Change) -> Task:
 
 async def require_sound(task: Task, bench: Bench) -> None:
     """Raises LeftOut with the complaint."""
-    found = await check(task, bench.pool, grade=bench.grader.grade, cheats=cheats_for(task))
+    found = await check(task, bench.pool, grade=bench.grader.grade, cheats=cheats_for(task), as_graded=graded_files)
     if not found.sound:
         raise LeftOut(f"not sound: {found.complaint()}")
 

@@ -1,0 +1,146 @@
+"""Runners other than pytest: their own report in their own words, and a canary at the end of each chosen test file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from etude.tasks.errors import TaskError
+from etude.tasks.running.channels.canaries import with_canary
+from etude.tasks.running.channels.channel import INSIDE, REPORT, Answer, Heard, Prepared, Tests, filled, told_canaries
+from etude.tasks.running.parsers import documents, lines, texts
+from etude.tasks.running.parsers.case import Case, NoReport, told
+from etude.tasks.running.parsers.junit import junit
+
+SUREFIRE = "target/surefire-reports"  # where maven writes, in a project of one module
+
+
+@dataclass(frozen=True)
+class Appended:
+    """`words`: the chosen files as the runner wants them named; `flags`: what makes it report; `cases`: of its answer."""
+
+    kind: str
+    default: tuple[str, ...]
+    words: Callable[[tuple[str, ...]], list[str]]
+    flags: Callable[[list[str]], list[str]]
+    cases: Callable[[Answer, str], Iterable[Case]]
+    report: str = ""
+
+    def prepare(self, tests: Tests, files: Mapping[str, bytes], nonce: str, workdir: str) -> Prepared:
+        argv = self.flags(filled(tests.command or self.default, self.words(tests.files)))
+        planted: dict[str, bytes] = {}
+        for path in tests.files:
+            if path in files and (text := _text(files[path])) is not None:
+                canary = with_canary(path, text, nonce, self.kind)
+                planted |= {} if canary is None else {path: canary.encode()}
+        report = REPORT if any(REPORT in word for word in argv) else self.report
+        canaries = (nonce,) * bool(planted)
+        return Prepared(argv, planted, report=report, canaries=canaries, keep_output=True)
+
+    def hear(self, answer: Answer, prepared: Prepared, workdir: str) -> Heard:
+        run, objection = told_canaries(told(self.cases(answer, workdir), answer.rc, answer.seconds), prepared)
+        if not objection and answer.rc == 0 and prepared.canaries:
+            objection = "it ended with status 0 though a test must fail"
+        return Heard(run, objection)
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _report(answer: Answer) -> bytes:
+    if not answer.reports:
+        raise NoReport("the runner wrote no report")
+    return answer.reports[0]
+
+
+def _node_flags(argv: list[str]) -> list[str]:
+    if "--test" not in argv:
+        raise TaskError(
+            f"runner node needs `node --test`, this is {' '.join(argv)!r}: name another runner (tap, or exit)"
+        )
+    at = argv.index("--test") + 1
+    return [
+        *argv[:at],
+        f"--test-reporter={INSIDE}/etude_reporter.mjs",
+        f"--test-reporter-destination={REPORT}",
+        *argv[at:],
+    ]
+
+
+def _asked(*flags: str) -> Callable[[list[str]], list[str]]:
+    """The flags, unless the command already names where its report goes."""
+    return lambda argv: argv if any(REPORT in word for word in argv) else [*argv, *flags]
+
+
+def _go_flags(argv: list[str]) -> list[str]:
+    return argv if "-json" in argv else [*argv[:2], "-json", *argv[2:]]
+
+
+def _packages(files: tuple[str, ...]) -> list[str]:
+    return list(dict.fromkeys(f"./{PurePosixPath(path).parent}".replace("/.", "/") for path in files)) or ["./..."]
+
+
+def _targets(files: tuple[str, ...]) -> list[str]:
+    return [word for path in files if path.endswith(".rs") for word in ("--test", PurePosixPath(path).stem)]
+
+
+def _modules(files: tuple[str, ...]) -> list[str]:
+    return [path.removesuffix(".py").replace("/", ".") for path in files]
+
+
+_files: Callable[[tuple[str, ...]], list[str]] = list
+
+CHANNELS = {
+    "node": Appended(
+        "node", ("node", "--test", "{files}"), _files, _node_flags, lambda a, w: lines.node(_report(a), w), REPORT
+    ),
+    "jest": Appended(
+        "jest",
+        ("npx", "--no-install", "jest", "{files}"),
+        _files,
+        _asked("--ci", "--json", f"--outputFile={REPORT}"),
+        lambda a, w: documents.jest(_report(a), w),
+        REPORT,
+    ),
+    "vitest": Appended(
+        "vitest",
+        ("npx", "--no-install", "vitest", "run", "{files}"),
+        _files,
+        _asked("--reporter=json", f"--outputFile={REPORT}"),
+        lambda a, w: documents.jest(_report(a), w),
+        REPORT,
+    ),
+    "mocha": Appended(
+        "mocha",
+        ("npx", "--no-install", "mocha", "{files}"),
+        _files,
+        _asked("--reporter", "json", "--reporter-option", f"output={REPORT}"),
+        lambda a, w: documents.mocha(_report(a), w),
+        REPORT,
+    ),
+    "tap": Appended("tap", ("node", "{files}"), _files, list, lambda a, w: texts.tap(a.output)),
+    "go": Appended("go", ("go", "test", "{files}"), _packages, _go_flags, lambda a, w: lines.go(a.output, w)),
+    "cargo": Appended(
+        "cargo", ("cargo", "test", "--offline", "{files}"), _targets, list, lambda a, w: texts.cargo(a.output)
+    ),
+    "unittest": Appended(
+        "unittest",
+        ("python3", "-m", "unittest", "-v", "{files}"),
+        _modules,
+        list,
+        lambda a, w: texts.unittest(a.output),
+    ),
+    "junit": Appended(
+        "junit",
+        ("mvn", "-o", "-q", "test", "-Dtest={files}"),
+        lambda files: [PurePosixPath(path).stem for path in files],
+        list,
+        lambda a, w: junit([_report(a), *a.reports[1:]]),
+        SUREFIRE,
+    ),
+}

@@ -1,0 +1,176 @@
+"""The parent of a test run: starts it, reads its events from a pipe, ends what it left running, and alone speaks to the host.
+
+    python3 -I -S etude_supervise.py     a request as JSON on stdin, `<nonce> <answer as JSON>` as the last line of stdout
+
+The tested code is another process with the same user. It can't read this one's memory, descriptors or environment (PR_SET_DUMPABLE is 0
+before it starts), holds neither its stdout nor its stdin, and so can't speak in its name; it can kill it, which is no answer, hence no
+pass. Its orphans become children of this process (PR_SET_CHILD_SUBREAPER) and are killed before the report is read.
+"""
+
+import base64
+import ctypes
+import hashlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+DUMPABLE, SUBREAPER = 4, 36  # prctl(2)
+TAIL_BYTES = 4000
+MOST_REPORT_BYTES = 16 << 20
+MOST_OUTPUT_BYTES = 16 << 20
+
+
+class Events:
+    """Lines of the watched process: each with a digest under a key that only it and this process were given, chained in their order."""
+
+    def __init__(self, key):
+        self.key, self.rest, self.before, self.lines, self.forged = key, b"", b"", [], False
+
+    def take(self, data):
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        for line in lines:
+            text, _, mac = line.rpartition(b" ")
+            right = hashlib.blake2b(self.before + text, key=self.key, digest_size=16).hexdigest().encode()
+            self.forged = self.forged or mac != right
+            self.before = right
+            self.lines.append(text.decode("ascii", "replace"))
+
+
+def main():
+    asked = json.loads(sys.stdin.buffer.read())
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(DUMPABLE, 0, 0, 0, 0) or libc.prctl(SUBREAPER, 1, 0, 0, 0):
+        sys.exit("prctl is refused here: the run can't be supervised")
+    if os.path.isdir(asked["report"]) and not os.path.islink(asked["report"]):
+        shutil.rmtree(asked["report"])
+    elif os.path.lexists(asked["report"]):
+        os.unlink(asked["report"])
+    start = time.perf_counter()
+    events, output, rc = watched(asked)
+    seconds = time.perf_counter() - start
+    end_all()
+    answer = {
+        "rc": rc,
+        "seconds": seconds,
+        "events": events.lines,
+        "forged": events.forged,
+        "tail": output[-TAIL_BYTES:].decode("utf-8", "replace"),
+        "output": base64.b64encode(output).decode() if asked["keep_output"] else "",
+        "report": report(asked["report"]),
+    }
+    sys.stdout.write("\n{} {}\n".format(asked["nonce"], json.dumps(answer)))
+    sys.stdout.flush()
+
+
+def watched(asked):
+    """Runs the command to its end; its events, its output (stdout and stderr as they came), its status."""
+    key = os.urandom(32)
+    said, saying = os.pipe()
+    told, telling = os.pipe()
+    heard, hearing = os.pipe()
+    os.write(telling, key)
+    os.close(telling)
+    words = [word.replace("{events}", str(saying)).replace("{key}", str(told)) for word in asked["argv"]]
+    env = {**os.environ, **asked["env"]}
+    fds = (saying, told) if asked["watched"] else ()
+    child = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=hearing, stderr=hearing, env=env, pass_fds=fds, start_new_session=True
+    )
+    for fd in (saying, told, hearing):
+        os.close(fd)
+    events, output = Events(key), bytearray()
+    takers = {said: events.take, heard: lambda data: keep(output, data)}
+    with selectors.DefaultSelector() as waiting:
+        for fd in takers:
+            os.set_blocking(fd, False)
+            waiting.register(fd, selectors.EVENT_READ)
+        while waiting.get_map() and child.poll() is None:
+            for found, _ in waiting.select(0.02):
+                drain(found.fd, takers[found.fd]) or waiting.unregister(found.fd)
+    rc = child.wait()
+    for fd, taker in takers.items():
+        drain(fd, taker)
+    return events, bytes(output), rc
+
+
+def keep(output, data):
+    output += data
+    if len(output) > 2 * MOST_OUTPUT_BYTES:
+        del output[:-MOST_OUTPUT_BYTES]
+
+
+def drain(fd, taker):
+    """All that can be read at once; False at the end of it."""
+    while True:
+        try:
+            data = os.read(fd, 1 << 16)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        taker(data)
+
+
+def end_all():
+    """Kills what the command left, until nothing is. Orphans are ours (subreaper), so that none escapes by a second fork."""
+    while True:
+        try:
+            while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                pass
+        except ChildProcessError:
+            return
+        for pid in descendants(os.getpid()):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.001)
+
+
+def descendants(root):
+    below, found = {}, []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as stat:
+                    parent = int(stat.read().rpartition(b")")[2].split()[1])
+            except (OSError, IndexError, ValueError):
+                continue  # gone while we looked
+            below.setdefault(parent, []).append(int(name))
+    waiting = [root]
+    while waiting:
+        children = below.get(waiting.pop(), [])
+        found += children
+        waiting += children
+    return found
+
+
+def report(path):
+    """A plain file, or all XML files of a folder, one after the other in the order of their names; no links."""
+    if not path or os.path.islink(path) or not os.path.exists(path):
+        return []
+    paths = (
+        [path]
+        if os.path.isfile(path)
+        else sorted(os.path.join(path, n) for n in os.listdir(path) if n.endswith(".xml"))
+    )
+    found, room = [], MOST_REPORT_BYTES
+    for one in paths:
+        if os.path.islink(one) or not os.path.isfile(one):
+            continue
+        with open(one, "rb") as file:
+            data = file.read(room + 1)
+        room -= len(data)
+        if room < 0:
+            return []
+        found.append(base64.b64encode(data).decode())
+    return found
+
+
+if __name__ == "__main__":
+    main()

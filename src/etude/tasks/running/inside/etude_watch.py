@@ -1,0 +1,132 @@
+"""A plugin of pytest that tells the parent how each test ended, by what was raised and not by what reports say.
+
+One line an event, through a pipe that is open before any code of the project is imported:
+
+    t SECONDS OUTCOME HEX       a test ended; OUTCOME: p passed, f failed or erred, s skipped, expected to fail; HEX: its node id
+    b HEX                       a file that could not be collected
+    x HEX                       the runner was tampered with: what is another object than it was
+    u HEX                       a class of the workspace whose objects equal anything whatever
+    e STATUS                    the session's end
+
+A test passed if setup, call and teardown raised nothing and their reports say so too; code that rewrites reports changes nothing here.
+What is left open: code that finds this plugin's key in the memory of its own process and speaks in its name, test by test.
+"""
+
+import binascii
+import hashlib
+import os
+import time
+
+import etude_pristine
+import pytest
+
+_MOST_UNIVERSAL = 50
+
+
+def made(events, key_fd):
+    """The plugin; takes the key and keeps both to itself."""
+    key = os.read(key_fd, 32)
+    os.close(key_fd)
+    os.set_inheritable(events, False)
+    return _watch(_sender(events, key), etude_pristine.taken())
+
+
+def _sender(fd, key):
+    write, digest, hexed, me, pid = os.write, hashlib.blake2b, binascii.hexlify, os.getpid(), os.getpid
+    before = [b""]
+
+    def send(kind, *words, text=None):
+        if pid() != me:  # a fork of a test: not the runner
+            return
+        line = b" ".join(
+            [kind, *words] + ([hexed(text.encode("utf-8", "surrogateescape"))] if text is not None else [])
+        )
+        mac = digest(before[0] + line, key=key, digest_size=16).hexdigest().encode()
+        before[0] = mac
+        data = line + b" " + mac + b"\n"
+        while data:
+            data = data[write(fd, data) :]
+
+    return send
+
+
+def _watch(send, changed, clock=time.perf_counter):
+    """Everything lives in this frame's cells: no attribute of the plugin leads to it."""
+    raised, reports, told = set(), {}, set()
+
+    def look():
+        what = changed()
+        if what and what not in told:
+            told.add(what)
+            send(b"x", text=what)
+
+    class Watch:
+        @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+        def pytest_runtest_makereport(self, item, call):
+            before = call.excinfo
+            yield
+            if before is not None or call.excinfo is not None:
+                raised.add((item.nodeid, call.when))
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_runtest_logreport(self, report):
+            kind = "s" if hasattr(report, "wasxfail") or report.skipped else "p" if report.passed else "f"
+            reports.setdefault(report.nodeid, []).append((report.when, kind))
+
+        @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+        def pytest_runtest_call(self, item):
+            look()
+            yield
+
+        @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+        def pytest_runtest_protocol(self, item, nextitem):
+            start = clock()
+            yield
+            look()
+            seen = reports.pop(item.nodeid, [])
+            kinds = {kind for _, kind in seen}
+            whole = {when for when, _ in seen} >= {"setup", "call", "teardown"}
+            clean = not any((item.nodeid, when) in raised for when in ("setup", "call", "teardown"))
+            good = kinds == {"p"} and whole and clean
+            outcome = b"p" if good else b"s" if "s" in kinds and "f" not in kinds else b"f"
+            send(b"t", b"%.4f" % (clock() - start), outcome, text=item.nodeid)
+
+        def pytest_collectreport(self, report):
+            if report.failed:
+                send(b"b", text=report.nodeid)
+
+        @pytest.hookimpl(trylast=True)
+        def pytest_sessionfinish(self, session, exitstatus):
+            look()
+            for name in _universal(os.getcwd()):
+                send(b"u", text=name)
+            send(b"e", b"%d" % int(exitstatus))
+
+    return Watch()
+
+
+def _universal(root):
+    """Classes that the workspace defines whose objects say that they equal an object nobody has ever seen."""
+    found, seen, waiting = [], set(), [object]
+    while waiting:
+        for one in type.__subclasses__(waiting.pop()):
+            if one in seen or issubclass(one, type):
+                continue
+            seen.add(one)
+            waiting.append(one)
+            code = getattr(vars(one).get("__eq__"), "__code__", None)
+            if code is not None and code.co_filename.startswith(root + os.sep) and _equals_all(one):
+                found.append(one.__module__ + "." + one.__qualname__)
+    return sorted(set(found))[:_MOST_UNIVERSAL]
+
+
+def _equals_all(kind):
+    class Stranger:
+        __hash__ = None
+
+    try:
+        return all(
+            kind.__eq__(object.__new__(kind), other) is True for other in (Stranger(), Stranger(), [], "\0", 0.5)
+        )
+    except Exception:  # noqa: BLE001 - it looks at what it is compared with, and fails in its own way: not one of those
+        return False

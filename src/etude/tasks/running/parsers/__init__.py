@@ -1,0 +1,1 @@
+"""What runners write, as cases: text in, values out, nothing run."""

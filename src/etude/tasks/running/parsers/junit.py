@@ -1,0 +1,30 @@
+"""JUnit XML, as surefire, gradle, mocha-junit and many others write it; several files one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from xml.etree import ElementTree
+
+from etude.tasks.running.parsers.case import Case, NoReport
+
+
+def junit(reports: Iterable[bytes]) -> Iterator[Case]:
+    """`classname::name`. Raises NoReport."""
+    for number, report in enumerate(reports, 1):
+        try:
+            root = ElementTree.fromstring(report)
+        except ElementTree.ParseError as error:
+            raise NoReport(f"JUnit report {number} does not parse: {error}") from error
+        for case in root.iter("testcase"):
+            tags = {child.tag for child in case}
+            outcome = "failed" if tags & {"failure", "error"} else "skipped" if "skipped" in tags else "passed"
+            yield Case(
+                f"{case.get('classname')}::{case.get('name')}", outcome, case.get("file") or "", _s(case.get("time"))
+            )
+
+
+def _s(told: str | None) -> float:
+    try:
+        return float((told or "0").replace(",", ""))
+    except ValueError:
+        return 0.0

@@ -1,0 +1,67 @@
+"""JSON lines of our own reporter of node:test, and of `go test -json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from posixpath import relpath
+from typing import Any
+
+from etude.tasks.running.parsers.case import Case
+
+
+def node(output: bytes, workdir: str) -> Iterator[Case]:
+    """`file::outer > inner`. Suites are no tests; a test told after its subtests has the nesting they had less one."""
+    waiting: dict[tuple[str, int], list[tuple[list[str], dict[str, Any]]]] = {}
+    for told in _objects(output):
+        if "nesting" not in told:
+            continue
+        file, level = _relative(str(told.get("file") or ""), workdir), int(told["nesting"])
+        inner = waiting.pop((file, level + 1), [])
+        mine = [([told["name"], *path], each) for path, each in inner]
+        if not told.get("suite"):
+            mine.append(([told["name"]], told))
+        if level:
+            waiting.setdefault((file, level), []).extend(mine)
+            continue
+        for path, each in mine:
+            yield _case(file, path, each)
+
+
+def _case(file: str, path: list[str], told: dict[str, Any]) -> Case:
+    skipped = told.get("skip") or told.get("todo")
+    outcome = "skipped" if skipped else "passed" if told["good"] else "failed"
+    return Case(f"{file}::{' > '.join(path)}", outcome, file, float(told.get("seconds") or 0.0))
+
+
+def go(output: bytes, workdir: str) -> Iterator[Case]:
+    """`package::Test/sub` of test2json's events; what began and never ended has failed."""
+    open_: dict[str, None] = {}
+    ends = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+    for told in _objects(output):
+        if "Test" not in told or "Action" not in told:
+            continue
+        name = f"{told.get('Package', '')}::{told['Test']}"
+        if told["Action"] == "run":
+            open_[name] = None
+        elif told["Action"] in ends:
+            open_.pop(name, None)
+            yield Case(name, ends[told["Action"]], "", float(told.get("Elapsed") or 0.0))  # type: ignore[arg-type]
+    for name in open_:
+        yield Case(name, "failed")
+
+
+def _objects(output: bytes) -> Iterator[dict[str, Any]]:
+    for line in output.splitlines():
+        if line.startswith(b"{"):
+            try:
+                told = json.loads(line)
+            except (ValueError, RecursionError):
+                continue  # what a test printed
+            if isinstance(told, dict):
+                yield told
+
+
+def _relative(path: str, workdir: str) -> str:
+    path = path.removeprefix("file://")
+    return relpath(path, workdir) if path.startswith("/") else path

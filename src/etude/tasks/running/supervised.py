@@ -1,0 +1,86 @@
+"""One run under the parent inside the sandbox, whose one line of answer is all that is believed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files as resources
+from typing import Any
+
+from etude.sandbox.protocol import Disposable
+from etude.sandbox.spec import ExecResult, SandboxSpec
+from etude.tasks.running.channels.channel import INSIDE, Answer, Prepared
+
+MAX_ANSWER_BYTES = 96 << 20  # a report of 16 MiB and as much output, in base64
+GRACE_S = 5.0  # the parent's own start and end, beside the tests' limit
+
+
+@dataclass(frozen=True)
+class Silent:
+    """The parent never answered: it was killed, or could not start."""
+
+    result: ExecResult
+
+
+@cache
+def _here() -> str:
+    return str(resources("etude.tasks.running") / "inside")
+
+
+def watched(spec: SandboxSpec) -> SandboxSpec:
+    """`spec` with the parent and its watch bound read-only."""
+    bind = (_here(), INSIDE)
+    return spec if bind in spec.read_only_binds else replace(spec, read_only_binds=(*spec.read_only_binds, bind))
+
+
+async def supervise(sandbox: Disposable, prepared: Prepared, timeout_s: float) -> Answer | Silent:
+    """Raises InfraError, UserError."""
+    nonce = secrets.token_hex(16)
+    asked = {
+        "nonce": nonce,
+        "argv": prepared.argv,
+        "env": _env(sandbox.spec.env, prepared),
+        "report": prepared.report,
+        "watched": prepared.watched,
+        "keep_output": prepared.keep_output,
+    }
+    result = await sandbox.run(
+        ["python3", "-I", "-S", f"{INSIDE}/etude_supervise.py"],
+        stdin=json.dumps(asked).encode(),
+        timeout_s=timeout_s + GRACE_S,
+        max_output_bytes=MAX_ANSWER_BYTES,
+    )
+    line = result.out.rstrip(b"\n").rpartition(b"\n")[2]
+    mark, _, told = line.partition(b" ")
+    if result.timed_out or mark != nonce.encode():
+        return Silent(result)
+    return _answer(json.loads(told))
+
+
+def _env(env: Mapping[str, str], prepared: Prepared) -> dict[str, str]:
+    """Nothing of the workspace is looked in while the watch and the runner are loaded; it comes later, by the launcher."""
+    if not prepared.watched:
+        return dict(prepared.env)
+    workdir = [word for word in prepared.argv[4 : prepared.argv.index("--")]]
+    kept = [path for path in env.get("PYTHONPATH", "").split(":") if path and not _below(path, workdir)]
+    return {**prepared.env, "PYTHONPATH": ":".join(kept), "PYTEST_ADDOPTS": "", "PYTHONSTARTUP": ""}
+
+
+def _below(path: str, folders: list[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def _answer(told: dict[str, Any]) -> Answer:
+    return Answer(
+        rc=told["rc"],
+        seconds=told["seconds"],
+        events=tuple(told["events"]),
+        forged=told["forged"],
+        tail=told["tail"],
+        output=base64.b64decode(told["output"]),
+        reports=tuple(base64.b64decode(one) for one in told["report"]),
+    )
