@@ -13,7 +13,7 @@ def main():
     del sys.path[0]  # this folder
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path.append(here)
-    import etude_watch
+    import etude_watch  # pyright: ignore[reportMissingImports] - of this folder, inside
     import pytest
 
     sys.path.remove(here)

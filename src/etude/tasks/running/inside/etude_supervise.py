@@ -91,7 +91,8 @@ def watched(asked):
             waiting.register(fd, selectors.EVENT_READ)
         while waiting.get_map() and child.poll() is None:
             for found, _ in waiting.select(0.02):
-                drain(found.fd, takers[found.fd]) or waiting.unregister(found.fd)
+                if not drain(found.fd, takers[found.fd]):
+                    waiting.unregister(found.fd)
     rc = child.wait()
     for fd, taker in takers.items():
         drain(fd, taker)

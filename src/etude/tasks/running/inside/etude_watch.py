@@ -17,7 +17,7 @@ import hashlib
 import os
 import time
 
-import etude_pristine
+import etude_pristine  # pyright: ignore[reportMissingImports] - of this folder, inside
 import pytest
 
 _MOST_UNIVERSAL = 50
@@ -122,7 +122,7 @@ def _universal(root):
 
 def _equals_all(kind):
     class Stranger:
-        __hash__ = None
+        pass
 
     try:
         return all(
