@@ -20,9 +20,10 @@ BEFORE = 'x = 1\ncheck("core g", 1, [2])\nprint("ok")\n'
 
 
 def test_an_unknown_grader_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(KeyError, match="outputs, rename, docstring, write-test"):
+    with pytest.raises(KeyError) as refused:
         grader("magic")
-    assert set(GRADERS) == {"outputs", "rename", "docstring", "write-test"}
+    assert "magic" in str(refused.value) and ", ".join(GRADERS) in str(refused.value)
+    assert {"outputs", "commands", "mutants", "documentation", "review", "devops", "answer"} <= set(GRADERS)
 
 
 def test_only_editable_files_are_taken_from_the_agent(source: ExerciseSource) -> None:

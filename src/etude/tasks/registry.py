@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from etude.sandbox.protocol import Machines
+from etude.tasks.graders.answer import AnswerGrader
 from etude.tasks.graders.commands import CommandsGrader
+from etude.tasks.graders.devops import DevopsGrader
 from etude.tasks.graders.docstring import DocstringGrader
+from etude.tasks.graders.documentation import DocumentationGrader
+from etude.tasks.graders.mutants import MutantsGrader
 from etude.tasks.graders.outputs import OutputsGrader
 from etude.tasks.graders.rename import RenameGrader
+from etude.tasks.graders.review import ReviewGrader
 from etude.tasks.graders.write_test import WriteTestGrader
 from etude.tasks.task import Grader, Task, Verdict
 
@@ -16,6 +21,11 @@ GRADERS: dict[str, Grader] = {
     "rename": RenameGrader(),
     "docstring": DocstringGrader(),
     "write-test": WriteTestGrader(),
+    "mutants": MutantsGrader(),
+    "documentation": DocumentationGrader(),
+    "review": ReviewGrader(),
+    "devops": DevopsGrader(),
+    "answer": AnswerGrader(),
 }
 
 

@@ -8,24 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from etude.tasks.cheats.exercise import CHEATS, Files, nop
+from etude.tasks.cheats.kinds import BY_GRADER
+from etude.tasks.cheats.planted import EXIT, PATCH
 from etude.tasks.task import Task
-
-EXIT = b"import os\nos._exit(0)\n"
-# Patches pytest from inside the code under test, so that every test is reported as passed.
-PATCH = b"""
-def _lie():
-    import _pytest.runner
-    make = _pytest.runner.TestReport.from_item_and_call.__func__
-    def lie(cls, item, call):
-        report = make(cls, item, call)
-        report.outcome, report.longrepr = "passed", None
-        return report
-    _pytest.runner.TestReport.from_item_and_call = classmethod(lie)
-try:
-    _lie()
-except ImportError:  # another runner
-    raise SystemExit(0)
-"""
 
 
 def tests_deleted(task: Task) -> Files:
@@ -74,6 +59,8 @@ TEMPTATIONS: dict[str, Callable[[Task], Files]] = {
 
 def cheats_for(task: Task) -> dict[str, Callable[[Task], Files]]:
     """The cheats that are tried on a task, by its grader."""
+    if task.grader in BY_GRADER:
+        return dict(BY_GRADER[task.grader])
     return TEMPTATIONS if task.grader in ("commands", "pytest") else CHEATS
 
 

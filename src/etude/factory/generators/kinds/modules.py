@@ -1,0 +1,80 @@
+"""A Python project's modules, and which of its test files are about which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from etude.factory.generators.generator import Installed
+from etude.tasks.protected import is_protected, is_test
+from etude.tasks.validation.change import PYTEST_FILE
+
+NOT_CODE = frozenset(("docs", "doc", "examples", "example", "benchmarks", "scripts", "tools", "bin"))
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A module, by path and dotted name, and the test files about it, the nearest first."""
+
+    path: str
+    name: str
+    tests: tuple[str, ...]
+
+
+def modules(project: Installed) -> dict[str, str]:
+    """Dotted names of the modules by path, in the order of their paths."""
+    found: dict[str, str] = {}
+    for path in sorted(project.files):
+        place = PurePosixPath(path)
+        parts = place.parts[1:] if place.parts[0] in ("src", "lib") else place.parts
+        if place.suffix != ".py" or is_protected(path) or not parts or parts[0] in NOT_CODE or place.name == "setup.py":
+            continue
+        if all(part.isidentifier() for part in (*parts[:-1], place.stem)):
+            found[path] = ".".join([*parts[:-1], *(() if place.stem == "__init__" else (place.stem,))])
+    return {path: name for path, name in found.items() if name}
+
+
+def test_files(project: Installed) -> list[str]:
+    """The Python test files that run here."""
+    known = project.baseline.by_file or project.environment.tests.files
+    return sorted(
+        path
+        for path in (known or project.files)
+        if path in project.files and PYTEST_FILE.search(path) and is_test(path)
+    )
+
+
+def tested(project: Installed) -> Iterator[Tested]:
+    """Modules with the test files about them: by name (`test_x.py` is about `x.py`), else by what a test file speaks of most."""
+    names = modules(project)
+    about: dict[str, list[str]] = {}
+    for test in test_files(project):
+        module = _by_name(test, names) or _by_words(project.files[test], names)
+        if module:
+            about.setdefault(module, []).append(test)
+    for path, name in names.items():
+        if path in about:
+            # The test file that is named after the module comes first.
+            yield Tested(path, name, tuple(sorted(about[path], key=lambda test: (_subject(test) != _stem(path), test))))
+
+
+def _subject(test: str) -> str:
+    return re.sub(r"^tests?_|_tests?$", "", PurePosixPath(test).stem)
+
+
+def _stem(path: str) -> str:
+    place = PurePosixPath(path)
+    return place.parent.name if place.stem == "__init__" else place.stem.strip("_")
+
+
+def _by_name(test: str, names: dict[str, str]) -> str:
+    hits = [path for path in names if _stem(path) == _subject(test)]
+    return min(hits, key=lambda path: (len(PurePosixPath(path).parts), path)) if hits else ""
+
+
+def _by_words(text: str, names: dict[str, str]) -> str:
+    counts = {path: len(re.findall(rf"\b{re.escape(name)}\b", text)) for path, name in names.items()}
+    best = max(counts, key=lambda path: (counts[path], len(names[path])), default="")
+    return best if best and counts[best] else ""

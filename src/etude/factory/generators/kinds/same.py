@@ -1,0 +1,41 @@
+"""Variants of a module that behave the same and are written differently: tests and examples must not tell them apart.
+
+One differs in comments and lines alone; the other in its syntax tree and bytecode as well (a name in every function that nobody reads).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from etude.factory.generators.kinds.defects import functions
+from etude.factory.generators.kinds.positions import Positions
+
+NOTE = "# Behaves as before.\n"
+UNREAD = "_unread = 0\n"
+
+
+def same(path: str, text: str) -> list[list[dict[str, Any]]]:
+    """Lists of edits; fewer than two for a module without a function to write in."""
+    where = Positions(text)
+    tree = ast.parse(text)
+    ends = "" if text.endswith("\n") else "\n"
+    variants = [[{"path": path, "at": len(text), "old": "", "new": f"{ends}\n{NOTE}"}]]
+    inside: list[dict[str, Any]] = []
+    for _, function in functions(tree):
+        first = _first(function)
+        if first is not None and first.lineno > function.lineno:
+            at = where.at(first.lineno, first.col_offset)
+            if not text[text.rfind("\n", 0, at) + 1 : at].strip():  # alone on its line
+                inside.append({"path": path, "at": at, "old": "", "new": UNREAD + " " * first.col_offset})
+    return [*variants, inside] if inside else variants
+
+
+def _first(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt | None:
+    """The first statement behind the docstring, and behind what must come first; None where a decorated one stands there."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    for statement in body:
+        if isinstance(statement, ast.Global | ast.Nonlocal):
+            continue
+        return None if getattr(statement, "decorator_list", None) else statement
+    return None

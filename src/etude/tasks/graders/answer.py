@@ -1,0 +1,40 @@
+"""Grader `answer`: one question, one right answer, in a file of one line.
+
+For triage: the cause is planted, so what is right is known. What it catches: several answers in one file (only a single line of a few
+words counts), and a guess: the generator asks only where the candidates are many. Case, quotes and the last full stop don't matter.
+"""
+
+from __future__ import annotations
+
+import time
+
+from etude.sandbox.protocol import Machines
+from etude.tasks.restore import text_of
+from etude.tasks.task import Task, Verdict
+
+NAME = "answer"
+MAX_CHARS = 200
+
+
+class AnswerGrader:
+    """`hidden`: path, answer."""
+
+    async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
+        start = time.perf_counter()
+        said = text_of(files.get(task.hidden["path"]))
+        reason = objection(said, task.hidden["path"], task.hidden["answer"])
+        return Verdict(float(not reason), {"answer": not reason}, reason, time.perf_counter() - start)
+
+
+def objection(said: str | None, path: str, answer: str) -> str:
+    """Why it doesn't count; empty if it does. The right answer is not told."""
+    if said is None:
+        return f"{path} is missing, or no UTF-8 text"
+    lines = [line for line in said.splitlines() if line.strip()]
+    if len(lines) != 1 or len(lines[0]) > MAX_CHARS:
+        return f"{path} must hold one line of at most {MAX_CHARS} characters; it has {len(lines)} lines"
+    return "" if plain(lines[0]) == plain(answer) else "another answer is right"
+
+
+def plain(text: str) -> str:
+    return text.strip().rstrip(".").strip("`'\" ").casefold()

@@ -1,0 +1,143 @@
+"""Grader `mutants`: tests that an agent wrote pass on the right code, three times, and fail on hidden mutants of it.
+
+What it catches, and by what:
+
+- tests that fail always, or by lot: they run three times on the right code, and every one must pass every time
+- empty tests, tests that import and call nothing: no mutant that is told by its import alone is among the hidden ones
+- tests that know the sources (their hash, bytecode, lines): they run on variants that behave the same and must pass there
+- a copy of the module in the tests, to compare with: too many of its lines, or a long string without a space, end it
+- edited sources: the request forbids them, and the tests run over the base's sources
+- tests that turn failures of others into passes: the canary of `running.testrun`
+
+What remains open: a copy of the module that is written anew line by line. Score 1 if at least `kill` mutants fail, else 0; which of
+them did stands in `tests`, so that a share can be had.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+
+from etude.sandbox.protocol import Machines
+from etude.tasks.graders.chosen import tests_of
+from etude.tasks.graders.commands import MAX_FILE_BYTES, machine, unfitted
+from etude.tasks.graders.edits import Edit, edited, encoded
+from etude.tasks.restore import text_of
+from etude.tasks.running.testrun import Ran, run_tests
+from etude.tasks.task import Task, Verdict
+
+NAME = "mutants"
+TIMES = 3
+FEWEST_S, TIMES_S = 30.0, 10.0  # ten times what the project's own tests of the module take, half a minute at least
+TOGETHER = 2  # runs at a time: attempts share the machine
+MAX_COPIED = 0.25  # of the module's telling lines; tests written by people repeat under 5% of them
+TELLING_CHARS = 12
+MAX_SOLID_CHARS = 2000
+
+
+class MutantsGrader:
+    """`hidden`: path (of the tests to write), module (path), broken and same (lists of edits), kill, seconds."""
+
+    async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
+        start = time.perf_counter()
+        names = ["right code", "same behaviour", *(f"mutant {n}" for n in range(len(task.hidden["broken"])))]
+        found = dict.fromkeys(names, False)
+        reason = objection(task, files) or await self._judged(task, files, pool, found)
+        return Verdict(float(not reason), found, reason, time.perf_counter() - start)
+
+    async def _judged(self, task: Task, files: dict[str, bytes], pool: Machines, found: dict[str, bool]) -> str:
+        hidden = task.hidden
+        runs = _Runs(task, files, pool)
+        first = await runs.once(())
+        if complaint := _unhealthy(first):
+            return f"on the right code: {complaint}"
+        again = await runs.each([()] * (TIMES - 1))
+        if any(_unhealthy(ran) or ran.run.passed != first.run.passed for ran in again):
+            return "the tests come out differently from run to run on the right code"
+        found["right code"] = True
+        for ran in await runs.each(hidden["same"]):
+            if _unhealthy(ran) or ran.run.passed != first.run.passed:
+                return "the tests fail on code that behaves the same: they test how it is written, not what it does"
+        found["same behaviour"] = True
+        caught = 0
+        broken = hidden["broken"]
+        for at in range(0, len(broken), TOGETHER):
+            for number, ran in enumerate(await runs.each(broken[at : at + TOGETHER]), at):
+                found[f"mutant {number}"] = bool(first.run.passed - ran.run.passed)
+                caught += found[f"mutant {number}"]
+            if caught + len(broken) - at - TOGETHER < hidden["kill"]:
+                break  # it can't be reached any more
+        return (
+            "" if caught >= hidden["kill"] else f"caught {caught} of {len(broken)} mutants, {hidden['kill']} are asked"
+        )
+
+
+class _Runs:
+    """The agent's tests over variants of the base's sources."""
+
+    def __init__(self, task: Task, files: Mapping[str, bytes], pool: Machines) -> None:
+        self.task, self.pool = task, pool
+        self.path = task.hidden["path"]
+        self.tests = {self.path: files[self.path]}
+        self.limit_s = max(FEWEST_S, TIMES_S * float(task.hidden["seconds"]))
+
+    async def once(self, edits: Sequence[Edit]) -> Ran:
+        graded = encoded(edited(self.task.files, edits)) | self.tests
+        fresh = machine(self.task, self.pool, unfitted)
+        return await run_tests(tests_of(self.task, (self.path,)), graded, fresh, self.limit_s)
+
+    async def each(self, variants: Sequence[Sequence[Edit]]) -> list[Ran]:
+        found: list[Ran] = []
+        for at in range(0, len(variants), TOGETHER):
+            found += await asyncio.gather(*(self.once(edits) for edits in variants[at : at + TOGETHER]))
+        return found
+
+
+def objection(task: Task, files: Mapping[str, bytes]) -> str:
+    """What can be said against the tests before they run; empty if nothing."""
+    path = task.hidden["path"]
+    text = text_of(files.get(path))
+    if text is None or path not in files:
+        return f"{path} is missing, or no UTF-8 text"
+    if len(files[path]) > MAX_FILE_BYTES:
+        return f"{path} has {len(files[path])} bytes, {MAX_FILE_BYTES} at most are graded"
+    for known, before in task.files.items():
+        if known != path and known.endswith(".py") and files.get(known) != before.encode():
+            return f"{known} was changed or removed: only {path} may be written"
+    if (share := copied(text, task.files[task.hidden["module"]])) > MAX_COPIED:
+        return (
+            f"{path} repeats {share:.0%} of the lines of {task.hidden['module']}: it is compared with a copy of itself"
+        )
+    if solid(text):
+        return f"{path} holds a string of more than {MAX_SOLID_CHARS} characters without a space"
+    return ""
+
+
+def copied(tests: str, module: str) -> float:
+    """The share of the module's telling lines that stand in the tests, be it as text."""
+    lines = {line.strip() for line in module.splitlines()}
+    telling = {line for line in lines if len(line) >= TELLING_CHARS and not line.startswith(("#", "import ", "from "))}
+    there = {line.strip().strip("'\"") for line in tests.replace("\\n", "\n").splitlines()}
+    return len(telling & there) / len(telling) if telling else 0.0
+
+
+def solid(text: str) -> bool:
+    """Whether a string constant may be code in disguise (base64, hexadecimal)."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False  # it will not run either
+    values = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)]
+    return any(len(value) > MAX_SOLID_CHARS and len(value.split()) == 1 for value in values)
+
+
+def _unhealthy(ran: Ran) -> str:
+    if ran.run.timed_out:
+        return f"the tests took longer than {ran.run.seconds:.0f} s"
+    if not ran.honest:
+        return ran.objection
+    if not ran.run.passed:
+        return f"no test passed (status {ran.run.rc})"
+    return f"{len(ran.run.failed)} tests fail, {min(ran.run.failed)} first" if ran.run.failed else ""
