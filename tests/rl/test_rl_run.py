@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from etude.chat.nano import NanoRenderer
 from etude.engine.settings import EngineSettings
 from etude.events.log import EventLog
 from etude.factory.exercises.source import ExerciseSource
+from etude.factory.service.siblings import ExerciseSiblings
 from etude.factory.settings import ExerciseSettings
 from etude.harness.replay import Difference, replay
 from etude.harness.settings import HarnessSettings
@@ -31,7 +33,7 @@ from etude.rl.learner import Learner
 from etude.rl.ledger import Ledger, fold
 from etude.rl.placement import EngineProcess
 from etude.rl.restarts import Lifeline, ProcessDied, ProcessLost
-from etude.rl.run import RlRun, drive
+from etude.rl.run import HARDER, RlRun, drive
 from etude.rl.schedule import task_list
 from etude.rl.sessions import KeptSessions
 from etude.rl.settings import RlSettings
@@ -302,3 +304,17 @@ def test_the_synchronous_baseline_trains_on_fresh_rollouts_only(checkpoint, tmp_
     summary, _ = live(run)
     check_whole(run)
     assert summary["staleness"]["max"] == 0 and summary["counts"]["swapped_in_flight"] == 0
+
+
+def test_a_mastered_template_is_served_harder_siblings_and_the_schedule_stays(checkpoint: Path, tmp_path: Path) -> None:
+    """As after groups that were all solved: the journal of an earlier life says so."""
+    run = replace(a_run(checkpoint, tmp_path / "run", harder_above=0.8, keep_sessions=0), siblings=ExerciseSiblings())
+    run.folder.mkdir(parents=True)
+    (run.folder / HARDER).write_text('{"kind": "depth", "template": "one-bug", "depth": 1, "mean": 0.9}\n')
+    live(run)
+    ids, store = task_list(run.settings, run.source).task_ids, GroupStore(run.folder / "groups")
+    deeper = {f"two-bugs/{i.partition('/')[2]}" if i.startswith("one-bug/") else i for i in ids}
+    assert deeper != set(ids)
+    assert {rollout.task_id for group in range(len(ids)) for rollout in store.load(group)} == deeper
+    shares = [record.values["harder_groups"] for record in read(run.folder / "steps.jsonl")]
+    assert sum(shares) * run.settings.groups_per_step == len(deeper - set(ids))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from etude.factory.service.service import Service
 from etude.rl.controller import Step
 from etude.rl.groups import Group
 from etude.rl.metrics import step_values, versions
@@ -27,7 +28,8 @@ SHOWN = ("pass_rate", "reward", "staleness_max", "drift_p99")
 class Follower:
     """`on_step` belongs to the controller, `on_replay` to the resume."""
 
-    def __init__(self, run: RlRun, setup: Setup, sessions: KeptSessions) -> None:
+    def __init__(self, run: RlRun, setup: Setup, sessions: KeptSessions, service: Service | None = None) -> None:
+        self._service = service
         self._run = run
         self._setup = setup
         self._sessions = sessions
@@ -49,6 +51,7 @@ class Follower:
 
     def _write(self, step: Step, groups: list[Group[Rollout]], evaluated: dict[str, float]) -> None:
         run = self._run
+        evaluated = {**evaluated, **self._hear(groups)}
         rollouts = [rollout for group in groups for rollout in group.members]
         values = step_values(step.step, rollouts, step.components, step.advantages)
         for name, value in step.values.items():
@@ -71,6 +74,15 @@ class Follower:
         run.log.progress(
             STAGE, step.step + 1, run.settings.steps, **{name: values[name] for name in SHOWN if name in values}
         )
+
+    def _hear(self, groups: list[Group[Rollout]]) -> dict[str, float]:
+        """Tell the service how the groups ended; the share of them that had a harder sibling."""
+        if self._service is None:
+            return {}
+        for group in groups:
+            self._service.heard(group.index, [rollout.rewards["outcome"] for rollout in group.members])
+        harder = [self._service.served.get(group.index, group.task_id) != group.task_id for group in groups]
+        return {"harder_groups": sum(harder) / len(harder)}
 
     async def _evaluate(self) -> dict[str, float]:
         """Share of validation tasks solved by the policy that serves now, of those that could be attempted (promise 8: without

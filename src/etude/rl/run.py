@@ -1,15 +1,16 @@
 """The rl stage: `run_rl` starts the processes, runs the schedule to its end and leaves the trained policy and the figures.
 
 Folder: `ledger.jsonl` (decisions), `groups/` (finished rollouts), `states/` (trainer), `weights/` (anchors and deltas),
-`steps.jsonl` (figures), `gaps/` (trainer against sampler by token), `sessions/` (some rollouts in full), and at the end
-`checkpoint/` (Hugging Face), `summary.json`. Called again on the folder of a killed run it goes on (promise 6).
+`steps.jsonl` (figures), `harder.jsonl` (which tasks were served in the stead of mastered ones), `gaps/` (trainer against sampler by
+token), `sessions/` (some rollouts in full), and at the end `checkpoint/` (Hugging Face), `summary.json`. Called again on the folder of a
+killed run it goes on (promise 6).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from etude.chat.load import load_renderer
 from etude.chat.renderer import Renderer
 from etude.engine.settings import EngineSettings
 from etude.events.log import EventLog
+from etude.factory.service.service import Service
+from etude.factory.service.siblings import Siblings
 from etude.fleet.open import open_sandboxes
 from etude.fleet.settings import FleetSettings
 from etude.harness.settings import HarnessSettings
@@ -43,6 +46,7 @@ from etude.trace.segment import Rollout
 
 # Seeds of two rollouts differ in more than what a session adds to its own turn by turn.
 SEED_STRIDE = 7919
+HARDER = "harder.jsonl"
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class RlRun:
     log: EventLog
     graders: Mapping[str, Grader]
     fleet: FleetSettings = field(default_factory=FleetSettings)
+    siblings: Siblings | None = None
 
 
 def run_rl(
@@ -73,10 +78,15 @@ def run_rl(
     log: EventLog,
     graders: Mapping[str, Grader] = GRADERS,
     fleet: FleetSettings | None = None,
+    siblings: Siblings | None = None,
 ) -> dict[str, Any]:
     """Train, or go on training; returns the summary (the report's `rl` object). Blocks; Ctrl-C stops it cleanly."""
     if harness.temperature == 0:
         raise ValueError("harness.temperature is 0: the rollouts of a group would be all alike; RL needs it above 0")
+    if settings.harder_above is not None and siblings is None:
+        raise ValueError(
+            f"rl.harder_above is {settings.harder_above}, but {source.name} knows no harder siblings of its tasks"
+        )
     settings = settings.model_copy(
         update={"update": settings.update.model_copy(update={"temperature": harness.temperature})}
     )
@@ -84,7 +94,7 @@ def run_rl(
     checkpoint, folder = checkpoint.resolve(), folder.resolve()  # the processes have directories of their own
     folder.mkdir(parents=True, exist_ok=True)
     fleet = fleet or FleetSettings()
-    run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders, fleet)
+    run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders, fleet, siblings)
     with LocalRay(folder / "ray.json") as local:
         from etude.rl.placement import LocalPlaces  # imports ray, which reads its environment then
 
@@ -113,14 +123,15 @@ async def _drive(run: RlRun, places: Places, on_start: Any, search: CodeSearch |
     try:
         setup = _setup(run, services, pool, renderer, search)
         sessions = KeptSessions(run.folder / "sessions", settings, renderer.vocabulary())
-        follower = Follower(run, setup, sessions)
+        service = _service(run, tasks.task_ids)
+        follower = Follower(run, setup, sessions, service)
         await train_again(progress, tasks, store, ledger, services, follower.on_replay)
         await services.sync(progress.next_step)
         ready, ready_cpu = time.perf_counter(), time.process_time()
         services.trainer_busy_s = 0.0  # what was trained again belongs to the start
         controller = Controller(
             reconciler_at(progress, tasks, settings, store),
-            lambda slot: _attempt(run, setup, slot, sessions),
+            lambda slot: _attempt(run, setup, slot, sessions, service),
             services,
             store,
             ledger,
@@ -144,11 +155,20 @@ def _setup(run: RlRun, services: Services, pool: Any, renderer: Renderer, search
     )
 
 
-async def _attempt(run: RlRun, setup: Setup, slot: Slot, sessions: KeptSessions) -> Rollout:
-    task = run.source.task(slot.task_id)
-    name = f"{slot.task_id}#{slot.group}.{slot.member}"
+def _service(run: RlRun, scheduled: Sequence[str]) -> Service | None:
+    above = run.settings.harder_above
+    if above is None or run.siblings is None:
+        return None
+    return Service(run.siblings, run.folder / HARDER, scheduled, above)
+
+
+async def _attempt(
+    run: RlRun, setup: Setup, slot: Slot, sessions: KeptSessions, service: Service | None = None
+) -> Rollout:
+    task = run.source.task(service.serve(slot.group, slot.task_id) if service else slot.task_id)
+    name = f"{task.id}#{slot.group}.{slot.member}"
     place = (slot.group * run.settings.group_size + slot.member) * (run.settings.max_faults + 2) + slot.attempt
     seed = (run.settings.seed << 40) + place * SEED_STRIDE
     found = await attempt(task, setup, name=name, seed=seed, group=slot.group)
-    sessions.take(slot, found)
+    sessions.take(slot, found, task.level if service else "")
     return found.rollout

@@ -69,6 +69,12 @@ class RlSettings(BaseModel):
         default_factory=dict, description="relative share of each task level; empty: the exercises' own mix"
     )
     attempt: AttemptSettings = Field(default_factory=AttemptSettings, description="limits and retries of one rollout")
+    harder_above: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="a template whose last groups' mean exceeds this gives harder siblings of its tasks from then on; left out: never",
+    )
     seed: int = Field(default=0, ge=0, description="seed of the schedule and of sampling")
     save_every: int = Field(
         default=10, ge=1, description="steps between checkpoints; a resume trains again from the last one"

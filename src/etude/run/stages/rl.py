@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from etude.factory.exercises.source import ExerciseSource
+from etude.factory.service.siblings import ExerciseSiblings
 from etude.recipe.recipe import Recipe
 from etude.rl.run import run_rl
 from etude.run.stage import Context
@@ -24,6 +25,7 @@ def run(context: Context) -> None:
         sandbox=recipe.sandbox,
         log=context.log,
         fleet=recipe.fleet,
+        siblings=ExerciseSiblings(),
     )
 
 
