@@ -1,6 +1,7 @@
 """The last step before a task is taken: its three prompts, their checks, which of them it asks by, and the static leak audit.
 
-A generator that gives `metadata["facts"]` has its prompts written here; one that gives `metadata["prompts"]` wrote them itself. Either
+A generator that gives `metadata["facts"]` has its prompts written here, whatever stood in for them while the task was proved; one that gives
+`metadata["prompts"]` alone wrote them itself. Either
 way they are checked, and a task whose prompts give the solution away, or whose full prompt leaves out a name that the tests need, is none.
 """
 
@@ -38,16 +39,18 @@ async def finish(task: Task, project: Installed) -> Task:
 
 
 def prompts_of(task: Task) -> dict[str, str]:
-    """What the generator wrote, else what the rules write from its facts."""
+    """Written from the generator's facts; where it gives none, what it wrote itself."""
+    facts = facts_of(task.metadata)
+    if facts is not None:
+        return {
+            str(style): text for style, text in written(task.category, with_interface(task, facts), task.id).items()
+        }
     own = task.metadata.get("prompts")
     if isinstance(own, Mapping) and all(own.get(style) for style in STYLES):
         return {style: str(own[style]) for style in STYLES}
-    facts = facts_of(task.metadata)
-    if facts is None:
-        raise LeftOut(
-            f"its generator {task.metadata.get('generator', '?')} gave neither metadata.facts nor all of metadata.prompts"
-        )
-    return {str(style): text for style, text in written(task.category, with_interface(task, facts), task.id).items()}
+    raise LeftOut(
+        f"its generator {task.metadata.get('generator', '?')} gave neither metadata.facts nor all of metadata.prompts"
+    )
 
 
 def style_of(task: Task, prompts: Mapping[str, str]) -> Style:
