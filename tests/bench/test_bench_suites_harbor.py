@@ -39,7 +39,8 @@ TERMINAL_BENCH = {
     "task.yaml": "instruction: |-\n  Write the answer to out.txt.\ncategory: maths\nmax_test_timeout_sec: 20\n",
     "Dockerfile": "FROM tiny:1\n",
     "run-tests.sh": "#!/bin/sh\n. /tests/want.sh\n",
-    "tests/want.sh": '[ "$(cat /app/out.txt)" = 42 ]\n',
+    "tests/want.sh": "echo '=== short test summary info ==='\n"
+    'if [ "$(cat /app/out.txt)" = 42 ]; then echo PASSED t.py::test_out; else echo "FAILED t.py::test_out - 41"; fi\n',
     "solution.sh": "#!/bin/sh\necho 42 > /app/out.txt\n",
 }
 
@@ -76,7 +77,7 @@ def test_both_formats_are_read_with_the_prompt_that_says_where_files_must_be(tas
 @pytest.mark.parametrize(
     "files, complaint",
     [
-        ({k: v for k, v in HARBOR.items() if k != "tests/test.sh"}, "answer has no test.sh"),
+        ({k: v for k, v in HARBOR.items() if k != "tests/test.sh"}, "answer has no tests/test.sh"),
         ({k: v for k, v in HARBOR.items() if k != "instruction.md"}, "instruction.md is missing"),
         ({**HARBOR, "task.toml": "[task"}, "task.toml does not parse"),
         ({**TERMINAL_BENCH, "task.yaml": "a: ["}, "task.yaml does not parse"),

@@ -44,6 +44,7 @@ class Environment:
     memory_mb: int = 1024
     disk_mb: int = 256
     pids: int = 256
+    hosts: tuple[str, ...] = ()  # what its sandboxes reach, by name, through the policed door
 
     @property
     def name(self) -> str:
@@ -53,6 +54,7 @@ class Environment:
         """As JSON."""
         return asdict(self) | {
             "env": dict(self.env),
+            "hosts": list(self.hosts),
             "tests": {
                 "runner": self.tests.runner,
                 "command": list(self.tests.command),
@@ -69,6 +71,6 @@ def environment_of(metadata: Mapping[str, Any]) -> Environment | None:
     try:
         tests = told.get("tests", {})
         plan = TestPlan(tests.get("runner", "pytest"), tuple(tests.get("command", ())), tuple(tests.get("files", ())))
-        return Environment(**{**told, "tests": plan})
+        return Environment(**{**told, "tests": plan, "hosts": tuple(told.get("hosts", ()))})
     except (TypeError, AttributeError) as error:
         raise TaskError(f"metadata.{KEY} is no environment: {error}; make the task again") from error

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable, Machines, Sandbox
-from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.spec import Network, SandboxSpec
 from etude.tasks.environment.environment import environment_of
 from etude.tasks.running.pin import default_cache
 from etude.tasks.running.pytest_tools import with_pytest
@@ -41,6 +41,7 @@ def spec_of(task: Task, spec: SandboxSpec, files: dict[str, bytes] | None = None
         memory_mb=max(spec.memory_mb, environment.memory_mb),
         disk_mb=max(spec.disk_mb, environment.disk_mb),
         pids=max(spec.pids, environment.pids),
+        network=Network("allowlist", hosts=environment.hosts) if environment.hosts else spec.network,
     )
 
 

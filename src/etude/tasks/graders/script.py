@@ -1,54 +1,67 @@
-"""Grader `script`: a task's own test script, over the agent's files in a fresh sandbox of the task's image.
+"""Grader `script`: a task's own test script, over the agent's files in a fresh sandbox of the task's environment.
 
-Harbor's rule: the script writes its score to /logs/verifier/reward.json (a number, or an object with `reward`) or reward.txt;
-Terminal-Bench's: its exit status. Tests come into the sandbox now and not before. What an agent changed outside its working
-folder is not carried over: a task that is graded by it can't be solved here, and its reference shows that (`sound`).
+Harbor's rule: the script leaves a reward (`reward.py`); Terminal-Bench 1's: a parser reads what it printed
+(`importers/logs/terminal_bench.py`), and all tests it names must have passed. Tests come into the sandbox now and not before; the agent's
+processes died with the agent's sandbox, and what it wrote outside its working folder, rewards among it, is not carried over: a task that
+is graded by that can't be solved here, and its reference shows it (`sound`). A separate verifier sees its declared artifacts alone.
 """
 
 from __future__ import annotations
 
-import json
+import base64
 import time
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable, Machines
-from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.spec import Network, SandboxSpec
+from etude.tasks.environment.workspace import opened
+from etude.tasks.graders import reward
 from etude.tasks.graders.commands import Fit, unfitted
+from etude.tasks.importers.logs.log import UnreadableLog
+from etude.tasks.importers.logs.terminal_bench import PARSERS
 from etude.tasks.task import Task, Verdict
 from etude.tasks.validation.proof import LeftOut
 
-TESTS, REWARDS = "/tests", "/logs/verifier"
+TESTS, SOLUTION, LOGS = "/tests", "/solution", "/logs"
 SAID_CHARS = 300
 MAX_EXPORT_BYTES = 64 << 20
+MAX_PRINTED_BYTES = 8 << 20
 
 
 class ScriptGrader:
-    """`hidden`: tests (files of /tests), script (one of them), solve (the reference's files, solve.sh among them), limit_s."""
+    """`hidden`: tests and tests_binary (files of /tests), script (one of them), parser, env, hosts, artifacts, limit_s; the reference's
+    solve, solve_binary (solve.sh among them) and solve_env."""
 
     def __init__(self, fit: Fit = unfitted) -> None:
         self.fit = fit
 
     async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
         start = time.perf_counter()
-        sandbox = await pool.create(self.fit(SandboxSpec(files=files), task))
         try:
-            await _only(sandbox, files)
-            score, reason = await _scored(sandbox, task)
+            seen = _carried(task, files)
+            sandbox = await self._fresh(task, pool, tuple(task.hidden["hosts"]), seen)
+            try:
+                await _only(sandbox, seen)
+                score, tests, reason = await _scored(sandbox, task)
+            finally:
+                await sandbox.kill()
         except UserError as error:
-            score, reason = 0.0, f"the tests could not be run: {error}"
-        finally:
-            await sandbox.kill()
-        return Verdict(score, {task.hidden["script"]: score >= 1}, reason, time.perf_counter() - start)
+            score, tests, reason = 0.0, {}, f"the tests could not be run: {error}"
+        return Verdict(score, tests or {task.hidden["script"]: score >= 1}, reason, time.perf_counter() - start)
 
     async def solved(self, task: Task, pool: Machines) -> dict[str, bytes]:
         """The files after the task's own solution has run. Raises LeftOut."""
         if "solve.sh" not in task.hidden["solve"]:
             raise LeftOut("it has no solution/solve.sh, so whether it can be solved here is not known")
-        sandbox = await pool.create(self.fit(SandboxSpec(), task))
+        sandbox = await self._fresh(task, pool)
         try:
-            await _put(sandbox, "/solution", task.hidden["solve"])
-            ran = await sandbox.run(["sh", "/solution/solve.sh"], timeout_s=task.hidden["limit_s"])
+            await _put(sandbox, SOLUTION, task, "solve")
+            limit_s = max(task.hidden["limit_s"], task.metadata["agent_limit_s"] or 0)
+            script = _shell(f"{SOLUTION}/solve.sh")
+            ran = await sandbox.run(script, timeout_s=limit_s, env=task.hidden["solve_env"])
             if ran.rc != 0:
                 raise LeftOut(f"its own solution ends with status {ran.rc}: {_end(ran.out + ran.err)}")
             return await sandbox.export(max_bytes=MAX_EXPORT_BYTES)
@@ -57,55 +70,82 @@ class ScriptGrader:
         finally:
             await sandbox.kill()
 
+    async def untouched(self, task: Task, pool: Machines) -> dict[str, bytes]:
+        """The files before anybody has worked on them."""
+        sandbox = await self._fresh(task, pool)
+        try:
+            return await sandbox.export(max_bytes=MAX_EXPORT_BYTES)
+        finally:
+            await sandbox.kill()
+
+    async def _fresh(
+        self, task: Task, pool: Machines, hosts: tuple[str, ...] | None = None, files: dict[str, bytes] | None = None
+    ) -> Disposable:
+        """`hosts`: what it reaches, where that is not what the agent reached."""
+
+        def adapt(spec: SandboxSpec) -> SandboxSpec:
+            network = Network("allowlist", hosts=hosts) if hosts else Network() if hosts is not None else spec.network
+            return replace(self.fit(spec, task), network=network)
+
+        return await opened(task, pool, SandboxSpec(), adapt, {} if files is None else files)
+
 
 async def sound(task: Task, grader: ScriptGrader, pool: Machines) -> Task:
     """The task, shown to be solvable here and not solved by doing nothing. Raises LeftOut, InfraError."""
     reference = await grader.grade(task, await grader.solved(task, pool), pool)
-    untouched = await pool.create(grader.fit(SandboxSpec(), task))
-    try:
-        before = await untouched.export(max_bytes=MAX_EXPORT_BYTES)
-    finally:
-        await untouched.kill()
-    nothing = await grader.grade(task, before, pool)
+    nothing = await grader.grade(task, await grader.untouched(task, pool), pool)
     if not reference.passed or nothing.score:
         raise LeftOut(f"not sound: reference {reference.score} ({reference.reason}), nop {nothing.score}")
     return task
 
 
-async def _scored(sandbox: Disposable, task: Task) -> tuple[float, str]:
-    await _put(sandbox, TESTS, task.hidden["tests"])
-    script = f"{TESTS}/{task.hidden['script']}"
-    # A reward that was there before is nobody's score; a shell finds what a script without its mode is written for.
-    head = task.hidden["tests"][task.hidden["script"]].partition("\n")[0]
-    shell = "bash" if "bash" in head else "sh"
-    command = f"rm -rf {REWARDS} && mkdir -p {REWARDS} && TEST_DIR={TESTS} exec {shell} {script}"
-    ran = await sandbox.run(command, timeout_s=task.hidden["limit_s"])
+async def _scored(sandbox: Disposable, task: Task) -> tuple[float, dict[str, bool], str]:
+    hidden = task.hidden
+    await _put(sandbox, TESTS, task, "tests")
+    script = f"{TESTS}/{hidden['script']}"
+    # A script says by its first line who runs it; Terminal-Bench 1 always takes bash.
+    itself = not hidden["parser"] and hidden["tests"][hidden["script"]].startswith("#!")
+    # A reward that was there before is nobody's score.
+    clean = f"rm -rf {reward.FOLDER} && mkdir -p {reward.FOLDER} {LOGS}/artifacts {LOGS}/agent && exec 2>&1 && "
+    ran = await sandbox.run(
+        clean + (f"exec {script}" if itself else _shell(script)),
+        timeout_s=hidden["limit_s"],
+        env={"TEST_DIR": TESTS, **hidden["env"]},
+        max_output_bytes=MAX_PRINTED_BYTES,
+    )
     if ran.timed_out:
-        return 0.0, f"the tests took longer than {task.hidden['limit_s']:g} s"
-    said = _end(ran.out + ran.err)
-    if task.metadata["format"] == "terminal-bench":
-        return float(ran.rc == 0), "" if ran.rc == 0 else f"status {ran.rc}: {said}"
-    score = await _reward(sandbox)
-    if score is None:
-        return 0.0, f"the tests left no reward in {REWARDS} (status {ran.rc}): {said}"
-    return score, "" if score >= 1 else f"reward {score:g}: {said}"
+        return 0.0, {}, f"the tests took longer than {hidden['limit_s']:g} s"
+    if hidden["parser"]:
+        return _parsed(ran.out.decode("utf-8", "replace"), ran.truncated, hidden["parser"])
+    try:
+        found = await reward.reward_in(sandbox)
+    except reward.NoReward as none:
+        return 0.0, {}, f"{none} (status {ran.rc}): {_end(ran.out)}"
+    return found.score, {}, "" if found.score >= 1 else f"reward {found.value:g}: {_end(ran.out)}"
 
 
-async def _reward(sandbox: Disposable) -> float | None:
-    for name in ("reward.json", "reward.txt"):
-        try:
-            text = (await sandbox.read(f"{REWARDS}/{name}")).decode("utf-8", "replace")
-        except UserError:
-            continue  # the other form may be there
-        try:
-            value = json.loads(text)
-        except ValueError:
-            return None
-        value = value.get("reward") if isinstance(value, dict) else value
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return None
-        return min(1.0, max(0.0, float(value)))
-    return None
+def _parsed(text: str, truncated: bool, parser: str) -> tuple[float, dict[str, bool], str]:
+    """Score, tests by name, and why the score is 0."""
+    if truncated:
+        return 0.0, {}, f"the tests printed more than {MAX_PRINTED_BYTES >> 20} MiB, so their results can't be told"
+    try:
+        tests = PARSERS[parser](text)
+    except UnreadableLog as error:
+        return 0.0, {}, f"{error}: {_end(text.encode())}"
+    if not tests:
+        return 0.0, {}, f"no test is named in what the tests printed: {_end(text.encode())}"
+    failed = [name for name, passed in tests.items() if not passed]
+    return float(not failed), tests, f"failed {failed[0]} ({len(failed)} of {len(tests)})" if failed else ""
+
+
+def _carried(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:
+    """What of the agent's files a separate verifier sees; any other sees all."""
+    below = [path.removeprefix(task.metadata["workdir"]).strip("/") for path in task.hidden["artifacts"]]
+    if not below:
+        return files
+    return {
+        path: data for path, data in files.items() if any(not top or f"{path}/".startswith(f"{top}/") for top in below)
+    }
 
 
 async def _only(sandbox: Disposable, files: Mapping[str, bytes]) -> None:
@@ -115,9 +155,17 @@ async def _only(sandbox: Disposable, files: Mapping[str, bytes]) -> None:
             await sandbox.remove(entry.path)
 
 
-async def _put(sandbox: Disposable, folder: str, files: Mapping[str, str]) -> None:
-    for path, text in files.items():
-        await sandbox.write(f"{folder}/{path}", text.encode(), mode=0o755 if path.endswith(".sh") else None)
+async def _put(sandbox: Disposable, folder: str, task: Task, key: str) -> None:
+    told: dict[str, Any] = task.hidden
+    files = {path: text.encode() for path, text in told[key].items()}
+    files |= {path: base64.b64decode(data) for path, data in told[f"{key}_binary"].items()}
+    for path, data in files.items():
+        await sandbox.write(f"{folder}/{path}", data, mode=0o755 if path.endswith(".sh") else None)
+
+
+def _shell(script: str) -> str:
+    """By bash, or by sh in an image without it."""
+    return f"if command -v bash >/dev/null 2>&1; then exec bash {script}; else exec sh {script}; fi"
 
 
 def _end(said: bytes) -> str:

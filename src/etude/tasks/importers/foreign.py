@@ -1,0 +1,28 @@
+"""A task of a foreign format, as read: what both formats have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from etude.tasks.importers.harbor_settings import Settings
+from etude.tasks.importers.texts import Files
+
+# Reward files (Harbor), or a parser of what the tests print (Terminal-Bench 1).
+HARBOR, TERMINAL_BENCH = "harbor", "terminal-bench"
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A folder as either format tells it. `script`: which of `tests` grades. `parser`: who reads its output, where that is what counts."""
+
+    id: str
+    format: str
+    instruction: str
+    tests: Files
+    script: str
+    settings: Settings
+    dockerfile: str = ""
+    parser: str = ""
+    solution: Files = field(default_factory=Files)
+    told: dict[str, Any] = field(default_factory=dict)  # what else the folder says of itself
