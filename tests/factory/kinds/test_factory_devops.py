@@ -1,0 +1,65 @@
+"""Broken builds, workflows, scripts and services: what tells them from right ones is run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from grid_project import SHAPES, grid
+
+from etude.factory.generators.devops.generator import MAKERS, DevopsRepair
+from etude.factory.generators.devops.recipe import Maker, Subject
+from etude.factory.generators.generator import Bench
+from etude.factory.generators.kinds import modules
+from etude.factory.generators.kinds.defects import defects
+from etude.tasks.graders.devops import objection
+from etude.tasks.registry import grade
+from etude.tasks.task import Task
+
+
+def subject() -> Subject:
+    project = grid()
+    return Subject(project, next(modules.tested(project)), defects("grid/shapes.py", SHAPES)[0])
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_every_breakage_stands_once_in_the_right_text(maker: Maker) -> None:
+    recipe = maker(subject())
+    for one in recipe.breakages:
+        assert recipe.files[one.path].count(one.old) == 1, one.name
+        assert one.old not in one.new or one.old + one.new != one.new + one.old, one.name
+    assert len({one.name for one in recipe.breakages}) == len(recipe.breakages)
+
+
+async def test_a_broken_script_is_a_task_and_a_target_that_does_nothing_no_solution(bench: Bench) -> None:
+    candidates = {one.id: one for one in DevopsRepair().candidates(grid(), bench, 0)}
+    task = await candidates["grid-1.0/devops/release_script-1"].build()
+    assert task.solution and set(task.metadata["editable"]) == {"scripts/release.sh"}
+    files = {path: text.encode() for path, text in task.files.items()}
+    verdict = await grade(task, files | {"scripts/release.sh": b"#!/bin/sh\ntrue\n"}, bench.pool)
+    assert verdict.score == 0 and verdict.reason
+
+
+async def test_a_service_is_asked_on_its_own_loopback_and_must_answer_with_the_project(bench: Bench) -> None:
+    recipe = next(maker for maker in MAKERS if maker.__name__ == "service")(subject())
+    files = {**grid().files, **recipe.files}
+    task = Task("t", "devops", "service", "", files, (), "devops", {"scenarios": list(recipe.scenarios), "seconds": 1})
+    task = replace(task, metadata={"editable": list(recipe.files)})
+    right = {path: text.encode() for path, text in files.items()}
+    assert await objection(task, right, recipe.scenarios[0], bench.pool) == ""
+    canned = right | {"service/app.py": right["service/app.py"].replace(b'"build": build', b'"build": "1.0"')}
+    assert "does not hold" in await objection(task, canned, recipe.scenarios[0], bench.pool)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("maker", MAKERS)
+async def test_every_breakage_alone_is_noticed_by_a_scenario(maker: Maker, bench: Bench) -> None:
+    recipe = maker(subject())
+    files = {**grid().files, **recipe.files}
+    task = Task("t", "devops", "l", "", files, (), "devops", {"scenarios": list(recipe.scenarios), "seconds": 1})
+    task = replace(task, metadata={"editable": list(recipe.files)})
+    right = {path: text.encode() for path, text in files.items()}
+    assert (await grade(task, right, bench.pool)).reason == ""
+    for one in recipe.breakages:
+        broken = recipe.files[one.path].replace(one.old, one.new).encode()
+        assert (await grade(task, right | {one.path: broken}, bench.pool)).score == 0, one.name
