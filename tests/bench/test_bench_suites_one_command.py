@@ -22,8 +22,8 @@ from etude.run.suites import open_suite
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
-from etude.tasks.audit import solved
 from etude.tasks.cheats.exercise import nop
+from etude.tasks.solved import solved
 
 DRAFT = [
     {"name": "counts_all", "question": "Does it count every item?", "choices": ["no", "yes"]},

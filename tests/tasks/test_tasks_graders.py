@@ -9,12 +9,12 @@ import pytest
 
 from etude.factory.exercises.source import ExerciseSource
 from etude.sandbox.protocol import SandboxPool
-from etude.tasks.audit import solved
 from etude.tasks.cheats.exercise import nop
 from etude.tasks.graders.docstring import comments_above
 from etude.tasks.graders.write_test import added_checks
 from etude.tasks.registry import GRADERS, grade, grader
 from etude.tasks.restore import MAX_FILE_BYTES, restored
+from etude.tasks.solved import solved
 
 BEFORE = 'x = 1\ncheck("core g", 1, [2])\nprint("ok")\n'
 

@@ -16,6 +16,7 @@ from typing import Any
 from etude.sandbox.protocol import Machines
 from etude.tasks.cheats.exercise import CHEATS, nop
 from etude.tasks.registry import grade
+from etude.tasks.solved import solved
 from etude.tasks.task import Task, Verdict
 
 # Leftovers that may hold the solution: histories, compiled code, caches of tools, builds.
@@ -94,9 +95,3 @@ def _key(files: Mapping[str, bytes]) -> str:
     for path in sorted(files):
         digest.update(b"%d %d " % (len(path.encode()), len(files[path])) + path.encode() + files[path])
     return digest.hexdigest()
-
-
-def solved(task: Task) -> dict[str, bytes]:
-    """The workspace with the reference solution in it; what the reference takes away is in metadata.removed."""
-    removed = set(task.metadata.get("removed", ()))
-    return {path: text.encode() for path, text in {**task.files, **task.solution}.items() if path not in removed}

@@ -20,7 +20,12 @@ SETTINGS = frozenset(
 )
 # Modules of the runner: a file of that name in the workspace would be imported in its stead.
 RUNNER = frozenset(("pytest", "_pytest", "pluggy", "iniconfig", "pygments"))
-_RUNNER_SETTINGS = re.compile(r"^(jest|vitest|karma|mocha|babel)\.config\.|^\.mocharc|\.pth$")
+_RUNNER_SETTINGS = re.compile(
+    r"^(jest|vitest|vite|karma|mocha|babel|ava|tap)\.config\.|^\.(mocha|tap|nyc|babel|npm|swc)rc|^tsconfig.*\.json$|\.pth$|^\.env$"
+)
+# What is installed or compiled: never taken from an agent, the environment's own stays. Byte code may hold what no source says.
+BUILT = frozenset(("node_modules", "__pycache__", ".git", ".venv", "venv", "site-packages", "surefire-reports"))
+_BUILT = re.compile(r"\.(pyc|pyo|class|egg-link)$|\.(egg|dist)-info(/|$)")
 
 
 def is_test(path: str) -> bool:
@@ -33,6 +38,8 @@ def is_protected(path: str) -> bool:
     """Whether a file is a test, decides how tests run, or would stand for the runner itself."""
     place = PurePosixPath(path)
     if is_test(path) or place.name in SETTINGS or _RUNNER_SETTINGS.search(place.name):
+        return True
+    if BUILT.intersection(place.parts) or _BUILT.search(path):
         return True
     return place.parts[0].removesuffix(".py") in RUNNER or (
         len(place.parts) > 1 and place.parts[1].removesuffix(".py") in RUNNER

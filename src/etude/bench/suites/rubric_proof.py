@@ -14,10 +14,10 @@ from etude.bench.grading.exhibit import Exhibit, diff_of
 from etude.bench.grading.judge import Judge
 from etude.bench.grading.judgement import Judgement
 from etude.bench.grading.rubric import Criterion, Rubric
-from etude.tasks.audit import solved
 from etude.tasks.cheats.exercise import nop
 from etude.tasks.cheats.repository import runner_patched, tests_emptied
 from etude.tasks.protected import is_protected
+from etude.tasks.solved import solved
 from etude.tasks.task import Task
 
 # Those whose diff looks like work: one in the tests, one in the source.

@@ -5,7 +5,7 @@
 
 Cheap first: one run of the chosen test files decides most candidates (`known`: what passes after the change is the untouched project's
 baseline, so that only the state before has to be run); thrice only for those whose first run shows something. Then the reference must
-score 1, nothing 0 and every cheat 0, each in a fresh fork; cheats whose graded tree is that of nothing done are not run twice.
+score 1, nothing 0 and some cheats 0, each in a fresh fork (`etude tasks check` tries all of them, and the leaks of the whole sandbox).
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from etude.sandbox.protocol import Machines
-from etude.tasks.audit import solved
 from etude.tasks.cheats.exercise import nop
+from etude.tasks.cheats.repository import few_for
 from etude.tasks.environment.environment import KEY, Environment
 from etude.tasks.environment.workspace import OVERLAY
 from etude.tasks.graders.commands import NAME, CommandsGrader, graded_files, machine, tests_of
 from etude.tasks.protected import is_protected
 from etude.tasks.running.testrun import Ran, Tests, run_tests, visible_command
+from etude.tasks.solved import solved
 from etude.tasks.task import Task
 from etude.tasks.validation.change import Bench, require_sound
 from etude.tasks.validation.proof import LeftOut, Proof, prove
@@ -116,7 +117,7 @@ async def proved_over(
     before, after = graded_files(task, nop(task)), graded_files(task, solved(task))
     found = await prove(before, after, run, known=known, most=most)
     task = _with(task, _steady(found, flaky))
-    await require_sound(task, Bench(pool, grader, timeout_s))
+    await require_sound(task, Bench(pool, grader, timeout_s), few_for(task))
     return task
 
 

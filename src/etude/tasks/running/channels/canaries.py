@@ -35,7 +35,7 @@ def with_canary(path: str, text: str, nonce: str, kind: str) -> str | None:
 
 def _script(path: str, text: str, nonce: str, kind: str) -> str | None:
     esm = path.endswith((".mjs", ".mts")) or (not path.endswith((".cjs", ".cts")) and bool(_ESM.search(text)))
-    fails = f'("canary {nonce}", () => {{ throw new Error("canary"); }});'
+    fails = f'("canary {nonce}", () => {{ {_must_throw(text, esm)} throw new Error("canary"); }});'
     if kind == "vitest":
         return f'import {{ test as canary_{nonce} }} from "vitest";\ncanary_{nonce}{fails}'
     if kind in ("jest", "mocha"):
@@ -57,6 +57,31 @@ def _script(path: str, text: str, nonce: str, kind: str) -> str | None:
         if esm
         else f';require("node:test").test{fails}'
     )
+
+
+# What tests of each library assert with, in ways that must throw. One that does not ends the canary early: it passes, and is caught.
+_LIBRARIES = {
+    "assert": (
+        "(a) => [() => a(false), () => a.ok(0), () => a.equal(1, 2), () => a.strictEqual(1, 2), () => a.deepEqual([1], [2]),"
+        " () => a.deepStrictEqual({a: 1}, {a: 2}), () => a.notEqual(1, 1), () => a.notStrictEqual(1, 1), () => a.throws(() => {})]"
+    ),
+    "chai": "(c) => [() => c.assert.equal(1, 2), () => c.expect(1).to.equal(2), () => c.expect([1]).to.deep.equal([2])]",
+}
+_EXPECT = "[() => expect(1).toBe(2), () => expect([1]).toEqual([2]), () => expect(() => {}).toThrow()]"
+_TRY = "for (const f of LIST) { let threw = false; try { f(); } catch { threw = true; } if (!threw) return; }"
+_NAMED = re.compile(r"""(?:require\(|from\s+|import\s+)['"](?:node:)?(assert|assert/strict|chai)['"]""")
+
+
+def _must_throw(text: str, esm: bool) -> str:
+    """Statements that leave the canary where an assertion of the file's own libraries does not throw."""
+    found = []
+    for name in dict.fromkeys(named.partition("/")[0] for named in _NAMED.findall(text)):
+        load = "process.getBuiltinModule?.('assert')" if name == "assert" else "undefined"
+        load = f"require('{name}')" if not esm else load
+        found.append(f"{{ const lib = {load}; if (lib) {_TRY.replace('LIST', f'({_LIBRARIES[name]})(lib)')} }}")
+    if re.search(r"\bexpect\(", text) and not re.search(r"chai|should", text):
+        found.append(f"if (typeof expect === 'function') {_TRY.replace('LIST', _EXPECT)}")
+    return " ".join(found)
 
 
 def _java(text: str, nonce: str) -> str | None:

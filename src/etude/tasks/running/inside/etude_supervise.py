@@ -51,7 +51,10 @@ def main():
     elif os.path.lexists(asked["report"]):
         os.unlink(asked["report"])
     start = time.perf_counter()
-    events, output, rc = watched(asked)
+    try:
+        events, output, rc = watched(asked)
+    except OSError as error:
+        events, output, rc = Events(b""), ("{} can't be started: {}".format(asked["argv"][0], error)).encode(), 127
     seconds = time.perf_counter() - start
     end_all()
     answer = {

@@ -14,8 +14,8 @@ def node(output: bytes, workdir: str) -> Iterator[Case]:
     """`file::outer > inner`. Suites are no tests; a test told after its subtests has the nesting they had less one."""
     waiting: dict[tuple[str, int], list[tuple[list[str], dict[str, Any]]]] = {}
     for told in _objects(output):
-        if "nesting" not in told:
-            continue
+        if "nesting" not in told or (told.get("good") and told["name"] == told.get("file")):
+            continue  # a file that ended well and held no test
         file, level = _relative(str(told.get("file") or ""), workdir), int(told["nesting"])
         inner = waiting.pop((file, level + 1), [])
         mine = [([told["name"], *path], each) for path, each in inner]
