@@ -17,7 +17,7 @@ def clamp(value, low=0, high=10):
     0
     >>> clamp(11)
     10
-    >>> clamp(1, high=0)
+    >>> clamp(1, high=-1)
     Traceback (most recent call last):
     ValueError: high is below low
     """

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from etude.factory.generators.devops.generator import DevopsRepair
+from etude.factory.generators.documentation import Documentation
 from etude.factory.generators.generator import Generator
 from etude.factory.generators.review import Review
 from etude.factory.generators.test_writing import TestWriting
 
-GENERATORS: dict[str, Generator] = {each.name: each for each in (TestWriting(), Review(), DevopsRepair())}
+GENERATORS: dict[str, Generator] = {
+    each.name: each for each in (TestWriting(), Review(), DevopsRepair(), Documentation())
+}

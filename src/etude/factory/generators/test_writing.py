@@ -92,7 +92,7 @@ async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
         generator=TestWriting.name,
         grader=GRADER,
         facts=facts,
-        demand=f"Put the tests into `{test}`, and change no other file.",
+        demand=f"Put tests of {_what(place, asked.part)} into `{test}`, and change no other file.",
         files=files,
         solution={test: reference},
         hidden={
@@ -123,16 +123,18 @@ def passing(text: str, right: Right) -> str:
 
 
 def _facts(place: Tested, part: str, test: str) -> Facts:
-    what = f"`{part}` of `{place.path}`" if part else f"`{place.path}`"
-    headline = f"write tests for {what}, which has none any more"
+    headline = f"write tests for {_what(place, part)}, which has none any more"
     assert PYTEST_FILE.search(test), test
     return Facts(
         headline=headline,
         place=f"`{place.path}`",
         notes=(
-            f"The tests go into `{test}`; no other file may be changed",
             "They must pass on the code as it is, every time they are run",
             "They are judged by what they notice: small mistakes are put into the code, and most of them have to make a test fail",
             "They must test what the code does, not how it is written: a rewrite that behaves the same has to pass",
         ),
     )
+
+
+def _what(place: Tested, part: str) -> str:
+    return f"`{part}` of `{place.path}`" if part else f"`{place.path}`"

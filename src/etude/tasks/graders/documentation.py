@@ -55,24 +55,26 @@ class DocumentationGrader:
 
     async def _judged(self, task: Task, groups: list[Group], pool: Machines, found: dict[str, bool]) -> str:
         hidden = task.hidden
-        for outcome in await _each(task, groups, [()] * TIMES, pool):
+        for outcome in await outcomes(task, groups, [()] * TIMES, pool):
             if not outcome.all_good:
                 return outcome.said
         found["right code"] = True
-        for outcome in await _each(task, groups, hidden["same"], pool):
+        for outcome in await outcomes(task, groups, hidden["same"], pool):
             if not outcome.all_good:
                 return f"code that behaves the same comes out differently: {outcome.said}"
         found["same behaviour"] = True
-        outcomes = await _each(task, groups, hidden["broken"], pool)
-        found.update({f"mutant {n}": not outcome.all_good for n, outcome in enumerate(outcomes)})
-        caught = sum(not outcome.all_good for outcome in outcomes)
+        noticed = [not outcome.all_good for outcome in await outcomes(task, groups, hidden["broken"], pool)]
+        found.update({f"mutant {n}": one for n, one in enumerate(noticed)})
+        caught = sum(noticed)
         few = (
-            f"its examples notice {caught} of {len(outcomes)} changes of what the code does, {hidden['kill']} are asked"
+            f"its examples notice {caught} of {len(noticed)} changes of what the code does, {hidden['kill']} are asked"
         )
         return "" if caught >= hidden["kill"] else few
 
 
-async def _each(task: Task, groups: list[Group], variants: Sequence[Sequence[Edit]], pool: Machines) -> list[Outcome]:
+async def outcomes(
+    task: Task, groups: list[Group], variants: Sequence[Sequence[Edit]], pool: Machines
+) -> list[Outcome]:
     module = task.hidden["import"] if task.hidden["form"] == "docstrings" else ""
     base = {path: text for path, text in task.files.items() if path != task.hidden["path"] or path.endswith(".py")}
     trees = [encoded(edited(base, edits)) for edits in variants]

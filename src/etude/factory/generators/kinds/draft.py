@@ -51,7 +51,7 @@ def drafted(draft: Draft, project: Installed) -> Task:
     """The task before anything was run."""
     plan = project.environment.tests
     prompts = {
-        style: f"{_stopped(text)} {draft.demand}" if style != "full" else text
+        style: f"{text.rstrip()}\n\n{draft.demand}\n" if style == "full" else f"{_stopped(text)} {draft.demand}"
         for style, text in written(draft.category, draft.facts, draft.id).items()
     }
     return Task(
