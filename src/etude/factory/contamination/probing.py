@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from etude.factory.contamination.question import Probe, Question, questions, scored
+from etude.factory.contamination.question import PROBES, Probe, Question, questions, scored
 from etude.policy.protocol import Policy, Request
 from etude.tasks.task import Task
 from etude.trace.message import Message
@@ -113,7 +113,7 @@ def key_of(policy: str, one: Question) -> str:
 def flags(rows: Sequence[Row]) -> dict[str, dict[Probe, float]]:
     """By task: the probes that it stands out in, with their scores."""
     found: dict[str, dict[Probe, float]] = {}
-    for probe in dict.fromkeys(row.probe for row in rows):
+    for probe in PROBES:
         of = [row for row in rows if row.probe == probe]
         for row in of:
             if row.score < FLAGGED:

@@ -12,12 +12,13 @@ import difflib
 import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from etude.tasks.protected import is_protected
 from etude.tasks.task import Task
 
 Probe = Literal["continuation", "paths"]
+PROBES: tuple[Probe, ...] = get_args(Probe)
 TELLING = 20  # characters of a stripped line; shorter ones are guessed by everybody
 LEAST_LINES = 3  # telling lines that have to be left for an answer to say anything
 HEAD = 1 / 3  # of the run of new lines that is shown

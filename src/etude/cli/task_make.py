@@ -1,0 +1,108 @@
+"""`etude tasks make`: a folder of proved tasks from a list of projects."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import DryRun, Json, Overrides
+from etude.cli.prepare import DEFAULT_RECIPE
+
+if TYPE_CHECKING:
+    from etude.factory.making.order import Told
+
+
+class MakeError(Exception):
+    """What was asked for names something that there is not."""
+
+
+Projects = Annotated[
+    Path, typer.Option("--projects", metavar="FILE", help="The list of projects, e.g. recipes/projects.toml.")
+]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder of tasks; the same folder goes on.")]
+Only = Annotated[
+    list[str] | None, typer.Option("--project", metavar="NAME", help="Only this project of the list; repeatable.")
+]
+Generators = Annotated[
+    list[str] | None,
+    typer.Option("--generators", metavar="NAME", help="Only this generator; repeatable. Default: all."),
+]
+Count = Annotated[int | None, typer.Option("--count", min=1, help="Stop when so many tasks are there.")]
+PerCategory = Annotated[int | None, typer.Option("--per-category", min=1, help="No more tasks of one category.")]
+Budget = Annotated[float | None, typer.Option("--budget", metavar="MINUTES", min=0.0, help="Begin nothing after that.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Installs and candidates at a time.")]
+Seed = Annotated[int, typer.Option("--seed", help="Another seed makes other tasks of the same projects.")]
+Timeout = Annotated[float, typer.Option("--test-timeout", min=1.0, help="Seconds one run of the tests may take.")]
+RecipeName = Annotated[str, typer.Option("--recipe", help="Whose sandboxes are used.")]
+
+
+def make(
+    projects: Projects,
+    out: Out,
+    project: Only = None,
+    generators: Generators = None,
+    count: Count = None,
+    per_category: PerCategory = None,
+    budget: Budget = None,
+    jobs: Jobs = 2,
+    seed: Seed = 0,
+    timeout: Timeout = 120.0,
+    recipe: RecipeName = DEFAULT_RECIPE,
+    overrides: Overrides = None,
+    dry_run: DryRun = False,
+    json: Json = False,
+) -> Answer:
+    """Fetch, install, generate, prove and word tasks, turn by turn over categories and projects; stopped at any point, the same command
+    goes on. `report.json` in the folder holds installs, yields and costs."""
+    from etude.factory.generators.registry import GENERATORS
+    from etude.factory.making.account import told
+    from etude.factory.making.order import Order
+    from etude.factory.sources.listed import read_list
+    from etude.recipe.read import find_recipe, read_recipe
+    from etude.run.lock import RunLock
+    from etude.run.task_making import make as made
+
+    listed = read_list(projects)
+    names = _known(project, listed, "--project", str(projects))
+    chosen = {name: GENERATORS[name] for name in _known(generators, GENERATORS, "--generators", "the registry")}
+    read = read_recipe([find_recipe(recipe)], overrides or [])
+    order = Order(names, chosen, count, per_category, None if budget is None else budget * 60, jobs, seed, timeout)
+    if dry_run:
+        plan = {
+            "projects": names,
+            "generators": {name: one.category for name, one in chosen.items()},
+            "out": str(out),
+            "asked": {
+                "count": count,
+                "per_category": per_category,
+                "budget_s": order.budget_s,
+                "jobs": jobs,
+                "seed": seed,
+            },
+        }
+        lines = [f"would make tasks of {len(names)} projects in {out}, {jobs} at a time"]
+        lines += [f"  {name}: {category}" for name, category in plan["generators"].items()]
+        return Answer(plan, "\n".join(lines))
+    with RunLock(out):
+        document = made(read, order, listed, out, _tell)
+    return Answer(document, told(document), 1 if document["faults"] else 0)
+
+
+def _known(wanted: list[str] | None, there: object, option: str, where: str) -> list[str]:
+    known = list(there)  # type: ignore[call-overload]
+    if strange := [name for name in wanted or () if name not in known]:
+        raise MakeError(
+            f"{option} {strange[0]}: {where} has none of that name; it has {', '.join(sorted(known)) or 'nothing'}"
+        )
+    return [name for name in known if not wanted or name in wanted]
+
+
+def _tell(told: Told) -> None:
+    """One line a decision: how far it is, and the last."""
+    goal = f" of {told.count}" if told.count else ""
+    state = f"{told.taken}{goal} tasks, {told.tried} tried, {told.installed + told.discarded}/{told.projects} projects"
+    print(f"[{state}] {told.last}", file=sys.stderr, flush=True)

@@ -1,0 +1,1 @@
+"""From a released project to an environment that its tests run in."""

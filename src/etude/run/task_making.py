@@ -1,0 +1,93 @@
+"""Puts projects, installer, generators and sandboxes together for `etude tasks make`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from etude.bench.runs.folder import replace_text
+from etude.corpus.sources.fetch import Fetcher
+from etude.corpus.sources.project import ProjectRefused, SourceOffline
+from etude.factory.generators.generator import Bench
+from etude.factory.install.kept import keep, kept
+from etude.factory.install.plain import RULES, install
+from etude.factory.making.account import account
+from etude.factory.making.decisions import Decisions
+from etude.factory.making.finishing import finish
+from etude.factory.making.making import Making
+from etude.factory.making.order import Built, Discarded, Install, Order, Progress, Shelf
+from etude.factory.making.shelf import HarborShelf
+from etude.factory.sources.listed import Listed, fetched
+from etude.fleet.open import open_sandboxes
+from etude.recipe.recipe import Recipe
+from etude.run.machine import machine
+from etude.run.meter import Cost, Meter
+from etude.sandbox.errors import InfraError
+from etude.sandbox.protocol import SandboxPool
+from etude.tasks.running.pin import default_cache
+
+REPORT = "report.json"
+
+
+def installer(listed: Mapping[str, Listed], pool: SandboxPool, cache: Path) -> Install:
+    """By name, from the cache where its snapshot is still there."""
+    fetcher = Fetcher(cache / "sources")
+
+    async def built(name: str) -> Built:
+        row = listed[name]
+        place = cache / "environments" / f"{row.kind}-{row.name}-{row.version}-{RULES}.json"
+        found = await kept(place, pool)
+        if found is None:
+            try:
+                pristine = await asyncio.to_thread(fetched, row, fetcher)
+            except SourceOffline as error:
+                raise InfraError(f"{name}: {error}") from error
+            except ProjectRefused as error:
+                raise Discarded(f"it can't be fetched: {error}") from error
+            found = await install(row, pristine, pool)
+            keep(found, place)
+        return Built(found)
+
+    return built
+
+
+def make(recipe: Recipe, order: Order, listed: Mapping[str, Listed], out: Path, progress: Progress) -> dict[str, Any]:
+    """What `account` tells, also written to report.json. Raises MakingFault; the report is of what was decided by then."""
+    decisions = Decisions(out, order.asked())
+    cost = Cost()
+
+    def spent(so_far: Cost) -> None:
+        nonlocal cost
+        cost = so_far
+
+    faults: list[str] = []
+    try:
+        with Meter(spent):
+            asyncio.run(_made(recipe, order, listed, HarborShelf(out), decisions, progress, faults))
+    finally:
+        decisions.spend(cost.seconds, cost.core_seconds)
+        document = {**account(decisions, faults), "machine": machine()}
+        replace_text(out / REPORT, json.dumps(document, indent=1) + "\n")
+    return document
+
+
+async def _made(
+    recipe: Recipe,
+    order: Order,
+    listed: Mapping[str, Listed],
+    shelf: Shelf,
+    decisions: Decisions,
+    progress: Progress,
+    faults: list[str],
+) -> None:
+    pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
+    try:
+        bench = Bench(pool, order.timeout_s)
+        making = Making(order, installer(listed, pool, default_cache()), finish, shelf, decisions, bench, progress)
+        making.faults = faults
+        await making.run()
+    finally:
+        await pool.close()
