@@ -1,0 +1,1 @@
+"""A folder of tasks: an index, each project's tree once, and of a task only what it changes."""

@@ -1,0 +1,160 @@
+"""A folder of tasks, written as they are made and read as they are needed.
+
+    index.jsonl             a row a task (row.py), in the order in which they were added
+    records/<id>.json       what the task changes of its project's tree, its hidden part, its reference, its metadata
+    environments/<name>/    the project (trees.py)
+
+Promises: a task is whole before its row stands in the index, so a kill at any point loses at most the one in flight; a torn last row goes;
+what a record holds is what its row's digest says (`verify`); listing reads the index alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from etude.tasks.environment.environment import Environment, environment_of
+from etude.tasks.errors import TaskError
+from etude.tasks.place import folder_of
+from etude.tasks.store.record import record_of, task_of
+from etude.tasks.store.row import Row, digest_of, row_of
+from etude.tasks.store.trees import Trees, tree_digest
+from etude.tasks.task import Split, Task
+
+INDEX, RECORDS, ENVIRONMENTS = "index.jsonl", "records", "environments"
+
+
+class Project(Protocol):
+    """What is kept of a task's project (`factory.generators.generator.Installed`)."""
+
+    @property
+    def environment(self) -> Environment: ...
+    @property
+    def files(self) -> Mapping[str, str]: ...
+    @property
+    def origin(self) -> str: ...
+    @property
+    def licence(self) -> str: ...
+
+
+def is_folder(root: Path) -> bool:
+    return (root / INDEX).is_file()
+
+
+class TaskFolder:
+    """A TaskSource. `make` says that it may be begun here; else it must be there. Raises TaskError."""
+
+    def __init__(self, root: Path, *, make: bool = False) -> None:
+        self.root, self.name = root, root.name
+        self._index = root / INDEX
+        if not self._index.is_file():
+            if not make:
+                raise TaskError(
+                    f"{root} is no folder of tasks (it has no {INDEX}): make one with `etude tasks make --out {root}`"
+                )
+            root.mkdir(parents=True, exist_ok=True)
+            self._index.touch()
+        self.trees = Trees(root / ENVIRONMENTS)
+        self.rows: dict[str, Row] = {row.id: row for row in self._read()}
+        self._files = {self._place(task_id).name: task_id for task_id in self.rows}
+
+    def ids(self, split: Split | None = None, *, level: str | None = None) -> Sequence[str]:
+        """In the order of the index; a row that was replaced stands where it first stood."""
+        return [
+            row.id for row in self.rows.values() if (not split or row.split == split) and level in (None, row.level)
+        ]
+
+    def task(self, task_id: str) -> Task:
+        """Raises KeyError for an id that is not here, TaskError for a record that can't be read."""
+        if task_id not in self.rows:
+            raise KeyError(
+                f"{self.root} holds no task {task_id!r}; `etude tasks list {self.root}` prints those that there are"
+            )
+        record = self._record(task_id)
+        return task_of(record, self._tree(record))
+
+    def add(self, task: Task, project: Project | None = None, recipe: str = "") -> Row:
+        """Whole or not at all. A task that is here already is replaced. Raises TaskError."""
+        environment = environment_of(task.metadata)
+        tree: Mapping[str, str] = {}
+        if environment is not None and project is not None:
+            tree = project.files
+            about = {"environment": project.environment.told(), "origin": project.origin, "licence": project.licence}
+            self.trees.put(environment.name, tree, about, recipe)
+        elif environment is not None and environment.name in self.trees.names():
+            tree = self.trees.tree(environment.name)
+        record = record_of(task, tree)
+        row = row_of(task, digest_of(record, tree_digest(tree)))
+        place = self._place(task.id)
+        if (other := self._files.get(place.name, task.id)) != task.id:
+            raise TaskError(f"{task.id!r} and {other!r} would be kept in one file, {place.name}: give one another id")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        draft = place.with_name(f".{place.name}.{os.getpid()}")
+        draft.write_text(json.dumps(record, ensure_ascii=False, allow_nan=False), encoding="utf-8")
+        draft.replace(place)
+        with open(self._index, "a", encoding="utf-8") as index:
+            index.write(row.told() + "\n")
+            index.flush()
+            os.fsync(index.fileno())
+        self.rows[task.id] = row
+        self._files[place.name] = task.id
+        return row
+
+    def remove(self, task_id: str) -> None:
+        """The row first: a record without one is nobody's task. Raises KeyError."""
+        del self.rows[task_id]
+        draft = self._index.with_name(f".{INDEX}.{os.getpid()}")
+        draft.write_text("".join(row.told() + "\n" for row in self.rows.values()), encoding="utf-8")
+        draft.replace(self._index)
+        self._place(task_id).unlink(missing_ok=True)
+        del self._files[self._place(task_id).name]
+
+    def verify(self) -> dict[str, str]:
+        """What is wrong, by id; empty if every record is the one that was added."""
+        wrong: dict[str, str] = {}
+        for row in self.rows.values():
+            try:
+                record = self._record(row.id)
+                found = digest_of(record, tree_digest(self._tree(record)))
+            except TaskError as error:
+                wrong[row.id] = str(error)
+                continue
+            if found != row.digest:
+                wrong[row.id] = (
+                    f"its record is {found[:12]}, the index says {row.digest[:12]}: it was changed after it was made"
+                )
+        return wrong
+
+    def _tree(self, record: Mapping[str, Any]) -> Mapping[str, str]:
+        environment = environment_of(record.get("metadata", {}))
+        if environment is None or environment.name not in self.trees.names():
+            return {}
+        return self.trees.tree(environment.name)
+
+    def _record(self, task_id: str) -> dict[str, Any]:
+        place = self._place(task_id)
+        try:
+            return json.loads(place.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise TaskError(f"{place} can't be read ({error}): make the task again, or remove its row") from error
+
+    def _place(self, task_id: str) -> Path:
+        """Beside each other, whatever slashes ids have."""
+        name = folder_of(Path(), task_id).name
+        return self.root / RECORDS / f"{name}.json"
+
+    def _read(self) -> Iterator[Row]:
+        data = self._index.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):  # a kill tore the last row: its task is made again
+            self._index.write_bytes(whole)
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                yield Row(**json.loads(line))
+            except (ValueError, TypeError) as error:
+                raise TaskError(
+                    f"{self._index}, line {number} is no row of a task ({error}): remove the line"
+                ) from error
