@@ -37,6 +37,10 @@ Budget = Annotated[float | None, typer.Option("--budget", metavar="MINUTES", min
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Installs and candidates at a time.")]
 Seed = Annotated[int, typer.Option("--seed", help="Another seed makes other tasks of the same projects.")]
 Timeout = Annotated[float, typer.Option("--test-timeout", min=1.0, help="Seconds one run of the tests may take.")]
+WriterWord = Annotated[
+    str | None,
+    typer.Option("--writer", metavar="[NAME=]URL#MODEL", help="Who words the prompts, checked; without one, rules do."),
+]
 RecipeName = Annotated[str, typer.Option("--recipe", help="Whose sandboxes are used.")]
 
 
@@ -51,6 +55,10 @@ def make(
     jobs: Jobs = 2,
     seed: Seed = 0,
     timeout: Timeout = 120.0,
+    writer: WriterWord = None,
+    key_env: Annotated[
+        str, typer.Option("--key-env", help="The variable that holds the writer's key.")
+    ] = "OPENAI_API_KEY",
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
     dry_run: DryRun = False,
@@ -64,6 +72,7 @@ def make(
     from etude.factory.sources.listed import read_list
     from etude.recipe.read import find_recipe, read_recipe
     from etude.run.lock import RunLock
+    from etude.run.task_making import Writer
     from etude.run.task_making import make as made
 
     listed = read_list(projects)
@@ -88,7 +97,7 @@ def make(
         lines += [f"  {name}: {category}" for name, category in plan["generators"].items()]
         return Answer(plan, "\n".join(lines))
     with RunLock(out):
-        document = made(read, order, listed, out, _tell)
+        document = made(read, order, listed, out, _tell, Writer(writer, key_env) if writer else None)
     return Answer(document, told(document), 1 if document["faults"] else 0)
 
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from etude.bench.runs.cost import dollars_of_usage
 from etude.bench.runs.folder import replace_text
+from etude.bench.suites.prices import shipped
 from etude.corpus.sources.fetch import Fetcher
 from etude.corpus.sources.project import ProjectRefused, SourceOffline
 from etude.factory.generators.generator import Bench
@@ -18,11 +24,13 @@ from etude.factory.making.account import account
 from etude.factory.making.decisions import Decisions
 from etude.factory.making.finishing import finish
 from etude.factory.making.making import Making
-from etude.factory.making.order import Built, Discarded, Install, Order, Progress, Shelf
+from etude.factory.making.order import Built, Discarded, Finish, Install, Order, Progress, Shelf
 from etude.factory.making.shelf import HarborShelf
 from etude.factory.sources.listed import Listed, fetched
 from etude.fleet.open import open_sandboxes
 from etude.recipe.recipe import Recipe
+from etude.run.checkpoint_entrant import CHECKPOINT
+from etude.run.judges import answering
 from etude.run.machine import machine
 from etude.run.meter import Cost, Meter
 from etude.sandbox.errors import InfraError
@@ -54,7 +62,22 @@ def installer(listed: Mapping[str, Listed], pool: SandboxPool, cache: Path) -> I
     return built
 
 
-def make(recipe: Recipe, order: Order, listed: Mapping[str, Listed], out: Path, progress: Progress) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Writer:
+    """Who words prompts: `[NAME=]URL#MODEL` or `checkpoint:DIR`, as a judge is named."""
+
+    word: str
+    key_env: str = "OPENAI_API_KEY"
+
+
+def make(
+    recipe: Recipe,
+    order: Order,
+    listed: Mapping[str, Listed],
+    out: Path,
+    progress: Progress,
+    writer: Writer | None = None,
+) -> dict[str, Any]:
     """What `account` tells, also written to report.json. Raises MakingFault; the report is of what was decided by then."""
     decisions = Decisions(out, order.asked())
     cost = Cost()
@@ -66,12 +89,25 @@ def make(recipe: Recipe, order: Order, listed: Mapping[str, Listed], out: Path, 
     faults: list[str] = []
     try:
         with Meter(spent):
-            asyncio.run(_made(recipe, order, listed, HarborShelf(out), decisions, progress, faults))
+            asyncio.run(_made(recipe, order, listed, HarborShelf(out), decisions, progress, faults, writer))
     finally:
         decisions.spend(cost.seconds, cost.core_seconds)
         document = {**account(decisions, faults), "machine": machine()}
         replace_text(out / REPORT, json.dumps(document, indent=1) + "\n")
     return document
+
+
+@asynccontextmanager
+async def finishing(writer: Writer | None) -> AsyncIterator[Finish]:
+    """By the rules' words, or a policy's, priced by the program's own list. Raises NoJudge."""
+    if writer is None:
+        yield finish
+        return
+    async with answering(writer.word, writer.key_env, "--writer") as policy:
+        price = shipped().at(policy.name, date.today())
+        own = writer.word.startswith(CHECKPOINT)
+        cost = lambda usage: 0.0 if own else dollars_of_usage(price, usage) if price else None
+        yield partial(finish, writer=policy, dollars=cost)
 
 
 async def _made(
@@ -82,12 +118,16 @@ async def _made(
     decisions: Decisions,
     progress: Progress,
     faults: list[str],
+    writer: Writer | None,
 ) -> None:
     pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
     try:
         bench = Bench(pool, order.timeout_s)
-        making = Making(order, installer(listed, pool, default_cache()), finish, shelf, decisions, bench, progress)
-        making.faults = faults
-        await making.run()
+        async with finishing(writer) as finished:
+            making = Making(
+                order, installer(listed, pool, default_cache()), finished, shelf, decisions, bench, progress
+            )
+            making.faults = faults
+            await making.run()
     finally:
         await pool.close()

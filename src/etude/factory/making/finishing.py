@@ -8,25 +8,41 @@ way they are checked, and a task whose prompts give the solution away, or whose 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from etude.factory.generators.generator import Installed
 from etude.factory.prompts.checks import needed_names, objections, words
-from etude.factory.prompts.facts import facts_of
+from etude.factory.prompts.facts import Facts, facts_of
 from etude.factory.prompts.interface import with_interface
+from etude.factory.prompts.writer import worded
 from etude.factory.prompts.writing import STYLES, Style, written
+from etude.policy.protocol import Policy, PolicyError
+from etude.sandbox.errors import InfraError
 from etude.tasks.audit import leaks
 from etude.tasks.task import Task
 from etude.tasks.validation.proof import LeftOut
+from etude.trace.completion import Usage
 
 # How often a task asks by each: most of what people type is terse (composer2-facts 15.1: median prompt 390 characters).
 SHARES: dict[Style, float] = {"terse": 0.5, "ambiguous": 0.2, "full": 0.3}
 
 
-async def finish(task: Task, project: Installed) -> Task:
-    """Raises LeftOut."""
-    prompts = prompts_of(task)
+async def finish(
+    task: Task,
+    project: Installed,
+    writer: Policy | None = None,
+    dollars: Callable[[Usage], float | None] = lambda usage: None,
+) -> Task:
+    """`writer`: a policy that words the prompts of tasks with facts, in the rules' stead. Raises LeftOut, and InfraError where the writer is
+    gone."""
+    facts = facts_of(task.metadata)
+    if writer is not None and facts is not None:
+        prompts, told = await _worded(task, facts, writer, dollars)
+        task = replace(task, metadata={**task.metadata, **told})
+    else:
+        prompts = prompts_of(task)
     if wrong := objections(task, prompts):
         raise LeftOut(f"its prompts: {'; '.join(wrong[:3])}")
     style = style_of(task, prompts)
@@ -36,6 +52,21 @@ async def finish(task: Task, project: Installed) -> Task:
     if found := leaks(task):
         raise LeftOut(f"it leaks: {'; '.join(found[:3])}")
     return task
+
+
+async def _worded(
+    task: Task, facts: Facts, writer: Policy, dollars: Callable[[Usage], float | None]
+) -> tuple[dict[str, str], dict[str, Any]]:
+    try:
+        found = await worded(task, facts, writer)
+    except PolicyError as error:
+        raise InfraError(f"who words the prompts can't be asked: {error}") from error
+    paid = [dollars(usage) for usage in found.usages]
+    tokens = sum(usage.input_tokens + usage.output_tokens for usage in found.usages)
+    cost: dict[str, Any] = {"tokens": tokens}
+    if all(one is not None for one in paid):
+        cost["dollars"] = round(sum(one or 0.0 for one in paid), 6)
+    return found.prompts, {"prompts_by": found.by, "cost": cost}
 
 
 def prompts_of(task: Task) -> dict[str, str]:
