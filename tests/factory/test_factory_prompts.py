@@ -72,6 +72,13 @@ def test_an_ambiguous_prompt_leaves_names_out_and_says_nothing_wrong() -> None:
         assert sum(name in text for name in ("parse_range", "parse_pages")) == 1
 
 
+def test_a_pronoun_takes_the_articles_place_too() -> None:
+    facts = Facts("The `Makefile` is broken: the `dist` target fails")
+    for seed in range(40):
+        text = written("devops", facts, str(seed))["ambiguous"]
+        assert not any(f"the {word}" in text.lower() for word in ("it", "that", "this")), text
+
+
 def test_the_full_prompt_says_expected_and_actual() -> None:
     text = written("debugging", FACTS, "x")["full"]
     assert "[1, 2, 3]" in text and "[1, 2]" in text and "parse_range('1-3')" in text

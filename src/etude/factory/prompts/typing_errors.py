@@ -14,7 +14,7 @@ ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 # Of words that may be hit: people in a hurry mistype about one word in ten (Dhakal et al., 136 million keystrokes, CHI 2018: 1.2 % of
 # keystrokes left uncorrected on average, with words of five letters and hasty typists at the upper end).
 RATE = 0.1
-_PLAIN = re.compile(r"[A-Za-z]?[a-z]{3,}")
+_PLAIN = re.compile(r"[A-Za-z][a-z]{3,}")
 _KEPT = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^'\s]*'|\S*[\d_./\\(){}\[\]<>=:;@#$%^&*+|~-]\S*")
 
 

@@ -29,6 +29,7 @@ ENDINGS = (" pls", " thx", "", "", " can u look", "?")
 PRONOUNS = ("it", "that thing", "this", "that one")
 SHORT = 390  # characters: the median that the target's suite is known for; a terse prompt drops what goes beyond
 _CODE = re.compile(r"`([^`\n]+)`")
+_NAMED = re.compile(r"(\b(?:the|a|an) )?`([^`\n]+)`", re.IGNORECASE)  # a pronoun takes the article's place too
 _TITLES = {
     "debugging": "Problem",
     "devops": "Problem",
@@ -78,13 +79,13 @@ def ambiguous(category: str, facts: Facts, rng: random.Random) -> str:
     spoken: set[str] = set()
 
     def replaced(match: re.Match[str]) -> str:
-        name = match[1]
+        article, name = match[1] or "", match[2]
         if name == kept and name not in spoken:
             spoken.add(name)
-            return name
+            return f"{article}{name}"
         return rng.choice(PRONOUNS)
 
-    said = _CODE.sub(replaced, said)
+    said = _NAMED.sub(replaced, said)
     # Typing errors come before anything is lowered: capitals and marks still tell names from prose.
     said = hasty(said, rng)
     said = said[:1].lower() + said[1:] if said[1:2].islower() or said[1:2] == " " else said
