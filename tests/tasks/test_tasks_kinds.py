@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.tasks.environment.workspace import missing
 from etude.tasks.errors import TaskError
 from etude.tasks.graders.answer import objection
 from etude.tasks.graders.documented import bare, dead_links, same_signature, sections, untold
@@ -17,10 +18,25 @@ from etude.tasks.graders.examples import Unreadable, read_examples
 from etude.tasks.graders.mutants import copied, solid
 from etude.tasks.graders.review import Malformed, matched, read_comments
 from etude.tasks.graders.workflow import Refused, commands_of
+from etude.tasks.task import Task
 
 
 def comment(line: int, path: str = "a.py", **other: Any) -> str:
     return json.dumps({"path": path, "line": line, "severity": "high", "text": "this comes out wrong"} | other)
+
+
+def test_a_file_that_was_taken_from_the_snapshot_and_written_again_stays() -> None:
+    task = Task(
+        "t",
+        "tests",
+        "l",
+        "",
+        {"a.py": "", "b.py": ""},
+        (),
+        "mutants",
+        metadata={"overlay": {"removed": ["test_a.py", "c.py"]}},
+    )
+    assert missing(task, {"a.py": b"", "test_a.py": b"tests"}) == ["c.py", "b.py"]
 
 
 def test_an_edit_of_another_text_is_refused_not_misplaced() -> None:

@@ -63,7 +63,8 @@ def over_snapshot(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:
 
 def missing(task: Task, files: dict[str, bytes]) -> list[str]:
     """What the snapshot has and a whole tree does not: to be removed after the birth."""
-    return [*task.metadata.get(OVERLAY, {}).get("removed", ()), *(path for path in task.files if path not in files)]
+    known = [*task.metadata.get(OVERLAY, {}).get("removed", ()), *task.files]
+    return [path for path in known if path not in files]
 
 
 async def opened(
