@@ -1,15 +1,18 @@
-"""Rows of SWE-bench as a file has them: read one by one, and those that can't be used left out by number, with the reason."""
+"""Rows of the SWE-bench family as a file has them: read one by one, and those that can't be used left out by number, with the reason."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from etude.tasks.errors import TaskError
+from etude.tasks.importers.swe_files import told_rows
+from etude.tasks.importers.swe_forms import canonical
+from etude.tasks.importers.swe_grading import EVAL_TYPES, FAIL_ONLY_REPOS, EvalType, Expected
 from etude.tasks.place import folder_of
 
 TEXTS = ("instance_id", "repo", "base_commit", "patch", "test_patch", "problem_statement")
@@ -31,6 +34,25 @@ class Row:
     problem_statement: str
     fail_to_pass: tuple[str, ...]
     pass_to_pass: tuple[str, ...]
+    form: str = "swe-bench"  # which of the family's spellings (`swe_forms.py`)
+    reversed: bool = False  # `patch` makes the bug, and taking it back is the reference
+    image: str = ""  # of a registry: the environment the row was proved in
+    log_parser: str = ""
+    eval_script: str = ""
+    eval_type: EvalType = "pass_and_fail"
+    version: str = ""
+    created_at: str = ""
+    hints_text: str = ""
+    environment_setup_commit: str = ""
+    expected_output: Mapping[str, str] = field(default_factory=dict)  # R2E-Gym: each test's word
+    install_config: Mapping[str, Any] = field(default_factory=dict)  # SWE-rebench: install, test_cmd, log_parser …
+    rest: Mapping[str, Any] = field(default_factory=dict)  # further keys, as they stand
+
+    @property
+    def expected(self) -> Expected:
+        """What a log of its `eval_script` is judged by."""
+        lists = self.fail_to_pass, self.pass_to_pass
+        return Expected(self.instance_id, self.log_parser, *lists, self.eval_type, self.version)
 
 
 class RowError(ValueError):
@@ -38,13 +60,14 @@ class RowError(ValueError):
 
 
 def read_rows(path: Path) -> tuple[list[Row], dict[str, str]]:
-    """The rows of JSON lines or of a JSON array, and why others are left out, by number. Raises TaskError for what is no such file."""
+    """The rows of a file, and why others are left out, by number. Raises TaskError for what is no such file."""
     rows: dict[str, Row] = {}
     numbers: dict[str, int] = {}
     left_out: dict[str, str] = {}
-    for number, told in _told(path):
+    for number, row in rows_of(path):
         try:
-            row = _row(told)
+            if isinstance(row, RowError):
+                raise row
             if row.instance_id in rows:
                 raise RowError(f"{row.instance_id} stands in row {numbers[row.instance_id]} already")
         except RowError as error:
@@ -57,35 +80,21 @@ def read_rows(path: Path) -> tuple[list[Row], dict[str, str]]:
     return list(rows.values()), left_out
 
 
-def _told(path: Path) -> Iterator[tuple[int, Any]]:
-    """Each row's number and its value, or the ValueError of its line."""
-    if path.suffix == ".parquet":
-        raise TaskError(
-            f"{path} is Parquet: write it as JSON lines first (`DataFrame.to_json(orient='records', lines=True)`)"
-        )
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise TaskError(f"{path} is no UTF-8 text: rows come as JSON lines") from error
-    if text.lstrip().startswith("["):
+def rows_of(path: Path) -> Iterator[tuple[int, Row | RowError]]:
+    """Lazily, each by its number. Raises TaskError for what is no such file."""
+    for number, told in told_rows(path):
         try:
-            yield from enumerate(json.loads(text), 1)
-        except (ValueError, RecursionError) as error:
-            raise TaskError(f"{path} is no JSON array: {error}") from error
-        return
-    # Not splitlines: JSON text may hold U+2028 and others that it takes for ends of lines.
-    for number, line in enumerate((line for line in text.split("\n") if line.strip()), 1):
-        try:
-            yield number, json.loads(line)
-        except (ValueError, RecursionError) as error:
+            yield number, _row(told)
+        except RowError as error:
             yield number, error
 
 
-def _row(told: Any) -> Row:
-    if isinstance(told, Exception):
-        raise RowError(f"its line is no JSON: {told}")
-    if not isinstance(told, Mapping):
-        raise RowError(f"it is no object but {type(told).__name__}")
+def _row(value: Any) -> Row:
+    if isinstance(value, Exception):
+        raise RowError(f"its line is no JSON: {value}")
+    if not isinstance(value, Mapping):
+        raise RowError(f"it is no object but {type(value).__name__}")
+    told = canonical(value)
     for key in TEXTS:
         if not isinstance(told.get(key), str):
             raise RowError(f"{key} must be a text, not {_short(told.get(key))}; a row has {', '.join(TEXTS + NAMES)}")
@@ -98,10 +107,52 @@ def _row(told: Any) -> Row:
     for key, pattern, wanted in (("repo", _REPO, "owner/name"), ("base_commit", _COMMIT, "a commit's hexadecimal id")):
         if not pattern.fullmatch(told[key]):
             raise RowError(f"{key} must be {wanted}, not {_short(told[key])}")
-    for key in ("patch", "problem_statement"):
+    for key in ("patch", "problem_statement") if told["form"] != "r2e-gym" else ("problem_statement",):
         if not told[key].strip():
             raise RowError(f"{key} is empty")
-    return Row(*(told[key] for key in TEXTS), *(_names(told.get(key), key) for key in NAMES))
+    return Row(*(told[key] for key in TEXTS), *(_names(told.get(key), key) for key in NAMES), **_beside(told))
+
+
+def _beside(told: Mapping[str, Any]) -> dict[str, Any]:
+    """What not every row has."""
+    install = _table(told.get("install_config"), "install_config")
+    texts = {key: _text(told, key) for key in ("image", "log_parser", "eval_script", "version", "created_at")}
+    texts["log_parser"] = texts["log_parser"] or str(install.get("log_parser") or "")
+    fail_only = "fail_only" if told["repo"] in FAIL_ONLY_REPOS else "pass_and_fail"
+    eval_type = _text(told, "eval_type") or fail_only
+    if eval_type not in EVAL_TYPES:
+        raise RowError(f"eval_type must be one of {', '.join(EVAL_TYPES)}, not {_short(eval_type)}")
+    words = _table(told.get("expected_output_json"), "expected_output_json")
+    known = {*TEXTS, *NAMES, *Row.__dataclass_fields__, "image_name", "docker_image", "expected_output_json"}
+    return {
+        **texts,
+        **{key: _text(told, key) for key in ("hints_text", "environment_setup_commit")},
+        "form": told["form"],
+        "reversed": bool(told.get("reversed")),
+        "eval_type": eval_type,
+        "expected_output": {name: str(word) for name, word in words.items()},
+        "install_config": install,
+        "rest": {key: value for key, value in told.items() if key not in known},
+    }
+
+
+def _text(told: Mapping[str, Any], key: str) -> str:
+    """Empty where it lacks; numbers and dates as their text."""
+    value = told.get(key)
+    if isinstance(value, Mapping | list | bool):
+        raise RowError(f"{key} must be a text, not {_short(value)}")
+    return "" if value is None else str(value)
+
+
+def _table(value: Any, key: str) -> dict[str, Any]:
+    """An object, or one written as JSON text."""
+    try:
+        found = json.loads(value) if isinstance(value, str) and value.strip() else value or {}
+    except (ValueError, RecursionError) as error:
+        raise RowError(f"{key} is no JSON: {_short(value)}") from error
+    if not isinstance(found, Mapping):
+        raise RowError(f"{key} must be an object, not {_short(value)}")
+    return dict(found)
 
 
 def _names(value: Any, key: str) -> tuple[str, ...]:
