@@ -11,6 +11,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
+from etude.cli.task_import import app as import_app
 from etude.cli.task_make import make
 from etude.cli.task_probe import probe
 
@@ -20,6 +21,7 @@ app = typer.Typer(
 
 app.command("make")(make)
 app.command("probe")(probe)
+app.add_typer(import_app, name="import")
 
 _Recipe = Annotated[str, typer.Option("--recipe", help="The recipe whose [exercises] make the tasks.")]
 _Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id, as `etude tasks list` prints it.")]

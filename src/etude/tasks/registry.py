@@ -12,6 +12,7 @@ from etude.tasks.graders.mutants import MutantsGrader
 from etude.tasks.graders.outputs import OutputsGrader
 from etude.tasks.graders.rename import RenameGrader
 from etude.tasks.graders.review import ReviewGrader
+from etude.tasks.graders.script import ScriptGrader
 from etude.tasks.graders.write_test import WriteTestGrader
 from etude.tasks.task import Grader, Task, Verdict
 
@@ -26,6 +27,7 @@ GRADERS: dict[str, Grader] = {
     "review": ReviewGrader(),
     "devops": DevopsGrader(),
     "answer": AnswerGrader(),
+    "script": ScriptGrader(),
 }
 
 

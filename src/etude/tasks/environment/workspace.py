@@ -41,6 +41,9 @@ def spec_of(task: Task, spec: SandboxSpec, files: dict[str, bytes] | None = None
         memory_mb=max(spec.memory_mb, environment.memory_mb),
         disk_mb=max(spec.disk_mb, environment.disk_mb),
         pids=max(spec.pids, environment.pids),
+        image=environment.image or spec.image,
+        warm_python=spec.warm_python and not environment.image,  # an image's interpreter, if it has one, is its own
+        workdir=environment.workdir or spec.workdir,
         network=Network("allowlist", hosts=environment.hosts) if environment.hosts else spec.network,
     )
 

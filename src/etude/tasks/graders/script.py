@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from etude.sandbox.errors import UserError
+from etude.sandbox.errors import Unsupported, UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import Network, SandboxSpec
 from etude.tasks.environment.workspace import opened
 from etude.tasks.graders import reward
-from etude.tasks.graders.commands import Fit, unfitted
+from etude.tasks.graders.commands import Fit
 from etude.tasks.importers.logs.log import UnreadableLog
 from etude.tasks.importers.logs.terminal_bench import PARSERS
 from etude.tasks.task import Task, Verdict
@@ -31,11 +31,21 @@ MAX_EXPORT_BYTES = 64 << 20
 MAX_PRINTED_BYTES = 8 << 20
 
 
+def in_its_image(spec: SandboxSpec, task: Task) -> SandboxSpec:
+    """Where no suite names the image, the task does. Raises Unsupported."""
+    if not spec.image:
+        raise Unsupported(
+            f"task {task.id} runs in an image of its own ({task.metadata['image']}), and none of the layer store is named for it: make it "
+            f"with `etude sandbox image add` or `build`, and import the task with `--image '{task.id}=IMAGE'`"
+        )
+    return spec
+
+
 class ScriptGrader:
     """`hidden`: tests and tests_binary (files of /tests), script (one of them), parser, env, hosts, artifacts, limit_s; the reference's
     solve, solve_binary (solve.sh among them) and solve_env."""
 
-    def __init__(self, fit: Fit = unfitted) -> None:
+    def __init__(self, fit: Fit = in_its_image) -> None:
         self.fit = fit
 
     async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:

@@ -7,16 +7,19 @@ The prompt rule is the Composer 2 report's for SWE-bench Multilingual: the issue
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from etude.link.git import GitError
+from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.importers.swe_bench_rows import Row
 from etude.tasks.patch import PatchRefused, patched
+from etude.tasks.protected import is_protected
 from etude.tasks.task import Task
 from etude.tasks.tree import TooLarge, tree
 from etude.tasks.validation.change import PYTEST_FILE, Bench, Change, proved
+from etude.tasks.validation.project import STYLES, Draft, proved_over
 from etude.tasks.validation.proof import LeftOut
 from etude.tasks.validation.workshop import Candidate
 
@@ -24,9 +27,19 @@ PREFIX = "please solve this github issue"
 LEVEL, CATEGORY, STYLE = "swe-bench", "debugging", "issue"
 
 
-def candidates(rows: Sequence[Row], mirrors: Path, bench: Bench, command: tuple[str, ...] = ()) -> list[Candidate]:
-    """In the order of the rows."""
-    return [Candidate(row.instance_id, _builder(row, mirrors, bench, command)) for row in rows]
+# Installs a project's tree and says what its tasks run in; raises LeftOut where it can't. The factory's, handed in from above.
+Installer = Callable[[Row, Mapping[str, str]], Awaitable[Environment]]
+
+
+def candidates(
+    rows: Sequence[Row],
+    mirrors: Path,
+    bench: Bench,
+    command: tuple[str, ...] = (),
+    install: Installer | None = None,
+) -> list[Candidate]:
+    """In the order of the rows. `install`: for projects that need more than their own tree; without it the host's Python runs them."""
+    return [Candidate(row.instance_id, _builder(row, mirrors, bench, command, install)) for row in rows]
 
 
 def without_clone(rows: Sequence[Row], mirrors: Path) -> dict[str, str]:
@@ -40,22 +53,71 @@ def without_clone(rows: Sequence[Row], mirrors: Path) -> dict[str, str]:
     return found
 
 
-def _builder(row: Row, mirrors: Path, bench: Bench, command: tuple[str, ...]) -> Callable[[], Awaitable[Task]]:
+def _builder(
+    row: Row, mirrors: Path, bench: Bench, command: tuple[str, ...], install: Installer | None
+) -> Callable[[], Awaitable[Task]]:
     async def build() -> Task:
-        return named_as(row, await proved(change_of(row, mirrors, command), bench))
+        change = change_of(row, mirrors, command)
+        if install is None:
+            return named_as(row, await proved(change, bench))
+        base = change.after if row.reversed else change.before  # the tree of the clone, as it is installed
+        environment = await install(row, base)
+        return named_as(row, await proved_over(_draft(change, base, environment), bench.pool, bench.timeout_s))
 
     return build
 
 
+def on_host(command: tuple[str, ...] = ()) -> Installer:
+    """Nothing is installed: the host's Python and what it has run the tests, by pytest or by `command`."""
+    runner = "pytest" if not command else "junit" if any("{report}" in word for word in command) else "exit"
+
+    async def install(row: Row, files: Mapping[str, str]) -> Environment:
+        return Environment(row.repo.rpartition("/")[2], row.base_commit[:12], tests=TestPlan(runner, command))
+
+    return install
+
+
+def _draft(change: Change, base: Mapping[str, str], environment: Environment) -> Draft:
+    """The same change over an installed snapshot of the tree that was installed: the reference's tests are hidden, its sources the solution."""
+    before, after = change.before, change.after
+    differs = {path: text for path, text in after.items() if before.get(path) != text}
+    gone = [path for path in before if path not in after]
+    return Draft(
+        change.id,
+        change.category,
+        change.level,
+        dict.fromkeys(STYLES, change.instruction),
+        environment,
+        base,
+        changed={path: text for path, text in before.items() if base.get(path) != text},
+        removed=[path for path in base if path not in before],
+        solution={path: text for path, text in differs.items() if not is_protected(path)},
+        gone=[path for path in gone if not is_protected(path)],
+        hidden={path: text for path, text in differs.items() if is_protected(path)},
+        hidden_removed=[path for path in gone if is_protected(path)],
+        tests=change.tests or (),
+        metadata=change.metadata,
+        split="heldout",
+    )
+
+
 def change_of(row: Row, mirrors: Path, command: tuple[str, ...] = ()) -> Change:
     """Raises LeftOut."""
+    if not row.patch.strip():
+        raise LeftOut(
+            f"its sources and tests are in the image {row.image or 'it does not name'} alone, of a registry: not here"
+        )
     try:
         before = tree(mirror_of(row.repo, mirrors), row.base_commit)
         right = patched(before.files, row.patch)
+        if row.reversed:  # the patch makes the bug: taking it back is the reference
+            before, right = replace(before, files=right), before.files
         after = patched(right, row.test_patch)
     except (GitError, TooLarge, PatchRefused) as error:
         raise LeftOut(f"its state can't be made: {error}") from error
-    tested = tuple(path for path, text in after.items() if right.get(path) != text and PYTEST_FILE.search(path))
+    changed = tuple(path for path, text in after.items() if right.get(path) != text and PYTEST_FILE.search(path))
+    named = {name.partition("::")[0] for name in row.fail_to_pass}
+    tested = changed or tuple(path for path in after if path in named)
     return Change(
         row.instance_id,
         CATEGORY,
@@ -71,6 +133,9 @@ def change_of(row: Row, mirrors: Path, command: tuple[str, ...] = ()) -> Change:
             "base_commit": row.base_commit,
             "style": STYLE,
             "left_out": list(before.left_out),
+            "form": row.form,
+            "image": row.image,
+            "created_at": row.created_at,
         },
     )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from etude.tasks.environment.environment import KEY, Environment, TestPlan
@@ -113,6 +114,11 @@ def _task(read: Foreign) -> Task:
     )
 
 
+def in_image(task: Task, image: str) -> Task:
+    """The task, to be run in this image of the layer store wherever it is run."""
+    return replace(task, metadata={**task.metadata, KEY: {**task.metadata[KEY], "image": image}})
+
+
 def _environment(read: Foreign) -> Environment:
     settings = read.settings
     return Environment(
@@ -124,6 +130,7 @@ def _environment(read: Foreign) -> Environment:
         start_script=settings.health,
         memory_mb=settings.memory_mb,
         disk_mb=settings.storage_mb,
+        workdir=_workdir(read),
         hosts=settings.hosts,
     )
 

@@ -1,0 +1,158 @@
+"""`etude tasks import`: rows of the SWE-bench family, and Harbor or Terminal-Bench directories, as a folder of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json
+
+if TYPE_CHECKING:
+    from etude.sandbox.protocol import SandboxPool
+    from etude.tasks.importers.importing import Imported
+    from etude.tasks.validation.workshop import Decision
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Bring SWE-bench rows, and Harbor or Terminal-Bench directories, in as tasks; each is shown to be sound.",
+)
+
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the tasks go; it must not exist yet.")]
+Count = Annotated[int | None, typer.Option("--count", min=1, help="Take so many at most.")]
+Plan = Annotated[bool, typer.Option("--dry-run", help="Say what would be tried and what can't be; run nothing.")]
+Timeout = Annotated[float, typer.Option("--test-timeout", min=1, help="Seconds for one run of a task's tests.")]
+
+
+class Words(ValueError):
+    """An option that isn't written as it must be."""
+
+
+@app.command("swe-bench")
+def swe_bench(
+    rows: Annotated[
+        Path, typer.Argument(metavar="ROWS", help="JSON lines, a JSON array or Parquet; any set of the family.")
+    ],
+    repos: Annotated[
+        Path, typer.Option("--repos", metavar="DIR", help="Clones of the repositories; nothing is downloaded.")
+    ],
+    out: Out = Path("tasks/swe-bench"),
+    test_command: Annotated[
+        str | None, typer.Option("--test-command", help="Runs the tests in place of pytest; {report} is JUnit's path.")
+    ] = None,
+    test_timeout: Timeout = 120.0,
+    count: Count = None,
+    dry_run: Plan = False,
+    json: Json = False,
+) -> Answer:
+    """Import rows whose repository is cloned here: each is run before and after its patch; what can't be shown is told with the reason."""
+    from etude.tasks.graders.commands import CommandsGrader
+    from etude.tasks.importers.swe_bench import candidates, on_host, without_clone
+    from etude.tasks.importers.swe_bench_rows import read_rows
+    from etude.tasks.validation.change import Bench
+
+    found, left_out = read_rows(rows)
+    if not repos.is_dir():
+        raise FileNotFoundError(f"{repos}: there is no such folder of clones")
+    left_out |= without_clone(found, repos)
+    possible = [row for row in found if row.instance_id not in left_out]
+    if dry_run:
+        return _planned([row.instance_id for row in possible], left_out)
+    asked = {"rows": str(rows), "repos": str(repos), "command": test_command, "count": count}
+
+    async def work(pool: SandboxPool) -> Imported:
+        bench = Bench(pool, CommandsGrader(), test_timeout)
+        command = tuple(shlex.split(test_command or ""))
+        return await _imported(
+            candidates(possible, repos, bench, install=on_host(command)), out, asked, left_out, count
+        )
+
+    return _done(work)
+
+
+@app.command()
+def harbor(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Harbor or Terminal-Bench directories, or one of them.")
+    ],
+    out: Out = Path("tasks/harbor"),
+    image: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--image", metavar="GLOB=IMAGE", help="Tasks that run in an image of the layer store; repeatable."
+        ),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="NAME=VALUE", help="What ${NAME} in a task's settings stands for; repeatable."),
+    ] = None,
+    count: Count = None,
+    dry_run: Plan = False,
+    json: Json = False,
+) -> Answer:
+    """Import directories whose image is in the layer store: the solution must score 1 and nothing 0 by the task's own tests."""
+    from etude.tasks.importers.importing import foreign_candidates
+    from etude.tasks.importers.terminal import read_foreign_tasks
+
+    images, variables = _pairs(image, "--image", "GLOB=IMAGE"), _pairs(env, "--env", "NAME=VALUE")
+    found, left_out = read_foreign_tasks(folder, variables)
+    if dry_run:
+        return _planned([task.id for task in found], left_out)
+    asked = {"folder": str(folder), "images": images, "env": sorted(variables), "count": count}
+
+    async def work(pool: SandboxPool) -> Imported:
+        return await _imported(foreign_candidates(found, images, pool), out, asked, left_out, count)
+
+    return _done(work)
+
+
+async def _imported(
+    candidates: list[Any], out: Path, asked: dict[str, Any], left_out: dict[str, str], count: int | None
+) -> Imported:
+    from etude.tasks.importers.importing import import_tasks
+
+    return await import_tasks(candidates, out, asked, left_out, _say, count=count)
+
+
+def _done(work: Callable[[SandboxPool], Awaitable[Imported]]) -> Answer:
+    from etude.sandbox.pool import open_pool
+    from etude.sandbox.settings import SandboxSettings
+
+    async def whole() -> Imported:
+        pool = await open_pool(SandboxSettings())
+        try:
+            return await work(pool)
+        finally:
+            await pool.close()
+
+    done = asyncio.run(whole())
+    document = {"folder": str(done.folder), "taken": list(done.taken), "left_out": dict(done.left_out)}
+    lines = [f"{len(done.taken)} tasks in {done.folder}, {len(done.left_out)} left out", *_reasons(done.left_out)]
+    return Answer(document, "\n".join(lines))
+
+
+def _planned(ids: list[str], left_out: dict[str, str]) -> Answer:
+    lines = [f"{len(ids)} would be tried, {len(left_out)} can't be", *_reasons(left_out)]
+    return Answer({"tried": ids, "left_out": left_out}, "\n".join(lines))
+
+
+def _reasons(left_out: Any) -> list[str]:
+    return [f"  {name}: {' '.join(reason.split())[:200]}" for name, reason in left_out.items()]
+
+
+def _pairs(words: list[str] | None, option: str, form: str) -> dict[str, str]:
+    pairs = [word.partition("=") for word in words or []]
+    if wrong := next((name for name, equals, _ in pairs if not name or not equals), None):
+        raise Words(f"{option} {wrong}: it is written {form}")
+    return {name: value for name, _, value in pairs}
+
+
+def _say(done: int, whole: int, last: Decision) -> None:
+    word = f"left out: {' '.join(last.reason.split())[:160]}" if last.reason else "sound"
+    print(f"{done} of {whole}  {last.id}: {word}", file=sys.stderr, flush=True)
