@@ -291,6 +291,7 @@ async def test_what_an_agent_planted_for_the_grader_does_not_reach_it(tmp_path: 
 
 
 async def test_variables_health_and_declared_artifacts_hold_in_the_graders_machine(tmp_path: Path, pool: SandboxPool):
+    """Test 55 of the handbook: a machine that does not come up is an error of ours, never a reward of 0."""
     script = '#!/bin/sh\n[ "$A$V" = bc ] && [ -e /app/ready ] && [ ! -e /app/other ] && [ -e out.txt ] && echo 1 > /logs/verifier/reward.txt\n'
     task = harbor(
         tmp_path / "t",

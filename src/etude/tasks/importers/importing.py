@@ -49,6 +49,8 @@ async def import_tasks(
     concurrency: int = 2,
 ) -> Imported:
     """Raises TaskError for a folder that is there already and where nothing could be taken, InfraError."""
+    if out.exists():
+        raise TaskError(f"{out} exists already: give another --out, or remove it first")
     workshop = Workshop(out, asked)
     tasks, decided = await make_tasks(candidates, workshop, count=count, concurrency=concurrency, progress=progress)
     reasons = {**left_out, **{word.id: word.reason for word in decided if word.reason}}

@@ -49,7 +49,8 @@ def without_clone(rows: Sequence[Row], mirrors: Path) -> dict[str, str]:
         try:
             mirror_of(row.repo, mirrors)
         except LeftOut as error:
-            found[row.instance_id] = str(error)
+            image = f"; its image {row.image} is of a registry, from which nothing is fetched" if row.image else ""
+            found[row.instance_id] = f"{error}{image}"
     return found
 
 
