@@ -1,0 +1,1 @@
+"""The operators, a family a file: what careless people get wrong, in Python and in JavaScript."""
