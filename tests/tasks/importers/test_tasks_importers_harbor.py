@@ -33,7 +33,7 @@ SCRIPT = f"#!/bin/sh\nif {SOLVED}; then echo 1; else echo 0; fi > /logs/verifier
 COMPOSE = "services:\n  main:\n    build: .\n"
 
 
-def harbor(folder: Path, toml: str = "", variables: dict[str, str] | None = None, **files: str) -> Task:
+def harbor(folder: Path, toml: str = "", variables: Any = None, **files: str) -> Task:
     """A directory with this task.toml; further files by `path__with__slashes` and dots."""
     told = {
         "task.toml": f'schema_version = "1.4"\n{toml}',
