@@ -11,6 +11,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
+from etude.cli.task_check import check
 from etude.cli.task_import import app as import_app
 from etude.cli.task_make import make
 from etude.cli.task_probe import probe
@@ -20,6 +21,7 @@ app = typer.Typer(
 )
 
 app.command("make")(make)
+app.command("check")(check)
 app.command("probe")(probe)
 app.add_typer(import_app, name="import")
 

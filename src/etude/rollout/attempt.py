@@ -122,7 +122,7 @@ async def attempt(task: Task, setup: Setup, *, name: str = "", seed: int | None 
 
 async def _sandbox(task: Task, setup: Setup, name: str) -> Disposable:
     try:
-        return await opened(task, setup.pool, _spec(task, name, setup.settings), setup.adapt)
+        return await opened(task, setup.pool, _spec(task, name, setup.settings), setup.adapt, history=True)
     except UserError as error:  # a missing image, a bad limit: the task's environment is wrong, and no policy did that
         raise Unsupported(f"no sandbox can be made for task {task.id}: {error}") from error
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable, Machines, Sandbox
 from etude.sandbox.spec import Network, SandboxSpec
+from etude.tasks.environment.birth import begin
 from etude.tasks.environment.environment import environment_of
 from etude.tasks.running.pin import default_cache
 from etude.tasks.running.pytest_tools import with_pytest
@@ -76,14 +77,19 @@ async def opened(
     spec: SandboxSpec,
     adapt: Callable[[SandboxSpec], SandboxSpec] = lambda spec: spec,
     files: dict[str, bytes] | None = None,
+    *,
+    history: bool = False,
 ) -> Disposable:
-    """A sandbox with the task's files, or with `files`. `adapt` sees the spec as it will be. Raises UserError, InfraError."""
+    """A sandbox with the task's files, or with `files`. `adapt` sees the spec as it will be. `history`: for an agent, with the caches of
+    the project's making gone and one commit (`birth.py`), where the task has an environment. Raises UserError, InfraError."""
     sandbox = await pool.create(adapt(spec_of(task, spec, files)))
     if environment := environment_of(task.metadata):
         try:
             whole = {path: b"" for path in task.files} if files is None else files
             for path in missing(task, whole) if environment.snapshot else ():
                 await sandbox.remove(path)
+            if history and environment.snapshot:
+                await begin(sandbox, task)
         except BaseException:
             await sandbox.kill()
             raise
@@ -109,7 +115,7 @@ async def _changed(sandbox: Sandbox, task: Task, max_bytes: int) -> dict[str, by
     room = max_bytes
     for change in await sandbox.diff():
         path = posixpath.relpath(change.path, root)
-        if path.startswith("..") or path == ".":
+        if path.startswith("..") or path == "." or path.split("/")[0] == ".git":
             continue
         if change.kind == "removed":
             for known in [known for known in files if known == path or known.startswith(f"{path}/")]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from etude.tasks.errors import TaskError
-from etude.tasks.running.channels.canaries import with_canary
+from etude.tasks.running.channels.canaries import guard, with_canary
 from etude.tasks.running.channels.channel import INSIDE, REPORT, Answer, Heard, Prepared, Tests, filled, told_canaries
 from etude.tasks.running.parsers import documents, lines, texts
 from etude.tasks.running.parsers.case import Case, NoReport, told
@@ -36,7 +36,8 @@ class Appended:
                 planted |= {} if canary is None else {path: canary.encode()}
         report = REPORT if any(REPORT in word for word in argv) else self.report
         canaries = (nonce,) * bool(planted)
-        return Prepared(argv, planted, report=report, canaries=canaries, keep_output=True)
+        passing = (guard(nonce),) * any(path.endswith(".py") for path in planted)
+        return Prepared(argv, planted, report=report, canaries=canaries, passing=passing, keep_output=True)
 
     def hear(self, answer: Answer, prepared: Prepared, workdir: str) -> Heard:
         run, objection = told_canaries(told(self.cases(answer, workdir), answer.rc, answer.seconds), prepared)

@@ -27,10 +27,45 @@ def with_canary(path: str, text: str, nonce: str, kind: str) -> str | None:
         return _java(text, nonce)
     elif suffix == ".py":
         written = f"import unittest as unittest_{nonce}\n\n\nclass Test{nonce}(unittest_{nonce}.TestCase):\n"
-        written += f"    def test_canary_{nonce}(self):\n        self.assertEqual(1, 2)"
+        written += f"    def test_canary_{nonce}(self):\n        self.assertEqual(1, 2)\n\n\n" + GUARD.format(
+            nonce[::-1]
+        )
     else:
         written = None
     return None if written is None else f"{text.rstrip()}\n\n{written}\n"
+
+
+# Must pass: no class of the workspace has objects that equal whatever they are compared with (as `inside/etude_watch.py` sees for pytest).
+GUARD = """\
+class TestGuard{0}(__import__("unittest").TestCase):
+    def test_guard_{0}(self):
+        import os
+        strangers, waiting, seen = [type("S", (), {{}})() for _ in range(2)] + [[], 0.5], [object], set()
+        while waiting:
+            for kind in type.__subclasses__(waiting.pop()):
+                if kind in seen or issubclass(kind, type):
+                    continue
+                seen.add(kind)
+                waiting.append(kind)
+                code = getattr(vars(kind).get("__eq__"), "__code__", None)
+                if code is None or not os.path.abspath(code.co_filename).startswith(os.getcwd() + os.sep):
+                    continue
+                try:
+                    universal = all(kind.__eq__(object.__new__(kind), other) is True for other in strangers)
+                except Exception:
+                    universal = False
+                if universal:
+                    raise ValueError(kind)"""
+
+
+def guard(nonce: str) -> str:
+    """The part of its name by which a guard is known."""
+    return f"guard_{nonce[::-1]}"
+
+
+def with_guard(path: str, text: str, nonce: str) -> str | None:
+    """The text and the guard alone, where there is one for the language."""
+    return f"{text.rstrip()}\n\n\n{GUARD.format(nonce[::-1])}\n" if path.endswith(".py") else None
 
 
 def _script(path: str, text: str, nonce: str, kind: str) -> str | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from etude.tasks.running.channels.canaries import with_canary
+from etude.tasks.running.channels.canaries import with_canary, with_guard
 from etude.tasks.running.channels.channel import Answer, Heard, Prepared, Tests, filled
 from etude.tasks.running.report import TestRun
 
@@ -16,14 +16,16 @@ WHOLE = "command"
 
 class ExitChannel:
     def prepare(self, tests: Tests, files: Mapping[str, bytes], nonce: str, workdir: str) -> Prepared:
-        return Prepared(filled(tests.command, list(tests.files)))
+        guarded = {path: with_guard(path, _text(files[path]), nonce) for path in tests.files if path in files}
+        planted = {path: text.encode() for path, text in guarded.items() if text is not None}
+        return Prepared(filled(tests.command, list(tests.files)), planted)
 
     def control(self, tests: Tests, files: Mapping[str, bytes], nonce: str) -> dict[str, bytes]:
         """Test files whose run must fail; empty where none can hold a canary."""
         found: dict[str, bytes] = {}
         for path in tests.files:
             if path in files:
-                text = with_canary(path, files[path].decode("utf-8", "replace"), nonce, "exit")
+                text = with_canary(path, _text(files[path]), nonce, "exit")
                 found |= {} if text is None else {path: text.encode()}
         return found
 
@@ -31,3 +33,7 @@ class ExitChannel:
         whole = frozenset((WHOLE,))
         good = answer.rc == 0
         return Heard(TestRun(whole if good else frozenset(), frozenset() if good else whole, answer.rc, answer.seconds))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

@@ -1,0 +1,43 @@
+"""`etude tasks check`: is every task of a folder sound?"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json
+
+
+def check(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of tasks, or one task.")],
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="How many tasks at a time.")] = 2,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also those whose finding is known from an earlier check.")
+    ] = False,
+    json: Json = False,
+) -> Answer:
+    """Grade references (three times), nothing done and every cheat, and search each sandbox for leaks. Fails if any task is off."""
+    rows = asyncio.run(_rows(folder, concurrency, again))
+    from etude.tasks.checking.check import summary
+
+    return Answer({"tasks": [row.told() for row in rows]}, summary(rows), int(not all(row.good for row in rows)))
+
+
+async def _rows(folder: Path, concurrency: int, again: bool) -> list[Any]:
+    from etude.sandbox.pool import open_pool
+    from etude.sandbox.settings import SandboxSettings
+    from etude.tasks.checking.check import Row, check_folder
+
+    def progress(done: int, whole: int, row: Row) -> None:
+        print(f"{done}/{whole} {'ok ' if row.good else 'OFF'} {row.id}", file=sys.stderr, flush=True)
+
+    pool = await open_pool(SandboxSettings())
+    try:
+        return await check_folder(folder, pool, concurrency=concurrency, again=again, progress=progress)
+    finally:
+        await pool.close()

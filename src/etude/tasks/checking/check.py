@@ -1,0 +1,188 @@
+"""A folder of tasks is checked, one row a task: the reference three times, nothing done, every cheat, the leaks of the whole sandbox.
+
+What was found is written down beside the folder (`.check.jsonl`, keyed by the content of the task), so that a check which was ended goes
+on; trouble of the machine is no finding, is told in the row, and is tried again next time. A task that can't be read is a row too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from etude.sandbox.errors import InfraError
+from etude.sandbox.protocol import Machines
+from etude.tasks.audit import check
+from etude.tasks.auditing.scan import audited, told
+from etude.tasks.cheats.repository import cheats_for
+from etude.tasks.errors import TaskError
+from etude.tasks.graders.commands import NAME, graded_files
+from etude.tasks.harbor import HarborError, read_task
+from etude.tasks.registry import GRADERS, grade
+from etude.tasks.solved import solved
+from etude.tasks.store.folder import TaskFolder, is_folder
+from etude.tasks.task import Task
+
+TIMES = 3  # the reference
+KEPT = ".check.jsonl"
+
+
+@dataclass(frozen=True)
+class Row:
+    """`problem`: why there is no full finding: a task that can't be read, or the machine. Empty for one that was judged."""
+
+    id: str
+    category: str = ""
+    reference: float = 0.0
+    nop: float = 0.0
+    cheats: dict[str, float] = field(default_factory=dict)
+    leaks: list[str] = field(default_factory=list)
+    flaky: bool = False
+    problem: str = ""
+    audit: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def good(self) -> bool:
+        fooled = any(self.cheats.values()) or self.nop or self.flaky
+        return not self.problem and self.reference == 1 and not fooled and not self.leaks
+
+    def told(self) -> dict[str, Any]:
+        """As JSON; whole scores without a point."""
+        row = asdict(self) | {"cheats": {name: _plain(score) for name, score in self.cheats.items()}}
+        row |= {"reference": _plain(self.reference), "nop": _plain(self.nop)}
+        return {key: value for key, value in row.items() if value or key not in ("problem", "audit")}
+
+
+def folders_of(root: Path) -> list[Path]:
+    """Every folder below with a task.toml, in the order of their paths. Raises TaskError where there is none."""
+    if (root / "task.toml").is_file():
+        return [root]
+    found = sorted(path.parent for path in root.rglob("task.toml") if ".making" not in str(path))
+    if not found:
+        raise TaskError(f"{root} holds no task: there is no task.toml in it or below; name a folder of tasks")
+    return found
+
+
+async def check_folder(
+    root: Path,
+    pool: Machines,
+    *,
+    concurrency: int = 2,
+    again: bool = False,
+    progress: Callable[[int, int, Row], None] = lambda done, whole, row: None,
+) -> list[Row]:
+    """Rows in the order of the folders; those known from before are not found again, unless `again`. Raises TaskError."""
+    stored = TaskFolder(root) if is_folder(root) else None
+    folders = [root / task_id for task_id in stored.ids()] if stored else folders_of(root)
+    kept = root / KEPT
+    known = {} if again else _known(kept)
+    rows: dict[Path, Row] = {}
+    gate = asyncio.Semaphore(max(1, concurrency))
+
+    async def one(folder: Path) -> None:
+        task_id = str(folder.relative_to(root)) if stored else ""
+        key = stored.rows[task_id].digest if stored else await asyncio.to_thread(content_of, folder)
+        async with gate:
+            read = (lambda: stored.task(task_id)) if stored else (lambda: read_task(folder))
+            row = known.get(key) or await checked(task_id or folder.name, read, pool)
+        rows[folder] = row
+        if key not in known and not row.problem:
+            with open(kept, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"key": key, **asdict(row)}) + "\n")
+        progress(len(rows), len(folders), row)
+
+    async with asyncio.TaskGroup() as group:
+        for folder in folders:
+            group.create_task(one(folder))
+    return [rows[folder] for folder in folders]
+
+
+async def checked(name: str, read: Callable[[], Task], pool: Machines) -> Row:
+    """One task. Never raises for what is wrong with it, or with the machine: that is in the row."""
+    try:
+        task = read()
+    except (HarborError, TaskError, ValueError, KeyError, TypeError) as error:
+        return Row(name, problem=f"malformed: {error}")
+    if task.grader not in GRADERS:
+        return Row(task.id, task.category, problem=f"no grader {task.grader!r}; there are {', '.join(GRADERS)}")
+    try:
+        return await judged(task, pool)
+    except InfraError as error:
+        return Row(task.id, task.category, problem=f"the machine or the task's environment: {error}")
+    except (TaskError, ValueError, KeyError) as error:
+        return Row(task.id, task.category, problem=f"malformed: {type(error).__name__}: {error}")
+
+
+async def judged(task: Task, pool: Machines) -> Row:
+    """Raises InfraError."""
+    same = graded_files if task.grader == NAME else lambda task, files: files
+    found = await check(task, pool, grade=grade, cheats=cheats_for(task), as_graded=same)
+    scores = [found.reference]
+    for _ in range(TIMES - 1):
+        scores.append((await grade(task, solved(task), pool)).score)
+    audit = await audited(task, pool)
+    return Row(
+        task.id,
+        task.category,
+        min(scores),
+        found.nop,
+        dict(found.cheats),
+        [*found.leaks, *told(audit)],
+        len(set(scores)) > 1,
+        audit={
+            "history": audit["history"],
+            "files": audit["files"],
+            "bytes": audit["bytes"],
+            "unread": len(audit["unread"]),
+        },
+    )
+
+
+def content_of(folder: Path) -> str:
+    """A digest of all files of a task; names and lengths are part of it."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != KEPT):
+        data = path.read_bytes()
+        digest.update(f"{path.relative_to(folder)} {len(data)} ".encode() + data)
+    return digest.hexdigest()
+
+
+def _known(kept: Path) -> dict[str, Row]:
+    """A torn last line is no row."""
+    if not kept.is_file():
+        return {}
+    rows: dict[str, Row] = {}
+    for line in kept.read_text(encoding="utf-8").splitlines(keepends=True):
+        if line.endswith("\n"):
+            told = json.loads(line)
+            key = told.pop("key")
+            rows[key] = Row(**told)
+    return rows
+
+
+def summary(rows: Sequence[Row]) -> str:
+    off = [row for row in rows if not row.good]
+    return f"{len(rows) - len(off)} of {len(rows)} tasks are sound" + "".join(
+        f"\n  {row.id}: {_why(row)}" for row in off
+    )
+
+
+def _why(row: Row) -> str:
+    if row.problem:
+        return row.problem
+    fooled = [name for name, score in row.cheats.items() if score]
+    said = (
+        [f"reference {row.reference:g}"] * (row.reference != 1)
+        + ["flaky"] * row.flaky
+        + [f"nop {row.nop:g}"] * bool(row.nop)
+    )
+    said += [f"cheats that score: {', '.join(fooled)}"] * bool(fooled) + row.leaks[:3]
+    return "; ".join(said)
+
+
+def _plain(score: float) -> float | int:
+    return int(score) if score == int(score) else score
