@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ async def check_folder(
         task_id = str(folder.relative_to(root)) if stored else ""
         key = stored.rows[task_id].digest if stored else await asyncio.to_thread(content_of, folder)
         async with gate:
-            read = (lambda: stored.task(task_id)) if stored else (lambda: read_task(folder))
+            read = partial(stored.task, task_id) if stored else partial(read_task, folder)
             row = known.get(key) or await checked(task_id or folder.name, read, pool)
         rows[folder] = row
         if key not in known and not row.problem:
