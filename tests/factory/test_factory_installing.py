@@ -12,7 +12,6 @@ from etude.factory.generators.generator import Baseline, Installed
 from etude.factory.install.kept import keep, kept
 from etude.factory.install.plain import install, steps
 from etude.factory.making.order import Discarded
-from etude.factory.making.shelf import HarborShelf
 from etude.factory.sources.listed import Listed, Pristine, read_list
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
@@ -20,8 +19,6 @@ from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.environment import Environment
 from etude.tasks.errors import TaskError
-from etude.tasks.harbor import read_task
-from etude.tasks.task import Task
 
 PROJECTS = Path(__file__).parents[2] / "recipes" / "projects.toml"
 
@@ -77,17 +74,6 @@ async def test_an_installed_project_is_kept_as_long_as_its_snapshot_is(tmp_path:
     place.write_text("{}")
     with pytest.raises(TaskError, match="remove it"):
         await kept(place, own_pool)
-
-
-def test_a_shelf_holds_whole_tasks_alone(tmp_path: Path) -> None:
-    task = Task("a/1", "debugging", "x", "fix", {"a.py": "x\n"}, (), "commands", solution={"a.py": "y\n"})
-    half = tmp_path / "tasks" / ".a-2.99.part"
-    half.mkdir(parents=True)
-    shelf = HarborShelf(tmp_path)
-    shelf.add(task, None)  # type: ignore[arg-type]
-    shelf.add(task, None)  # type: ignore[arg-type]
-    assert shelf.ids() == {"a-1"} and not half.exists()
-    assert read_task(tmp_path / "tasks" / "a-1").solution == task.solution
 
 
 def test_a_dry_run_says_what_would_be_made_and_an_unknown_name_what_there_is(tmp_path: Path) -> None:

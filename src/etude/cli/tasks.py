@@ -15,6 +15,7 @@ from etude.cli.task_check import check
 from etude.cli.task_import import app as import_app
 from etude.cli.task_make import make
 from etude.cli.task_probe import probe
+from etude.cli.task_stats import stats
 
 app = typer.Typer(
     no_args_is_help=True, help="List, show and export the exercises of a recipe; publish their fingerprints."
@@ -24,6 +25,7 @@ app.command("make")(make)
 app.command("check")(check)
 app.command("probe")(probe)
 app.add_typer(import_app, name="import")
+app.command("stats")(stats)
 
 _Recipe = Annotated[str, typer.Option("--recipe", help="The recipe whose [exercises] make the tasks.")]
 _Id = Annotated[str, typer.Argument(metavar="ID", help="A task's id, as `etude tasks list` prints it.")]

@@ -25,7 +25,6 @@ from etude.factory.making.decisions import Decisions
 from etude.factory.making.finishing import finish
 from etude.factory.making.making import Making
 from etude.factory.making.order import Built, Discarded, Finish, Install, Order, Progress, Shelf
-from etude.factory.making.shelf import HarborShelf
 from etude.factory.sources.listed import Listed, fetched
 from etude.fleet.open import open_sandboxes
 from etude.recipe.recipe import Recipe
@@ -36,6 +35,7 @@ from etude.run.meter import Cost, Meter
 from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.running.pin import default_cache
+from etude.tasks.store.folder import TaskFolder
 
 REPORT = "report.json"
 
@@ -89,7 +89,7 @@ def make(
     faults: list[str] = []
     try:
         with Meter(spent):
-            asyncio.run(_made(recipe, order, listed, HarborShelf(out), decisions, progress, faults, writer))
+            asyncio.run(_made(recipe, order, listed, TaskFolder(out, make=True), decisions, progress, faults, writer))
     finally:
         decisions.spend(cost.seconds, cost.core_seconds)
         document = {**account(decisions, faults), "machine": machine()}

@@ -1,0 +1,24 @@
+"""`etude tasks stats DIR`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json
+
+
+def stats(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of tasks.")],
+    json: Json = False,
+) -> Answer:
+    """What is in a folder of tasks: how many of each kind, how long the prompts, how large the changes."""
+    from etude.tasks.stats import stats as counted
+    from etude.tasks.stats import told
+    from etude.tasks.store.opened import open_tasks
+
+    document = counted(open_tasks(folder).rows.values())
+    return Answer(document, told(document))
