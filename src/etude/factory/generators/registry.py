@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from etude.factory.generators.debian import DebianPatches
 from etude.factory.generators.deletion.generator import FeatureDeletion
 from etude.factory.generators.devops.generator import DevopsRepair
 from etude.factory.generators.devops.log_triage import LogTriage
 from etude.factory.generators.documentation import Documentation
 from etude.factory.generators.generator import Generator
-from etude.factory.generators.release import Releases
 from etude.factory.generators.review import Review
 from etude.factory.generators.test_writing import TestWriting
 
@@ -21,7 +19,5 @@ GENERATORS: dict[str, Generator] = {
         Documentation(),
         LogTriage(),
         FeatureDeletion(),
-        Releases(),
-        DebianPatches(),
     )
 }
