@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from etude.factory.generators.bugs.injection import BugInjection
 from etude.factory.generators.combined import CombinedBugs
+from etude.factory.generators.deletion.generator import FeatureDeletion
 from etude.factory.generators.devops.generator import DevopsRepair
 from etude.factory.generators.devops.log_triage import LogTriage
 from etude.factory.generators.documentation import Documentation
@@ -23,5 +24,6 @@ GENERATORS: dict[str, Generator] = {
         DevopsRepair(),
         Documentation(),
         LogTriage(),
+        FeatureDeletion(),
     )
 }

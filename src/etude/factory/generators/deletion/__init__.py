@@ -1,0 +1,1 @@
+"""Feature deletion: a tested feature goes out of a project with all that it leaves behind, and the agent puts it back."""

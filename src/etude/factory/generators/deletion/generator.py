@@ -1,0 +1,209 @@
+"""Generator `feature-deletion`: functions, classes and whole modules go with their exports, documents and tests; the tests show the way back.
+
+Composer 2.5's way. Small ones take out one definition and what hangs on it; large ones several across modules, until at least
+`LARGE_LINES` lines in `LARGE_FILES` files of the reference are gone.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+from collections.abc import Iterator
+from functools import partial
+
+import libcst as cst
+
+from etude.factory.generators.deletion.cutting import tests_without, without
+from etude.factory.generators.deletion.index import Defined, Index, index
+from etude.factory.generators.deletion.leftovers import PROSE, leftovers, undocumented
+from etude.factory.generators.generator import Bench, Installed
+from etude.factory.generators.kinds.modules import modules, test_files
+from etude.factory.prompts.facts import KEY, Facts
+from etude.factory.prompts.writing import written
+from etude.tasks.protected import SETTINGS, is_protected
+from etude.tasks.task import Task
+from etude.tasks.validation.project import Draft, proved_over, task_of
+from etude.tasks.validation.proof import LeftOut
+from etude.tasks.validation.workshop import Candidate
+
+NAME = "feature-deletion"
+SMALLEST = 8  # lines: below there is nothing to build
+MOST = 14  # definitions that one anchor may pull along
+LARGE_LINES, LARGE_FILES = 150, 4
+LARGE_MOST = 40
+TEST_FILES = 8
+
+
+class FeatureDeletion:
+    name = NAME
+    category = "features"
+    languages: tuple[str, ...] = ("python",)
+
+    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+        known = index(_parsed(project))
+        for size, names in chosen(project, known, seed):
+            anchor = re.sub(r"\W+", "-", "-".join(sorted(names)[:3])).strip("-")
+            task_id = f"features/{project.name}/{NAME}/{size}-{anchor}-{len(names)}"
+            yield Candidate(task_id, partial(build, project, bench, known, names, size, task_id))
+
+
+def chosen(project: Installed, known: Index, seed: int) -> Iterator[tuple[str, frozenset[str]]]:
+    """Features that tests speak of, small and large by turns, no feature twice."""
+    rng = random.Random(f"deletion {project.name} {seed}")
+    spoken = _words("\n".join(project.files[path] for path in test_files(project)))
+    anchors = [one for one in known.defined if one.name in spoken and one.lines >= SMALLEST and one.name[0] != "_"]
+    rng.shuffle(anchors)
+    seen: set[frozenset[str]] = set()
+    pieces = [piece for one in anchors if (piece := known.feature([one.name], MOST))]
+    large = _large(known, pieces)
+    for piece in pieces:
+        for size, names in (("small", piece), *((("large", together),) if (together := next(large, None)) else ())):
+            if names not in seen:
+                seen.add(names)
+                yield size, names
+
+
+def _large(known: Index, pieces: list[frozenset[str]]) -> Iterator[frozenset[str]]:
+    """Pieces put together, each in one of them only, until they are large."""
+    together: frozenset[str] = frozenset()
+    for piece in pieces:
+        together |= piece
+        found = known.named(together)
+        if len(together) > LARGE_MOST:
+            together = frozenset()
+        elif sum(one.lines for one in found) >= LARGE_LINES and len({one.path for one in found}) >= LARGE_FILES - 1:
+            yield together
+            together = frozenset()
+
+
+async def build(project: Installed, bench: Bench, known: Index, names: frozenset[str], size: str, task_id: str) -> Task:
+    """Raises LeftOut, InfraError."""
+    draft = drafted(project, known, names, size, task_id)
+    passed = frozenset(name for path in draft.tests for name in project.baseline.by_file.get(path, ()))
+    return await proved_over(
+        draft,
+        bench.pool,
+        bench.timeout_s,
+        known=passed & project.baseline.passed or None,
+        flaky=project.baseline.flaky,
+    )
+
+
+def drafted(project: Installed, known: Index, names: frozenset[str], size: str, task_id: str) -> Draft:
+    """The task before anything was run. Raises LeftOut."""
+    gone = known.named(names)
+    changed, removed = _cut(project, names)
+    solution = {path: project.files[path] for path in {*changed, *removed} if not is_protected(path)}
+    hidden = {path: project.files[path] for path in {*changed, *removed} if is_protected(path)}
+    if size == "large" and len(solution) < LARGE_FILES:
+        raise LeftOut(f"the feature stands in {len(solution)} files, a large one needs {LARGE_FILES}")
+    tests = _tests(project, names, hidden)
+    files = {path: text for path, text in {**project.files, **changed}.items() if path not in removed}
+    if left := leftovers([_source(project, one) for one in gone], files, names):
+        raise LeftOut(f"the workspace would still tell: {'; '.join(left[:3])}")
+    facts = _facts(gone, project)
+    draft = Draft(
+        id=task_id,
+        category="features",
+        level=f"{size}-feature",
+        prompts={str(style): text for style, text in written("features", facts, task_id).items()},
+        environment=project.environment,
+        base=project.files,
+        changed=changed,
+        removed=sorted(removed),
+        solution=solution,
+        hidden=hidden,
+        tests=tests,
+        metadata={
+            "generator": NAME,
+            "operators": [f"delete-{size}"],
+            "deleted": sorted(f"{one.path}:{one.name}" for one in gone),
+            "origin": project.origin,
+            "licence": project.licence,
+            KEY: facts.told(),
+        },
+    )
+    if size == "large" and (lines := task_of(draft).metadata["changed"]["lines"]) < LARGE_LINES:
+        raise LeftOut(f"its reference has {lines} lines, a large feature needs {LARGE_LINES}")
+    return draft
+
+
+def _cut(project: Installed, names: frozenset[str]) -> tuple[dict[str, str], set[str]]:
+    """The files that change, and those that go. Raises LeftOut for settings that name the feature."""
+    changed: dict[str, str] = {}
+    removed: set[str] = set()
+    tests = set(test_files(project))
+    spoken = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in sorted(names)))
+    for path, text in project.files.items():
+        if not spoken.search(text):
+            continue
+        if path.rpartition("/")[2] in SETTINGS and path not in tests and not path.endswith("conftest.py"):
+            raise LeftOut(f"{path} names a part of it")
+        try:
+            new = _cut_file(path, text, names, path in tests)
+        except cst.ParserSyntaxError as error:
+            raise LeftOut(f"{path} names a part of it and can't be read: line {error.raw_line}") from error
+        if new is None:
+            removed.add(path)
+        elif new != text:
+            changed[path] = new
+    return changed, removed
+
+
+def _cut_file(path: str, text: str, names: frozenset[str], test: bool) -> str | None:
+    if test:
+        return tests_without(text, names)
+    if path.endswith((".py", ".pyi")):
+        return without(text, names)
+    return undocumented(text, names) if PROSE.search(path) else text
+
+
+def _tests(project: Installed, names: frozenset[str], hidden: dict[str, str]) -> list[str]:
+    concerned = [path for path in test_files(project) if path in hidden]
+    if not concerned:
+        raise LeftOut("no test file uses it")
+    if len(concerned) > TEST_FILES:
+        raise LeftOut(f"{len(concerned)} test files use it, more than {TEST_FILES}: it is what the project rests on")
+    return concerned
+
+
+def _parsed(project: Installed) -> dict[str, str]:
+    """The modules that this Python reads; a project may carry some of another."""
+    found: dict[str, str] = {}
+    for path in modules(project):
+        try:
+            ast.parse(project.files[path])
+        except (SyntaxError, ValueError):
+            continue  # not a module of this Python: nothing is chosen from it
+        found[path] = project.files[path]
+    return found
+
+
+def _source(project: Installed, one: Defined) -> str:
+    text = project.files[one.path]
+    nodes = [node for node in ast.parse(text).body if getattr(node, "name", None) == one.name]
+    return "\n".join(ast.get_source_segment(text, node) or "" for node in nodes)
+
+
+def _facts(gone: list[Defined], project: Installed) -> Facts:
+    names = modules(project)
+    public = [one for one in gone if not one.name.startswith("_")]
+    public.sort(key=lambda one: -one.lines)
+    heads = [f"`{one.name}` to `{names[one.path]}`" for one in public[:3]]
+    first = public[0].summary.rstrip(".")
+    several = len(public) > 1
+    return Facts(
+        headline=f"add {', '.join(heads)}" + (f" and {len(public) - 3} more" if len(public) > 3 else ""),
+        expected="\n\n".join(f"`{one.name}`: {one.doc.strip()}" for one in public if one.doc),
+        interface=tuple(f"{names[one.path]}: {one.told}" for one in public),
+        place=", ".join(sorted({f"`{names[one.path]}`" for one in public})),
+        notes=(
+            *((f"`{public[0].name}`: {first}",) if first and not several else ()),
+            "Export and document it where its neighbours are exported and documented",
+        ),
+    )
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[A-Za-z_]\w*", text))

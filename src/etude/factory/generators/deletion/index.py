@@ -1,0 +1,126 @@
+"""What a Python project defines at the top of its modules, and who uses what, by name: which definitions make up a feature.
+
+Names are not resolved to modules: two things of one name count as one, and an attribute of that name counts as a use. That errs on the
+side of leaving features out, never on that of leaving half of one behind.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+@dataclass(frozen=True)
+class Defined:
+    """A function or class at the top of a module. `told`: signature, or the class line; `summary`: of its docstring."""
+
+    path: str
+    name: str
+    lines: int
+    uses: frozenset[str]
+    told: str
+    doc: str
+
+    @property
+    def summary(self) -> str:
+        return " ".join(self.doc.split("\n\n")[0].split())
+
+
+@dataclass(frozen=True)
+class Index:
+    """`rest`: names that the code around the definitions of a module uses (imports, lists of exports and registrations aside)."""
+
+    defined: tuple[Defined, ...]
+    rest: Mapping[str, frozenset[str]]
+
+    def named(self, names: Iterable[str]) -> list[Defined]:
+        wanted = set(names)
+        return [one for one in self.defined if one.name in wanted]
+
+    def users(self, name: str) -> set[str]:
+        return {one.name for one in self.defined if name in one.uses and one.name != name}
+
+    def feature(self, anchors: Iterable[str], most: int) -> frozenset[str]:
+        """The anchors, all that uses them, and private helpers that nothing else uses. Empty: it is tied up with too much."""
+        chosen = set(anchors)
+        fresh = set(chosen)
+        while fresh:
+            if any(name in used for used in self.rest.values() for name in fresh):
+                return frozenset()
+            fresh = set().union(*(self.users(name) for name in fresh)) - chosen
+            chosen |= fresh
+            if len(chosen) > most:
+                return frozenset()
+        while helpers := self._helpers(chosen):
+            chosen |= helpers
+        return frozenset(chosen)
+
+    def _helpers(self, chosen: set[str]) -> set[str]:
+        found = set()
+        for one in self.defined:
+            private = one.name.startswith("_") and not one.name.startswith("__") and one.name not in chosen
+            if private and not any(one.name in used for used in self.rest.values()):
+                users = self.users(one.name)
+                if users and users <= chosen:
+                    found.add(one.name)
+        return found
+
+
+def index(files: Mapping[str, str]) -> Index:
+    """Of modules by path; those that do not parse are left to the caller, who must not list them."""
+    defined: list[Defined] = []
+    rest: dict[str, frozenset[str]] = {}
+    for path, text in files.items():
+        around: list[ast.stmt] = []
+        for node in ast.parse(text).body:
+            if isinstance(node, Definition):
+                defined.append(_defined(path, node))
+            elif not isinstance(node, ast.Import | ast.ImportFrom):
+                around.append(node)
+        rest[path] = frozenset().union(*(uses(node) - listed(node) for node in around))
+    return Index(tuple(defined), rest)
+
+
+def uses(node: ast.AST) -> frozenset[str]:
+    """Every name, attribute and imported name in it."""
+    found: set[str] = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name):
+            found.add(inner.id)
+        elif isinstance(inner, ast.Attribute):
+            found.add(inner.attr)
+        elif isinstance(inner, ast.alias):
+            found |= {inner.name.split(".")[-1], inner.asname or ""}
+    return frozenset(found - {""})
+
+
+def listed(node: ast.AST) -> frozenset[str]:
+    """Names that stand as plain elements of a list, tuple, set or dictionary which is assigned: exports and registrations. They can be
+    taken out one by one."""
+    value = node.value if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign) else None
+    if isinstance(value, ast.List | ast.Tuple | ast.Set):
+        return frozenset(each.id for each in value.elts if isinstance(each, ast.Name))
+    if isinstance(value, ast.Dict):
+        return frozenset(each.id for each in value.values if isinstance(each, ast.Name))
+    return frozenset()
+
+
+def _defined(path: str, node: Definition) -> Defined:
+    first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+    if isinstance(node, ast.ClassDef):
+        made = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
+        bases = ", ".join(ast.unparse(base) for base in node.bases)
+        told = f"class {node.name}" + (f"({bases})" if bases else "")
+        told += f", made by {node.name}({_arguments(made[0])})" if made else ""
+    else:
+        told = f"{node.name}({ast.unparse(node.args)})"
+    lines = (node.end_lineno or first) - first + 1
+    return Defined(path, node.name, lines, uses(node), told, ast.get_docstring(node) or "")
+
+
+def _arguments(method: ast.FunctionDef) -> str:
+    """Without self."""
+    return ast.unparse(method.args).partition(",")[2].strip()

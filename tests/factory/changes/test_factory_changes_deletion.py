@@ -1,0 +1,132 @@
+"""A deleted feature leaves nothing behind that tells how it was written, and the reference puts all of it back."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from etude.factory.generators.deletion.cutting import tests_without as trimmed
+from etude.factory.generators.deletion.cutting import without
+from etude.factory.generators.deletion.generator import chosen, drafted
+from etude.factory.generators.deletion.index import index
+from etude.factory.generators.deletion.leftovers import leftovers, undocumented
+from etude.factory.generators.generator import Baseline, Installed
+from etude.tasks.environment.environment import Environment
+from etude.tasks.validation.proof import LeftOut
+
+SHAPES = """\
+import math
+
+__all__ = ["area", "perimeter"]
+
+
+def area(radius):
+    \"\"\"The area of a circle.\"\"\"
+    if radius < 0:
+        raise ValueError("a radius is not negative")
+    squared_radius = _squared(radius)
+    whole_area = math.pi * squared_radius
+    rounded_area = round(whole_area, 9)
+    return rounded_area
+
+
+def _squared(number):
+    return number * number
+
+
+def perimeter(radius):
+    return 2 * math.pi * radius
+
+
+KNOWN = {"area": area, "perimeter": perimeter}
+"""
+TESTS = """\
+from shapes import area, perimeter
+
+
+def test_area():
+    assert area(0) == 0
+
+
+def test_perimeter():
+    assert perimeter(0) == 0
+"""
+FILES = {
+    "shapes/__init__.py": "from shapes.circle import area, perimeter\n",
+    "shapes/circle.py": SHAPES,
+    "README.md": "# Shapes\n\nCircles.\n\n- `area(r)`: the area\n- `perimeter(r)`: around it\n",
+    "tests/test_circle.py": TESTS,
+}
+PROJECT = Installed(Environment("shapes", "1.0"), FILES, Baseline(frozenset()))
+MODULES = {path: FILES[path] for path in ("shapes/__init__.py", "shapes/circle.py")}
+FEATURE = frozenset(("area", "_squared"))
+
+
+def test_a_feature_takes_private_helpers_along_that_nothing_else_uses():
+    assert index(MODULES).feature(["area"], 9) == FEATURE
+
+
+def test_a_feature_takes_its_users_along_and_is_refused_when_they_are_too_many():
+    files = {"m.py": "def a():\n    return 1\n\n\ndef b():\n    return a()\n"}
+    assert index(files).feature(["a"], 2) == {"a", "b"}
+    assert index(files).feature(["a"], 1) == frozenset()
+
+
+def test_what_a_module_runs_on_import_is_no_feature():
+    assert index({"m.py": "def a():\n    return 1\n\n\nX = a()\n"}).feature(["a"], 9) == frozenset()
+
+
+def test_exports_and_registrations_go_with_the_definition():
+    left = without(SHAPES, FEATURE)
+    ast.parse(left)
+    assert "area" not in left and "_squared" not in left and '{"perimeter": perimeter}' in left
+
+
+def test_an_import_keeps_its_other_names():
+    assert without("from a import (\n    b,\n    c,\n)\n", ["c"]).split() == "from a import ( b, )".split()
+    assert without("from a import b, c\n", ["c"]) == "from a import b\n"
+    assert without("from a import c\nx = 1\n", ["c"]) == "x = 1\n"
+
+
+def test_test_files_lose_the_tests_of_the_feature_alone():
+    left = trimmed(TESTS, FEATURE)
+    assert left is not None and "test_perimeter" in left and "area" not in left
+
+
+def test_a_test_file_that_cannot_do_without_the_feature_goes_whole():
+    assert trimmed("from shapes import area\n\nX = area(1)\n\n\ndef test_x():\n    assert X\n", FEATURE) is None
+
+
+def test_documents_lose_what_speaks_of_the_feature_and_keep_the_word_in_prose():
+    assert undocumented(FILES["README.md"], FEATURE) == "# Shapes\n\nCircles.\n\n- `perimeter(r)`: around it\n"
+    assert undocumented("This area of work.\n", FEATURE) == "This area of work.\n"
+
+
+def test_the_scan_finds_copies_of_deleted_lines_and_private_names():
+    copy = "\n".join(SHAPES.splitlines()[7:14])
+    assert leftovers([SHAPES], {"old.py": copy}, FEATURE)[0].startswith("old.py holds")
+    assert leftovers([], {"notes.txt": "see _squared"}, FEATURE) == ["notes.txt names _squared"]
+
+
+def test_the_draft_hides_the_tests_and_its_reference_restores_every_file():
+    draft = drafted(PROJECT, index(MODULES), FEATURE, "small", "features/shapes/area")
+    assert {**draft.base, **draft.changed, **draft.solution, **draft.hidden} == FILES
+    assert set(draft.solution) == {"shapes/__init__.py", "shapes/circle.py", "README.md"}
+    assert draft.hidden == {"tests/test_circle.py": TESTS} and "test_area" not in draft.changed["tests/test_circle.py"]
+    assert all(draft.prompts[style] for style in ("terse", "ambiguous", "full"))
+
+
+def test_a_copy_of_the_feature_elsewhere_is_no_task():
+    files = {**FILES, "old.cfg": "\n".join(SHAPES.splitlines()[8:14])}
+    with pytest.raises(LeftOut, match="would still tell"):
+        drafted(Installed(PROJECT.environment, files, PROJECT.baseline), index(MODULES), FEATURE, "small", "x")
+
+
+def test_a_large_feature_in_too_few_files_is_no_task():
+    with pytest.raises(LeftOut, match="a large one needs"):
+        drafted(PROJECT, index(MODULES), FEATURE, "large", "x")
+
+
+def test_candidates_are_the_same_for_the_same_seed():
+    assert [*chosen(PROJECT, index(MODULES), 3)] == [*chosen(PROJECT, index(MODULES), 3)] == [("small", FEATURE)]

@@ -1,0 +1,129 @@
+"""Two states of a project become one task: releases, commits and patches, with what a person asked for as the request."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from etude.factory.generators import debian, history, release
+from etude.factory.generators.generator import Baseline, Installed
+from etude.factory.generators.states import States, drafted
+from etude.factory.prompts.facts import Facts
+from etude.tasks.environment.environment import Environment
+from etude.tasks.validation.proof import LeftOut
+
+AFTER = {
+    "m.py": "def one():\n    return 1\n",
+    "tests/test_m.py": "from m import one\n\n\ndef test_one():\n    assert one() == 1\n",
+    "setup.cfg": "[metadata]\nname = m\nversion = 2\n",
+    "CHANGES.md": "# 2\n\n- `one` returns one,\n  not two\n\n# 1\n\n- begun\n",
+}
+BEFORE = {
+    "m.py": "def one():\n    return 2\n",
+    "tests/test_m.py": "",
+    "old.py": "x = 1\n",
+    "setup.cfg": "[metadata]\nname = m\nversion = 1\n",
+    "CHANGES.md": "# 1\n\n- begun\n",
+}
+PROJECT = Installed(Environment("m", "2"), AFTER, Baseline(frozenset()), "sdist m 2")
+
+
+def states(before: dict[str, str], after: dict[str, str]) -> States:
+    return States("features/m-2/x", "features", "x", Facts("make `one` right"), before, after, ("x",))
+
+
+def test_the_agent_starts_from_the_earlier_state_in_the_later_environment():
+    draft = drafted(PROJECT, states(BEFORE, AFTER))
+    seen = {path: text for path, text in {**draft.base, **draft.changed}.items() if path not in draft.removed}
+    assert seen == {**BEFORE, "setup.cfg": AFTER["setup.cfg"]}
+    assert draft.solution == {path: AFTER[path] for path in ("m.py", "CHANGES.md")} and draft.gone == ["old.py"]
+    assert draft.hidden == {"tests/test_m.py": AFTER["tests/test_m.py"]} and draft.tests == ["tests/test_m.py"]
+
+
+def test_a_change_of_documents_alone_is_no_task():
+    with pytest.raises(LeftOut, match="no code to write"):
+        drafted(PROJECT, states({**AFTER, "CHANGES.md": ""}, AFTER))
+
+
+def test_a_change_of_half_the_project_is_no_task():
+    many = {f"part{n}.py": "x = 1\n" for n in range(40)}
+    with pytest.raises(LeftOut, match="not one goal"):
+        drafted(PROJECT, states(BEFORE, {**AFTER, **many}))
+
+
+def test_a_changelog_tells_its_new_points_whole():
+    assert release.entry(BEFORE, AFTER) == ["`one` returns one, not two"]
+
+
+def test_a_release_without_a_changelog_is_no_task():
+    with pytest.raises(LeftOut, match="no changelog"):
+        release.entry({}, {"m.py": ""})
+
+
+PATCH = """\
+Description: one is one
+ The function returned two.
+Author: A Person <a@example.org>
+
+--- a/m.py
++++ b/m.py
+@@ -1,2 +1,2 @@
+ def one():
+-    return 2
++    return 1
+"""
+PACKAGE = {"m.py": BEFORE["m.py"], "debian/patches/series": "# why\none.patch -p1\n", "debian/patches/one.patch": PATCH}
+
+
+def test_a_patch_series_is_applied_in_order_and_the_packaging_is_not_shown():
+    assert debian.series(PACKAGE) == ["one.patch"]
+    assert debian.states_at(PACKAGE, 0) == ({"m.py": BEFORE["m.py"]}, {"m.py": AFTER["m.py"]})
+
+
+def test_a_patch_that_does_not_go_on_is_named():
+    with pytest.raises(LeftOut, match="one.patch does not go on"):
+        debian.states_at({**PACKAGE, "m.py": "nothing\n"}, 0)
+
+
+@pytest.mark.parametrize(
+    ("patch", "said"),
+    [
+        (PATCH, ("one is one", "The function returned two.")),
+        ("From: A <a@b>\nSubject: [PATCH 1/2] Fix it\n\n---\n a | 2 +-\n\ndiff --git a/a b/a\n", ("Fix it", "")),
+        ("--- a/m.py\n+++ b/m.py\n", ("", "")),
+    ],
+)
+def test_a_description_is_read_by_dep3(patch: str, said: tuple[str, str]):
+    assert debian.described(patch) == said
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    def git(*words: str) -> None:
+        who = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True)
+
+    git("init", "-q")
+    for number, message in enumerate(
+        ("Begin it", "Count from one\n\nSigned-off-by: A <a@example.org>", "wip", "Add x")
+    ):
+        (tmp_path / "m.py").write_text(f"x = {number}\n")
+        git("add", ".")
+        git("commit", "-q", "-m", message)
+    return tmp_path
+
+
+def test_commits_are_goals_alone_and_runs_of_one_author_squashed(repository: Path):
+    line = history.commits(repository)
+    assert [commit.message for commit in line] == ["Begin it", "Count from one", "wip", "Add x"]
+    assert [[commit.message for commit in run] for run in history.runs(line)] == [["Add x"], ["Count from one"]]
+    said = [[commit.message for commit in run] for run in history.runs([*line[1:2], line[3]])]
+    assert said == [["Add x"], ["Count from one"], ["Count from one", "Add x"]]
+
+
+def test_a_project_without_a_known_repository_has_no_history(repository: Path):
+    assert not [*history.History().candidates(PROJECT, None, 0)]  # type: ignore[arg-type]
+    found = [*history.History({"m": repository}).candidates(PROJECT, None, 0)]  # type: ignore[arg-type]
+    assert len(found) == 2 and len({one.id for one in found}) == 2
