@@ -11,12 +11,14 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
+from etude.cli.task_install import install
 from etude.cli.task_probe import probe
 
 app = typer.Typer(
     no_args_is_help=True, help="List, show and export the exercises of a recipe; publish their fingerprints."
 )
 
+app.command("install")(install)
 app.command("probe")(probe)
 
 _Recipe = Annotated[str, typer.Option("--recipe", help="The recipe whose [exercises] make the tasks.")]

@@ -1,0 +1,1 @@
+"""Which projects tasks are made of, and their trees as they were released."""
