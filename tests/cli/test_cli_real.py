@@ -12,7 +12,7 @@ from etude.chat.byte_tokenizer import byte_tokenizer
 from etude.chat.nano import NanoRenderer
 from etude.cli.replayer import ReplayError
 from etude.cli.session import list_sessions, replay, show
-from etude.cli.tasks import export
+from etude.cli.tasks.export import export
 from etude.events.log import EventLog
 from etude.factory.exercises.source import ExerciseSource
 from etude.factory.sessions import collect_sessions, session_path

@@ -15,24 +15,20 @@ from typing import Any
 from etude.bench.runs.cost import dollars_of_usage
 from etude.bench.runs.folder import replace_text
 from etude.bench.suites.prices import shipped
-from etude.corpus.sources.fetch import Fetcher
-from etude.corpus.sources.project import ProjectRefused, SourceOffline
 from etude.factory.generators.generator import Bench
-from etude.factory.install.kept import keep, kept
-from etude.factory.install.plain import RULES, install
+from etude.factory.install.installing import Installer
 from etude.factory.making.account import account
 from etude.factory.making.decisions import Decisions
 from etude.factory.making.finishing import finish
 from etude.factory.making.making import Making
-from etude.factory.making.order import Built, Discarded, Finish, Install, Order, Progress, Shelf
-from etude.factory.sources.listed import Listed, fetched
+from etude.factory.making.order import Built, Finish, Install, Order, Progress, Shelf
+from etude.factory.sources.projects import Wanted
 from etude.fleet.open import open_sandboxes
 from etude.recipe.recipe import Recipe
 from etude.run.checkpoint_entrant import CHECKPOINT
 from etude.run.judges import answering
 from etude.run.machine import machine
 from etude.run.meter import Cost, Meter
-from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.running.pin import default_cache
 from etude.tasks.store.folder import TaskFolder
@@ -40,24 +36,12 @@ from etude.tasks.store.folder import TaskFolder
 REPORT = "report.json"
 
 
-def installer(listed: Mapping[str, Listed], pool: SandboxPool, cache: Path) -> Install:
-    """By name, from the cache where its snapshot is still there."""
-    fetcher = Fetcher(cache / "sources")
+def installer(listed: Mapping[str, Wanted], pool: SandboxPool, cache: Path) -> Install:
+    """By name, from the cache where it is installed already."""
+    found = Installer(pool, cache)
 
     async def built(name: str) -> Built:
-        row = listed[name]
-        place = cache / "environments" / f"{row.kind}-{row.name}-{row.version}-{RULES}.json"
-        found = await kept(place, pool)
-        if found is None:
-            try:
-                pristine = await asyncio.to_thread(fetched, row, fetcher)
-            except SourceOffline as error:
-                raise InfraError(f"{name}: {error}") from error
-            except ProjectRefused as error:
-                raise Discarded(f"it can't be fetched: {error}") from error
-            found = await install(row, pristine, pool)
-            keep(found, place)
-        return Built(found)
+        return await found.install(listed[name])
 
     return built
 
@@ -73,7 +57,7 @@ class Writer:
 def make(
     recipe: Recipe,
     order: Order,
-    listed: Mapping[str, Listed],
+    listed: Mapping[str, Wanted],
     out: Path,
     progress: Progress,
     writer: Writer | None = None,
@@ -113,7 +97,7 @@ async def finishing(writer: Writer | None) -> AsyncIterator[Finish]:
 async def _made(
     recipe: Recipe,
     order: Order,
-    listed: Mapping[str, Listed],
+    listed: Mapping[str, Wanted],
     shelf: Shelf,
     decisions: Decisions,
     progress: Progress,

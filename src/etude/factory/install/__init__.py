@@ -1,1 +1,1 @@
-"""From a released project to an environment that its tests run in."""
+"""Auto-install in two stages: somebody sets goals, somebody else builds until three of them behave, and a recipe repeats it."""

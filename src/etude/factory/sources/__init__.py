@@ -1,1 +1,1 @@
-"""Projects that tasks are made of: the list of a file, and each fetched as it was released."""
+"""Which projects tasks are made of, and their trees as they were released."""

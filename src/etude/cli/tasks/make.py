@@ -69,13 +69,13 @@ def make(
     from etude.factory.generators.registry import GENERATORS
     from etude.factory.making.account import told
     from etude.factory.making.order import Order
-    from etude.factory.sources.listed import read_list
+    from etude.factory.sources.projects import read_projects
     from etude.recipe.read import find_recipe, read_recipe
     from etude.run.lock import RunLock
     from etude.run.task_making import Writer
     from etude.run.task_making import make as made
 
-    listed = read_list(projects)
+    listed = {one.name: one for one in read_projects(projects)}
     names = _known(project, listed, "--project", str(projects))
     chosen = {name: GENERATORS[name] for name in _known(generators, GENERATORS, "--generators", "the registry")}
     read = read_recipe([find_recipe(recipe)], overrides or [])

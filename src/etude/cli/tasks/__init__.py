@@ -1,0 +1,19 @@
+"""`etude tasks`: tasks made of projects, imported, checked, listed; and the exercises that a recipe trains and benches on."""
+
+from __future__ import annotations
+
+import typer
+
+from etude.cli.tasks import check, export, fingerprint, import_, install, list_, make, probe, show, stats
+
+app = typer.Typer(no_args_is_help=True, help="Make, import, check, list, show and export tasks.")
+app.command("make")(make.make)
+app.command("install")(install.install)
+app.add_typer(import_.app, name="import")
+app.command("check")(check.check)
+app.command("list")(list_.list_tasks)
+app.command("show")(show.show)
+app.command("stats")(stats.stats)
+app.command("export")(export.export)
+app.command("probe")(probe.probe)
+app.command("fingerprint")(fingerprint.fingerprint)

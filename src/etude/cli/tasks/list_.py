@@ -1,0 +1,81 @@
+"""`etude tasks list [DIR]`."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json, Overrides
+from etude.cli.prepare import DEFAULT_RECIPE
+from etude.cli.tasks.source import NoTask, RecipeName, exercises
+
+Wanted = Annotated[str | None, typer.Option(help="Of a folder: only those of this value.")]
+
+
+def list_tasks(
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="A folder of tasks. Default: the exercises of the recipe.")
+    ] = None,
+    split: Annotated[
+        Literal["train", "validation", "heldout"] | None,
+        typer.Option("--split", help="Which split. Default: all of a folder, heldout of the exercises."),
+    ] = None,
+    level: Annotated[str | None, typer.Option("--level", help="One level only.")] = None,
+    category: Wanted = None,
+    generator: Wanted = None,
+    project: Wanted = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many to print.")] = 20,
+    recipe: RecipeName = DEFAULT_RECIPE,
+    overrides: Overrides = None,
+    json: Json = False,
+) -> Answer:
+    """Print which tasks there are; exercises are made only when shown, exported or attempted."""
+    if folder is not None:
+        asked = {"split": split, "level": level, "category": category, "generator": generator, "project": project}
+        return _folder(folder, {key: value for key, value in asked.items() if value is not None}, limit)
+    for option, value in (("--category", category), ("--generator", generator), ("--project", project)):
+        if value is not None:
+            raise NoTask(f"{option} {value}: exercises are told apart by --level; name a folder of tasks for more")
+    try:
+        ids = exercises(recipe, overrides).ids(split or "heldout", level=level)
+    except ValueError as error:
+        raise NoTask(f"--level {level}: {error}") from error
+    shown = list(itertools.islice(ids, limit))
+    return Answer(
+        {"split": split or "heldout", "total": len(ids), "ids": shown}, "\n".join(shown) + _more(len(shown), len(ids))
+    )
+
+
+def _folder(folder: Path, asked: dict[str, str], limit: int) -> Answer:
+    from dataclasses import asdict
+
+    from etude.tasks.store.opened import open_tasks
+
+    rows = [
+        row
+        for row in open_tasks(folder).rows.values()
+        if all(getattr(row, key) == value for key, value in asked.items())
+    ]
+    shown = rows[:limit]
+    document: dict[str, Any] = {
+        "folder": str(folder),
+        **asked,
+        "total": len(rows),
+        "tasks": [asdict(row) for row in shown],
+    }
+    width = max((len(row.id) for row in shown), default=0)
+    lines = [
+        f"{row.id:<{width}}  {row.category:<13}  {row.split:<10}  {row.lines:>5} lines {row.files:>3} files"
+        for row in shown
+    ]
+    return Answer(
+        document, "\n".join(lines) + _more(len(shown), len(rows)) if rows else f"no task of {folder} is asked for"
+    )
+
+
+def _more(shown: int, whole: int) -> str:
+    return f"\n… {whole} in all" if whole > shown else ""

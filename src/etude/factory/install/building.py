@@ -1,0 +1,108 @@
+"""The two stages: goals are proposed, three are drawn, a builder has five tries from the untouched tree, and what passes is replayed.
+
+A try is a recipe, run from its first step in a fresh sandbox over the untouched tree: what passes has therefore been replayed already, and
+nothing of an exploration is in it. It passes if every step ends with 0, no file of the tree is changed by it, and the three goals behave in
+a second fresh sandbox that starts from the snapshot and has no network. After five the project is discarded with the last reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from etude.factory.install.goal import Goal, chosen
+from etude.factory.install.pair import Builder, RuleBuilder, RuleSetter, Setter, Tried
+from etude.factory.install.recipe import Recipe
+from etude.factory.install.site import first_failure, opened, said
+from etude.factory.making.order import Discarded
+from etude.factory.sources.fetched import Fetched
+from etude.sandbox.protocol import Sandbox, SandboxPool
+from etude.sandbox.spec import SandboxSpec
+from etude.tasks.running.pin import default_cache
+from etude.tasks.running.pytest_tools import with_pytest
+
+TRIES = 5
+GOAL_TIMEOUT_S = 240.0
+
+
+async def build(
+    project: Fetched, pool: SandboxPool, setter: Setter | None = None, builder: Builder | None = None
+) -> tuple[Recipe, list[Tried]]:
+    """The recipe that passes, its snapshot made, and the tries before it. Raises Discarded, InfraError, UserError."""
+    setter, builder = setter or RuleSetter(), builder or RuleBuilder()
+    goals = chosen(await setter.goals(project), f"{project.wanted.id} {project.digest}")
+    if not goals:
+        raise Discarded("no goal could be proposed for it", builder.name)
+    tried: list[Tried] = []
+    for _ in range(TRIES):
+        try:
+            recipe = await builder.build(project, goals, tried)
+        except Discarded as error:
+            raise Discarded(str(error), builder.name) from error
+        objection, output = await replay(recipe, project.files, goals, pool)
+        if not objection:
+            return recipe, tried
+        tried.append(Tried(recipe, objection, output))
+    raise Discarded(f"{TRIES} tries: {tried[-1].objection}", builder.name)
+
+
+async def replay(
+    recipe: Recipe, files: Mapping[str, bytes], goals: Sequence[Goal], pool: SandboxPool
+) -> tuple[str, str]:
+    """Makes the snapshot of a recipe and holds it against goals: what speaks against it, and what was printed then. Raises InfraError."""
+    site = await opened(recipe, files, pool)
+    try:
+        failed = await first_failure(site, recipe.steps)
+        if failed is not None:
+            step, done = failed
+            how = "took too long" if done.timed_out else f"ended with {done.rc}"
+            return f"step `{' '.join(step.split())[:80]}` {how}: {done.end}", done.text
+        if changed := await _touched(site, files):
+            return f"its steps change the tree's own {changed}", ""
+        await site.snapshot(recipe.snapshot)
+    finally:
+        await site.kill()
+    return await _behaves(recipe, goals, pool)
+
+
+async def _behaves(recipe: Recipe, goals: Sequence[Goal], pool: SandboxPool) -> tuple[str, str]:
+    box = await pool.create(fork(recipe))
+    try:
+        for goal in goals:
+            done = await said(box, goal.command, GOAL_TIMEOUT_S)
+            if objection := "it hangs" if done.timed_out else goal.objection(done.rc, done.text):
+                return objection, done.text
+    finally:
+        await box.kill()
+    return "", ""
+
+
+def fork(recipe: Recipe) -> SandboxSpec:
+    """A sandbox of the finished environment, as tasks get it: no network."""
+    told = recipe.environment
+    spec = SandboxSpec(
+        snapshot=recipe.snapshot, env=dict(recipe.env), memory_mb=told.memory_mb, disk_mb=told.disk_mb, pids=told.pids
+    )
+    if recipe.language != "python":
+        return spec
+    found = with_pytest(SandboxSpec(), default_cache())
+    path = ":".join(one["PYTHONPATH"] for one in (found.env, recipe.env) if "PYTHONPATH" in one)
+    return SandboxSpec(
+        snapshot=recipe.snapshot,
+        env={**recipe.env, **found.env, "PYTHONPATH": path},
+        read_only_binds=found.read_only_binds,
+        memory_mb=told.memory_mb,
+        disk_mb=told.disk_mb,
+        pids=told.pids,
+    )
+
+
+async def _touched(site: Sandbox, files: Mapping[str, bytes]) -> str:
+    """A file of the tree that is not as it was; empty if all are."""
+    root = site.spec.workdir.strip("/") + "/"
+    for change in await site.diff():
+        path = change.path.removeprefix(root)
+        if path in files and (
+            change.kind == "removed" or await site.read(path, max_bytes=len(files[path]) + 1) != files[path]
+        ):
+            return path
+    return ""

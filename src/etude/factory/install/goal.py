@@ -1,0 +1,60 @@
+"""A goal: a command, what its output is like when the project is set up right, and how a rule tells that.
+
+Stage one of the two (composer2-facts 9.3): ten of these are proposed by somebody who only reads the repository; three are drawn, and
+somebody else has to make them behave. Free descriptions are for people and for a judge; `pattern`, `status` and `share` are what rules go by.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TEN, THREE = 10, 3
+SHARE = 0.5  # of the tests that ran; a few always ask for a network, a locale, a terminal
+# pytest, jest, mocha, tap and node's own reporter: "12 passed", "Tests: 1 failed, 12 passed", "12 passing", "# pass 12".
+_GOOD = re.compile(r"(\d+) pass(?:ed|ing)\b|^# pass\s+(\d+)", re.MULTILINE)
+_BAD = re.compile(r"(\d+) (?:failed|failing|errors?)\b|^# fail\s+(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """`command` runs under /bin/sh in the workdir. `tests`: it is the project's own suite, of which SHARE must pass, whatever its status;
+    `pattern`: must be found in the output."""
+
+    command: str
+    description: str
+    pattern: str = ""
+    status: int | None = 0
+    tests: bool = False
+
+    def objection(self, rc: int, output: str) -> str:
+        """Why the output is not the described one; empty if it is."""
+        if self.status is not None and rc != self.status:
+            return f"`{self.command}` ended with status {rc}, not {self.status}: {_end(output)}"
+        if self.pattern and not re.search(self.pattern, output):
+            return f"`{self.command}` printed nothing like {self.pattern!r} ({self.description}): {_end(output)}"
+        if self.tests and rc != 0:
+            good, bad = _last(_GOOD, output), _last(_BAD, output)
+            if good < SHARE * (good + bad) or not good:
+                return f"`{self.command}`: {good} tests passed, {bad} did not: {_end(output)}"
+        return ""
+
+
+def chosen(goals: Sequence[Goal], seed: str) -> list[Goal]:
+    """Three, drawn by `seed`; a test command is among them wherever there is one."""
+    draw = random.Random(f"goals {seed}")
+    suites = [goal for goal in goals if goal.tests]
+    first = [draw.choice(suites)] if suites else []
+    rest = [goal for goal in goals if goal not in first]
+    return first + draw.sample(rest, min(THREE - len(first), len(rest)))
+
+
+def _last(pattern: re.Pattern[str], output: str) -> int:
+    found = pattern.findall(output)
+    return int(next(filter(None, found[-1]))) if found else 0
+
+
+def _end(output: str) -> str:
+    return " ".join(output.split())[-300:] or "no output"

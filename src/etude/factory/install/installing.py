@@ -1,0 +1,124 @@
+"""From a project of the list to an `Installed`: fetched, built, its tests run three times; kept on disk beside its recipe.
+
+    built = await Installer(pool, default_cache()).install(wanted)
+
+A kept project is taken while the layer store has its snapshot; if that is gone, the kept recipe is replayed, which makes the same again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+from etude.corpus.sources.project import SourceOffline
+from etude.factory.generators.generator import Baseline, Installed
+from etude.factory.install.baseline import baseline
+from etude.factory.install.building import build, replay
+from etude.factory.install.pair import Builder, Setter
+from etude.factory.install.recipe import Recipe, read_recipe
+from etude.factory.making.order import Built, Discarded
+from etude.factory.sources.fetched import Fetched, fetch
+from etude.factory.sources.projects import Wanted
+from etude.sandbox.errors import InfraError, UserError
+from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.spec import SandboxSpec
+from etude.tasks.errors import TaskError
+
+
+class Installer:
+    """`place`: where installed projects are kept, a folder a project."""
+
+    def __init__(
+        self, pool: SandboxPool, cache: Path, setter: Setter | None = None, builder: Builder | None = None
+    ) -> None:
+        self.pool, self.cache, self.setter, self.builder = pool, cache, setter, builder
+
+    def folder(self, wanted: Wanted) -> Path:
+        by = self.builder.name if self.builder else "rules"
+        return self.cache / "environments" / re.sub(r"[^\w.+-]", "-", f"{wanted.kind}-{wanted.id}-{by}")
+
+    async def install(self, wanted: Wanted) -> Built:
+        """Raises Discarded with the reason, InfraError."""
+        kept = await self._kept(wanted)
+        if kept is not None:
+            return kept
+        try:
+            project = await asyncio.to_thread(fetch, wanted, self.cache)
+        except SourceOffline as error:
+            raise InfraError(f"{wanted.id}: {error}") from error
+        recipe, _ = await build(project, self.pool, self.setter, self.builder)
+        found = await self._measured(recipe, project)
+        self._keep(wanted, recipe, found)
+        return Built(found, recipe.builder)
+
+    async def _measured(self, recipe: Recipe, project: Fetched) -> Installed:
+        files = project.texts()
+        measured, said = await baseline(recipe.environment, files, self.pool)
+        if not measured.passed:
+            raise Discarded(f"none of its tests passes three times: {said[-300:] or 'it has none'}", recipe.builder)
+        return Installed(recipe.environment, files, measured, project.origin, licence(files))
+
+    async def _kept(self, wanted: Wanted) -> Built | None:
+        folder = self.folder(wanted)
+        if not (folder / "installed.json").is_file():
+            return None
+        recipe = read_recipe((folder / "recipe.toml").read_text(encoding="utf-8"))
+        try:
+            told = json.loads((folder / "installed.json").read_text(encoding="utf-8"))
+            lines = told["baseline"]
+            measured = Baseline(
+                frozenset(lines["passed"]), frozenset(lines["flaky"]), {k: tuple(v) for k, v in lines["by_file"].items()}, lines["seconds"]
+            )  # fmt: skip
+            found = Installed(recipe.environment, told["files"], measured, told["origin"], told["licence"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise TaskError(f"{folder} holds no installed project ({error!r}): remove it") from error
+        try:
+            box = await self.pool.create(SandboxSpec(snapshot=recipe.snapshot))
+        except UserError:
+            await self._again(wanted, recipe)
+        else:
+            await box.kill()
+        return Built(found, recipe.builder)
+
+    async def _again(self, wanted: Wanted, recipe: Recipe) -> None:
+        project = await asyncio.to_thread(fetch, wanted, self.cache)
+        if project.digest != recipe.tree:
+            raise Discarded(
+                f"its tree is another than its recipe's: {project.digest[:12]}, not {recipe.tree[:12]}", recipe.builder
+            )
+        objection, _ = await replay(recipe, project.files, [], self.pool)
+        if objection:
+            raise Discarded(f"its recipe can't be replayed: {objection}", recipe.builder)
+
+    def _keep(self, wanted: Wanted, recipe: Recipe, found: Installed) -> None:
+        """The recipe first: what has `installed.json` is whole."""
+        lines = asdict(found.baseline)
+        told = {
+            "files": dict(found.files),
+            "baseline": {**lines, "passed": sorted(lines["passed"]), "flaky": sorted(lines["flaky"])},
+            "origin": found.origin,
+            "licence": found.licence,
+        }
+        folder = self.folder(wanted)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in (("recipe.toml", recipe.to_toml()), ("installed.json", json.dumps(told))):
+            part = folder / f"{name}.{os.getpid()}.part"
+            part.write_text(text, encoding="utf-8")
+            part.replace(folder / name)
+
+
+def licence(files: dict[str, str]) -> str:
+    """As the project's own metadata say it; empty where they say nothing."""
+    for path, pattern in (
+        ("PKG-INFO", r"(?m)^License-Expression:\s*(.+)$"),
+        ("package.json", r'"license"\s*:\s*"([^"]+)"'),
+        ("PKG-INFO", r"(?m)^License:\s*(.{2,40})$"),
+        ("PKG-INFO", r"(?m)^Classifier: License :: OSI Approved :: (.+)$"),
+    ):
+        if said := re.search(pattern, files.get(path, "")):
+            return said[1].strip()
+    return ""

@@ -1,0 +1,102 @@
+"""Who sets goals and who builds: two protocols, and the embedded pair that goes by rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Protocol
+
+from etude.factory.install.goal import Goal
+from etude.factory.install.recipe import Recipe
+from etude.factory.install.rules import node_rules, python_layout, python_rules
+from etude.factory.making.order import Discarded
+from etude.factory.sources.fetched import Fetched
+
+RULES = "rules"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A recipe that was tried and what spoke against it; `output` is all that the failing command printed."""
+
+    recipe: Recipe
+    objection: str
+    output: str = ""
+
+
+class Setter(Protocol):
+    """Stage one. Reads the tree, runs nothing."""
+
+    async def goals(self, project: Fetched) -> list[Goal]: ...
+
+
+class Builder(Protocol):
+    """Stage two. Answers with a recipe for the untouched tree; what was tried before it failed. Raises Discarded if it gives up."""
+
+    name: str
+
+    async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> Recipe: ...
+
+
+class RuleSetter:
+    """Goals by what projects of the language write about themselves."""
+
+    async def goals(self, project: Fetched) -> list[Goal]:
+        return _rules(project).goals(project)
+
+
+@dataclass
+class RuleBuilder:
+    """First with what the project asks for, then with what the errors ask for, then without its own lists and with what was on the index
+    when it was released. `today`: packages published later are not seen, so that a recipe stays what it is."""
+
+    today: str = field(default_factory=lambda: date.today().isoformat())
+    name: str = RULES
+
+    async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> Recipe:
+        rules, wanted = _rules(project), self._wanted(project, tried)
+        plain, then = _manner(len(tried), [one.objection for one in tried])
+        until = project.released if then and project.released else self.today
+        steps = rules.steps(project, wanted, plain=plain)
+        deny = tuple(python_layout.distribution(project.wanted.in_registry, project.texts()))
+        if project.wanted.language == "javascript" and any(
+            node_rules.needs_itself(project, one.output) for one in tried
+        ):
+            steps, deny = (*steps, node_rules.in_place_of_copies(project)), ()
+        recipe = Recipe(
+            project.wanted.name,
+            project.wanted.version,
+            project.wanted.language,
+            project.digest,
+            steps,
+            rules.plan(project),
+            rules.env(project),
+            until,
+            tuple(goal.command for goal in goals),
+            deny=deny,
+        )
+        if any(one.recipe == recipe for one in tried):
+            raise Discarded(f"the rules know nothing more to try: {tried[-1].objection}", RULES)
+        return recipe
+
+    def _wanted(self, project: Fetched, tried: Sequence[Tried]) -> list[str]:
+        found: list[str] = []
+        for one in tried:
+            found += _rules(project).learned(project, one.output, found)
+        return found
+
+
+def _manner(tries: int, objections: Sequence[str]) -> tuple[bool, bool]:
+    """Plain after a step failed (a listed need can't be had); of the release's own time every other try after the second."""
+    steps_failed = [one for one in objections if one.startswith("step") and "403" not in one]
+    return bool(steps_failed), tries >= 2 and tries % 2 == 0
+
+
+def _rules(project: Fetched):
+    language = project.wanted.language
+    if language == "python":
+        return python_rules
+    if language == "javascript":
+        return node_rules
+    raise Discarded(f"the rules install Python and JavaScript, not {language}: give a builder that is a model", RULES)

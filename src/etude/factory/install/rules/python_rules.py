@@ -1,0 +1,113 @@
+"""The embedded pair for Python: ten goals from what the tree holds, and the steps of a virtual environment below DEPS.
+
+The project is built from a copy, so that nothing appears in the tree; its needs and its metadata stay, its modules are taken out of the
+environment again: what tests import is the workspace's (promise 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from etude.factory.install.goal import TEN, Goal
+from etude.factory.install.rules import python_layout as layout
+from etude.factory.install.rules.python_needs import extras, project_table, setup_cfg, test_requirements
+from etude.factory.install.rules.repairs import python_wants
+from etude.factory.sources.fetched import Fetched
+from etude.sandbox.spec import WORKDIR
+from etude.tasks.environment.environment import DEPS, TestPlan
+from etude.tasks.running.pytest_tools import PYTEST_FLAGS
+
+VENV = f"{DEPS}/venv"
+PIP = f"{VENV}/bin/python3 -I -m pip install -q"
+# Isolated: what the workdir tells of itself (an egg-info) names the workdir's own files.
+EMPTIED = """import sys
+from importlib.metadata import PackageNotFoundError, files
+for name in sys.argv[1:]:
+    try:
+        listed = files(name) or ()
+    except PackageNotFoundError:
+        continue
+    for file in listed:
+        path = file.locate()
+        if ".dist-info" not in str(file) and "/bin/" not in str(path.resolve()) and path.is_file():
+            path.unlink()
+"""
+MOST_FILES = 400
+
+
+def goals(project: Fetched) -> list[Goal]:
+    """Ten at most: suites, imports, entry points, tools that the project's own files name."""
+    files = project.texts()
+    tests = layout.tests(files)
+    found: list[Goal] = []
+    if tests:
+        command = " ".join(
+            ("python3 -m pytest", *PYTEST_FLAGS, "-p no:randomly -o addopts= --continue-on-collection-errors")
+        )
+        found.append(
+            Goal(
+                f"{command} {' '.join(tests[:MOST_FILES])}",
+                "a summary with most tests passed",
+                r"\d+ passed",
+                None,
+                True,
+            )
+        )
+        found.append(
+            Goal(f"python3 -m pytest -o addopts= --collect-only -q {tests[0]}", "ids of the tests of one file", "::")
+        )
+    for name in layout.modules(files)[:3]:
+        where = f"import {name}; print({name}.__file__)"
+        found.append(
+            Goal(f"python3 -c '{where}'", "a path in the workdir: the project's own code", rf"(?m)^{WORKDIR}/")
+        )
+    for script in sorted(_scripts(files))[:2]:
+        found.append(Goal(f"{script} --help", "usage of the entry point", r"(?i)usage|options|help", None))
+    found.append(Goal("python3 -m compileall -q . -x build; echo done", "the sources compile", "done"))
+    found.append(Goal("python3 -m pip --version", "pip of the environment", DEPS))
+    found.append(Goal("python3 -m pip check", "no requirement is broken", "", None))
+    found.append(Goal("python3 -c 'import sys; print(sys.prefix)'", "the environment's own folder", VENV))
+    return found[:TEN]
+
+
+def plan(project: Fetched) -> TestPlan:
+    return TestPlan("pytest", (), tuple(layout.tests(project.texts())[:MOST_FILES]))
+
+
+def env(project: Fetched) -> dict[str, str]:
+    return {"PATH": f"{VENV}/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": layout.python_path(project.files)}
+
+
+def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False) -> tuple[str, ...]:
+    """`wanted`: distributions that an earlier try missed; `plain`: without what the project lists for its tests, some of which may not be
+    had any more."""
+    files = project.texts()
+    named = extras(files)
+    target = f"{DEPS}/build[{','.join(named)}]" if named and not plain else f"{DEPS}/build"
+    needs = [] if plain else [line for line in test_requirements(files) if not line.lower().startswith("pytest=")]
+    quoted = " ".join(f"'{need}'" for need in (*needs, *wanted) if "'" not in need)
+    names = " ".join(layout.distribution(project.wanted.in_registry, files))
+    found = [f"mkdir -p {DEPS} && python3 -m venv {VENV}", f"{PIP} setuptools wheel"]
+    if {"setup.py", "pyproject.toml", "setup.cfg"} & set(files):
+        found.append(f"cp -r {WORKDIR} {DEPS}/build && {PIP} '{target}' && rm -rf {DEPS}/build")
+    if quoted:
+        found.append(f"{PIP} {quoted}")
+    found.append(f"{VENV}/bin/python3 -I -c '{EMPTIED}' {names}")
+    found.append(f"find {DEPS} -name __pycache__ -prune -exec rm -rf {{}} + ; rm -rf /tmp/pip-* /tmp/.cache /tmp/tmp*")
+    return tuple(found)
+
+
+def learned(project: Fetched, output: str, wanted: Sequence[str]) -> list[str]:
+    """What to add after a failed try; modules of the project itself are not looked for in an index."""
+    own = {name.replace("_", "-") for name in layout.modules(project.files)} | {"tests", "test", "conftest"}
+    return [name for name in python_wants(output, set(wanted)) if name not in own]
+
+
+def _scripts(files: Mapping[str, str]) -> set[str]:
+    scripts = project_table(files).get("project", {}).get("scripts", {})
+    found = set(scripts) if isinstance(scripts, dict) else set()
+    config = setup_cfg(files)
+    for line in config.get("options.entry_points", "console_scripts", fallback="").splitlines():
+        if "=" in line:
+            found.add(line.split("=")[0].strip())
+    return {name for name in found if name.replace("-", "").replace("_", "").replace(".", "").isalnum()}

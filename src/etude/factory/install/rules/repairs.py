@@ -1,0 +1,61 @@
+"""What a failed run of tests asks for, in its own words: a distribution to install, by the module or fixture that is missing. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+_MODULE = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named ['\"]([\w.]+)['\"]")
+_FIXTURE = re.compile(r"fixture '(\w+)' not found")
+_JS_MODULE = re.compile(r"(?:Cannot find (?:module|package)|Error: Cannot find module) '([^'./][^']*)'")
+# Modules whose distribution has another name (from their own metadata).
+DISTRIBUTIONS = {
+    "yaml": "pyyaml", "attr": "attrs", "dateutil": "python-dateutil", "bs4": "beautifulsoup4", "PIL": "pillow",
+    "sklearn": "scikit-learn", "cv2": "opencv-python-headless", "Crypto": "pycryptodome", "OpenSSL": "pyopenssl",
+    "jwt": "pyjwt", "dotenv": "python-dotenv", "git": "gitpython", "pkg_resources": "setuptools<81", "mock": "mock",
+    "serial": "pyserial", "usb": "pyusb", "zmq": "pyzmq", "lxml": "lxml", "docx": "python-docx", "magic": "python-magic",
+    "pytest_httpserver": "pytest-httpserver", "flask_sqlalchemy": "flask-sqlalchemy", "google.protobuf": "protobuf",
+}  # fmt: skip
+FIXTURES = {
+    "mocker": "pytest-mock", "benchmark": "pytest-benchmark", "httpx_mock": "pytest-httpx", "requests_mock": "requests-mock",
+    "datadir": "pytest-datadir", "shared_datadir": "pytest-datadir", "subtests": "pytest-subtests", "freezer": "pytest-freezer",
+    "httpserver": "pytest-httpserver", "aiohttp_client": "pytest-aiohttp", "event_loop": "pytest-asyncio", "snapshot": "syrupy",
+    "data_regression": "pytest-regressions", "file_regression": "pytest-regressions", "faker": "faker", "mock": "pytest-mock",
+    "httpbin": "pytest-httpbin", "qtbot": "pytest-qt", "pyfakefs": "pyfakefs", "fs": "pyfakefs", "responses": "responses",
+}  # fmt: skip
+_ASYNC = re.compile(r"async def functions are not natively supported|asyncio_mode|'asyncio' not found in `markers`")
+_MARKS = {
+    "timeout": "pytest-timeout",
+    "flaky": "pytest-rerunfailures",
+    "order": "pytest-order",
+}
+_MARK = re.compile(r"'(\w+)' not found in `markers`")
+MOST = 8  # distributions a try; more is a suite for another machine
+
+
+def python_wants(output: str, installed: Collection[str]) -> list[str]:
+    """Distributions that are not installed yet, in the order in which they were missed. Modules of the project itself are the caller's."""
+    found: dict[str, None] = {}
+    for module in _MODULE.findall(output):
+        top = module.split(".")[0]
+        found[DISTRIBUTIONS.get(module) or DISTRIBUTIONS.get(top) or top.replace("_", "-")] = None
+    for fixture in _FIXTURE.findall(output):
+        if fixture in FIXTURES:
+            found[FIXTURES[fixture]] = None
+    if _ASYNC.search(output):
+        found["pytest-asyncio"] = None
+    for mark in _MARK.findall(output):
+        if name := _MARKS.get(mark):
+            found[name] = None
+    return [name for name in found if name not in installed][:MOST]
+
+
+def javascript_wants(output: str, installed: Collection[str]) -> list[str]:
+    """Packages of the registry: `@scope/name` or `name` of what could not be found."""
+    found: dict[str, None] = {}
+    for module in _JS_MODULE.findall(output):
+        if module.startswith("node:"):
+            continue
+        parts = module.split("/")
+        found["/".join(parts[:2]) if module.startswith("@") else parts[0]] = None
+    return [name for name in found if name not in installed][:MOST]

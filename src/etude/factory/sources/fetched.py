@@ -1,0 +1,127 @@
+"""A project's tree as it was released: fetched by the corpus' sources, read into memory, nothing of it run.
+
+Caches, builds and histories that a release carries by accident stay out (`tasks.audit.FORBIDDEN`): they are no part of the project, and
+may hold what a task takes away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from etude.corpus.sources.debian import DebianSource
+from etude.corpus.sources.fetch import Fetcher
+from etude.corpus.sources.npm import NpmSource
+from etude.corpus.sources.project import ProjectRefused, Ref
+from etude.corpus.sources.sdist import SdistSource
+from etude.factory.making.order import Discarded
+from etude.factory.sources.projects import Wanted
+from etude.link.git import GitError
+from etude.tasks.audit import FORBIDDEN
+from etude.tasks.tree import TooLarge, tree
+
+MOST_RELEASES = 10_000  # all there are
+MAX_FILE_BYTES = 4 << 20
+MAX_TREE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """`files`: every plain file. `origin`: the artefact by content; `released`: the day, or empty."""
+
+    wanted: Wanted
+    files: Mapping[str, bytes]
+    origin: str
+    released: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Of names and contents, whatever archive they came in."""
+        whole = hashlib.sha256()
+        for path, data in sorted(self.files.items()):
+            whole.update(f"{len(path)} {path} {hashlib.sha256(data).hexdigest()}\n".encode())
+        return whole.hexdigest()
+
+    def texts(self) -> dict[str, str]:
+        """The files that are UTF-8 texts."""
+        found: dict[str, str] = {}
+        for path, data in self.files.items():
+            try:
+                if b"\0" not in data:
+                    found[path] = data.decode("utf-8")
+            except UnicodeDecodeError:
+                continue  # a task holds texts alone; the snapshot has it all the same
+        return found
+
+
+def fetch(wanted: Wanted, cache: Path) -> Fetched:
+    """Raises Discarded with the reason, SourceOffline where nobody answers."""
+    if wanted.kind == "git":
+        return _of_git(wanted)
+    if wanted.kind == "folder":
+        return Fetched(wanted, _read(Path(wanted.path), wanted), f"folder {wanted.name}")
+    fetcher = Fetcher(cache / "sources")
+    try:
+        with _opened(wanted, fetcher) as (ref, root, origin):
+            return Fetched(wanted, _read(root, wanted), f"{wanted.kind} {origin}", ref.released[:10])
+    except ProjectRefused as error:
+        raise Discarded(f"it can't be fetched: {error}") from error
+    finally:
+        fetcher.close()
+
+
+@contextmanager
+def _opened(wanted: Wanted, fetcher: Fetcher) -> Iterator[tuple[Ref, Path, str]]:
+    source = _source(wanted, fetcher)
+    listed = list(source.refs())
+    refs = [ref for ref in listed if ref.version == wanted.version]
+    if not refs:
+        near = ", ".join(ref.version for ref in listed[:5] if ref.version)
+        raise Discarded(
+            f"{wanted.in_registry} has no version {wanted.version!r} there; the newest are {near or 'none at all'}"
+        )
+    with source.open(refs[0]) as project:
+        yield refs[0], project.root, f"{wanted.in_registry} {wanted.version} {project.origin}"
+
+
+def _source(wanted: Wanted, fetcher: Fetcher) -> SdistSource | NpmSource | DebianSource:
+    packages = [wanted.in_registry]
+    if wanted.kind == "npm":
+        return NpmSource("projects", packages, fetcher, releases=MOST_RELEASES)
+    if wanted.kind == "debian":
+        return DebianSource("projects", packages, fetcher)
+    return SdistSource("projects", packages, fetcher, releases=MOST_RELEASES)
+
+
+def _of_git(wanted: Wanted) -> Fetched:
+    try:
+        found = tree(Path(wanted.path), wanted.version)
+    except (GitError, TooLarge) as error:
+        raise Discarded(f"its tree can't be read: {error}") from error
+    files = {path: text.encode() for path, text in found.files.items()}
+    return Fetched(wanted, files, f"git {wanted.version}")
+
+
+def _read(root: Path, wanted: Wanted) -> dict[str, bytes]:
+    if not root.is_dir():
+        raise Discarded(f"{root} is no folder")
+    files: dict[str, bytes] = {}
+    total = 0
+    for place in sorted(root.rglob("*")):
+        path = place.relative_to(root).as_posix()
+        if place.is_symlink() or not place.is_file() or FORBIDDEN.search(path):
+            continue
+        if (size := place.stat().st_size) > MAX_FILE_BYTES:
+            continue
+        total += size
+        if total > MAX_TREE_BYTES:
+            raise Discarded(
+                f"{wanted.id} has more than {MAX_TREE_BYTES >> 20} MiB of files, a sandbox' tree holds no more"
+            )
+        files[path] = place.read_bytes()
+    if not files:
+        raise Discarded(f"{wanted.id} holds no file")
+    return files

@@ -1,0 +1,89 @@
+"""The list of projects: `recipes/projects.toml`, one table each.
+
+[[projects]]
+name = "click"          # how it is called here, and in the ids of its tasks
+kind = "sdist"          # sdist | npm | debian | git | folder
+version = "8.1.8"       # pinned; of git a commit or tag; of a folder anything
+package = "click"       # its name in the registry; default: name
+path = "../click"       # of git and folder
+language = "python"
+command = ["…"]         # how its tests are run, where the rules should not look for it
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from etude.tasks.errors import TaskError
+
+Kind = Literal["sdist", "npm", "debian", "git", "folder"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+LANGUAGES = ("python", "javascript", "go", "rust", "java")
+_LOCAL = ("git", "folder")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One project of the list."""
+
+    name: str
+    kind: Kind
+    version: str
+    language: str = "python"
+    package: str = ""
+    path: str = ""
+    note: str = ""  # what it is there for, for people
+    command: tuple[str, ...] = ()
+    runner: str = ""  # who runs `command`; default: told by its words
+    workspaces: bool = False  # a monorepo, or several packages in one tree
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}-{self.version}"
+
+    @property
+    def in_registry(self) -> str:
+        return self.package or self.name
+
+
+def read_projects(file: Path) -> list[Wanted]:
+    """Raises TaskError that names the file, the table and the key."""
+    try:
+        told = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TaskError(f"{file} can't be read ({error.strerror}): give a list of projects with --projects") from error
+    except ValueError as error:
+        raise TaskError(f"{file} does not parse: {error}") from error
+    tables = told.get("projects")
+    if not isinstance(tables, list) or not tables or set(told) != {"projects"}:
+        raise TaskError(f"{file}: it must hold [[projects]] tables, and nothing beside them")
+    found: dict[str, Wanted] = {}
+    for number, table in enumerate(tables, 1):
+        one = _wanted(table, f"{file}, project {number}", file.parent)
+        if one.name in found:
+            raise TaskError(f"{file}, project {number}: {one.name!r} stands there twice; give one another name")
+        found[one.name] = one
+    return list(found.values())
+
+
+def _wanted(table: Any, where: str, beside: Path) -> Wanted:
+    known = {field.name for field in fields(Wanted)}
+    if not isinstance(table, dict):
+        raise TaskError(f"{where}: it is no table but {type(table).__name__}")
+    if unknown := sorted(set(table) - known):
+        raise TaskError(f"{where}: no key {unknown[0]!r}; there are {', '.join(sorted(known))}")
+    for key in ("name", "kind", "version"):
+        if not isinstance(table.get(key), str) or not table[key]:
+            raise TaskError(f"{where}: {key} must be a text, not {table.get(key)!r}")
+    if table["kind"] not in KINDS:
+        raise TaskError(f"{where}: kind {table['kind']!r} is none of {', '.join(KINDS)}")
+    if table.get("language", "python") not in LANGUAGES:
+        raise TaskError(f"{where}: language {table['language']!r} is none of {', '.join(LANGUAGES)}")
+    if (table["kind"] in _LOCAL) != bool(table.get("path")):
+        raise TaskError(f"{where}: path is for {' and '.join(_LOCAL)}, which need it")
+    if "path" in table:
+        table = {**table, "path": str((beside / table["path"]).resolve())}
+    return Wanted(**{**table, "command": tuple(table.get("command", ()))})

@@ -1,0 +1,162 @@
+"""What the embedded pair reads out of a tree, and what it learns from what failed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etude.factory.install.goal import TEN, Goal, chosen
+from etude.factory.install.recipe import Recipe, read_recipe
+from etude.factory.install.rules import node_rules, python_layout, python_rules
+from etude.factory.install.rules.python_needs import test_requirements as requirements
+from etude.factory.install.rules.repairs import javascript_wants, python_wants
+from etude.factory.sources.fetched import Fetched
+from etude.factory.sources.projects import Wanted, read_projects
+from etude.tasks.environment.environment import TestPlan
+from etude.tasks.errors import TaskError
+
+PYPROJECT = '[project]\nname="Thing_One"\n[project.optional-dependencies]\ntest=["pytest"]\n[project.scripts]\nthing="thing:main"\n'
+
+
+def python(**files: str) -> Fetched:
+    tree = {"src/thing/__init__.py": "x = 1\n", "tests/test_x.py": "def test_x(): pass\n", "pyproject.toml": PYPROJECT}
+    return Fetched(
+        Wanted("thing-one", "sdist", "1.0"), {k: v.encode() for k, v in (tree | files).items()}, "sdist thing"
+    )
+
+
+def javascript(package: dict, **files: str) -> Fetched:
+    tree = {"package.json": json.dumps(package)} | files
+    return Fetched(Wanted("thing", "npm", "1.0", "javascript"), {k: v.encode() for k, v in tree.items()}, "npm thing")
+
+
+def recipe() -> Recipe:
+    plan = TestPlan("pytest", (), ("tests/test_x.py",))
+    return Recipe("thing", "1.0", "python", "ab", ("true",), plan, {"A": "b"}, "2024-01-01", ("ls",), deny=("thing",))
+
+
+def test_three_goals_are_drawn_by_the_seed_and_a_suite_is_always_among_them() -> None:
+    goals = [Goal(str(n), "") for n in range(9)] + [Goal("suite", "", tests=True)]
+    for seed in map(str, range(50)):
+        three = chosen(goals, seed)
+        assert len(set(three)) == 3 and three[0].tests and three == chosen(goals, seed)
+
+
+@given(
+    st.lists(st.builds(Goal, st.text(min_size=1), st.text(), tests=st.booleans()), max_size=TEN, unique=True), st.text()
+)
+def test_never_more_goals_are_drawn_than_there_are(goals: list[Goal], seed: str) -> None:
+    drawn = chosen(goals, seed)
+    assert len(drawn) == min(3, len(goals)) and set(drawn) <= set(goals)
+
+
+@pytest.mark.parametrize(
+    ("output", "good"),
+    [
+        ("1 failed, 12 passed in 1s", True),
+        ("12 failed, 1 passed in 1s", False),
+        ("3 passing\n 2 failing", True),
+        ("# pass 0\n# fail 2", False),
+    ],
+)
+def test_a_suite_of_which_most_tests_fail_does_not_behave(output: str, good: bool) -> None:
+    assert (Goal("suite", "", status=None, tests=True).objection(1, output) == "") is good
+
+
+def test_a_goal_says_the_status_and_the_output_that_were_not_the_described_ones() -> None:
+    assert "status 2, not 0: boom" in Goal("a", "").objection(2, "boom")
+    assert "nothing like 'x+'" in Goal("a", "a row of x", "x+").objection(0, "yyy")
+
+
+def test_python_goals_ask_for_the_suite_the_working_tree_s_own_code_and_the_entry_point() -> None:
+    commands = [goal.command for goal in python_rules.goals(python())]
+    assert len(commands) <= TEN and any("tests/test_x.py" in one for one in commands)
+    assert any("import thing" in one for one in commands) and "thing --help" in commands
+
+
+def test_every_name_the_project_goes_by_is_denied() -> None:
+    assert python_layout.distribution("thing-two", python().texts()) == ["thing-one", "thing-two"]
+
+
+def test_a_source_layout_is_imported_from_its_folder() -> None:
+    assert python_layout.root(["src/a/__init__.py"]) == "src" and python_layout.root(["a/__init__.py"]) == ""
+
+
+def test_requirements_are_those_of_tests_without_tools_options_and_pins() -> None:
+    files = {
+        "requirements-test.txt": "-r other.txt\nfreezegun==1.0  # dates\nblack\n",
+        "tox.ini": "[testenv]\ndeps =\n    py310: mock\n    {posargs}\n",
+        "pyproject.toml": '[dependency-groups]\ntest=["hypothesis>=6", {include-group="more"}]\nmore=["attrs"]\n',
+    }
+    assert sorted(requirements(files)) == ["attrs", "freezegun", "hypothesis>=6", "mock"]
+
+
+def test_a_missing_module_asks_for_its_distribution_once() -> None:
+    said = "ModuleNotFoundError: No module named 'yaml'\nModuleNotFoundError: No module named 'freezegun.api'\nfixture 'mocker' not found"
+    assert python_wants(said, {"freezegun"}) == ["pyyaml", "pytest-mock"]
+    assert javascript_wants("Error: Cannot find module '@a/b/c'\nCannot find module './own'", ()) == ["@a/b"]
+
+
+def test_the_project_s_own_missing_modules_are_not_taken_from_an_index() -> None:
+    assert python_rules.learned(python(), "ModuleNotFoundError: No module named 'thing'", ()) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "runner"),
+    [("jest --ci", "jest"), ("mocha -R dot", "mocha"), ("tape test/*.js", "tap"), ("node --test", "node")],
+)
+def test_the_runner_is_the_one_that_package_json_names(script: str, runner: str) -> None:
+    plan = node_rules.plan(javascript({"scripts": {"test": script}}, **{"test/a.js": "", "test/fixtures/b.js": ""}))
+    assert (plan.runner, plan.files) == (runner, ("test/a.js",))
+
+
+def test_packages_of_a_workspace_are_links_to_the_working_tree_and_not_of_the_registry() -> None:
+    told = {"name": "all", "workspaces": ["packages/*"]}
+    members = {
+        "packages/a/package.json": '{"name": "@s/a"}',
+        "packages/b/package.json": '{"name": "b", "dependencies": {"@s/a": "^1.0.0"}}',
+    }
+    project = javascript(told, **members)
+    steps = "\n".join(node_rules.steps(project))
+    assert node_rules.workspaces(project.texts()) == {"@s/a": "packages/a", "b": "packages/b"}
+    assert "ln -sfn /work/packages/a /tmp/deps/js/node_modules/@s/a".replace("/work", node_rules.WORKDIR) in steps
+    assert '"@s/a": "^1.0.0"' not in steps
+
+
+def test_a_runner_that_needs_the_project_itself_is_told_from_other_refusals() -> None:
+    project = javascript({"name": "minimist"})
+    assert node_rules.needs_itself(project, "npm error 403 GET http://127.0.0.1/npm/minimist")
+    assert not node_rules.needs_itself(project, "npm error 403 GET http://127.0.0.1/npm/minimist-options")
+
+
+def test_a_recipe_reads_as_it_was_written_and_betrays_a_change_by_hand() -> None:
+    text = recipe().to_toml()
+    assert read_recipe(text) == recipe()
+    with pytest.raises(TaskError, match="changed by hand"):
+        read_recipe(text.replace('"true"', '"false"'))
+
+
+def test_a_snapshot_is_named_by_tree_and_steps_not_by_who_built_it() -> None:
+    told = {name: getattr(recipe(), name) for name in recipe().__dataclass_fields__}
+    assert Recipe(**{**told, "builder": "model", "goals": ()}).snapshot == recipe().snapshot
+    assert Recipe(**{**told, "tree": "cd"}).snapshot != recipe().snapshot
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [('name="a"\nkind="svn"\nversion="1"', "kind 'svn'"), ('name="a"\nkind="sdist"', "version"), ('name="a"\nkind="git"\nversion="1"', "path"),
+     ('name="a"\nkind="npm"\nversion="1"\ncolour="red"', "colour")],
+)  # fmt: skip
+def test_a_list_that_is_wrong_names_the_project_and_the_key(tmp_path: Path, row: str, said: str) -> None:
+    (tmp_path / "list.toml").write_text(f"[[projects]]\n{row}\n")
+    with pytest.raises(TaskError, match=said):
+        read_projects(tmp_path / "list.toml")
+
+
+def test_the_shipped_list_reads_and_names_real_projects_of_both_languages() -> None:
+    found = read_projects(Path(__file__).parents[2] / "recipes/projects.toml")
+    assert len(found) >= 24 and sum(one.language == "javascript" for one in found) >= 8

@@ -1,0 +1,44 @@
+"""The list of projects: a wrong one is refused with its row; a dry run of a making says what would be made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etude.cli.answer import Answer
+from etude.cli.tasks.make import MakeError, make
+from etude.factory.sources.projects import read_projects
+from etude.tasks.errors import TaskError
+
+PROJECTS = Path(__file__).parents[2] / "recipes" / "projects.toml"
+ROW = "[[projects]]\nname = 'a'\nkind = 'sdist'\nversion = '1'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "must hold"),
+        (ROW.replace("'a'", "3"), "project 1: name"),
+        (ROW + "verison = '2'", "verison"),
+        (ROW * 2, "stands there twice"),
+        (ROW.replace("sdist", "egg"), "kind 'egg'"),
+        (ROW + "language = 'cobol'", "cobol"),
+        (ROW + "path = '../a'", "path is for git and folder"),
+        ("[[projects", "does not parse"),
+    ],
+)
+def test_a_wrong_list_is_refused_with_the_row(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "list.toml").write_text(text)
+    with pytest.raises(TaskError, match=said):
+        read_projects(tmp_path / "list.toml")
+
+
+def test_a_dry_run_says_what_would_be_made_and_an_unknown_name_what_there_is(tmp_path: Path) -> None:
+    answer = make(PROJECTS, tmp_path / "out", dry_run=True)
+    assert isinstance(answer, Answer) and set(answer.document["projects"]) == {
+        one.name for one in read_projects(PROJECTS)
+    }
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(MakeError, match="it has"):
+        make(PROJECTS, tmp_path / "out", generators=["absent"])
