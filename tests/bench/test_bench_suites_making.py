@@ -116,7 +116,7 @@ async def test_a_task_from_a_folder_is_checked_before_it_is_taken(tmp_path: Path
 def test_a_source_that_is_none_is_named(tmp_path: Path):
     with pytest.raises(TaskError, match="there is no such folder"):
         source_of("exercise", Recipe(), Choice())
-    with pytest.raises(TaskError, match="holds no task.toml"):
+    with pytest.raises(TaskError, match="nor a task.toml"):
         source_of(str(tmp_path), Recipe(), Choice())
     with pytest.raises(TaskError, match="no exercise level"):
         source_of("exercises", Recipe(), Choice(level="absent"))

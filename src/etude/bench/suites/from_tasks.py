@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.bench.suites.errors import SuiteError
 from etude.sandbox.protocol import Machines
 from etude.tasks.audit import check
 from etude.tasks.cheats.repository import cheats_for
-from etude.tasks.harbor import HarborError, read_task
+from etude.tasks.store.opened import open_tasks
 from etude.tasks.task import Grader, Split, Task, Verdict
 from etude.tasks.validation.proof import LeftOut
 from etude.tasks.validation.workshop import Candidate
@@ -36,19 +35,9 @@ class Choice:
 
 
 def tasks_under(folder: Path) -> list[Task]:
-    """The tasks of every directory below that we exported. Raises SuiteError."""
-    found: dict[str, Task] = {}
-    for file in sorted(folder.rglob("task.toml")):
-        try:
-            task = read_task(file.parent)
-        except HarborError as error:
-            raise SuiteError(f"{error}; tasks of other harnesses come in by `etude bench import harbor`") from error
-        if task.id in found:
-            raise SuiteError(f"{file.parent}: another directory under {folder} holds a task {task.id!r} too")
-        found[task.id] = task
-    if not found:
-        raise SuiteError(f"{folder} holds no task.toml: give a folder of Harbor directories, exercises or real")
-    return [*found.values()]
+    """The tasks of a folder that was made here, or of every directory below that we exported. Raises TaskError."""
+    source = open_tasks(folder)
+    return [source.task(task_id) for task_id in source.ids()]
 
 
 def candidates(

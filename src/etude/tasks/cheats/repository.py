@@ -1,7 +1,7 @@
 """Ways to look good in a repository without doing the work, as final files: each must score 0 on every task (promise 10).
 
-For tasks whose tests are files of a project (graders `commands` and `pytest`). What cheats by its behaviour in the agent's sandbox, not by
-the files it leaves, is in `behaviour.py`. Where a trick does not apply to a task's language it is left out.
+For tasks whose tests are files of a project (graders `commands` and `pytest`). Where a trick does not apply to a task's language it is
+left out.
 """
 
 from __future__ import annotations
