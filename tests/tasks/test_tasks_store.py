@@ -64,7 +64,7 @@ def test_a_kill_between_record_and_row_or_within_the_row_loses_that_task_alone(t
     folder.add(_task("two"), _Project())
     index = tmp_path / INDEX
     index.write_bytes(index.read_bytes()[:-20])
-    again = TaskFolder(tmp_path)
+    again = TaskFolder(tmp_path, make=True)
     assert again.ids() == ["one"]
     again.add(_task("two"), _Project())
     assert TaskFolder(tmp_path).ids() == ["one", "two"] and again.verify() == {}
@@ -100,6 +100,21 @@ def test_rows_tell_what_lists_need_and_a_removed_task_is_gone(tmp_path: Path) ->
     assert folder.ids("train") == ["one"] and folder.ids("heldout") == []
     folder.remove("one")
     assert TaskFolder(tmp_path).ids() == []
+    with pytest.raises(TaskError, match="opened to be read"):
+        TaskFolder(tmp_path).add(_task("one"), _Project())
+
+
+def test_a_reader_beside_a_making_leaves_a_half_written_row_to_its_writer(tmp_path: Path) -> None:
+    folder = TaskFolder(tmp_path, make=True)
+    folder.add(_task("one"), _Project())
+    folder.add(_task("two"), _Project())
+    index = tmp_path / INDEX
+    whole = index.read_bytes()
+    index.write_bytes(whole[:-20])
+    assert TaskFolder(tmp_path).ids() == ["one"]
+    with open(index, "ab") as writer:
+        writer.write(whole[-20:])
+    assert TaskFolder(tmp_path).ids() == ["one", "two"]
 
 
 def test_a_folder_that_is_none_and_ids_that_name_no_file_are_refused(tmp_path: Path) -> None:

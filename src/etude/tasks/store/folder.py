@@ -45,7 +45,8 @@ def is_folder(root: Path) -> bool:
 
 
 class TaskFolder:
-    """A TaskSource. `make` says that it may be begun here; else it must be there. Raises TaskError."""
+    """A TaskSource. `make`: for its one writer, who may begin it here and mends what a kill tore; whoever reads beside a making leaves the
+    index as it is. Raises TaskError."""
 
     def __init__(self, root: Path, *, make: bool = False) -> None:
         self.root, self.name = root, root.name
@@ -57,6 +58,7 @@ class TaskFolder:
                 )
             root.mkdir(parents=True, exist_ok=True)
             self._index.touch()
+        self._writes = make
         self.trees = Trees(root / ENVIRONMENTS)
         self.rows: dict[str, Row] = {row.id: row for row in self._read()}
         self._files = {self._place(task_id).name: task_id for task_id in self.rows}
@@ -78,6 +80,7 @@ class TaskFolder:
 
     def add(self, task: Task, project: Project | None = None, recipe: str = "") -> Row:
         """Whole or not at all. A task that is here already is replaced. Raises TaskError."""
+        self._require_writer()
         environment = environment_of(task.metadata)
         tree: Mapping[str, str] = {}
         if environment is not None and project is not None:
@@ -104,7 +107,8 @@ class TaskFolder:
         return row
 
     def remove(self, task_id: str) -> None:
-        """The row first: a record without one is nobody's task. Raises KeyError."""
+        """The row first: a record without one is nobody's task. Raises KeyError, TaskError."""
+        self._require_writer()
         del self.rows[task_id]
         draft = self._index.with_name(f".{INDEX}.{os.getpid()}")
         draft.write_text("".join(row.told() + "\n" for row in self.rows.values()), encoding="utf-8")
@@ -128,6 +132,10 @@ class TaskFolder:
                 )
         return wrong
 
+    def _require_writer(self) -> None:
+        if not self._writes:
+            raise TaskError(f"{self.root} was opened to be read; TaskFolder(root, make=True) writes")
+
     def _tree(self, record: Mapping[str, Any]) -> Mapping[str, str]:
         environment = environment_of(record.get("metadata", {}))
         if environment is None or environment.name not in self.trees.names():
@@ -149,8 +157,8 @@ class TaskFolder:
     def _read(self) -> Iterator[Row]:
         data = self._index.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):  # a kill tore the last row: its task is made again
-            self._index.write_bytes(whole)
+        if len(whole) < len(data) and self._writes:  # a kill tore the last row: its task is made again
+            os.truncate(self._index, len(whole))
         for number, line in enumerate(whole.splitlines(), 1):
             try:
                 yield Row(**json.loads(line))
