@@ -21,7 +21,8 @@ from etude.factory.making.account import account
 from etude.factory.making.decisions import Decisions
 from etude.factory.making.finishing import finish
 from etude.factory.making.making import Making
-from etude.factory.making.order import Built, Finish, Install, Order, Progress, Shelf
+from etude.factory.making.order import Built, Finish, Install, Order, Progress
+from etude.factory.making.placing import Placing
 from etude.factory.sources.projects import Wanted
 from etude.fleet.open import open_sandboxes
 from etude.recipe.recipe import Recipe
@@ -31,6 +32,7 @@ from etude.run.machine import machine
 from etude.run.meter import Cost, Meter
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.running.pin import default_cache
+from etude.tasks.splits import Shares
 from etude.tasks.store.folder import TaskFolder
 
 REPORT = "report.json"
@@ -61,6 +63,7 @@ def make(
     out: Path,
     progress: Progress,
     writer: Writer | None = None,
+    shares: Shares = Shares(),
 ) -> dict[str, Any]:
     """What `account` tells, also written to report.json. Raises MakingFault; the report is of what was decided by then."""
     decisions = Decisions(out, order.asked())
@@ -73,7 +76,8 @@ def make(
     faults: list[str] = []
     try:
         with Meter(spent):
-            asyncio.run(_made(recipe, order, listed, TaskFolder(out, make=True), decisions, progress, faults, writer))
+            placing = Placing(TaskFolder(out, make=True), shares)
+            asyncio.run(_made(recipe, order, listed, placing, decisions, progress, faults, writer))
     finally:
         decisions.spend(cost.seconds, cost.core_seconds)
         document = {**account(decisions, faults), "machine": machine()}
@@ -98,7 +102,7 @@ async def _made(
     recipe: Recipe,
     order: Order,
     listed: Mapping[str, Wanted],
-    shelf: Shelf,
+    placing: Placing,
     decisions: Decisions,
     progress: Progress,
     faults: list[str],
@@ -108,9 +112,9 @@ async def _made(
     try:
         bench = Bench(pool, order.timeout_s)
         async with finishing(writer) as finished:
-            making = Making(
-                order, installer(listed, pool, default_cache()), finished, shelf, decisions, bench, progress
-            )
+            install = placing.installing(installer(listed, pool, default_cache()))
+            finished = placing.finishing(finished)
+            making = Making(order, install, finished, placing.folder, decisions, bench, progress)
             making.faults = faults
             await making.run()
     finally:

@@ -41,6 +41,8 @@ WriterWord = Annotated[
     str | None,
     typer.Option("--writer", metavar="[NAME=]URL#MODEL", help="Who words the prompts, checked; without one, rules do."),
 ]
+Validation = Annotated[float, typer.Option("--validation", min=0.0, max=1.0, help="Share of projects for validation.")]
+Heldout = Annotated[float, typer.Option("--heldout", min=0.0, max=1.0, help="Share of projects that is held out.")]
 RecipeName = Annotated[str, typer.Option("--recipe", help="Whose sandboxes are used.")]
 
 
@@ -55,6 +57,8 @@ def make(
     jobs: Jobs = 2,
     seed: Seed = 0,
     timeout: Timeout = 120.0,
+    validation: Validation = 0.1,
+    heldout: Heldout = 0.1,
     writer: WriterWord = None,
     key_env: Annotated[
         str, typer.Option("--key-env", help="The variable that holds the writer's key.")
@@ -65,7 +69,8 @@ def make(
     json: Json = False,
 ) -> Answer:
     """Fetch, install, generate, prove and word tasks, turn by turn over categories and projects; stopped at any point, the same command
-    goes on. `report.json` in the folder holds installs, yields and costs."""
+    goes on. A project's tasks are of one split, by its name; forks and copies go where the project went. `report.json` in the folder
+    holds installs, yields and costs."""
     from etude.factory.generators.registry import GENERATORS
     from etude.factory.making.account import told
     from etude.factory.making.order import Order
@@ -74,10 +79,12 @@ def make(
     from etude.run.lock import RunLock
     from etude.run.task_making import Writer
     from etude.run.task_making import make as made
+    from etude.tasks.splits import Shares
 
     listed = {one.name: one for one in read_projects(projects)}
     names = _known(project, listed, "--project", str(projects))
     chosen = {name: GENERATORS[name] for name in _known(generators, GENERATORS, "--generators", "the registry")}
+    shares = Shares(validation, heldout)
     read = read_recipe([find_recipe(recipe)], overrides or [])
     order = Order(names, chosen, count, per_category, None if budget is None else budget * 60, jobs, seed, timeout)
     if dry_run:
@@ -91,13 +98,15 @@ def make(
                 "budget_s": order.budget_s,
                 "jobs": jobs,
                 "seed": seed,
+                "validation": validation,
+                "heldout": heldout,
             },
         }
         lines = [f"would make tasks of {len(names)} projects in {out}, {jobs} at a time"]
         lines += [f"  {name}: {category}" for name, category in plan["generators"].items()]
         return Answer(plan, "\n".join(lines))
     with RunLock(out):
-        document = made(read, order, listed, out, _tell, Writer(writer, key_env) if writer else None)
+        document = made(read, order, listed, out, _tell, Writer(writer, key_env) if writer else None, shares)
     return Answer(document, told(document), 1 if document["faults"] else 0)
 
 

@@ -6,13 +6,13 @@ tests are run on the others too.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from etude.link.git import GitError
 from etude.link.git import repository as root_of
+from etude.tasks.mix.words import told_by
 from etude.tasks.recorded.origin import Origin, origin_of
 from etude.tasks.recorded.session import Recorded
 from etude.tasks.task import Task
@@ -23,13 +23,6 @@ from etude.tasks.validation.workshop import Candidate
 
 LEVEL = "session"
 STYLE = "typed"  # as a person wrote it, nothing added
-# What a request is about, by the first of these words that stands in it.
-_CATEGORIES = (
-    ("documentation", r"docs?|docstrings?|readme|documentation|comments?"),
-    ("debugging", r"bugs?|fix(es|ed)?|fail(s|ed|ing|ure)?|errors?|crash(es|ed)?|broken|wrong|traceback|exception"),
-    ("refactors", r"refactor(ing)?|rename|move|extract|simplify|clean"),
-    ("tests", r"tests?|coverage"),
-)
 _OTHERWISE = "features"
 
 
@@ -128,10 +121,8 @@ def change_of(one: Asked, command: tuple[str, ...]) -> Change:
 
 def category(request: str) -> str:
     """A task's category by the words of its request."""
-    places = [
-        (found.start(), name) for name, words in _CATEGORIES if (found := re.search(rf"(?i)\b({words})\b", request))
-    ]
-    return min(places)[1] if places else _OTHERWISE
+    told = told_by(request)
+    return told.category if told else _OTHERWISE
 
 
 def _repository(session: Recorded, named: Path | None) -> Path:

@@ -1,0 +1,94 @@
+"""What a request is about by its words: the phrase that stands first in it decides, of two that begin at one place the more telling.
+
+"Rename foo and fix the docs" is a refactor, "fix the docs" is documentation, "fix the build on CI" is devops. English only: a request in another
+language is decided by what was done, or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+# An order to somebody, and up to five words until what it is about.
+_MAKE = (
+    r"(?:add|write|create|generate|extend|improve|increase|update|cover|fix|correct|complete|need|want|missing|more|new"
+    r"|set ?up|make|build|repair|publish)"
+)
+_ON = r"(?:\W+[\w./'-]+){0,5}?\W+"
+_OPS = (
+    r"(?:ci|ci/cd|pipelines?|docker\w*|compose|deploy\w*|kubernetes|k8s|helm|terraform|ansible|github actions?|gitlab|jenkins|workflows?|nginx"
+    r"|systemd|container image|makefile|staging|infrastructure)"
+)
+_DOCS = r"(?:docs?|docstrings?|readme|documentation|comments?|changelog|tutorial|guide|man ?page|api reference)"
+_TESTS = r"(?:(?:unit |integration |regression |end-to-end |e2e )?(?:tests?|test cases?|specs?)|coverage)"
+_VERSION = r"(?:v?\d[\w.]*|latest|newer|new version|typescript|esm|es modules|async\w*|python ?3\S*|pydantic|pytest|postgres\w*|vite|vue|react)"
+
+# In the order in which they count where two begin at one place.
+PHRASES: tuple[tuple[str, str, str], ...] = (
+    (
+        "review",
+        "asks for a review",
+        r"(?:code )?review|audit|look over|(?:give|any) feedback|critique|what do you think of (?:this|my|"
+        r"the)",
+    ),
+    (
+        "migrations",
+        "asks for a migration",
+        rf"migrat\w+|port\b{_ON}to|upgrade|bump\b{_ON}to|(?:move|switch|convert|change){_ON}(?:from{_ON}to|"
+        rf"to{_ON}?{_VERSION})|drop(?: \w+)? ?[\d.]* support|get (?:us|this|it) to v?\d",
+    ),
+    ("devops", "asks about the pipeline", rf"{_MAKE}{_ON}{_OPS}|{_OPS}"),
+    (
+        "debugging",
+        "a test fails",
+        r"(?:fix|repair)\W+(?:the |this |a |our |these )?(?:failing|flaky|broken) (?:unit |"
+        r"integration )?tests?|tests? (?:is |are |keeps? )?(?:fail\w*|broken|flaky|red)",
+    ),
+    ("tests", "asks for tests", rf"{_MAKE}{_ON}?{_TESTS}|test coverage|test the|parametri[sz]e|no tests"),
+    (
+        "documentation",
+        "asks for documentation",
+        rf"{_MAKE}{_ON}?{_DOCS}|document(?: the| how| this| all| every| our)?|{_DOCS}",
+    ),
+    (
+        "debugging",
+        "tells of a fault",
+        r"bugs?|\w+(?:Error|Exception)|times? out|off by one|fix(?:e[sd]|ing)?|fail(?:s|ed|ing|ure)?|"
+        r"errors?|crash(?:e[sd]|ing)?|broken|wrong(?:ly)?|traceback|exception|debug|doesn'?t work|"
+        r"not working|hangs?|leaks?|why (?:does|is|do|are)|regression|segfault|stack ?trace",
+    ),
+    (
+        "refactors",
+        "asks for a refactor",
+        r"refactor\w*|renam\w+|extract|simplif\w+|clean(?: ?up)?|restructur\w+|reorgani[sz]\w+|dedup\w*|"
+        r"de-duplicate|split|move|inline|get rid of|replace|dead code|tidy",
+    ),
+    (
+        "features",
+        "asks for something new",
+        r"add|implement|support|create|build|make|allow|introduce|new|let users|i want|we need|write|"
+        r"extend|enable|provide",
+    ),
+)
+_COMPILED = tuple(
+    (category, rule, re.compile(rf"(?i)(?<![\w-])(?:{words})(?![\w-])")) for category, rule, words in PHRASES
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """`phrase`: the words of the request that decided."""
+
+    category: str
+    rule: str
+    phrase: str
+
+
+def told_by(request: str) -> Told | None:
+    """None where no phrase stands in it."""
+    found = [
+        (match.start(), place, Told(category, rule, match[0]))
+        for place, (category, rule, words) in enumerate(_COMPILED)
+        if (match := words.search(request))
+    ]
+    return min(found, key=lambda one: one[:2])[2] if found else None
