@@ -50,7 +50,7 @@ def made(folder: TaskFolder, shares: Shares, *projects: Installed) -> dict[str, 
 def test_tasks_carry_the_split_of_their_project_and_keep_it_under_other_shares(tmp_path: Path) -> None:
     folder = TaskFolder(tmp_path, make=True)
     assert made(folder, ALL, project("one", 1)) == {"one-1.0-0": "heldout"}
-    again = TaskFolder(tmp_path)
+    again = TaskFolder(tmp_path, make=True)
     found = made(again, NONE, project("one", 1), project("one", 7, "2.0"), project("copy", 1), project("else", 3))
     assert found == {
         "one-1.0-0": "heldout",
