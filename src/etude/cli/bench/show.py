@@ -51,9 +51,9 @@ def show(
 
 def _all() -> Answer:
     """A suite that can't be read is named with the reason, and the others are listed."""
-    from etude.bench.suites.errors import SuiteError
     from etude.bench.suites.find import built_in, suite_folders
     from etude.bench.suites.folder import FolderSuite
+    from etude.tasks.errors import TaskError
 
     rows: list[dict[str, Any]] = [{"name": name, "built_in": True} for name in built_in()]
     lines = [f"{row['name']}  (built in)" for row in rows]
@@ -61,7 +61,7 @@ def _all() -> Answer:
         row: dict[str, Any] = {"name": folder.name, "folder": str(folder)}
         try:
             found = FolderSuite(folder)
-        except SuiteError as error:
+        except TaskError as error:
             rows.append(row | {"error": str(error)})
             lines.append(f"{folder.name}  can't be read: {error}")
             continue
