@@ -12,6 +12,8 @@ from etude.factory.generators.refactor.generator import Refactor, drafted
 from etude.factory.generators.refactor.move import moved
 from etude.factory.generators.refactor.rename import new_name, renamed
 from etude.factory.generators.refactor.sources import Sources, Subject
+from etude.factory.making.finishing import finish
+from etude.factory.prompts.checks import words
 from etude.tasks.audit import leaks
 from etude.tasks.cheats.refactored import REFACTORED
 from etude.tasks.graders.canonical import program
@@ -83,5 +85,9 @@ async def test_a_task_is_proved_and_no_cheat_scores(ink: Installed, bench: Bench
     (candidate,) = (each for each in Refactor().candidates(ink, bench, 0) if each.id.endswith(operation))
     task = await candidate.build()
     assert task.grader == "refactor" and not leaks(task) and task.metadata["facts"]["interface"]
+    finished = await finish(task, ink)
+    assert finished.metadata["style"] in ("terse", "full") and set(task.metadata["must_say"]) <= words(
+        finished.instruction
+    )
     for name, cheat in REFACTORED.items():
         assert (await grade(task, cheat(task), bench.pool)).score == 0, name

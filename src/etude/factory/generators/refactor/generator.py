@@ -15,6 +15,7 @@ from etude.factory.generators.generator import Bench, Installed
 from etude.factory.generators.refactor.move import dotted_beside, moved, targets
 from etude.factory.generators.refactor.rename import new_name, renamed
 from etude.factory.generators.refactor.sources import Sources, Subject
+from etude.factory.prompts.checks import words
 from etude.factory.prompts.facts import KEY, Facts
 from etude.factory.prompts.writing import written
 from etude.tasks.audit import check
@@ -87,6 +88,7 @@ def drafted(
             "operators": [f"{operation}-{subject.kind}"],
             "origin": project.origin,
             "licence": project.licence,
+            "must_say": sorted(words(f"{subject.name} {target}.{new}")),  # else nobody could know what is meant
             KEY: facts.told(),
         },
     )
