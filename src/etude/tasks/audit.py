@@ -37,7 +37,9 @@ def leaks(task: Task) -> list[str]:
     for path, text in task.solution.items():
         if task.files.get(path) == text:
             found.append(f"{path}: the solution is in place already")
-        if text.strip() and any(text in other for other in task.files.values()):
+        if text.strip() and any(
+            text in other for name, other in task.files.items() if name != path or not other.startswith(text)
+        ):  # a reference that only takes the end of a file away is no copy
             found.append(f"{path}: a copy of the solution stands in the workspace")
     for key in ("reference", "mutants"):
         sources = task.hidden.get(key, [])

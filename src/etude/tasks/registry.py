@@ -10,6 +10,7 @@ from etude.tasks.graders.docstring import DocstringGrader
 from etude.tasks.graders.documentation import DocumentationGrader
 from etude.tasks.graders.mutants import MutantsGrader
 from etude.tasks.graders.outputs import OutputsGrader
+from etude.tasks.graders.refactor import RefactorGrader
 from etude.tasks.graders.rename import RenameGrader
 from etude.tasks.graders.review import ReviewGrader
 from etude.tasks.graders.script import ScriptGrader
@@ -27,6 +28,7 @@ GRADERS: dict[str, Grader] = {
     "review": ReviewGrader(),
     "devops": DevopsGrader(),
     "answer": AnswerGrader(),
+    "refactor": RefactorGrader(),
     "script": ScriptGrader(),
 }
 

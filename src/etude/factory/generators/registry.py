@@ -10,6 +10,7 @@ from etude.factory.generators.devops.log_triage import LogTriage
 from etude.factory.generators.documentation import Documentation
 from etude.factory.generators.generator import Generator
 from etude.factory.generators.log_debugging import LogDebugging
+from etude.factory.generators.refactor.generator import Refactor
 from etude.factory.generators.review import Review
 from etude.factory.generators.test_writing import TestWriting
 
@@ -25,5 +26,6 @@ GENERATORS: dict[str, Generator] = {
         Documentation(),
         LogTriage(),
         FeatureDeletion(),
+        Refactor(),
     )
 }

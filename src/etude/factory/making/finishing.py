@@ -85,7 +85,8 @@ def prompts_of(task: Task) -> dict[str, str]:
 
 
 def style_of(task: Task, prompts: Mapping[str, str]) -> Style:
-    """Drawn by the task's id; a short prompt that lacks a name which hidden tests need is out of the draw."""
-    needed = needed_names(task)
+    """Drawn by the task's id; a short prompt that lacks a name which hidden tests need, or which the generator says must be told
+    (`metadata.must_say`: the place that something moves to), is out of the draw."""
+    needed = needed_names(task) | frozenset(task.metadata.get("must_say", ()))
     able: list[Style] = [style for style in STYLES if style == "full" or needed <= words(prompts[style])]
     return random.Random(f"style {task.id}").choices(able, [SHARES[style] for style in able])[0]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from etude.tasks.cheats.documented import DOCUMENTED
 from etude.tasks.cheats.exercise import Files
+from etude.tasks.cheats.refactored import REFACTORED
 from etude.tasks.cheats.repaired import REPAIRED
 from etude.tasks.cheats.reviewed import ANSWERED, REVIEWED
 from etude.tasks.cheats.written_tests import WRITTEN_TESTS
@@ -17,4 +18,5 @@ BY_GRADER: Mapping[str, Mapping[str, Callable[[Task], Files]]] = {
     "review": REVIEWED,
     "answer": ANSWERED,
     "devops": REPAIRED,
+    "refactor": REFACTORED,
 }

@@ -1,0 +1,181 @@
+"""Grader `refactor`: the asked operation is in the tree, nothing else is, and the project's tests, adapted to it, pass in a fresh fork.
+
+By structure first, over syntax trees and imports (`canonical.py`), so that a layout or a way of importing is nobody's fault:
+
+- rename: the old name is no identifier anywhere and in no `__all__`, the new one is defined once, where the old one was
+- move: the target defines the name, the module that it left does not bind it in any way: no import, alias or `__getattr__`
+- every module's other statements mean what they meant, no module came or went, a package offers the names it should offer
+- files that are neither Python nor prose are as they were
+
+Then the tests, by grader `commands`. Docstrings, comments and prose may say the old name or the new one. Nothing is run that was not
+asked to be tested; a tree that can't be read is a score of 0 with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from etude.sandbox.protocol import Machines
+from etude.tasks.graders.canonical import DEFINITION, Program, Unreadable, exports, imported, program
+from etude.tasks.graders.commands import MAX_FILE_BYTES, CommandsGrader
+from etude.tasks.protected import is_protected
+from etude.tasks.solved import solved
+from etude.tasks.task import Task, Verdict
+
+NAME = "refactor"
+PROSE = re.compile(r"\.(md|rst|txt)$|(^|/)(README|CHANGES|CHANGELOG|HISTORY|NEWS|AUTHORS)[^/]*$", re.IGNORECASE)
+
+
+class RefactorGrader:
+    """`hidden`: what grader `commands` asks for, and refactor: {operation, module, old, new, target}, modules: dotted names by path."""
+
+    async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
+        """Raises InfraError for what is no fault of the attempt."""
+        start = time.perf_counter()
+        try:
+            reason = objection(task, files)
+        except (Unreadable, RecursionError) as error:
+            reason = str(error)
+        if reason:
+            return Verdict(0.0, {"structure": False}, reason, time.perf_counter() - start)
+        verdict = await CommandsGrader().grade(task, files, pool)
+        return Verdict(verdict.score, {"structure": True, **verdict.tests}, verdict.reason, time.perf_counter() - start)
+
+
+def objection(task: Task, files: Mapping[str, bytes]) -> str:
+    """Why the tree is not what was asked for; empty if it is. Raises Unreadable."""
+    wanted, modules = solved(task), task.hidden["modules"]
+    if reason := _strange(wanted, files, modules):
+        return reason
+    ours = program(_texts(wanted, modules), modules)
+    theirs = program(_texts(files, modules), modules)
+    asked = task.hidden["refactor"]
+    reason = _renamed(ours, theirs, asked) if asked["operation"] == "rename" else _moved(ours, theirs, asked)
+    return reason or _public(ours, theirs, asked) or _tangled(ours, theirs, asked)
+
+
+def _strange(wanted: Mapping[str, bytes], files: Mapping[str, bytes], modules: Mapping[str, str]) -> str:
+    """Files that came, went or changed without having been asked to."""
+    for path in sorted({*wanted, *files}):
+        if is_protected(path) or PROSE.search(path):
+            continue
+        if path not in files:
+            return f"{path} is missing"
+        if path not in wanted:
+            return f"{path} was not asked for"
+        if len(files[path]) > MAX_FILE_BYTES:
+            return f"{path} has {len(files[path])} bytes, {MAX_FILE_BYTES} at most are read"
+        if path not in modules and files[path] != wanted[path]:
+            return f"{path} has no business changing"
+    return ""
+
+
+def _texts(files: Mapping[str, bytes], modules: Mapping[str, str]) -> dict[str, str]:
+    try:
+        return {path: files[path].decode() for path in modules if path in files}
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"a module is no UTF-8: {error.reason}") from error
+
+
+def _renamed(ours: Program, theirs: Program, asked: Mapping[str, Any]) -> str:
+    old, new, module = asked["old"], asked["new"], asked["module"]
+    for name, tree in theirs.trees.items():
+        if old in identifiers(tree) or old in exports(tree):
+            return f"`{old}` is still in {name}"
+    places = _defined(theirs, new)
+    return (
+        ""
+        if places == _defined(ours, new)
+        else f"`{new}` is defined in {', '.join(places) or 'no module'}, not in {module} alone"
+    )
+
+
+def _moved(ours: Program, theirs: Program, asked: Mapping[str, Any]) -> str:
+    name, module, target = asked["new"], asked["module"], asked["target"]
+    places = _defined(theirs, name)
+    if places != _defined(ours, name):
+        return f"`{name}` is defined in {', '.join(places) or 'no module'}, not in {target} alone"
+    if name in theirs.bound[module] or name in exports(theirs.trees[module]):
+        return f"{module} still has `{name}`: it was to move, not to be re-exported"
+    return ""
+
+
+def _defined(theirs: Program, name: str) -> list[str]:
+    return [
+        module
+        for module, tree in theirs.trees.items()
+        for node in tree.body
+        if isinstance(node, DEFINITION) and node.name == name
+    ]
+
+
+def identifiers(tree: ast.AST) -> set[str]:
+    """Every word of the code that is a name: of variables, attributes, parameters, keywords, definitions, imports."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        for name in ("id", "attr", "arg", "name", "asname"):
+            if isinstance(word := getattr(node, name, None), str):
+                found.update(word.split("."))
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            found.update(node.names)
+    return found
+
+
+def _public(ours: Program, theirs: Program, asked: Mapping[str, Any]) -> str:
+    """What packages offer, and other names for the thing that was renamed or moved."""
+    thing = f"{asked['target']}.{asked['new']}"
+    for module in ours.trees:
+        mine, found = _meant(ours, module), _meant(theirs, module)
+        if module in ours.packages:
+            for name in sorted(mine.keys() | found.keys()):
+                if not name.startswith("_") and mine.get(name) != found.get(name):
+                    return f"{module} {'offers' if name in found else 'no longer offers'} `{name}`, which was not asked for"
+        for name, meant in found.items():
+            if meant == thing and name != asked["new"] and mine.get(name) != thing:
+                return f"{module} has `{thing}` under another name, `{name}`"
+        aliases = {n for node in ast.walk(theirs.trees[module]) for n in _imported(theirs, node, module, thing)}
+        known = {n for node in ast.walk(ours.trees[module]) for n in _imported(ours, node, module, thing)}
+        if extra := aliases - known - {asked["new"]}:
+            return f"{module} imports `{thing}` as `{min(extra)}`"
+        mine_all, their_all = (set(exports(each.trees[module])) - {asked["new"]} for each in (ours, theirs))
+        if mine_all != their_all:
+            return f"`__all__` of {module} differs: {', '.join(sorted(mine_all ^ their_all))}"
+    return ""
+
+
+def _imported(made: Program, node: ast.AST, module: str, thing: str) -> list[str]:
+    bound = imported(node, module, module in made.packages)
+    return [name for name, meant in bound.items() if made.resolved(meant) == thing]
+
+
+def _meant(made: Program, module: str) -> dict[str, str]:
+    """Top-level names that mean something of the project, and what."""
+    found = {name: made.resolved(meant) for name, meant in made.bound[module].items()}
+    return {name: meant for name, meant in found.items() if made.split(meant)[0] and meant not in made.trees}
+
+
+def _tangled(ours: Program, theirs: Program, asked: Mapping[str, Any]) -> str:
+    """Statements that are not the reference's, whatever way they are written in."""
+    words = spelling(asked)
+    for module in ours.trees:
+        mine, found = ours.statements(module, words), theirs.statements(module, words)
+        if extra := found - mine:
+            return f"{module} has code that was not asked for: {_told(next(iter(extra)))}"
+        if lost := mine - found:
+            return f"{module} lacks {_told(next(iter(lost)))}"
+    return ""
+
+
+def spelling(asked: Mapping[str, Any]) -> tuple[re.Pattern[str], str]:
+    """In strings, the old name is as good as the new one; tests say where it is not."""
+    if asked["operation"] == "rename":
+        return re.compile(rf"\b{re.escape(asked['old'])}\b"), asked["new"]
+    return re.compile(rf"\b{re.escape(asked['module'])}\.{asked['new']}\b"), f"{asked['target']}.{asked['new']}"
+
+
+def _told(dumped: str) -> str:
+    return dumped.replace("\n", " ")[:120]
