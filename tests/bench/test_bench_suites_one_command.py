@@ -91,7 +91,7 @@ def test_one_command_makes_a_suite_of_a_session_and_an_endpoint_that_talks_nonse
     assert "no JSON object" in told["rubrics"]["no_draft"][f"shop-{commit[:10]}"] and "rubric 1 of 1" in done.stderr
     suite = open_suite("mine", Recipe())
     task = suite.task(suite.ids[0])
-    assert task.instruction == "the tally is off by one, ask <EMAIL_1> if unsure" and task.category == "features"
+    assert task.instruction == "the tally is off by one, ask <EMAIL_1> if unsure" and task.category == "debugging"
     assert task.hidden["fail_to_pass"] == ["tests.test_core::test_tally"] and suite.rubric(task.id) is None
     assert task.hidden["pass_to_pass"] == ["tests.test_core::test_other"]
     assert task.files == {"core.py": BROKEN, "tests/test_core.py": OLD_TEST} and task.solution == {"core.py": FIXED}
