@@ -83,7 +83,9 @@ def test_a_shell_at_a_terminal_has_one_and_an_interrupt_reaches_the_inside_only(
         os.execve(sys.executable, argv, {**environment(tmp_path), "PS1": "ready> "})
     try:
         until(terminal, b"$ ")
-        os.write(terminal, b"stty size; test -t 0 && echo 'has' 'one'; sleep 50\r")
+        # The child says it itself, so that it is in the foreground by then: between two commands a shell's own group is,
+        # and a shell that is about to start one waits for it to end before it heeds an interrupt.
+        os.write(terminal, b"stty size; sh -c \"test -t 0 && echo 'has' 'one'; exec sleep 50\"\r")
         until(terminal, b"has one")
         os.write(terminal, b"\x03")
         os.write(terminal, b"echo 'still' 'here'; exit 5\r")

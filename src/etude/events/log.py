@@ -21,6 +21,8 @@ from typing import Any
 
 # Progress may be reported thousands of times a second; the view refreshes four times a second, so more is waste.
 PROGRESS_EVERY_S = 0.25
+# How long a write of one line takes at most, on a disk that isn't full. One that takes longer costs an empty line.
+ANOTHER_WRITES_S = 0.02
 
 
 class EventLog:
@@ -80,10 +82,16 @@ def _open_after_whole_line(path: Path) -> int:
     """The file opened for appending, with a line torn by an earlier kill ended so that the next one stays whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    size = os.fstat(file).st_size
-    if size and os.pread(file, 1, size - 1) != b"\n":
-        os.write(file, b"\n")
+    if _ends_torn(file):
+        time.sleep(ANOTHER_WRITES_S)  # a line that another process is writing looks torn too, at a page's edge
+        if _ends_torn(file):
+            os.write(file, b"\n")
     return file
+
+
+def _ends_torn(file: int) -> bool:
+    size = os.fstat(file).st_size
+    return size > 0 and os.pread(file, 1, size - 1) != b"\n"
 
 
 def _number(value: Any) -> float | str:
