@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.factory.install.goal import TEN, Goal, chosen
+from etude.factory.install.pair import RuleBuilder, Tried
 from etude.factory.install.recipe import Recipe, read_recipe
 from etude.factory.install.rules import node_rules, python_layout, python_rules
 from etude.factory.install.rules.python_needs import test_requirements as requirements
 from etude.factory.install.rules.repairs import javascript_wants, python_wants
+from etude.factory.making.order import Discarded
 from etude.factory.sources.fetched import Fetched
 from etude.factory.sources.projects import Wanted, read_projects
 from etude.tasks.environment.environment import TestPlan
@@ -80,6 +84,20 @@ def test_python_goals_ask_for_the_suite_the_working_tree_s_own_code_and_the_entr
 
 def test_every_name_the_project_goes_by_is_denied() -> None:
     assert python_layout.distribution("thing-two", python().texts()) == ["thing-one", "thing-two"]
+
+
+def test_one_file_of_tests_counts_by_its_name_only_where_pytest_would_collect_nothing() -> None:
+    assert python_layout.tests(["thing/tests/tests.py", "docs/test.py"]) == ["thing/tests/tests.py"]
+    assert python_layout.tests(["test.py", "tests/test_x.py"]) == ["tests/test_x.py"]
+
+
+def test_the_rules_try_what_was_on_the_index_at_the_release_before_they_give_up() -> None:
+    project, tried, builder = replace(python(), released="2020-05-05"), [], RuleBuilder("2026-01-01")
+    with pytest.raises(Discarded, match="nothing more to try: the suite broke"):
+        while len(tried) < TEN:
+            tried.append(Tried(asyncio.run(builder.build(project, [], tried)), "the suite broke"))
+    assert [one.recipe.until for one in tried][:2] == ["2026-01-01", "2020-05-05"]
+    assert len({one.recipe.digest for one in tried}) == len(tried)
 
 
 def test_a_source_layout_is_imported_from_its_folder() -> None:

@@ -55,8 +55,17 @@ class RuleBuilder:
     name: str = RULES
 
     async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> Recipe:
+        before = [one.recipe for one in tried]
+        for plain, then in _manners(len(tried), [one.objection for one in tried]):
+            recipe = self._recipe(project, goals, tried, plain, then)
+            if recipe not in before:
+                return recipe
+        raise Discarded(f"the rules know nothing more to try: {tried[-1].objection}", RULES)
+
+    def _recipe(
+        self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried], plain: bool, then: bool
+    ) -> Recipe:
         rules, wanted = _rules(project), self._wanted(project, tried)
-        plain, then = _manner(len(tried), [one.objection for one in tried])
         until = project.released if then and project.released else self.today
         steps = rules.steps(project, wanted, plain=plain)
         deny = tuple(python_layout.distribution(project.wanted.in_registry, project.texts()))
@@ -64,7 +73,7 @@ class RuleBuilder:
             node_rules.needs_itself(project, one.output) for one in tried
         ):
             steps, deny = (*steps, node_rules.in_place_of_copies(project)), ()
-        recipe = Recipe(
+        return Recipe(
             project.wanted.name,
             project.wanted.version,
             project.wanted.language,
@@ -76,9 +85,6 @@ class RuleBuilder:
             tuple(goal.command for goal in goals),
             deny=deny,
         )
-        if any(one.recipe == recipe for one in tried):
-            raise Discarded(f"the rules know nothing more to try: {tried[-1].objection}", RULES)
-        return recipe
 
     def _wanted(self, project: Fetched, tried: Sequence[Tried]) -> list[str]:
         found: list[str] = []
@@ -87,10 +93,12 @@ class RuleBuilder:
         return found
 
 
-def _manner(tries: int, objections: Sequence[str]) -> tuple[bool, bool]:
-    """Plain after a step failed (a listed need can't be had); of the release's own time every other try after the second."""
-    steps_failed = [one for one in objections if one.startswith("step") and "403" not in one]
-    return bool(steps_failed), tries >= 2 and tries % 2 == 0
+def _manners(tries: int, objections: Sequence[str]) -> list[tuple[bool, bool]]:
+    """(plain, as of the release) in the order to try: plain once a step failed (a listed need can't be had); of the release's own time every
+    other try after the second, and whenever errors teach nothing more (a suite that today's runner no longer takes)."""
+    plain = any(one.startswith("step") and "403" not in one for one in objections)
+    then = tries >= 2 and tries % 2 == 0
+    return [(plain, then), (plain, not then), (not plain, then), (not plain, not then)]
 
 
 def _rules(project: Fetched):

@@ -10,6 +10,7 @@ from etude.tasks.protected import is_test
 from etude.tasks.validation.change import PYTEST_FILE
 
 _NO_TESTS = re.compile(r"(^|/)(build|dist|docs?|examples?|benchmarks?|vendor|node_modules)/")
+_ONE_FILE = re.compile(r"(^|/)tests?\.py$")
 _ROOTS = ("src", "lib", "python")
 
 
@@ -32,8 +33,10 @@ def modules(paths: Collection[str]) -> list[str]:
 
 
 def tests(paths: Collection[str]) -> list[str]:
-    """What pytest would collect, without what builds and examples carry."""
-    return sorted(path for path in paths if PYTEST_FILE.search(path) and not _NO_TESTS.search(path))
+    """What pytest would collect, without what builds and examples carry; where it would collect nothing, files named `test.py` or
+    `tests.py`, which projects with one file of tests give to it by name."""
+    own = sorted(path for path in paths if not _NO_TESTS.search(path))
+    return [path for path in own if PYTEST_FILE.search(path)] or [path for path in own if _ONE_FILE.search(path)]
 
 
 def python_path(paths: Collection[str]) -> str:
