@@ -12,7 +12,12 @@ from grid_project import SHAPES, grid
 from etude.factory.generators.devops.log_triage import ANSWER, LOG, LogTriage
 from etude.factory.generators.devops.logs import DIMENSIONS, Dimension, day
 from etude.factory.generators.generator import Bench
+from etude.sandbox.errors import UserError
+from etude.sandbox.spec import SandboxSpec
 from etude.tasks.audit import leaks
+from etude.tasks.environment.attached import services_of
+from etude.tasks.environment.workspace import opened
+from etude.tasks.errors import TaskError
 
 MODULES = [f"grid.part{n}" for n in range(6)]
 LINE = re.compile(r"(?P<host>node-\d+) (?P<kind>INFO|ERROR) \[(?P<module>[\w.]+)\] request=\d+ client=(?P<client>\S+) ")
@@ -46,7 +51,39 @@ def test_the_answer_follows_from_the_log_alone(dimension: Dimension) -> None:
 async def test_a_log_becomes_a_task_whose_workspace_does_not_hold_the_answer(bench: Bench) -> None:
     project = grid({f"grid/part{n}.py": SHAPES for n in range(5)})
     tasks = [await one.build() for one in LogTriage().candidates(project, bench, 3)]
-    assert [task.id.rpartition("/")[2] for task in tasks] == list(DIMENSIONS)
-    for task, dimension in zip(tasks, DIMENSIONS, strict=True):
+    assert [task.id.rpartition("/")[2] for task in tasks] == [*DIMENSIONS, *(f"service-{one}" for one in DIMENSIONS)]
+    for task, dimension in zip(tasks, DIMENSIONS, strict=False):
         assert answered(task.files[LOG], dimension) == task.solution[ANSWER].strip() == task.hidden["answer"]
         assert not leaks(task) and task.hidden["answer"] not in task.instruction
+    for task in tasks[len(DIMENSIONS) :]:
+        assert LOG not in task.files and not any(task.hidden["answer"] in text for text in task.files.values())
+
+
+ASK = """import json, urllib.request
+for row in json.load(urllib.request.urlopen("http://127.0.0.1:9428/query?limit=100000"))["records"]:
+    print(row["host"], row["level"], row["message"])
+"""
+
+
+async def test_a_log_service_answers_in_the_agent_s_sandbox_and_in_no_other(bench: Bench) -> None:
+    project = grid({f"grid/part{n}.py": SHAPES for n in range(5)})
+    asked = [one for one in LogTriage().candidates(project, bench, 3) if one.id.endswith("service-build")]
+    task = await asked[0].build()
+    agents = await opened(task, bench.pool, SandboxSpec(disk_mb=256), history=True)
+    graders = await opened(task, bench.pool, SandboxSpec(disk_mb=256))
+    try:
+        assert (await agents.run(f"python3 -c '{ASK}' > asked.txt")).rc == 0
+        assert answered((await agents.read("asked.txt")).decode(), "build") == task.hidden["answer"]
+        assert (await graders.run(f"python3 -c '{ASK}'")).rc != 0
+    finally:
+        await agents.kill()
+        await graders.kill()
+
+
+def test_services_that_are_none_are_refused_by_name() -> None:
+    with pytest.raises(TaskError, match="metadata.services holds"):
+        services_of({"services": [{"files": {}}]})
+    with pytest.raises(UserError, match="no service 'kafka'"):
+        services_of({"services": [{"name": "kafka"}]})
+    with pytest.raises(UserError, match="below its data folder"):
+        services_of({"services": [{"name": "log_service", "files": {"../x": ""}}]})

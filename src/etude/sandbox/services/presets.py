@@ -6,7 +6,8 @@ service are small programs of ours that need a Python inside.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import resources
 
 from etude.sandbox.errors import UserError
@@ -76,6 +77,17 @@ def by_name(name: str) -> Service:
     if name not in PRESETS:
         raise UserError(f"there is no service {name!r}; take one of {', '.join(PRESETS)}, or declare its command")
     return PRESETS[name]()
+
+
+def seeded(name: str, files: Mapping[str, str]) -> Service:
+    """The service with these files in its data folder before it starts: records of the log service (`log.jsonl`), objects of the store.
+    Raises UserError."""
+    service = by_name(name)
+    strange = [path for path in files if path.startswith("/") or ".." in path.split("/")]
+    if strange:
+        raise UserError(f"{name} can't start with {strange[0]!r}: give a path below its data folder")
+    own = tuple((f"{_DATA}/{name}/{path}", text.encode()) for path, text in files.items())
+    return replace(service, files=(*service.files, *own))
 
 
 def _answers(port: int, command: str) -> tuple[str, ...]:

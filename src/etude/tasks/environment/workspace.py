@@ -13,6 +13,7 @@ from dataclasses import replace
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable, Machines, Sandbox
 from etude.sandbox.spec import Network, SandboxSpec
+from etude.tasks.environment.attached import services_of
 from etude.tasks.environment.birth import begin
 from etude.tasks.environment.environment import environment_of
 from etude.tasks.running.pin import default_cache
@@ -81,8 +82,12 @@ async def opened(
     history: bool = False,
 ) -> Disposable:
     """A sandbox with the task's files, or with `files`. `adapt` sees the spec as it will be. `history`: for an agent, with the caches of
-    the project's making gone and one commit (`birth.py`), where the task has an environment. Raises UserError, InfraError."""
-    sandbox = await pool.create(adapt(spec_of(task, spec, files)))
+    the project's making gone and one commit (`birth.py`), where the task has an environment, and the services it may ask
+    (`attached.py`). Raises UserError, InfraError, TaskError."""
+    wanted = spec_of(task, spec, files)
+    if history and (asked := services_of(task.metadata)):
+        wanted = replace(wanted, services=(*wanted.services, *asked))
+    sandbox = await pool.create(adapt(wanted))
     if environment := environment_of(task.metadata):
         try:
             whole = {path: b"" for path in task.files} if files is None else files

@@ -7,9 +7,11 @@ lines alone, so that it has to be joined by host and time.
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, get_args
 
 Dimension = Literal["host", "client", "module", "build"]
@@ -75,6 +77,15 @@ def day(dimension: Dimension, modules: Sequence[str], rng: random.Random) -> Day
     shares = _shares(dimension, requests)
     ordered = {culprit: shares.pop(culprit, 0.0), **shares}
     return Day("".join(f"{line}\n" for line in lines), culprit, ordered)
+
+
+def records(text: str) -> str:
+    """The log as lines of JSON, as a log service takes them: time in seconds since 1970, host and level as fields, the rest a message."""
+    rows = []
+    for line in text.splitlines():
+        at, host, level, message = line.split(" ", 3)
+        rows.append({"time": datetime.fromisoformat(at).timestamp(), "host": host, "level": level, "message": message})
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
 def _line(clock: float, one: Request, number: int, rng: random.Random) -> str:
