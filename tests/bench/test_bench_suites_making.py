@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.bench.suites.from_tasks import Choice, candidates, tasks_under
+from etude.bench.suites.from_tasks import Choice, candidates
 from etude.factory.exercises.source import ExerciseSource
 from etude.recipe.recipe import Recipe
 from etude.run.suite_sources import source_of
@@ -17,6 +17,7 @@ from etude.sandbox.errors import SandboxDied, Unsupported
 from etude.sandbox.fake.pool import FakePool
 from etude.tasks.errors import TaskError
 from etude.tasks.harbor import write_task
+from etude.tasks.store.opened import open_tasks
 from etude.tasks.task import Task, Verdict
 from etude.tasks.validation.proof import LeftOut
 from etude.tasks.validation.workshop import Candidate, Decision, Workshop, make_tasks
@@ -91,7 +92,8 @@ async def test_a_task_from_a_folder_is_checked_before_it_is_taken(tmp_path: Path
     tasks = [source.task(task_id) for task_id in source.ids("heldout")[:6]]
     for number, one in enumerate(tasks):
         write_task(one, tmp_path / "from" / str(number))
-    assert {one.id: one for one in tasks_under(tmp_path / "from")} == {one.id: one for one in tasks}
+    found = open_tasks(tmp_path / "from")
+    assert {task_id: found.task(task_id) for task_id in found.ids()} == {one.id: one for one in tasks}
     by_id = {one.id: one for one in tasks}
     names = {one.grader for one in tasks}
     pool = FakePool()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from etude.bench.suites.errors import SuiteError
-from etude.bench.suites.from_tasks import Choice, tasks_under
+from etude.bench.suites.from_tasks import Choice
 from etude.factory.exercises.source import ExerciseSource
 from etude.recipe.recipe import Recipe
+from etude.tasks.errors import TaskError
 from etude.tasks.real.grader import PytestGrader
 from etude.tasks.real.source import RealPackages
 from etude.tasks.registry import GRADERS
 from etude.tasks.running.pin import default_cache
+from etude.tasks.store.opened import open_tasks
 from etude.tasks.task import Grader, Task
 
 
@@ -27,7 +29,7 @@ class Source:
 
 
 def source_of(named: str, recipe: Recipe, choice: Choice) -> Source:
-    """`exercises`, `real` or a folder of Harbor directories. Raises SuiteError."""
+    """`exercises`, `real` or a folder of tasks: one that was made here, or Harbor directories. Raises SuiteError."""
     split = choice.split or "heldout"
     if named == "exercises":
         source = ExerciseSource(recipe.exercises)
@@ -41,10 +43,14 @@ def source_of(named: str, recipe: Recipe, choice: Choice) -> Source:
     folder = Path(named)
     if not folder.is_dir():
         raise SuiteError(
-            f"--from-tasks {named}: there is no such folder; give one of Harbor directories, exercises or real"
+            f"{named}: there is no such folder; give a folder of tasks (`etude tasks make --out {named}`), one of Harbor "
+            "directories, exercises, or real"
         )
-    tasks: Mapping[str, Task] = {task.id: task for task in tasks_under(folder)}
-    return Source(list(tasks), tasks.__getitem__, _with_pytest())
+    try:
+        tasks = open_tasks(folder)
+    except TaskError as error:
+        raise SuiteError(str(error)) from error
+    return Source([*tasks.ids()], tasks.task, _with_pytest())
 
 
 def _with_pytest() -> dict[str, Grader]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,29 +12,26 @@ from pathlib import Path
 from typing import Any
 
 from etude.bench.runs.cost import dollars_of_usage
-from etude.bench.runs.folder import replace_text
 from etude.bench.suites.prices import shipped
 from etude.factory.generators.generator import Bench
 from etude.factory.install.installing import Installer
-from etude.factory.making.account import account
 from etude.factory.making.decisions import Decisions
 from etude.factory.making.finishing import finish
 from etude.factory.making.making import Making
 from etude.factory.making.order import Built, Finish, Install, Order, Progress
 from etude.factory.making.placing import Placing
+from etude.factory.making.twins import Twins
 from etude.factory.sources.projects import Wanted
 from etude.fleet.open import open_sandboxes
 from etude.recipe.recipe import Recipe
 from etude.run.checkpoint_entrant import CHECKPOINT
 from etude.run.judges import answering
-from etude.run.machine import machine
-from etude.run.meter import Cost, Meter
+from etude.run.making_report import MakingReport
+from etude.run.meter import Meter
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.running.pin import default_cache
 from etude.tasks.splits import Shares
 from etude.tasks.store.folder import TaskFolder
-
-REPORT = "report.json"
 
 
 def installer(listed: Mapping[str, Wanted], pool: SandboxPool, cache: Path) -> Install:
@@ -66,22 +62,13 @@ def make(
     shares: Shares = Shares(),
 ) -> dict[str, Any]:
     """What `account` tells, also written to report.json. Raises MakingFault; the report is of what was decided by then."""
-    decisions = Decisions(out, order.asked())
-    cost = Cost()
-
-    def spent(so_far: Cost) -> None:
-        nonlocal cost
-        cost = so_far
-
-    faults: list[str] = []
+    report = MakingReport(out, Decisions(out, order.asked()))
     try:
-        with Meter(spent):
+        with Meter(report.spent):
             placing = Placing(TaskFolder(out, make=True), shares)
-            asyncio.run(_made(recipe, order, listed, placing, decisions, progress, faults, writer))
+            asyncio.run(_made(recipe, order, listed, placing, report, progress, writer))
     finally:
-        decisions.spend(cost.seconds, cost.core_seconds)
-        document = {**account(decisions, faults), "machine": machine()}
-        replace_text(out / REPORT, json.dumps(document, indent=1) + "\n")
+        document = report.write()
     return document
 
 
@@ -103,9 +90,8 @@ async def _made(
     order: Order,
     listed: Mapping[str, Wanted],
     placing: Placing,
-    decisions: Decisions,
+    report: MakingReport,
     progress: Progress,
-    faults: list[str],
     writer: Writer | None,
 ) -> None:
     pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
@@ -113,9 +99,11 @@ async def _made(
         bench = Bench(pool, order.timeout_s)
         async with finishing(writer) as finished:
             install = placing.installing(installer(listed, pool, default_cache()))
-            finished = placing.finishing(finished)
-            making = Making(order, install, finished, placing.folder, decisions, bench, progress)
-            making.faults = faults
+            finished = Twins(placing.folder).finishing(placing.finishing(finished))
+            told = report.beside(progress)
+            making = Making(order, install, finished, placing.folder, report.decisions, bench, told)
+            making.faults = report.faults
             await making.run()
     finally:
+        report.write()  # before anything that could take long, or be killed in its turn
         await pool.close()

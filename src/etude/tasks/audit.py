@@ -8,27 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.cheats.exercise import CHEATS, nop
+from etude.tasks.leftovers import leftovers
 from etude.tasks.registry import grade
 from etude.tasks.solved import solved
 from etude.tasks.task import Task, Verdict
 
-# Leftovers that may hold the solution: histories, compiled code, caches of tools, builds.
-FORBIDDEN = re.compile(
-    r"(^|/)(\.git|\.hg|\.svn|__pycache__|\.mypy_cache|\.pytest_cache|\.ruff_cache|\.tox|build|dist|htmlcov|node_modules"
-    r"|[^/]+\.egg-info|tests_hidden|solution)(/|$)|\.(pyc|pyo|orig|rej|swp|patch|diff)$"
-)
-
 
 def leaks(task: Task) -> list[str]:
     """What the agent's workspace gives away, in words; empty for a clean task."""
-    found = [f"{path}: history, cache or build output" for path in task.files if FORBIDDEN.search(path)]
+    found = [f"{path}: history, cache or build output" for path in sorted(leftovers(task.files))]
     workspace = "\n".join(task.files.values())
     for call in task.hidden.get("calls", []):
         spelled = _spelled(call)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from etude.link.git import git
-from etude.tasks.audit import FORBIDDEN
+from etude.tasks.leftovers import leftovers
 
 MAX_FILE_BYTES = 1 << 20
 MAX_TREE_BYTES = 64 << 20
@@ -25,7 +25,7 @@ class TooLarge(Exception):
 @dataclass(frozen=True)
 class Tree:
     """UTF-8 files by path. `left_out`: what a task can't hold (links, submodules, binaries, files over 1 MiB, names that are no UTF-8) or must not
-    show (caches, builds, histories; `tasks.audit.FORBIDDEN`)."""
+    show (caches, builds, histories; `tasks.leftovers`)."""
 
     files: dict[str, str]
     left_out: tuple[str, ...]
@@ -36,9 +36,11 @@ def tree(repository: Path, commit: str) -> Tree:
     wanted: dict[str, str] = {}
     left_out: list[str] = []
     total = 0
-    for mode, blob, size, path in _listed(git(repository, "ls-tree", "-r", "-z", "-l", "--full-tree", commit)):
+    listed = list(_listed(git(repository, "ls-tree", "-r", "-z", "-l", "--full-tree", commit)))
+    hidden = leftovers(path for _, _, _, path in listed)
+    for mode, blob, size, path in listed:
         told = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        if mode not in PLAIN or size > MAX_FILE_BYTES or FORBIDDEN.search(path) or told != path:
+        if mode not in PLAIN or size > MAX_FILE_BYTES or path in hidden or told != path:
             left_out.append(told)
             continue
         wanted[path] = blob

@@ -5,12 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.audit import check
 from etude.tasks.cheats.repository import cheats_for
-from etude.tasks.store.opened import open_tasks
 from etude.tasks.task import Grader, Split, Task, Verdict
 from etude.tasks.validation.proof import LeftOut
 from etude.tasks.validation.workshop import Candidate
@@ -32,12 +30,6 @@ class Choice:
         return all(
             w is None or w == found for w, found in zip(wanted, (task.category, task.level, task.split), strict=True)
         )
-
-
-def tasks_under(folder: Path) -> list[Task]:
-    """The tasks of a folder that was made here, or of every directory below that we exported. Raises TaskError."""
-    source = open_tasks(folder)
-    return [source.task(task_id) for task_id in source.ids()]
 
 
 def candidates(

@@ -15,7 +15,7 @@ from etude.factory.generators.generator import Bench, Installed
 from etude.factory.prompts.facts import KEY, Facts
 from etude.factory.prompts.interface import with_interface
 from etude.factory.prompts.writing import written
-from etude.tasks.audit import FORBIDDEN
+from etude.tasks.leftovers import leftovers
 from etude.tasks.protected import SETTINGS, is_protected, is_test
 from etude.tasks.task import Task
 from etude.tasks.validation.change import PYTEST_FILE
@@ -93,17 +93,14 @@ def _told(draft: Draft, project: Installed, states: States) -> Draft:
 
 def _fitted(project: Installed, files: Mapping[str, str]) -> dict[str, str]:
     """The tree with the installed project's settings."""
-    kept = {path: text for path, text in files.items() if not _is_setting(path) and not _is_noise(path)}
+    noise = leftovers(files) | {path for path in files if path.rpartition("/")[2] == "PKG-INFO"}
+    kept = {path: text for path, text in files.items() if not _is_setting(path) and path not in noise}
     return kept | {path: text for path, text in project.files.items() if _is_setting(path)}
 
 
 def _is_setting(path: str) -> bool:
     name = path.rpartition("/")[2]
     return name in SETTINGS and name != "conftest.py" and not is_test(path)
-
-
-def _is_noise(path: str) -> bool:
-    return path.rpartition("/")[2] == "PKG-INFO" or bool(FORBIDDEN.search(path))
 
 
 def _tests(project: Installed, after: Mapping[str, str], differing: list[str]) -> list[str]:

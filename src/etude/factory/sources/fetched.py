@@ -1,6 +1,6 @@
 """A project's tree as it was released: fetched by the corpus' sources, read into memory, nothing of it run.
 
-Caches, builds and histories that a release carries by accident stay out (`tasks.audit.FORBIDDEN`): they are no part of the project, and
+Caches, builds and histories that a release carries by accident stay out (`tasks.leftovers`): they are no part of the project, and
 may hold what a task takes away.
 """
 
@@ -20,7 +20,7 @@ from etude.corpus.sources.sdist import SdistSource
 from etude.factory.making.order import Discarded
 from etude.factory.sources.projects import Wanted
 from etude.link.git import GitError
-from etude.tasks.audit import FORBIDDEN
+from etude.tasks.leftovers import leftovers
 from etude.tasks.tree import TooLarge, tree
 
 MOST_RELEASES = 10_000  # all there are
@@ -110,9 +110,11 @@ def _read(root: Path, wanted: Wanted) -> dict[str, bytes]:
         raise Discarded(f"{root} is no folder")
     files: dict[str, bytes] = {}
     total = 0
-    for place in sorted(root.rglob("*")):
-        path = place.relative_to(root).as_posix()
-        if place.is_symlink() or not place.is_file() or FORBIDDEN.search(path):
+    plain = [place for place in sorted(root.rglob("*")) if not place.is_symlink() and place.is_file()]
+    places = {place.relative_to(root).as_posix(): place for place in plain}
+    hidden = leftovers(places)
+    for path, place in places.items():
+        if path in hidden:
             continue
         if (size := place.stat().st_size) > MAX_FILE_BYTES:
             continue
