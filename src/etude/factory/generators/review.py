@@ -17,6 +17,7 @@ from etude.factory.generators.generator import Bench, Installed
 from etude.factory.generators.kinds.defects import Defect, defects
 from etude.factory.generators.kinds.draft import Draft, proved
 from etude.factory.generators.kinds.modules import Tested, tested
+from etude.factory.generators.kinds.script import script_defects, script_slices, script_tested
 from etude.factory.generators.kinds.slices import Part, cut, slices
 from etude.factory.generators.kinds.trial import Trial
 from etude.factory.prompts.facts import Facts
@@ -53,7 +54,7 @@ class Review:
 
     name = "review"
     category = "review"
-    languages: tuple[str, ...] = ("python",)
+    languages: tuple[str, ...] = ("python", "javascript", "typescript")
 
     def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
         for number, parts in enumerate(drawn(project, seed)):
@@ -71,12 +72,10 @@ class _Asked:
 
 def drawn(project: Installed, seed: int) -> list[list[tuple[Tested, Part]]]:
     """Changes by fours. The first of each four has something to get wrong."""
-    places = {place.path: place for place in tested(project)}
-    found = [
-        (places[path], part)
-        for path in sorted(places)
-        for part in slices(path, project.files[path], LINES[0], LINES[1])
-    ]
+    python = project.environment.language == "python"
+    places = {place.path: place for place in (tested(project) if python else script_tested(project))}
+    cut_up = slices if python else script_slices
+    found = [(places[path], part) for path in sorted(places) for part in cut_up(path, project.files[path], *LINES)]
     random.Random(f"review {project.name} {seed}").shuffle(found)
     return [found[at : at + CHANGES] for at in range(0, len(found) - CHANGES + 1, CHANGES)]
 
@@ -127,7 +126,9 @@ async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
 
 async def _shown(place: Tested, part: Part, rng: random.Random, trial: Trial) -> list[Defect]:
     """One or two defects of the part, on lines apart; none where the tests show none."""
-    found = [one for one in defects(place.path, trial.project.files[place.path]) if part.first <= one.line <= part.last]
+    text = trial.project.files[place.path]
+    known = defects(place.path, text) if place.path.endswith(".py") else script_defects(place.path, text)
+    found = [one for one in known if part.first <= one.line <= part.last]
     rng.shuffle(found)
     kept = await trial.shown(found, await trial.right(), wanted=2 if rng.random() < 0.3 else 1, tried=TRIED)
     apart = abs(kept[0].line - kept[-1].line) > 2 * NEAR_LINES + 1 if len(kept) == 2 else True

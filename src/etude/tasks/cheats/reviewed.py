@@ -32,15 +32,14 @@ def every_function(task: Task) -> Files:
     """A comment on every function."""
     places = added(task)
     lines = {path: text.splitlines() for path, text in task.files.items()}
-    return _commented(
-        task, [(p, n) for p, n in places if n <= len(lines[p]) and lines[p][n - 1].lstrip().startswith("def ")]
-    )
+    begins = re.compile(r"\s*(async )?def |.*\bfunction\b|.*=>")
+    return _commented(task, [(p, n) for p, n in places if n <= len(lines[p]) and begins.match(lines[p][n - 1])][:200])
 
 
 def every_condition(task: Task) -> Files:
     """A comment where defects are often: on every condition, loop and return."""
     lines = {path: text.splitlines() for path, text in task.files.items()}
-    telling = re.compile(r"\s*(if|elif|while|for|return)\b")
+    telling = re.compile(r"[\s}]*(if|elif|else if|while|for|return)\b")
     return _commented(
         task, [(p, n) for p, n in added(task) if n <= len(lines[p]) and telling.match(lines[p][n - 1])][:200]
     )
@@ -48,7 +47,7 @@ def every_condition(task: Task) -> Files:
 
 def wrong_places(task: Task) -> Files:
     """Comments on lines that nobody changed."""
-    return _commented(task, [(path, 1) for path in task.files if path.endswith(".py")][:20])
+    return _commented(task, [(path, 1) for path in task.files if path.endswith((".py", ".js", ".ts"))][:20])
 
 
 def wordless(task: Task) -> Files:

@@ -41,7 +41,7 @@ def slices(path: str, text: str, fewest: int, most: int) -> list[Part]:
                 run = []
                 continue
             run.append(_part(path, node, known[id(node)], lines))
-            if (whole := _joined(run)).lines > most:
+            if (whole := joined(run)).lines > most:
                 run = run[-1:] if run[-1].lines <= most else []
             elif whole.lines >= fewest:
                 # A class that would be left without a body is no change that anybody makes.
@@ -71,5 +71,6 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _joined(run: Sequence[Part]) -> Part:
+def joined(run: Sequence[Part]) -> Part:
+    """Neighbouring parts as one."""
     return Part(run[0].path, run[0].first, run[-1].last, tuple(name for part in run for name in part.names))
