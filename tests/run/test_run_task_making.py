@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -49,7 +50,8 @@ class Ended:
 
     async def ended(self) -> Task:
         os.kill(os.getpid(), signal.SIGTERM)
-        raise AssertionError("the signal is delivered before the next line of Python")
+        await asyncio.sleep(600)
+        raise AssertionError("the signal ends what waits")
 
 
 def test_a_making_that_is_terminated_leaves_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from etude.factory.sources.projects import Wanted
 from etude.fleet.open import open_sandboxes
 from etude.recipe.recipe import Recipe
 from etude.run.checkpoint_entrant import CHECKPOINT
+from etude.run.ending import run_to_its_end
 from etude.run.judges import answering
 from etude.run.making_report import MakingReport
 from etude.run.meter import Meter
@@ -66,7 +66,7 @@ def make(
     try:
         with Meter(report.spent):
             placing = Placing(TaskFolder(out, make=True), shares)
-            asyncio.run(_made(recipe, order, listed, placing, report, progress, writer))
+            run_to_its_end(_made(recipe, order, listed, placing, report, progress, writer))
     finally:
         document = report.write()
     return document
