@@ -60,17 +60,24 @@ def require_checkpoints(run: Run, selected: list[str]) -> None:
 
 
 def require_tasks(run: Run, selected: list[str]) -> None:
-    """Raises RecipeError now if the bench would find its tasks too few after all the training."""
+    """Raises RecipeError now if the bench would find its tasks too few after all the training, or RL's folder of tasks is none."""
     from etude.bench.suite import shares
     from etude.recipe.errors import RecipeError
+    from etude.run.practice import exam, folder_of, practice
+    from etude.tasks.errors import TaskError
 
-    if not {"trials", "bench"}.intersection(selected):
-        return
-    bench = run.recipe.bench
-    levels = {str(level): weight for level, weight in run.recipe.exercises.levels.items()}
+    recipe, benched = run.recipe, bool({"trials", "bench"}.intersection(selected))
     try:
-        shares(levels, bench.tasks, bench.floors(levels))
-    except ValueError as error:
+        if folder_of(recipe) is None:
+            levels = {str(level): weight for level, weight in recipe.exercises.levels.items()}
+            if benched:
+                shares(levels, recipe.bench.tasks, recipe.bench.floors(levels))
+            return
+        if {"rl", "attempts"}.intersection(selected):
+            practice(recipe)
+        if benched:
+            exam(recipe)
+    except (ValueError, TaskError) as error:
         raise RecipeError([str(error)]) from None
 
 
@@ -82,6 +89,8 @@ def require_levels(run: Run, selected: list[str]) -> None:
     from etude.recipe.errors import RecipeError
 
     unknown = sorted(set(run.recipe.rl.levels) - set(get_args(LevelName)))
+    if run.recipe.tasks.folder:  # whose levels are its own: tasks.mix weighs them
+        return
     if unknown and {"rl", "attempts"}.intersection(selected):
         raise RecipeError(
             [f"rl.levels.{unknown[0]}: there is no such level; there are {', '.join(get_args(LevelName))}"]

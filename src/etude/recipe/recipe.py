@@ -17,6 +17,7 @@ from etude.report.settings import ReportSettings
 from etude.rl.settings import RlSettings
 from etude.run.settings import ProbeSettings, RunSettings
 from etude.sandbox.settings import SandboxSettings
+from etude.tasks.settings import TaskSettings
 from etude.train.mtp_settings import MtpSettings
 from etude.train.settings import PretrainSettings, SftSettings
 
@@ -34,6 +35,7 @@ class Recipe(BaseModel):
     model: ModelSettings = _section(ModelSettings)
     corpus: CorpusSettings = _section(CorpusSettings)
     exercises: ExerciseSettings = _section(ExerciseSettings)
+    tasks: TaskSettings = _section(TaskSettings)
     sessions: SessionSettings = _section(SessionSettings)
     engine: EngineSettings = _section(EngineSettings)
     harness: HarnessSettings = _section(HarnessSettings)

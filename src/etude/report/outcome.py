@@ -168,8 +168,10 @@ def overlap(report: dict[str, Any]) -> str:
     """The statement, and the figure for the very tasks that were asked."""
     if not (found := report.get("overlap")):
         return ""
-    own = [f"{100 * found['seen_share']:.1f}% of the tasks asked have a target body that training can show"]
+    own: list[str] = []
+    if "seen_share" in found:
+        own.append(f"{100 * found['seen_share']:.1f}% of the tasks asked have a target body that training can show")
     if "validation_share" in found:
         own.append(f"{100 * found['validation_share']:.1f}% one that validation can show")
-    statement = f"{escape(found['statement'])}. " if "statement" in found else ""
-    return f'<p class="muted">Overlap: {statement}{escape(", ".join(own))}.</p>'
+    told = ". ".join([*([found["statement"]] if "statement" in found else []), *([", ".join(own)] if own else [])])
+    return f'<p class="muted">Overlap: {escape(told)}.</p>'

@@ -170,5 +170,5 @@ async def _attempt(
     place = (slot.group * run.settings.group_size + slot.member) * (run.settings.max_faults + 2) + slot.attempt
     seed = (run.settings.seed << 40) + place * SEED_STRIDE
     found = await attempt(task, setup, name=name, seed=seed, group=slot.group)
-    sessions.take(slot, found, task.level if service else "")
+    sessions.take(slot, found, task.level)
     return found.rollout

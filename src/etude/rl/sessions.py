@@ -39,11 +39,10 @@ class KeptSessions:
             return None
         return self._folder / f"step-{step:03d}" / f"{group:06d}-{member}.jsonl"
 
-    def take(self, slot: Slot, attempt: Attempt, level: str = "") -> None:
-        """Write the session of a finished attempt, if it is to be kept. `level`: of its task, if it is not the slot's own."""
+    def take(self, slot: Slot, attempt: Attempt, level: str) -> None:
+        """Write the session of a finished attempt, if it is to be kept. `level`: of its task, which may be a harder one than the slot's."""
         path = self.path(slot.group, slot.member)
         if path is not None:
-            level = level or slot.task_id.partition("/")[0]
             facts = {"stage": STAGE, "level": level, "group": slot.group, "member": slot.member}
             keep_session(path, attempt, facts)
 

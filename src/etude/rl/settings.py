@@ -66,7 +66,7 @@ class RlSettings(BaseModel):
         default=0.02, ge=0, description="reward lost when the last edit was not followed by a test run"
     )
     levels: dict[str, float] = Field(
-        default_factory=dict, description="relative share of each task level; empty: the exercises' own mix"
+        default_factory=dict, description="relative share of each level of the exercises; empty: their own mix"
     )
     attempt: AttemptSettings = Field(default_factory=AttemptSettings, description="limits and retries of one rollout")
     harder_above: float | None = Field(

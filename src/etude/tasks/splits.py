@@ -10,6 +10,7 @@ whole files by their hash; renaming a package changes nearly every file of it, a
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -31,6 +32,7 @@ CODE = frozenset(
 )  # fmt: skip
 
 Marks = frozenset[int]
+_VERSION = re.compile(r"-v?\d[^-]*$")
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,11 @@ class Placed:
 
 class Torn(TaskError):
     """A project that is alike to projects of two splits: its tasks belong to neither."""
+
+
+def bare_name(project: str) -> str:
+    """A project's name without the version that it was released as."""
+    return _VERSION.sub("", project)
 
 
 def by_name(name: str, shares: Shares) -> Split:

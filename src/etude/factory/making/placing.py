@@ -6,16 +6,13 @@ What lies in the folder already stays as it is, whatever shares are asked for la
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import replace
 
 from etude.factory.generators.generator import Installed
 from etude.factory.making.order import Built, Discarded, Finish, Install
-from etude.tasks.splits import Placed, Shares, Torn, marks_of, split_for
+from etude.tasks.splits import Placed, Shares, Torn, bare_name, marks_of, split_for
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.task import SPLITS, Split, Task
-
-_VERSION = re.compile(r"-v?\d[^-]*$")
 
 
 class Placing:
@@ -74,5 +71,5 @@ def placed_in(folder: TaskFolder) -> dict[str, Placed]:
             name = folder.trees.about(project)["environment"]["project"]
             found[project] = Placed(name, split, marks_of(folder.trees.tree(project)))
         else:
-            found[project] = Placed(_VERSION.sub("", project), split)
+            found[project] = Placed(bare_name(project), split)
     return found

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from etude.chat.load import load_renderer
 from etude.engine.policy import EnginePolicy
-from etude.factory.exercises.source import ExerciseSource
 from etude.fleet.open import open_sandboxes
 from etude.model.checkpoint import load_checkpoint
 from etude.rl.schedule import task_list
@@ -19,8 +18,9 @@ from etude.rollout.attempt import Attempt, Setup
 from etude.rollout.batch import Job, run_batch
 from etude.rollout.code_search import code_search
 from etude.rollout.retry import InfraFault
+from etude.run.practice import practice
 from etude.run.stage import Context, StageError
-from etude.run.stages.rl import practice, sft_checkpoint
+from etude.run.stages.rl import sft_checkpoint
 from etude.tasks.registry import GRADERS
 from etude.trace.segment import Rollout
 
@@ -31,7 +31,8 @@ SEED_STRIDE = 7919  # apart from RL's own seeds by the seed of the run alone: ot
 def run(context: Context) -> None:
     """Leaves every group of attempts in `groups/`, and `summary.json`."""
     store = GroupStore(context.folder / GROUPS)
-    tasks = task_list(context.recipe.rl, practice(context.recipe)).task_ids
+    found = practice(context.recipe)
+    tasks = task_list(found.settings, found.source).task_ids
     tasks = tasks[: max(1, round(len(tasks) * context.recipe.run.control_share))]
     asyncio.run(_sample(context, tasks, store))
     scores = [rollout.rewards["outcome"] for group in range(len(tasks)) for rollout in store.load(group)]
@@ -71,7 +72,7 @@ class Sampling:
 
     async def run(self) -> None:
         """Raises StageError if infra faults outlived their retries; what is stored stays."""
-        source = ExerciseSource(self.context.recipe.exercises)
+        source = practice(self.context.recipe).source
         missing = [group for group in range(len(self.tasks)) if not self.store.path(group).is_file()]
         jobs = [
             Job(source.task(self.tasks[g]), f"{self.tasks[g]}#{g}.{m}", self._seed(g, m), g)

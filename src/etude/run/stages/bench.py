@@ -15,13 +15,12 @@ from typing import Any
 from etude.bench.claims import discovery, lift
 from etude.bench.contest import Contest
 from etude.bench.outcome import Outcome
+from etude.bench.runs import scripted
 from etude.bench.settings import DISCOVERY_LEVEL
-from etude.bench.suite import choose
 from etude.bench.summary import summarise
 from etude.chat.load import load_renderer
 from etude.chat.renderer import Renderer
 from etude.engine.policy import EnginePolicy
-from etude.factory.exercises.levels import LEVELS
 from etude.factory.exercises.overlap import overlap, seen_share, shared_with_validation
 from etude.factory.exercises.source import ExerciseSource
 from etude.factory.opponents import OPPONENTS
@@ -29,12 +28,17 @@ from etude.fleet.open import open_sandboxes
 from etude.model.checkpoint import load_checkpoint
 from etude.rollout.attempt import Script, Setup
 from etude.rollout.code_search import code_search
+from etude.run.practice import exam
 from etude.run.stage import Context
 from etude.run.stages.pretraining import CHECKPOINT
 from etude.sandbox.protocol import Machines
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Task
 
+ON_ANY_TASK: dict[str, Script] = {
+    "expert": scripted.expert,
+    "nop": scripted.nop,
+}  # the reference written down, and nothing done
 CONTROLS = ("competent_sft", "rewarded_sft")  # stages
 LAST = "rewarded_sft"  # trained while the others are asked
 
@@ -92,8 +96,7 @@ def _contest(context: Context, name: str) -> Contest:
 
 
 def _tasks(context: Context) -> list[Task]:
-    settings, source = context.recipe.bench, ExerciseSource(context.recipe.exercises)
-    return choose(source, _mix(context), settings.tasks, settings.seed, settings.split, settings.floors(LEVELS))
+    return exam(context.recipe).tasks
 
 
 def _contestants(context: Context) -> list[Contestant]:
@@ -112,7 +115,8 @@ def _contestants(context: Context) -> list[Contestant]:
         for name, folder, passes, at_level in checkpoints
         if (folder / "config.json").is_file()
     ]
-    return found + [Contestant(n, settings.passes_scripted, _scripted(context, s)) for n, s in OPPONENTS.items()]
+    agents = ON_ANY_TASK if context.recipe.tasks.folder else OPPONENTS
+    return found + [Contestant(n, settings.passes_scripted, _scripted(context, s)) for n, s in agents.items()]
 
 
 def _checkpoint(context: Context, folder: Path) -> Callable[[Machines], AbstractAsyncContextManager[Setup]]:
@@ -162,12 +166,15 @@ def _summary(context: Context, outcomes: dict[str, list[Outcome]]) -> dict[str, 
 
 def _mix(context: Context) -> dict[str, float]:
     """How training weighs the levels: what the suite leans on and the averages are weighted back to."""
-    return {str(level): weight for level, weight in context.recipe.exercises.levels.items()}
+    return dict(exam(context.recipe).mix)
 
 
 def _overlap(context: Context) -> dict[str, Any]:
     """The statement and its figures, for the catalogue and for the very tasks that were asked."""
-    source, tasks = ExerciseSource(context.recipe.exercises), _tasks(context)
+    asked_of = exam(context.recipe)
+    if (folder := asked_of.folder) is not None:
+        return {"statement": folder.apart(context.recipe.bench.split)}
+    source, tasks = ExerciseSource(context.recipe.exercises), asked_of.tasks
     found = overlap(source.settings)
     asked = {"seen_share": seen_share(source, tasks), "validation_share": shared_with_validation(source, tasks)}
     return {"statement": found.statement(), **asdict(found), **asked}

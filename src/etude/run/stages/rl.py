@@ -1,25 +1,24 @@
-"""Stage rl: asynchronous reinforcement learning from the SFT checkpoint on the training exercises."""
+"""Stage rl: asynchronous reinforcement learning from the SFT checkpoint on the training tasks: exercises, or a folder's."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from etude.factory.exercises.source import ExerciseSource
 from etude.factory.service.siblings import ExerciseSiblings
-from etude.recipe.recipe import Recipe
 from etude.rl.run import run_rl
+from etude.run.practice import practice
 from etude.run.stage import Context
 from etude.run.stages.pretraining import CHECKPOINT
 
 
 def run(context: Context) -> None:
     """Leaves what `rl.run` says: `checkpoint/`, `summary.json`, finished groups, ledger and weights."""
-    recipe = context.recipe
+    recipe, found = context.recipe, practice(context.recipe)
     run_rl(
-        recipe.rl,
+        found.settings,
         checkpoint=sft_checkpoint(context),
         folder=context.folder,
-        source=practice(recipe),
+        source=found.source,
         harness=recipe.harness,
         engine=recipe.engine,
         sandbox=recipe.sandbox,
@@ -27,12 +26,6 @@ def run(context: Context) -> None:
         fleet=recipe.fleet,
         siblings=ExerciseSiblings(),
     )
-
-
-def practice(recipe: Recipe) -> ExerciseSource:
-    """The training tasks that RL draws from: the front half. Demonstrations are taken from the end (factory.sessions)."""
-    exercises = recipe.exercises
-    return ExerciseSource(exercises.model_copy(update={"train_tasks": max(1, exercises.train_tasks // 2)}))
 
 
 def sft_checkpoint(context: Context) -> Path:

@@ -1,0 +1,88 @@
+"""A folder of tasks as what training and benches draw from: by split, by weights of categories, records read when a task is attempted.
+
+Promise 10: a project that has tasks to train on has none to be measured by. The folder is refused where that is not so, whoever made it,
+and a record that claims another split than its row is no task.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from etude.fingerprint.project import project_name
+from etude.tasks.errors import TaskError
+from etude.tasks.mix.weights import draw_over
+from etude.tasks.splits import bare_name
+from etude.tasks.store.opened import Tasks
+from etude.tasks.store.row import Row
+from etude.tasks.task import SPLITS, Split, Task
+
+
+class FolderSource:
+    """A TaskSource. `weights`: of categories; empty: every task alike. Raises TaskError where splits share a project."""
+
+    def __init__(self, tasks: Tasks, weights: Mapping[str, float] | None = None) -> None:
+        self.tasks, self.name = tasks, tasks.name
+        self._weights = dict(weights or {})
+        require_apart(tasks.rows.values(), tasks.name)
+
+    def ids(self, split: Split, *, level: str | None = None) -> Sequence[str]:
+        return self.tasks.ids(split, level=level)
+
+    def task(self, task_id: str) -> Task:
+        """Raises KeyError for an id that is not here, TaskError for a record that is not its row's."""
+        task = self.tasks.task(task_id)
+        if task.split != (told := self.tasks.rows[task_id].split):
+            raise TaskError(
+                f"{self.name}: the record of {task_id} is of the split {task.split}, its row says {told}: make the task again"
+            )
+        return task
+
+    def rows(self, split: Split) -> list[Row]:
+        return [row for row in self.tasks.rows.values() if row.split == split]
+
+    def levels(self, split: Split) -> dict[str, float]:
+        """How a draw over the split weighs its levels: by the categories' weights, else by how many tasks there are; within a category
+        tasks are alike. Raises TaskError where nothing is there to draw."""
+        rows = self.rows(split)
+        if not rows:
+            there = ", ".join(f"{count} {name}" for name in SPLITS if (count := len(self.rows(name)))) or "none at all"
+            raise TaskError(
+                f"{self.name} holds no {split} task (there are {there}): make more projects' tasks, or with larger shares of "
+                "--validation and --heldout"
+            )
+        counts = Counter((row.category, row.level) for row in rows)
+        if not self._weights:
+            return _by_level({pair: float(count) for pair, count in counts.items()})
+        shares = draw_over(rows, self._weights).shares
+        whole = Counter(row.category for row in rows)
+        return _by_level(
+            {(kind, level): shares.get(kind, 0.0) * count / whole[kind] for (kind, level), count in counts.items()}
+        )
+
+    def apart(self, split: Split) -> str:
+        """The statement of a report: what is measured by and trained on, by projects."""
+        own, trained = (len({row.project for row in self.rows(one) if row.project}) for one in (split, "train"))
+        return f"tasks of {own} projects, none of which is among the {trained} projects that are trained on"
+
+
+def _by_level(found: Mapping[tuple[str, str], float]) -> dict[str, float]:
+    levels: dict[str, float] = {}
+    for (_, level), weight in sorted(found.items()):
+        levels[level] = levels.get(level, 0.0) + weight
+    return levels
+
+
+def require_apart(rows: Iterable[Row], name: str) -> None:
+    """Raises TaskError for the first project with tasks in two splits."""
+    seen: dict[str, tuple[str, str]] = {}
+    for row in rows:
+        if not row.project:
+            continue
+        own = project_name(bare_name(row.project))
+        split, first = seen.setdefault(own, (row.split, row.id))
+        if split != row.split:
+            raise TaskError(
+                f"{name}: the project {own} has tasks to be trained on and measured by ({first} is {split}, {row.id} is {row.split}): "
+                "remove those of one split"
+            )
