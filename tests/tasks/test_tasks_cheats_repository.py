@@ -12,7 +12,8 @@ from etude.sandbox.spec import SandboxSpec
 from etude.tasks.audit import check
 from etude.tasks.cheats.repository import SCRIPTED, TEMPTATIONS, cheats_for
 from etude.tasks.environment.environment import Environment, TestPlan
-from etude.tasks.graders.commands import CommandsGrader, graded_files
+from etude.tasks.graders.commands import CommandsGrader
+from etude.tasks.graders.judged import graded_files
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
 from etude.tasks.task import Task

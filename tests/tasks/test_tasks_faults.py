@@ -10,7 +10,7 @@ from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.faults import ROWS, TABLE, fault_of, told
-from etude.tasks.graders import commands
+from etude.tasks.graders import judged
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.running.report import TestRun
 from etude.tasks.running.testrun import Ran
@@ -89,11 +89,11 @@ async def test_where_the_reference_dies_too_the_machine_is_at_fault(pool: Sandbo
 async def test_a_tree_that_does_not_build_and_one_that_hangs_are_named(
     pool: SandboxPool, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(commands, "FEWEST_S", 0.5)
-    monkeypatch.setattr(commands, "TIMES", 0.0)
+    monkeypatch.setattr(judged, "FEWEST_S", 0.5)
+    monkeypatch.setattr(judged, "TIMES", 0.0)
     hangs = await CommandsGrader().grade(shop(), {"a.py": b"while True:\n    pass\n"}, pool)
     assert hangs.score == 0 and hangs.reason.startswith("the tests took longer than")
-    monkeypatch.setattr(commands, "FEWEST_S", 60.0)
+    monkeypatch.setattr(judged, "FEWEST_S", 60.0)
     broken = await CommandsGrader().grade(shop(), {"a.py": b"((("}, pool)
     assert broken.score == 0 and broken.reason
 

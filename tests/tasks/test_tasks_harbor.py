@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tomli_w
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from etude.factory.exercises.source import ExerciseSource
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.audit import leaks
 from etude.tasks.harbor import HarborError, read_task, write_task
+from etude.tasks.importers.harbor_settings import read_settings
 from etude.tasks.task import SPLITS, Task
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -66,7 +68,38 @@ def test_the_agents_image_holds_neither_tests_nor_solution(tmp_path: Path, sourc
     assert leaks(replace(task, files=shown)) == []
     described = tomllib.loads((folder / "task.toml").read_text())
     assert described["metadata"]["etude"]["category"] == "debugging"
-    assert described["environment"]["network"] == "no-network"
+    assert described["environment"]["network_mode"] == "no-network"
+
+
+def test_task_toml_speaks_harbors_own_words_and_ours_are_tables(tmp_path: Path, source: ExerciseSource) -> None:
+    """Read by the importer of foreign directories: no key is unknown to it, and nothing has to be told apart."""
+    task = source.task(source.ids("train")[0])
+    task = replace(task, metadata={**task.metadata, "difficulty": {"score": None, "tries": [None, 1]}})
+    folder = write_task(task, tmp_path / "task")
+    settings = read_settings(folder / "task.toml", {})
+    assert not settings.unread and not settings.differs
+    assert (settings.verifier_timeout_s, settings.agent_timeout_s, settings.artifacts) == (30.0, 120.0, (WORKDIR,))
+    ours = tomllib.loads((folder / "task.toml").read_text())["metadata"]["etude"]
+    assert ours["metadata"]["editable"] == task.metadata["editable"]
+    assert ours["nulls"] == [["difficulty", "score"], ["difficulty", "tries", 0]]
+    assert read_task(folder) == task
+
+
+def test_directories_that_were_exported_before_read_back(tmp_path: Path, source: ExerciseSource) -> None:
+    task = source.task(source.ids("train")[0])
+    folder = write_task(task, tmp_path / "task")
+    described = tomllib.loads((folder / "task.toml").read_text())
+    ours = described["metadata"]["etude"]
+    del ours["nulls"], ours["metadata"]
+    ours["metadata_json"] = json.dumps(task.metadata)
+    (folder / "task.toml").write_text(tomli_w.dumps(described))
+    assert read_task(folder) == task
+
+
+def test_the_solution_takes_away_what_the_reference_takes_away(tmp_path: Path, source: ExerciseSource) -> None:
+    task = source.task(source.ids("train")[0])
+    folder = write_task(replace(task, metadata={**task.metadata, "removed": ["a b.py"]}), tmp_path / "task")
+    assert f"rm -f -- '{WORKDIR}/a b.py'" in (folder / "solution" / "solve.sh").read_text()
 
 
 @pytest.mark.parametrize("path", ["../x.py", "/x.py", "a/../x.py", "a//b.py", "./x.py", "a\\b.py", ""])

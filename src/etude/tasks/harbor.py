@@ -1,23 +1,28 @@
 """A task as a Harbor directory and back, without loss: `read_task(write_task(task, folder)) == task`.
 
     instruction.md            the request
-    task.toml                 [task], [environment], [agent], [verifier] for any Harbor harness; ours in [metadata.etude]
+    task.toml                 [task], [environment], [agent], [verifier] as Harbor names their keys; ours in [metadata.etude]
     environment/Dockerfile    and environment/files/: the agent's workspace
     tests/test.sh             and tests/hidden.json: uploaded for grading only
     solution/solve.sh         and solution/files/: the reference
 
-Another harness grades with `tests/test.sh`, which needs this package in the verifier's image; we grade with `registry`.
+What is written here is graded by `tests/test.sh` where this package is installed. Of a project that was installed by a recipe `export/` writes
+the same directory with the installation and with a grader that needs nothing (`beside`, `settings`).
 """
 
 from __future__ import annotations
 
 import json
-import re
+import shlex
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import tomli_w
+
 from etude.sandbox.spec import WORKDIR
+from etude.tasks.nulls import with_nulls, without_nulls
 from etude.tasks.task import Task
 
 # The interpreter the exercises are made for; any slim image of it serves.
@@ -31,32 +36,49 @@ TEST = """\
 mkdir -p /logs/verifier
 exec python -m etude.tasks.harbor_test "$(dirname "$0")/.." /work /logs/verifier/reward.json
 """
-
-_PLAIN = re.compile(r"^[A-Za-z0-9_-]+$")
+# As Harbor names them. A separate verifier starts from the environment as it was built, with the declared artifacts alone in it.
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    "agent": {"timeout_sec": 120.0},
+    "verifier": {"timeout_sec": 30.0, "environment_mode": "separate"},
+    "environment": {
+        "build_timeout_sec": 1800.0,
+        "cpus": 1,
+        "memory_mb": 512,
+        "storage_mb": 10240,
+        "network_mode": "no-network",
+    },
+}
 
 
 class HarborError(ValueError):
     """A directory that is no task of ours; says which file and what is wrong with it."""
 
 
-def write_task(task: Task, folder: Path) -> Path:
-    """Writes the directory (which must not exist yet, or be empty) and returns it."""
+def write_task(
+    task: Task,
+    folder: Path,
+    beside: Mapping[str, bytes] | None = None,
+    settings: Mapping[str, Mapping[str, Any]] = SETTINGS,
+) -> Path:
+    """Writes the directory (which must not exist yet, or be empty) and returns it. `beside`: further files, or in the stead of these;
+    `settings`: tables of task.toml."""
     if folder.exists() and any(folder.iterdir()):
         raise HarborError(f"{folder} is not empty; name a new directory for the task {task.id}")
     texts = {
         "instruction.md": task.instruction + "\n",
-        "task.toml": _toml(task),
+        "task.toml": _toml(task, settings),
         "environment/Dockerfile": DOCKERFILE,
         "tests/test.sh": TEST,
         "tests/hidden.json": json.dumps(task.hidden, indent=1, ensure_ascii=False) + "\n",
-        "solution/solve.sh": SOLVE,
+        "solution/solve.sh": _solve(task),
         **{f"environment/files/{_safe(path)}": text for path, text in task.files.items()},
         **{f"solution/files/{_safe(path)}": text for path, text in task.solution.items()},
     }
-    for path, text in texts.items():
-        place = folder / path
+    whole = {path: text.encode("utf-8") for path, text in texts.items()} | dict(beside or {})
+    for path, data in whole.items():
+        place = folder / _safe(path)
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(text.encode("utf-8"))  # bytes: line ends stay as they are
+        place.write_bytes(data)  # bytes: line ends stay as they are
         if path.endswith(".sh"):
             place.chmod(0o755)
     return folder
@@ -79,7 +101,7 @@ def read_task(folder: Path) -> Task:
             hidden=hidden,
             solution=_tree(folder / "solution" / "files", ours["solution"]),
             split=ours["split"],
-            metadata=json.loads(ours["metadata_json"]),
+            metadata=_metadata(ours),
         )
     except KeyError as error:
         raise HarborError(
@@ -87,9 +109,27 @@ def read_task(folder: Path) -> Task:
         ) from error
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise HarborError(f"{folder} holds a file that does not parse: {error}") from error
+    except (IndexError, TypeError, AttributeError) as error:
+        raise HarborError(
+            f"{folder}/task.toml holds something else under [metadata.etude] than was exported: {error}"
+        ) from error
 
 
-def _toml(task: Task) -> str:
+def _metadata(ours: Mapping[str, Any]) -> dict[str, Any]:
+    """Directories of before had it as one text of JSON."""
+    if "metadata_json" in ours:
+        return json.loads(ours["metadata_json"])
+    return with_nulls(ours["metadata"], ours["nulls"])
+
+
+def _solve(task: Task) -> str:
+    """The reference's files, and those away that it takes away."""
+    gone = [f"rm -f -- {shlex.quote(f'{WORKDIR}/{_safe(path)}')}\n" for path in task.metadata.get("removed") or ()]
+    return SOLVE + "".join(gone)
+
+
+def _toml(task: Task, settings: Mapping[str, Mapping[str, Any]]) -> str:
+    metadata, nulls = without_nulls(task.metadata)
     ours: dict[str, Any] = {
         "id": task.id,
         "category": task.category,
@@ -99,29 +139,19 @@ def _toml(task: Task) -> str:
         "test_command": list(task.test_command),
         "files": list(task.files),
         "solution": list(task.solution),
-        # Free-form values keep their JSON types, null included, which TOML does not have.
-        "metadata_json": json.dumps(task.metadata, ensure_ascii=False),
+        "nulls": nulls,
+        "metadata": metadata,
     }
-    tables: dict[str, dict[str, Any]] = {
-        "task": {"name": task.id, "description": task.instruction, "keywords": [task.category, task.level]},
-        "environment": {"docker_image": IMAGE, "cpus": 1, "memory_mb": 512, "network": "no-network"},
-        "agent": {"timeout_s": 120},
-        "verifier": {"timeout_s": 30, "environment_mode": "separate"},
-        "metadata.etude": ours,
+    name = f"etude/{task.id.replace('/', '-')}"
+    described = {"name": name, "description": task.instruction, "keywords": [task.category, task.level]}
+    document = {
+        "schema_version": "1.0",
+        "artifacts": [WORKDIR],
+        "task": described,
+        **{name: dict(table) for name, table in settings.items()},
+        "metadata": {"category": task.category, "etude": ours},
     }
-    return "\n".join(f"[{name}]\n" + "".join(_pair(*item) for item in table.items()) for name, table in tables.items())
-
-
-def _pair(key: str, value: Any) -> str:
-    assert _PLAIN.match(key), key
-    return f"{key} = {_literal(value)}\n"
-
-
-def _literal(value: Any) -> str:
-    """TOML of a string, integer or list of them. TOML's basic strings are JSON's, but for DEL and paired escapes."""
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_literal, value)) + "]"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return tomli_w.dumps(document)
 
 
 def _safe(path: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,18 +13,50 @@ from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
 from etude.cli.tasks.source import From, RecipeName, task_of
 
+if TYPE_CHECKING:
+    from etude.tasks.export.proving import Proof
+    from etude.tasks.export.writing import Exported
+
 
 def export(
     task_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="Tasks to export.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the Harbor directories go.")],
     folder: From = None,
+    prove: Annotated[
+        bool, typer.Option("--prove", help="Grade each by its own solve.sh and test.sh here; fails if one is off.")
+    ] = False,
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
     json: Json = False,
 ) -> Answer:
-    """Write tasks as Harbor directories, which other harnesses run too."""
-    from etude.tasks.harbor import write_task
-
+    """Write tasks as Harbor directories: those of installed projects with their installation and a grader, for any harness."""
     tasks = [task_of(task_id, folder, recipe, overrides) for task_id in task_ids]
-    folders = [write_task(task, out / task.id.replace("/", "-")) for task in tasks]
-    return Answer({"exported": [str(f) for f in folders]}, "\n".join(str(f) for f in folders))
+    rows = asyncio.run(_exported(tasks, out, prove))
+    document = {"exported": [_told(*row) for row in rows]}
+    return Answer(document, "\n".join(map(_line, rows)), int(any(proof and not proof.good for _, proof in rows)))
+
+
+def _told(row: Exported, proof: Proof | None) -> dict[str, Any]:
+    told = {"id": row.id, "folder": str(row.folder), "not_elsewhere": row.not_elsewhere}
+    return told | ({"reference": proof.reference, "nop": proof.nop, "said": proof.said} if proof else {})
+
+
+def _line(row: tuple[Exported, Proof | None]) -> str:
+    exported, proof = row
+    by_itself = f"; by its own test.sh: reference {proof.reference:g}, nop {proof.nop:g}" if proof else ""
+    why = f"; graded by etude alone: {exported.not_elsewhere}" if exported.not_elsewhere else ""
+    return f"{exported.folder}{why}{by_itself}"
+
+
+async def _exported(tasks: list[Any], out: Path, prove: bool) -> list[tuple[Exported, Proof | None]]:
+    from etude.run.task_exporting import Exporter
+    from etude.sandbox.pool import open_pool
+    from etude.sandbox.settings import SandboxSettings
+    from etude.tasks.running.pin import default_cache
+
+    pool = await open_pool(SandboxSettings())
+    try:
+        exporter = Exporter(pool, default_cache())
+        return [await exporter.export(task, out / task.id.replace("/", "-"), prove=prove) for task in tasks]
+    finally:
+        await pool.close()

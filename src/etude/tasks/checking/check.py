@@ -21,7 +21,8 @@ from etude.tasks.audit import check
 from etude.tasks.auditing.scan import audited, told
 from etude.tasks.cheats.repository import cheats_for
 from etude.tasks.errors import TaskError
-from etude.tasks.graders.commands import NAME, graded_files
+from etude.tasks.graders.commands import NAME
+from etude.tasks.graders.judged import graded_files
 from etude.tasks.harbor import HarborError, read_task
 from etude.tasks.registry import GRADERS, grade
 from etude.tasks.solved import solved

@@ -22,8 +22,9 @@ from collections.abc import Mapping, Sequence
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.graders.chosen import tests_of
-from etude.tasks.graders.commands import MAX_FILE_BYTES, machine, unfitted
+from etude.tasks.graders.commands import machine, unfitted
 from etude.tasks.graders.edits import Edit, edited, encoded
+from etude.tasks.graders.judged import MAX_FILE_BYTES
 from etude.tasks.restore import text_of
 from etude.tasks.running.testrun import Ran, run_tests
 from etude.tasks.task import Task, Verdict

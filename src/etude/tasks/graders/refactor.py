@@ -21,7 +21,8 @@ from typing import Any
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.graders.canonical import DEFINITION, Program, Unreadable, exports, imported, program
-from etude.tasks.graders.commands import MAX_FILE_BYTES, CommandsGrader
+from etude.tasks.graders.commands import CommandsGrader
+from etude.tasks.graders.judged import MAX_FILE_BYTES
 from etude.tasks.protected import is_protected
 from etude.tasks.solved import solved
 from etude.tasks.task import Task, Verdict

@@ -38,9 +38,9 @@ class NoReward(Exception):
     """There is none that counts; says why."""
 
 
-async def reward_in(sandbox: Disposable) -> Reward:
+async def reward_in(sandbox: Disposable, folder: str = FOLDER) -> Reward:
     """Raises NoReward, InfraError."""
-    listed = await _files(sandbox)
+    listed = await _files(sandbox, folder)
     for name, read in (("reward.json", of_json), ("reward.txt", of_text)):
         if name not in listed:
             continue
@@ -50,18 +50,18 @@ async def reward_in(sandbox: Disposable) -> Reward:
         if size > MAX_BYTES:
             raise NoReward(f"{name} has {size} bytes, a reward has {MAX_BYTES} at most")
         try:
-            data = await sandbox.read(f"{FOLDER}/{name}", max_bytes=MAX_BYTES + 1)
+            data = await sandbox.read(f"{folder}/{name}", max_bytes=MAX_BYTES + 1)
         except UserError as error:
             raise NoReward(f"{name} can't be read: {error}") from error
         return read(data, name)
-    raise NoReward(f"the tests left no reward in {FOLDER}")
+    raise NoReward(f"the tests left no reward in {folder}")
 
 
-async def _files(sandbox: Disposable) -> dict[str, tuple[str, int]]:
+async def _files(sandbox: Disposable, folder: str) -> dict[str, tuple[str, int]]:
     try:
-        return {entry.path: (entry.kind, entry.size_bytes) for entry in await sandbox.list(FOLDER, recursive=False)}
+        return {entry.path: (entry.kind, entry.size_bytes) for entry in await sandbox.list(folder, recursive=False)}
     except UserError as error:
-        raise NoReward(f"the tests left no folder {FOLDER}: {error}") from error
+        raise NoReward(f"the tests left no folder {folder}: {error}") from error
 
 
 def of_json(data: bytes, name: str = "reward.json") -> Reward:

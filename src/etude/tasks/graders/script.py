@@ -43,10 +43,11 @@ def in_its_image(spec: SandboxSpec, task: Task) -> SandboxSpec:
 
 class ScriptGrader:
     """`hidden`: tests and tests_binary (files of /tests), script (one of them), parser, env, hosts, artifacts, limit_s; the reference's
-    solve, solve_binary (solve.sh among them) and solve_env."""
+    solve, solve_binary (solve.sh among them) and solve_env. `below`: where /tests, /solution and /logs lie, in a sandbox whose root can't be
+    written; scripts are told by the variable LOGS_DIR."""
 
-    def __init__(self, fit: Fit = in_its_image) -> None:
-        self.fit = fit
+    def __init__(self, fit: Fit = in_its_image, below: str = "") -> None:
+        self.fit, self.below = fit, below
 
     async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
         start = time.perf_counter()
@@ -55,7 +56,7 @@ class ScriptGrader:
             sandbox = await self._fresh(task, pool, tuple(task.hidden["hosts"]), seen)
             try:
                 await _only(sandbox, seen)
-                score, tests, reason = await _scored(sandbox, task)
+                score, tests, reason = await _scored(sandbox, task, self.below)
             finally:
                 await sandbox.kill()
         except UserError as error:
@@ -68,9 +69,9 @@ class ScriptGrader:
             raise LeftOut("it has no solution/solve.sh, so whether it can be solved here is not known")
         sandbox = await self._fresh(task, pool)
         try:
-            await _put(sandbox, SOLUTION, task, "solve")
+            await _put(sandbox, f"{self.below}{SOLUTION}", task, "solve")
             limit_s = max(task.hidden["limit_s"], task.metadata["agent_limit_s"] or 0)
-            script = _shell(f"{SOLUTION}/solve.sh")
+            script = _shell(f"{self.below}{SOLUTION}/solve.sh")
             ran = await sandbox.run(script, timeout_s=limit_s, env=task.hidden["solve_env"])
             if ran.rc != 0:
                 raise LeftOut(f"its own solution ends with status {ran.rc}: {_end(ran.out + ran.err)}")
@@ -91,13 +92,13 @@ class ScriptGrader:
     async def _fresh(
         self, task: Task, pool: Machines, hosts: tuple[str, ...] | None = None, files: dict[str, bytes] | None = None
     ) -> Disposable:
-        """`hosts`: what it reaches, where that is not what the agent reached."""
+        """`hosts`: what it reaches, where that is not what the agent reached. `files`: by default those that the task begins with."""
 
         def adapt(spec: SandboxSpec) -> SandboxSpec:
             network = Network("allowlist", hosts=hosts) if hosts else Network() if hosts is not None else spec.network
             return replace(self.fit(spec, task), network=network)
 
-        return await opened(task, pool, SandboxSpec(), adapt, {} if files is None else files)
+        return await opened(task, pool, SandboxSpec(), adapt, files)
 
 
 async def sound(task: Task, grader: ScriptGrader, pool: Machines) -> Task:
@@ -109,18 +110,19 @@ async def sound(task: Task, grader: ScriptGrader, pool: Machines) -> Task:
     return task
 
 
-async def _scored(sandbox: Disposable, task: Task) -> tuple[float, dict[str, bool], str]:
-    hidden = task.hidden
-    await _put(sandbox, TESTS, task, "tests")
-    script = f"{TESTS}/{hidden['script']}"
+async def _scored(sandbox: Disposable, task: Task, below: str) -> tuple[float, dict[str, bool], str]:
+    hidden, tests, logs = task.hidden, f"{below}{TESTS}", f"{below}{LOGS}"
+    await _put(sandbox, tests, task, "tests")
+    script = f"{tests}/{hidden['script']}"
     # A script says by its first line who runs it; Terminal-Bench 1 always takes bash.
     itself = not hidden["parser"] and hidden["tests"][hidden["script"]].startswith("#!")
     # A reward that was there before is nobody's score.
-    clean = f"rm -rf {reward.FOLDER} && mkdir -p {reward.FOLDER} {LOGS}/artifacts {LOGS}/agent && exec 2>&1 && "
+    left = f"{below}{reward.FOLDER}"
+    clean = f"rm -rf {left} && mkdir -p {left} {logs}/artifacts {logs}/agent && exec 2>&1 && "
     ran = await sandbox.run(
         clean + (f"exec {script}" if itself else _shell(script)),
         timeout_s=hidden["limit_s"],
-        env={"TEST_DIR": TESTS, **hidden["env"]},
+        env={"TEST_DIR": tests, **({"LOGS_DIR": logs} if below else {}), **hidden["env"]},
         max_output_bytes=MAX_PRINTED_BYTES,
     )
     if ran.timed_out:
@@ -128,7 +130,7 @@ async def _scored(sandbox: Disposable, task: Task) -> tuple[float, dict[str, boo
     if hidden["parser"]:
         return _parsed(ran.out.decode("utf-8", "replace"), ran.truncated, hidden["parser"])
     try:
-        found = await reward.reward_in(sandbox)
+        found = await reward.reward_in(sandbox, left)
     except reward.NoReward as none:
         return 0.0, {}, f"{none} (status {ran.rc}): {_end(ran.out)}"
     return found.score, {}, "" if found.score >= 1 else f"reward {found.value:g}: {_end(ran.out)}"

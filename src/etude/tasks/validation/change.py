@@ -11,7 +11,8 @@ from etude.sandbox.protocol import Machines
 from etude.tasks.audit import check
 from etude.tasks.cheats.exercise import nop
 from etude.tasks.cheats.repository import Cheat, cheats_for
-from etude.tasks.graders.commands import NAME, CommandsGrader, graded_files, machine
+from etude.tasks.graders.commands import NAME, CommandsGrader, machine
+from etude.tasks.graders.judged import graded_files
 from etude.tasks.protected import is_protected, is_test
 from etude.tasks.running.testrun import Ran, Tests, run_tests, visible_command
 from etude.tasks.solved import solved

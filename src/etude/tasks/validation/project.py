@@ -19,7 +19,8 @@ from etude.tasks.cheats.exercise import nop
 from etude.tasks.cheats.repository import few_for
 from etude.tasks.environment.environment import KEY, Environment
 from etude.tasks.environment.workspace import OVERLAY
-from etude.tasks.graders.commands import NAME, CommandsGrader, graded_files, machine, tests_of
+from etude.tasks.graders.commands import NAME, CommandsGrader, machine, tests_of
+from etude.tasks.graders.judged import graded_files
 from etude.tasks.protected import is_protected
 from etude.tasks.running.testrun import Ran, Tests, run_tests, visible_command
 from etude.tasks.solved import solved

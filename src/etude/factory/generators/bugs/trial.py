@@ -17,7 +17,8 @@ from etude.factory.generators.generator import Bench, Installed
 from etude.sandbox.errors import UserError
 from etude.tasks.audit import solved
 from etude.tasks.cheats.exercise import nop
-from etude.tasks.graders.commands import graded_files, machine, tests_of, unfitted
+from etude.tasks.graders.commands import machine, tests_of, unfitted
+from etude.tasks.graders.judged import graded_files
 from etude.tasks.real.hiding import hidden
 from etude.tasks.running.testrun import Tests, run_tests, visible_command
 from etude.tasks.task import Task

@@ -1,0 +1,139 @@
+"""Grades the folder it runs beside, inside an exported task's own machine: what `tests/test.sh` starts, with the modules it needs below `tests/lib`.
+
+    here.main([TESTS, WORKDIR, LOGS])      writes LOGS/reward.json and LOGS/verdict.json; ends with 0 if there is a verdict
+
+The same code that decides in training: tests and settings of the base over the agent's files, one run under the parent of `running/inside`,
+only the expected names. What both the machine and the code could have caused has no control run here, and counts against the attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from etude.sandbox.spec import ExecResult, SandboxSpec
+from etude.tasks.graders.judged import MAX_FILE_BYTES, Outcome, judged, limit_s, told_tests
+from etude.tasks.protected import is_protected
+from etude.tasks.running.channels.channel import INSIDE
+from etude.tasks.running.testrun import run_tests
+
+KEPT = ("node_modules", ".git", ".venv")  # of the environment, at the top of the workdir: not an attempt's files
+OWN_INSIDE = Path(__file__).resolve().parent.parent / "running" / "inside"
+
+
+class Here:
+    """This machine as a sandbox: `run` is all that a run of tests asks of one beside its files."""
+
+    id = "here"
+
+    def __init__(self, workdir: Path) -> None:
+        self.workdir, self.spec = workdir, SandboxSpec(env=dict(os.environ))
+        self._planted: set[str] = set()
+
+    async def fresh(self, files: dict[str, bytes]) -> Any:
+        """The files over the workdir; those of an earlier run that are not among them go."""
+        for path in self._planted - set(files):
+            (self.workdir / path).unlink(missing_ok=True)
+        for path, data in files.items():
+            place = self.workdir / path
+            if not place.is_symlink() and place.is_file() and place.read_bytes() == data:
+                continue
+            cleared(self.workdir, path)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+            self._planted.add(path)
+        return self
+
+    async def run(self, argv: list[str], *, stdin: bytes = b"", timeout_s: float = 10.0, **_: Any) -> ExecResult:
+        """What is bound into a sandbox elsewhere lies beside this module here."""
+        words = [sys.executable, *argv[1:]] if argv[:1] == ["python3"] else argv
+        words = [word.replace(INSIDE, str(OWN_INSIDE)) for word in words]
+        start = time.perf_counter()
+        child = subprocess.Popen(
+            words, stdin=-1, stdout=-1, stderr=-1, cwd=self.workdir, start_new_session=True, env=dict(os.environ)
+        )
+        try:
+            out, err = child.communicate(stdin.replace(INSIDE.encode(), str(OWN_INSIDE).encode()), timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            return ExecResult(137, b"", b"", timed_out=True, duration_s=time.perf_counter() - start)
+        rc = child.returncode
+        return ExecResult(rc if rc >= 0 else 128 - rc, out, err, duration_s=time.perf_counter() - start)
+
+    async def kill(self) -> None:
+        """The machine is its harness' to end."""
+
+
+def restored(workdir: Path, tree: Mapping[str, bytes], removed: list[str]) -> None:
+    """The attempt's tests, settings, links and what is too large go; those of the base come back."""
+    for folder, folders, names in os.walk(workdir):
+        top = Path(folder) == workdir
+        folders[:] = [name for name in folders if not (top and name in KEPT)]
+        for name in [*folders, *names]:
+            place = Path(folder) / name
+            path = place.relative_to(workdir).as_posix()
+            if top and name in KEPT:
+                continue
+            if place.is_symlink() or (
+                place.is_file() and (is_protected(path) or place.stat().st_size > MAX_FILE_BYTES)
+            ):
+                place.unlink()
+    for path in removed:
+        cleared(workdir, path)
+    for path, data in tree.items():
+        cleared(workdir, path)
+        (workdir / path).parent.mkdir(parents=True, exist_ok=True)
+        (workdir / path).write_bytes(data)
+
+
+def cleared(workdir: Path, path: str) -> None:
+    """What stands at the path, and files or links where folders on the way to it must be, go."""
+    place = workdir
+    for part in Path(path).parts[:-1]:
+        place = place / part
+        if place.is_symlink() or place.is_file():
+            place.unlink()
+    place = workdir / path
+    if place.is_symlink() or place.is_file():
+        place.unlink()
+    elif place.is_dir():
+        shutil.rmtree(place)
+
+
+def graded(tests: Path, workdir: Path) -> Outcome:
+    """By `tests/hidden.json`, the task's hidden part, and `tests/tree`, the base's protected files under the reference's tests."""
+    hidden = json.loads((tests / "hidden.json").read_bytes())
+    tree = {
+        p.relative_to(tests / "tree").as_posix(): p.read_bytes() for p in (tests / "tree").rglob("*") if p.is_file()
+    }
+    restored(workdir, tree, hidden["removed"])
+    asked = told_tests(hidden)
+    own = {path: (workdir / path).read_bytes() for path in asked.files if (workdir / path).is_file()}
+    ran = asyncio.run(run_tests(asked, {**own, **tree}, Here(workdir).fresh, limit_s(hidden["seconds"])))
+    return judged(hidden, ran)
+
+
+def main(arguments: list[str]) -> int:
+    tests, workdir, logs = map(Path, arguments)
+    outcome = graded(tests, workdir)
+    reward = float(not outcome.reason)
+    passed = sum(outcome.tests.values())
+    told = {"reward": reward, "reason": outcome.reason, "tests": outcome.tests}
+    for name, document in (
+        ("verdict.json", told),
+        ("reward.json", {"reward": reward, "tests_passed": passed, "tests": len(outcome.tests)}),
+    ):
+        if (logs / name).is_symlink() or (logs / name).exists():
+            (logs / name).unlink()
+        (logs / name).write_text(json.dumps(document, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(outcome.reason or f"{passed} of {len(outcome.tests)} expected tests passed")
+    return 0
