@@ -8,6 +8,7 @@ import pytest
 
 from etude.recipe.read import read_recipe
 from etude.rl.schedule import task_list
+from etude.run.harder import MADE, harder_for
 from etude.run.practice import exam, folder_of, practice
 from etude.tasks.errors import TaskError
 from etude.tasks.store.folder import TaskFolder
@@ -67,3 +68,16 @@ def test_what_can_not_be_is_said_with_the_key_and_the_remedy(folder: Path, tmp_p
 def test_without_a_folder_rl_draws_the_front_half_of_the_exercises() -> None:
     drawn = practice(read_recipe([], ["exercises.train_tasks=100"]))
     assert drawn.source.name == "exercises" and len(drawn.source.ids("train")) == 50
+
+
+def test_harder_tasks_are_of_the_training_split_and_made_only_where_they_are_asked_for(
+    folder: Path, tmp_path: Path
+) -> None:
+    drawn = practice(recipe(folder))
+    plain = harder_for(recipe(folder), drawn.source, tmp_path)
+    assert plain.source is drawn.source and plain.deepen is None and not (tmp_path / MADE).exists()
+    asked = harder_for(recipe(folder, "rl.harder_above=0.8"), drawn.source, tmp_path)
+    assert asked.deepen is not None and (tmp_path / MADE / "index.jsonl").is_file()
+    assert asked.source.ids("train") == drawn.source.ids("train")
+    with pytest.raises(KeyError):
+        asked.siblings.template("heldout/0")

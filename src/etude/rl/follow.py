@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from etude.factory.service.growing import Growing
 from etude.factory.service.service import Service
 from etude.rl.controller import Step
 from etude.rl.groups import Group
@@ -28,8 +29,15 @@ SHOWN = ("pass_rate", "reward", "staleness_max", "drift_p99")
 class Follower:
     """`on_step` belongs to the controller, `on_replay` to the resume."""
 
-    def __init__(self, run: RlRun, setup: Setup, sessions: KeptSessions, service: Service | None = None) -> None:
-        self._service = service
+    def __init__(
+        self,
+        run: RlRun,
+        setup: Setup,
+        sessions: KeptSessions,
+        service: Service | None = None,
+        growing: Growing | None = None,
+    ) -> None:
+        self._service, self._growing = service, growing
         self._run = run
         self._setup = setup
         self._sessions = sessions
@@ -76,13 +84,14 @@ class Follower:
         )
 
     def _hear(self, groups: list[Group[Rollout]]) -> dict[str, float]:
-        """Tell the service how the groups ended; the share of them that had a harder sibling."""
+        """Tell the service how the groups ended; the share of them that had a harder sibling, and how many were made for the run so far."""
         if self._service is None:
             return {}
         for group in groups:
             self._service.heard(group.index, [rollout.rewards["outcome"] for rollout in group.members])
         harder = [self._service.served.get(group.index, group.task_id) != group.task_id for group in groups]
-        return {"harder_groups": sum(harder) / len(harder)}
+        made = {"harder_made": float(self._growing.made)} if self._growing else {}
+        return {"harder_groups": sum(harder) / len(harder), **made}
 
     async def _evaluate(self) -> dict[str, float]:
         """Share of validation tasks solved by the policy that serves now, of those that could be attempted (promise 8: without

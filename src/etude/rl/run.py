@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from etude.chat.load import load_renderer
 from etude.chat.renderer import Renderer
 from etude.engine.settings import EngineSettings
 from etude.events.log import EventLog
+from etude.factory.service.deepening import Deepening
+from etude.factory.service.growing import Growing
 from etude.factory.service.service import Service
-from etude.factory.service.siblings import Siblings
+from etude.factory.service.siblings import FolderSiblings, Siblings
 from etude.fleet.open import open_sandboxes
 from etude.fleet.settings import FleetSettings
 from etude.harness.settings import HarnessSettings
@@ -39,6 +41,7 @@ from etude.rl.store import GroupStore
 from etude.rollout.attempt import Setup, attempt
 from etude.rollout.code_search import CodeSearch, code_search
 from etude.rollout.verdicts import Verdicts
+from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Grader, TaskSource
@@ -64,6 +67,7 @@ class RlRun:
     graders: Mapping[str, Grader]
     fleet: FleetSettings = field(default_factory=FleetSettings)
     siblings: Siblings | None = None
+    deepen: Callable[[SandboxPool], Deepening] | None = None
 
 
 def run_rl(
@@ -79,8 +83,10 @@ def run_rl(
     graders: Mapping[str, Grader] = GRADERS,
     fleet: FleetSettings | None = None,
     siblings: Siblings | None = None,
+    deepen: Callable[[SandboxPool], Deepening] | None = None,
 ) -> dict[str, Any]:
-    """Train, or go on training; returns the summary (the report's `rl` object). Blocks; Ctrl-C stops it cleanly."""
+    """Train, or go on training; returns the summary (the report's `rl` object). Blocks; Ctrl-C stops it cleanly. `deepen`: makes the harder
+    tasks that `siblings` lack."""
     if harness.temperature == 0:
         raise ValueError("harness.temperature is 0: the rollouts of a group would be all alike; RL needs it above 0")
     if settings.harder_above is not None and siblings is None:
@@ -94,7 +100,7 @@ def run_rl(
     checkpoint, folder = checkpoint.resolve(), folder.resolve()  # the processes have directories of their own
     folder.mkdir(parents=True, exist_ok=True)
     fleet = fleet or FleetSettings()
-    run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders, fleet, siblings)
+    run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders, fleet, siblings, deepen)
     with LocalRay(folder / "ray.json") as local:
         from etude.rl.placement import LocalPlaces  # imports ray, which reads its environment then
 
@@ -120,18 +126,20 @@ async def _drive(run: RlRun, places: Places, on_start: Any, search: CodeSearch |
     services = Services(places, settings.max_restarts, run.log, on_start)
     renderer = load_renderer(run.checkpoint)
     pool = await open_sandboxes(run.fleet, run.sandbox)
+    growing: Growing | None = None
     try:
         setup = _setup(run, services, pool, renderer, search)
         sessions = KeptSessions(run.folder / "sessions", settings, renderer.vocabulary())
         service = _service(run, tasks.task_ids)
-        follower = Follower(run, setup, sessions, service)
+        growing = _growing(run, service, pool)
+        follower = Follower(run, setup, sessions, service, growing)
         await train_again(progress, tasks, store, ledger, services, follower.on_replay)
         await services.sync(progress.next_step)
         ready, ready_cpu = time.perf_counter(), time.process_time()
         services.trainer_busy_s = 0.0  # what was trained again belongs to the start
         controller = Controller(
             reconciler_at(progress, tasks, settings, store),
-            lambda slot: _attempt(run, setup, slot, sessions, service),
+            lambda slot: _attempt(run, setup, slot, sessions, service, growing),
             services,
             store,
             ledger,
@@ -143,6 +151,8 @@ async def _drive(run: RlRun, places: Places, on_start: Any, search: CodeSearch |
         times["controller_cpu_s"] = time.process_time() - ready_cpu
         return await finish(run, services, renderer, times)
     finally:
+        if growing is not None:
+            await growing.close()
         await services.close()
         await pool.close()
         ledger.close()
@@ -162,10 +172,24 @@ def _service(run: RlRun, scheduled: Sequence[str]) -> Service | None:
     return Service(run.siblings, run.folder / HARDER, scheduled, above)
 
 
+def _growing(run: RlRun, service: Service | None, pool: SandboxPool) -> Growing | None:
+    """Only a folder's tasks are made more of: exercises have a ladder of levels."""
+    if service is None or run.deepen is None or not isinstance(run.siblings, FolderSiblings):
+        return None
+    return Growing(service, run.siblings, run.deepen(pool), lambda told: run.log.note(STAGE, told))
+
+
 async def _attempt(
-    run: RlRun, setup: Setup, slot: Slot, sessions: KeptSessions, service: Service | None = None
+    run: RlRun,
+    setup: Setup,
+    slot: Slot,
+    sessions: KeptSessions,
+    service: Service | None = None,
+    growing: Growing | None = None,
 ) -> Rollout:
     task = run.source.task(service.serve(slot.group, slot.task_id) if service else slot.task_id)
+    if growing is not None:
+        growing.look()
     name = f"{task.id}#{slot.group}.{slot.member}"
     place = (slot.group * run.settings.group_size + slot.member) * (run.settings.max_faults + 2) + slot.attempt
     seed = (run.settings.seed << 40) + place * SEED_STRIDE

@@ -75,6 +75,12 @@ class RlSettings(BaseModel):
         lt=1,
         description="a template whose last groups' mean exceeds this gives harder siblings of its tasks from then on; left out: never",
     )
+    harder_candidates: int = Field(
+        default=8,
+        ge=0,
+        description="candidates that are built, while the run trains, for a task of a folder whose template is mastered and has no harder "
+        "sibling left; 0: none",
+    )
     seed: int = Field(default=0, ge=0, description="seed of the schedule and of sampling")
     save_every: int = Field(
         default=10, ge=1, description="steps between checkpoints; a resume trains again from the last one"

@@ -8,7 +8,9 @@ Decisions are written down before they are followed (`harder.jsonl`), so that a 
     {"kind": "served", "group": 12, "scheduled": "one-bug/train/000123", "task": "two-bugs/train/000123", "depth": 1}
     {"kind": "heard", "group": 12, "template": "one-bug", "depth": 1, "mean": 0.25, "uniform": false}
     {"kind": "depth", "template": "one-bug", "depth": 1, "mean": 0.91}
-    {"kind": "lacking", "template": "one-bug", "depth": 2}        no harder sibling was left: a making may go for it
+    {"kind": "lacking", "template": "one-bug", "depth": 2, "scheduled": "one-bug/train/000130"}        no harder sibling was left
+    {"kind": "made", "template": "one-bug", "task": "..."}        a making made one (`growing.py`): it is looked for again
+    {"kind": "barren", "template": "one-bug"}        a making could not: its tasks stay as they are
 """
 
 from __future__ import annotations
@@ -42,6 +44,9 @@ class Service:
         self.standings: dict[str, Standing] = defaultdict(Standing)
         self.served: dict[int, str] = {}
         self.lacking: set[str] = set()
+        self.wanted: dict[
+            str, tuple[str, int]
+        ] = {}  # of what is lacking and nobody has gone for: a scheduled task, and the depth
         self._taken = set(scheduled)
         self._heard: set[int] = set()
         self._asked: dict[int, tuple[str, int]] = {}  # by group: template and depth
@@ -75,6 +80,11 @@ class Service:
         elif average < BELOW and standing.depth > 0:
             self._write({"kind": "depth", "template": template, "depth": standing.depth - 1, "mean": round(average, 4)})
 
+    def made(self, template: str, task: str | None) -> None:
+        """A making went for what a template lacked: the task that it made, which the siblings know by now, or nothing."""
+        row = {"kind": "made", "template": template, "task": task} if task else {"kind": "barren", "template": template}
+        self._write(row)
+
     def _deepened(self, scheduled: str, template: str, depth: int) -> tuple[str, int]:
         """The deepest sibling that is free, not deeper than asked."""
         for step in range(depth, 0, -1):
@@ -82,7 +92,7 @@ class Service:
                 if sibling not in self._taken:
                     return sibling, step
             if step == depth and template not in self.lacking:
-                self._write({"kind": "lacking", "template": template, "depth": depth})
+                self._write({"kind": "lacking", "template": template, "depth": depth, "scheduled": scheduled})
         return scheduled, 0
 
     def _write(self, row: dict[str, Any]) -> None:
@@ -105,6 +115,12 @@ class Service:
                 self.standings[row["template"]] = Standing(row["depth"])
             case "lacking":
                 self.lacking.add(row["template"])
+                self.wanted[row["template"]] = row["scheduled"], row["depth"]
+            case "made":
+                self.lacking.discard(row["template"])
+                self.wanted.pop(row["template"], None)
+            case "barren":
+                self.wanted.pop(row["template"], None)
 
 
 def _rows(journal: Path) -> list[dict[str, Any]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etude.factory.service.siblings import ExerciseSiblings
 from etude.rl.run import run_rl
+from etude.run.harder import harder_for
 from etude.run.practice import practice
 from etude.run.stage import Context
 from etude.run.stages.pretraining import CHECKPOINT
@@ -14,17 +14,19 @@ from etude.run.stages.pretraining import CHECKPOINT
 def run(context: Context) -> None:
     """Leaves what `rl.run` says: `checkpoint/`, `summary.json`, finished groups, ledger and weights."""
     recipe, found = context.recipe, practice(context.recipe)
+    harder = harder_for(recipe, found.source, context.folder)
     run_rl(
         found.settings,
         checkpoint=sft_checkpoint(context),
         folder=context.folder,
-        source=found.source,
+        source=harder.source,
         harness=recipe.harness,
         engine=recipe.engine,
         sandbox=recipe.sandbox,
         log=context.log,
         fleet=recipe.fleet,
-        siblings=ExerciseSiblings(),
+        siblings=harder.siblings,
+        deepen=harder.deepen,
     )
 
 
