@@ -11,8 +11,9 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from etude.rl.curriculum import hardness, order
 from etude.rl.settings import RlSettings
-from etude.tasks.task import TaskSource
+from etude.tasks.task import Measured, TaskSource
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,29 @@ class Schedule:
 def task_list(settings: RlSettings, source: TaskSource) -> Schedule:
     """The list of a run: the source's own mix of levels, or the shares that the settings give."""
     count = settings.steps * settings.groups_per_step
-    if not settings.levels:
-        return draw({"": source.ids("train")}, {}, count, settings.seed)
     shares = {level: share for level, share in settings.levels.items() if share > 0}
-    return draw({level: source.ids("train", level=level) for level in shares}, shares, count, settings.seed)
+    if not settings.levels:
+        pools = {"": source.ids("train")}
+    else:
+        pools = {level: source.ids("train", level=level) for level in shares}
+    schedule = draw(pools, shares, count, settings.seed)
+    return schedule if settings.curriculum.strength == 0 else _harder_later(schedule, settings, source, pools)
+
+
+def _harder_later(
+    schedule: Schedule, settings: RlSettings, source: TaskSource, pools: Mapping[str, Sequence[str]]
+) -> Schedule:
+    """The same levels at the same places, other tasks of them."""
+    hard = hardness(source.signs()) if isinstance(source, Measured) else {}
+    if not any(hard.values()):
+        raise ValueError(
+            f"rl.curriculum.strength = {settings.curriculum.strength:g} goes by the turns and thinking tokens of rollouts, and no two tasks of "
+            f"{source.name} are known to differ in them: measure a folder's with `etude tasks difficulty DIR --runs DIR`, or leave it at 0"
+        )
+    level_of = {task: level for level, ids in pools.items() for task in ids}
+    levels = [level_of[task] for task in schedule.task_ids]
+    how = settings.curriculum
+    return Schedule(tuple(order(levels, pools, hard, how.strength, how.start, settings.seed)))
 
 
 def draw(pools: Mapping[str, Sequence[str]], shares: Mapping[str, float], count: int, seed: int) -> Schedule:

@@ -34,6 +34,20 @@ class LengthPenalty(BaseModel):
     weights: EffortWeights = Field(default_factory=EffortWeights, description="weights of the six quantities")
 
 
+class CurriculumSettings(BaseModel):
+    """Harder tasks more often later on, by the turns and thinking tokens of earlier rollouts (composer2-facts 8)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    strength: float = Field(
+        default=0.0,
+        ge=0,
+        le=10,
+        description="at the end a task of the most turns and thinking is e^(2 x this) times as likely as one of the fewest; 0: all alike",
+    )
+    start: float = Field(default=0.5, ge=0, lt=1, description="share of the run before which all are alike")
+
+
 class RlSettings(BaseModel):
     """How the asynchronous reinforcement learning stage runs."""
 
@@ -69,6 +83,9 @@ class RlSettings(BaseModel):
         default_factory=dict, description="relative share of each level of the exercises; empty: their own mix"
     )
     attempt: AttemptSettings = Field(default_factory=AttemptSettings, description="limits and retries of one rollout")
+    curriculum: CurriculumSettings = Field(
+        default_factory=CurriculumSettings, description="harder tasks more often later on"
+    )
     harder_above: float | None = Field(
         default=None,
         gt=0,

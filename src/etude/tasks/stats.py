@@ -61,6 +61,11 @@ def told(document: dict[str, Any]) -> str:
         found = document[name]
         if found["count"]:
             lines += ["", f"{what}: median {found['p50']}, from {found['min']} to {found['max']}", *_bars(found)]
+    if (found := document["difficulty"])["count"]:
+        lines += [
+            "",
+            f"difficulty of {found['count']}: median {found['p50']:.2f}, from {found['min']:.2f} to {found['max']:.2f}",
+        ]
     return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Sequence, get_args, runtime_checkable
 
@@ -58,9 +59,16 @@ class SessionGrader(Protocol):
 
 
 class TaskSource(Protocol):
-    """Where tasks come from: a folder of Harbor directories or a generator. `task` is pure: same id, same task."""
+    """Where tasks come from: a folder of tasks or a generator. `task` is pure: same id, same task."""
 
     name: str
 
     def ids(self, split: Split, *, level: str | None = None) -> Sequence[str]: ...
     def task(self, task_id: str) -> Task: ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A source whose training tasks were attempted before: by task the mean turns and thinking tokens, None where nobody knows."""
+
+    def signs(self) -> Mapping[str, tuple[float | None, float | None]]: ...

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from etude.cli.tasks import check, export, fingerprint, import_, install, list_, make, mix, probe, show, stats
+from etude.cli.tasks import (
+    check,
+    difficulty,
+    export,
+    fingerprint,
+    import_,
+    install,
+    list_,
+    make,
+    mix,
+    probe,
+    show,
+    stats,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Make, import, check, list, show and export tasks.")
 app.command("make")(make.make)
@@ -14,6 +27,7 @@ app.command("check")(check.check)
 app.command("list")(list_.list_tasks)
 app.command("show")(show.show)
 app.command("stats")(stats.stats)
+app.command("difficulty")(difficulty.difficulty)
 app.command("mix")(mix.mix)
 app.command("export")(export.export)
 app.command("probe")(probe.probe)

@@ -28,6 +28,10 @@ def list_tasks(
     category: Wanted = None,
     generator: Wanted = None,
     project: Wanted = None,
+    difficulty: Annotated[
+        str | None,
+        typer.Option("--difficulty", metavar="FROM-TO", help="Of a folder: measured between these, e.g. 0.5-1."),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many to print.")] = 20,
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
@@ -36,8 +40,9 @@ def list_tasks(
     """Print which tasks there are; exercises are made only when shown, exported or attempted."""
     if folder is not None:
         asked = {"split": split, "level": level, "category": category, "generator": generator, "project": project}
-        return _folder(folder, {key: value for key, value in asked.items() if value is not None}, limit)
-    for option, value in (("--category", category), ("--generator", generator), ("--project", project)):
+        return _folder(folder, {key: value for key, value in asked.items() if value is not None}, limit, difficulty)
+    named = (("--category", category), ("--generator", generator), ("--project", project), ("--difficulty", difficulty))
+    for option, value in named:
         if value is not None:
             raise NoTask(f"{option} {value}: exercises are told apart by --level; name a folder of tasks for more")
     try:
@@ -50,7 +55,18 @@ def list_tasks(
     )
 
 
-def _folder(folder: Path, asked: dict[str, str], limit: int) -> Answer:
+def _bounds(difficulty: str) -> tuple[float, float]:
+    low, _, high = difficulty.partition("-")
+    try:
+        bounds = float(low), float(high)
+    except ValueError:
+        bounds = 1.0, 0.0
+    if not 0 <= bounds[0] <= bounds[1] <= 1:
+        raise NoTask(f"--difficulty {difficulty}: give two numbers between 0 and 1, the smaller first, e.g. 0.5-1")
+    return bounds
+
+
+def _folder(folder: Path, asked: dict[str, str], limit: int, difficulty: str | None) -> Answer:
     from dataclasses import asdict
 
     from etude.tasks.store.opened import open_tasks
@@ -60,6 +76,12 @@ def _folder(folder: Path, asked: dict[str, str], limit: int) -> Answer:
         for row in open_tasks(folder).rows.values()
         if all(getattr(row, key) == value for key, value in asked.items())
     ]
+    if difficulty is not None:
+        low, high = _bounds(difficulty)
+        if rows and all(row.difficulty is None for row in rows):
+            raise NoTask(f"--difficulty {difficulty}: none was measured yet; `etude tasks difficulty {folder}` does")
+        rows = [row for row in rows if row.difficulty is not None and low <= row.difficulty <= high]
+        asked = {**asked, "difficulty": difficulty}
     shown = rows[:limit]
     document: dict[str, Any] = {
         "folder": str(folder),
@@ -69,12 +91,16 @@ def _folder(folder: Path, asked: dict[str, str], limit: int) -> Answer:
     }
     width = max((len(row.id) for row in shown), default=0)
     lines = [
-        f"{row.id:<{width}}  {row.category:<13}  {row.split:<10}  {row.lines:>5} lines {row.files:>3} files"
+        f"{row.id:<{width}}  {row.category:<13}  {row.split:<10}  {row.lines:>5} lines {row.files:>3} files{_hard(row.difficulty)}"
         for row in shown
     ]
     return Answer(
         document, "\n".join(lines) + _more(len(shown), len(rows)) if rows else f"no task of {folder} is asked for"
     )
+
+
+def _hard(difficulty: float | None) -> str:
+    return "" if difficulty is None else f"  {difficulty:.2f}"
 
 
 def _more(shown: int, whole: int) -> str:

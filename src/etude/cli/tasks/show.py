@@ -42,6 +42,8 @@ def show(
     parts += [
         f"--- {style}\n{text}" for style, text in task.metadata.get("prompts", {}).items() if text != task.instruction
     ]
+    if measured := task.metadata.get("difficulty"):
+        parts.append(_hard(measured))
     if "environment" in task.metadata:
         parts += [_diff(path, task.files.get(path, ""), text) for path, text in task.solution.items()]
         parts += [f"--- the reference removes {path}" for path in task.metadata.get("removed", ())]
@@ -51,6 +53,12 @@ def show(
     if hidden:
         parts += [f"--- hidden: {key}\n{value}" for key, value in task.hidden.items()]
     return Answer(document, "\n\n".join(parts))
+
+
+def _hard(measured: dict[str, Any]) -> str:
+    reference, solver, rollouts = measured["reference"], measured["solver"], measured.get("rollouts")
+    told = f"difficulty {measured['score']:.2f}: {reference['lines']} lines in {reference['files']} files, {solver['lines']} lines read to find them"
+    return told + (f", {rollouts['mean']:.2f} of {rollouts['attempts']} rollouts solved it" if rollouts else "")
 
 
 def _diff(path: str, before: str, after: str) -> str:

@@ -71,4 +71,10 @@ class Tries:
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole) < len(data):
             self.path.write_bytes(whole)
-        return [Try(**json.loads(line)) for line in whole.splitlines()]
+        return read_tries(self.path)
+
+
+def read_tries(file: Path) -> list[Try]:
+    """Its whole lines; the file stays as it is."""
+    data = file.read_bytes()
+    return [Try(**json.loads(line)) for line in data[: data.rfind(b"\n") + 1].splitlines()]

@@ -6,14 +6,14 @@ A making costs minutes of sandboxes; groups go on with the tasks that there are,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from etude.factory.service.deepening import Deepening
 from etude.factory.service.service import Service
 from etude.factory.service.siblings import FolderSiblings
 from etude.sandbox.errors import InfraError
 from etude.tasks.store.folder import TaskFolder
-from etude.tasks.task import Split, Task, TaskSource
+from etude.tasks.task import Measured, Split, Task, TaskSource
 
 
 class Grown:
@@ -24,6 +24,9 @@ class Grown:
 
     def ids(self, split: Split, *, level: str | None = None) -> Sequence[str]:
         return self.source.ids(split, level=level)
+
+    def signs(self) -> Mapping[str, tuple[float | None, float | None]]:
+        return self.source.signs() if isinstance(self.source, Measured) else {}
 
     def task(self, task_id: str) -> Task:
         return (self.place if task_id in self.place.rows else self.source).task(task_id)

@@ -14,7 +14,8 @@ from etude.tasks.task import Task
 @dataclass(frozen=True)
 class Row:
     """`prompts`: characters of each style; `lines`, `files`: what the reference changes; `digest`: SHA-256 of the task's record, its
-    environment's tree among it; `difficulty` in [0, 1], None while nobody measured it."""
+    environment's tree among it; `difficulty` in [0, 1], None while nobody measured it; `turns`, `thinking`: of rollouts, means,
+    None where there are none."""
 
     id: str
     category: str
@@ -29,6 +30,8 @@ class Row:
     files: int = 0
     difficulty: float | None = None
     digest: str = ""
+    turns: float | None = None
+    thinking: float | None = None
 
     def told(self) -> str:
         return json.dumps(asdict(self) | {"prompts": dict(self.prompts)}, ensure_ascii=False, allow_nan=False)
@@ -39,6 +42,8 @@ def row_of(task: Task, digest: str) -> Row:
     told: Mapping[str, Any] = task.metadata
     prompts = told.get("prompts") or {told.get("style", "only"): task.instruction}
     changed = told.get("changed") or {}
+    difficulty = told.get("difficulty") or {}
+    rollouts = difficulty.get("rollouts") or {}
     return Row(
         id=task.id,
         category=task.category,
@@ -51,8 +56,10 @@ def row_of(task: Task, digest: str) -> Row:
         prompts={style: len(text) for style, text in prompts.items()},
         lines=int(changed.get("lines", 0)),
         files=int(changed.get("files", len(task.solution))),
-        difficulty=(told.get("difficulty") or {}).get("score"),
+        difficulty=difficulty.get("score"),
         digest=digest,
+        turns=rollouts.get("turns"),
+        thinking=rollouts.get("thinking_tokens"),
     )
 
 

@@ -41,6 +41,10 @@ class FolderSource:
     def rows(self, split: Split) -> list[Row]:
         return [row for row in self.tasks.rows.values() if row.split == split]
 
+    def signs(self) -> dict[str, tuple[float | None, float | None]]:
+        """What rollouts took, of the training tasks (`tasks difficulty --runs`)."""
+        return {row.id: (row.turns, row.thinking) for row in self.rows("train")}
+
     def levels(self, split: Split) -> dict[str, float]:
         """How a draw over the split weighs its levels: by the categories' weights, else by how many tasks there are; within a category
         tasks are alike. Raises TaskError where nothing is there to draw."""
