@@ -13,10 +13,13 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
+from etude.cli.tasks import agents as asked
 
 if TYPE_CHECKING:
+    from etude.factory.install.installing import Installer
     from etude.factory.sources.projects import Wanted
     from etude.recipe.recipe import Recipe
+    from etude.run.install_agents import Agents
 
 
 class InstallError(Exception):
@@ -32,13 +35,25 @@ RecipeName = Annotated[str, typer.Option("--recipe", help="Whose sandboxes are u
 def install(
     names: Names = None,
     projects: Projects = Path("recipes/projects.toml"),
+    builder: asked.Builders = None,
+    setter: asked.Setter = None,
+    judge: asked.OutputJudge = None,
+    key_env: asked.AgentKey = "OPENAI_API_KEY",
+    max_turns: asked.Turns = 60,
+    max_tokens: asked.Tokens = 1_000_000,
+    max_minutes: asked.Minutes = 30.0,
+    max_cost: asked.Dollars = None,
+    prices: asked.PriceList = None,
+    sessions: asked.Sessions = None,
     jobs: Jobs = 2,
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
     json: Json = False,
 ) -> Answer:
     """Fetch each project, propose goals, build it in a sandbox until three of them behave, and run its tests three times. What is
-    installed is kept with its recipe; a project that can't be is told with the reason. Exit status 1 if any was not installed."""
+    installed is kept with its recipe; a project that can't be is told with the reason. With several --builder each of them installs
+    every project, and the yields and costs stand side by side. Exit status 1 if any was installed by none."""
+    from etude.factory.install.account import account, told
     from etude.factory.sources.projects import read_projects
     from etude.recipe.read import find_recipe, read_recipe
 
@@ -46,36 +61,44 @@ def install(
     if strange := [name for name in names or () if name not in listed]:
         raise InstallError(f"{projects} has no project {strange[0]!r}; it has {', '.join(sorted(listed))}")
     chosen = [one for name, one in listed.items() if not names or name in names]
-    rows = asyncio.run(_installed(read_recipe([find_recipe(recipe)], overrides or []), chosen, jobs))
-    good = sum(row["installed"] for row in rows)
-    document = {"projects": rows, "installed": good, "of": len(rows), "yield": round(good / len(rows), 3)}
-    lines = [*map(_line, rows), f"{good} of {len(rows)} projects installed"]
-    return Answer(document, "\n".join(lines), 0 if good == len(rows) else 1)
+    who = asked.agents(builder, setter, judge, key_env, max_turns, max_tokens, max_minutes, max_cost, prices, sessions)
+    rows, shared = asyncio.run(_installed(read_recipe([find_recipe(recipe)], overrides or []), chosen, jobs, who))
+    document = account(rows, shared)
+    lines = [*(_line(row, len(document["builders"]) > 1) for row in rows), told(document)]
+    return Answer(document, "\n".join(lines), 0 if document["installed"] == document["of"] else 1)
 
 
-async def _installed(recipe: Recipe, chosen: list[Wanted], jobs: int) -> list[dict[str, Any]]:
-    from etude.factory.install.installing import Installer
+async def _installed(
+    recipe: Recipe, chosen: list[Wanted], jobs: int, who: Agents
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    from etude.factory.install.account import total
     from etude.fleet.open import open_sandboxes
+    from etude.run.install_agents import crew
     from etude.tasks.running.pin import default_cache
 
+    who.check()
     pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
     try:
-        installer, turn, done = Installer(pool, default_cache()), asyncio.Semaphore(jobs), 0
+        async with crew(who, recipe, pool, default_cache()) as found:
+            turn, done = asyncio.Semaphore(jobs), 0
+            of = len(chosen) * len(found.installers)
 
-        async def one(wanted: Wanted) -> dict[str, Any]:
-            nonlocal done
-            async with turn:
-                row = await _row(installer, wanted)
-            done += 1
-            print(f"[{done}/{len(chosen)}] {_line(row)}", file=sys.stderr, flush=True)
-            return row
+            async def one(installer: Installer, wanted: Wanted) -> dict[str, Any]:
+                nonlocal done
+                async with turn:
+                    row = await _row(installer, wanted)
+                done += 1
+                print(f"[{done}/{of}] {_line(row, len(found.installers) > 1)}", file=sys.stderr, flush=True)
+                return row
 
-        return list(await asyncio.gather(*map(one, chosen)))
+            work = [one(installer, wanted) for installer in found.installers for wanted in chosen]
+            rows = list(await asyncio.gather(*work))
+            return rows, {"setter": total(found.setter), "judge": total(found.judge)}
     finally:
         await pool.close()
 
 
-async def _row(installer: Any, wanted: Wanted) -> dict[str, Any]:
+async def _row(installer: Installer, wanted: Wanted) -> dict[str, Any]:
     from etude.factory.making.order import Discarded
     from etude.sandbox.errors import InfraError
 
@@ -85,17 +108,18 @@ async def _row(installer: Any, wanted: Wanted) -> dict[str, Any]:
         "version": wanted.version,
         "kind": wanted.kind,
         "language": wanted.language,
+        "builder": installer.name,
     }
     try:
         built = await installer.install(wanted)
     except (Discarded, InfraError) as error:
         fault = "discarded" if isinstance(error, Discarded) else "no answer"
         row |= {"installed": False, "verdict": fault, "reason": " ".join(str(error).split())}
+        row |= {"spent": dict(error.spent) if isinstance(error, Discarded) else installer.bill.of(wanted.id).told()}
     else:
         found = built.installed
         row |= {
             "installed": True,
-            "builder": built.builder,
             "runner": found.environment.tests.runner,
             "tests": len(found.baseline.passed),
             "flaky": len(found.baseline.flaky),
@@ -103,12 +127,13 @@ async def _row(installer: Any, wanted: Wanted) -> dict[str, Any]:
             "snapshot": found.environment.snapshot,
             "licence": found.licence,
             "origin": found.origin,
+            "spent": dict(built.spent),
         }
     return row | {"seconds": round(time.monotonic() - began, 1)}
 
 
-def _line(row: dict[str, Any]) -> str:
-    name = f"{row['project']} {row['version']}"
+def _line(row: dict[str, Any], several: bool) -> str:
+    name = f"{row['project']} {row['version']}" + (f" by {row['builder']}" if several else "")
     if row["installed"]:
         flaky = f", {row['flaky']} flaky" if row["flaky"] else ""
         return f"{name}: {row['tests']} tests pass{flaky} ({row['runner']}, {row['seconds']:.0f} s)"

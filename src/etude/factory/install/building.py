@@ -8,13 +8,15 @@ a second fresh sandbox that starts from the snapshot and has no network. After f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from etude.factory.install.goal import Goal, chosen
-from etude.factory.install.pair import Builder, RuleBuilder, RuleSetter, Setter, Tried
+from etude.factory.install.pair import Builder, Judge, PatternJudge, RuleBuilder, RuleSetter, Setter, Tried
 from etude.factory.install.recipe import Recipe
 from etude.factory.install.site import first_failure, opened, said
 from etude.factory.making.order import Discarded
 from etude.factory.sources.fetched import Fetched
+from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.running.pin import default_cache
@@ -25,11 +27,18 @@ GOAL_TIMEOUT_S = 240.0
 
 
 async def build(
-    project: Fetched, pool: SandboxPool, setter: Setter | None = None, builder: Builder | None = None
+    project: Fetched,
+    pool: SandboxPool,
+    setter: Setter | None = None,
+    builder: Builder | None = None,
+    judge: Judge | None = None,
 ) -> tuple[Recipe, list[Tried]]:
     """The recipe that passes, its snapshot made, and the tries before it. Raises Discarded, InfraError, UserError."""
     setter, builder = setter or RuleSetter(), builder or RuleBuilder()
-    goals = chosen(await setter.goals(project), f"{project.wanted.id} {project.digest}")
+    try:
+        goals = chosen(await setter.goals(project), f"{project.wanted.id} {project.digest}")
+    except Discarded as error:
+        raise Discarded(str(error), builder.name) from error
     if not goals:
         raise Discarded("no goal could be proposed for it", builder.name)
     tried: list[Tried] = []
@@ -38,7 +47,7 @@ async def build(
             recipe = await builder.build(project, goals, tried)
         except Discarded as error:
             raise Discarded(str(error), builder.name) from error
-        objection, output = await replay(recipe, project.files, goals, pool)
+        objection, output = await replay(recipe, project.files, goals, pool, judge)
         if not objection:
             return recipe, tried
         tried.append(Tried(recipe, objection, output))
@@ -46,10 +55,17 @@ async def build(
 
 
 async def replay(
-    recipe: Recipe, files: Mapping[str, bytes], goals: Sequence[Goal], pool: SandboxPool
+    recipe: Recipe,
+    files: Mapping[str, bytes],
+    goals: Sequence[Goal],
+    pool: SandboxPool,
+    judge: Judge | None = None,
 ) -> tuple[str, str]:
     """Makes the snapshot of a recipe and holds it against goals: what speaks against it, and what was printed then. Raises InfraError."""
-    site = await opened(recipe, files, pool)
+    try:
+        site = await opened(recipe, files, pool)
+    except UserError as error:
+        return f"no sandbox can be made with its variables: {error}", ""
     try:
         failed = await first_failure(site, recipe.steps)
         if failed is not None:
@@ -61,15 +77,21 @@ async def replay(
         await site.snapshot(recipe.snapshot)
     finally:
         await site.kill()
-    return await _behaves(recipe, goals, pool)
+    return await _behaves(recipe, goals, pool, judge or PatternJudge())
 
 
-async def _behaves(recipe: Recipe, goals: Sequence[Goal], pool: SandboxPool) -> tuple[str, str]:
-    box = await pool.create(fork(recipe))
+async def _behaves(recipe: Recipe, goals: Sequence[Goal], pool: SandboxPool, judge: Judge) -> tuple[str, str]:
+    project = f"{recipe.project}-{recipe.version}"
+    try:
+        box = await pool.create(fork(recipe))
+    except UserError as error:
+        return f"no sandbox starts from what it leaves: {error}", ""
     try:
         for goal in goals:
             done = await said(box, goal.command, GOAL_TIMEOUT_S)
-            if objection := "it hangs" if done.timed_out else goal.objection(done.rc, done.text):
+            if done.timed_out:
+                return f"`{goal.command}` hangs: it took longer than {GOAL_TIMEOUT_S:.0f} s", done.text
+            if objection := await judge.objection(goal, done.rc, done.text, project):
                 return objection, done.text
     finally:
         await box.kill()
@@ -80,20 +102,19 @@ def fork(recipe: Recipe) -> SandboxSpec:
     """A sandbox of the finished environment, as tasks get it: no network."""
     told = recipe.environment
     spec = SandboxSpec(
-        snapshot=recipe.snapshot, env=dict(recipe.env), memory_mb=told.memory_mb, disk_mb=told.disk_mb, pids=told.pids
+        snapshot=recipe.snapshot,
+        env=dict(recipe.env),
+        start_script=recipe.start_script,
+        memory_mb=told.memory_mb,
+        disk_mb=told.disk_mb,
+        pids=told.pids,
     )
     if recipe.language != "python":
         return spec
     found = with_pytest(SandboxSpec(), default_cache())
     path = ":".join(one["PYTHONPATH"] for one in (found.env, recipe.env) if "PYTHONPATH" in one)
-    return SandboxSpec(
-        snapshot=recipe.snapshot,
-        env={**recipe.env, **found.env, "PYTHONPATH": path},
-        read_only_binds=found.read_only_binds,
-        memory_mb=told.memory_mb,
-        disk_mb=told.disk_mb,
-        pids=told.pids,
-    )
+    env = {**recipe.env, **found.env, "PYTHONPATH": path}
+    return replace(spec, env=env, read_only_binds=found.read_only_binds)
 
 
 async def _touched(site: Sandbox, files: Mapping[str, bytes]) -> str:

@@ -16,6 +16,10 @@ SHARE = 0.5  # of the tests that ran; a few always ask for a network, a locale, 
 # pytest, jest, mocha, tap and node's own reporter: "12 passed", "Tests: 1 failed, 12 passed", "12 passing", "# pass 12".
 _GOOD = re.compile(r"(\d+) pass(?:ed|ing)\b|^# pass\s+(\d+)", re.MULTILINE)
 _BAD = re.compile(r"(\d+) (?:failed|failing|errors?)\b|^# fail\s+(\d+)", re.MULTILINE)
+_CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTILINE)  # one a binary
+_MAVEN = re.compile(r"Tests run: (\d+), Failures: (\d+), Errors: (\d+)(?:, Skipped: (\d+))?")  # the last is the sum
+_GO = re.compile(r"^(?:(ok  )|(FAIL))\t\S", re.MULTILINE)  # one a package
+MOST_LINE, HEAD, TAIL = 300, 10_000, 20_000  # characters in which a pattern is looked for: it may be a model's
 
 
 @dataclass(frozen=True)
@@ -33,10 +37,10 @@ class Goal:
         """Why the output is not the described one; empty if it is."""
         if self.status is not None and rc != self.status:
             return f"`{self.command}` ended with status {rc}, not {self.status}: {_end(output)}"
-        if self.pattern and not re.search(self.pattern, output):
+        if self.pattern and not re.search(self.pattern, _looked_at(output)):
             return f"`{self.command}` printed nothing like {self.pattern!r} ({self.description}): {_end(output)}"
         if self.tests and rc != 0:
-            good, bad = _last(_GOOD, output), _last(_BAD, output)
+            good, bad = counts(output)
             if good < SHARE * (good + bad) or not good:
                 return f"`{self.command}`: {good} tests passed, {bad} did not: {_end(output)}"
         return ""
@@ -49,6 +53,23 @@ def chosen(goals: Sequence[Goal], seed: str) -> list[Goal]:
     first = [draw.choice(suites)] if suites else []
     rest = [goal for goal in goals if goal not in first]
     return first + draw.sample(rest, min(THREE - len(first), len(rest)))
+
+
+def counts(output: str) -> tuple[int, int]:
+    """Tests that passed and that did not, by the summary of whoever ran them; of go, which counts none, packages."""
+    if binaries := _CARGO.findall(output):
+        return sum(int(good) for good, _ in binaries), sum(int(bad) for _, bad in binaries)
+    if sums := _MAVEN.findall(output):
+        run, failed, erred, skipped = (int(one or 0) for one in sums[-1])
+        return run - failed - erred - skipped, failed + erred
+    if packages := _GO.findall(output):
+        return sum(bool(good) for good, _ in packages), sum(bool(bad) for _, bad in packages)
+    return _last(_GOOD, output), _last(_BAD, output)
+
+
+def _looked_at(output: str) -> str:
+    text = output if len(output) <= HEAD + TAIL else f"{output[:HEAD]}\n{output[-TAIL:]}"
+    return "\n".join(line[:MOST_LINE] for line in text.split("\n"))
 
 
 def _last(pattern: re.Pattern[str], output: str) -> int:

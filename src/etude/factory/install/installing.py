@@ -11,14 +11,17 @@ import asyncio
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from etude.corpus.sources.project import SourceOffline
 from etude.factory.generators.generator import Baseline, Installed
+from etude.factory.install.agents.spending import Bill
 from etude.factory.install.baseline import baseline
 from etude.factory.install.building import build, replay
-from etude.factory.install.pair import Builder, Setter
+from etude.factory.install.pair import RULES, Builder, Judge, Setter
 from etude.factory.install.recipe import Recipe, read_recipe
 from etude.factory.making.order import Built, Discarded
 from etude.factory.sources.fetched import Fetched, fetch
@@ -33,13 +36,24 @@ class Installer:
     """`place`: where installed projects are kept, a folder a project."""
 
     def __init__(
-        self, pool: SandboxPool, cache: Path, setter: Setter | None = None, builder: Builder | None = None
+        self,
+        pool: SandboxPool,
+        cache: Path,
+        setter: Setter | None = None,
+        builder: Builder | None = None,
+        judge: Judge | None = None,
+        bill: Bill | None = None,
     ) -> None:
-        self.pool, self.cache, self.setter, self.builder = pool, cache, setter, builder
+        """`bill`: what setter, builder and judge write their costs on, where they have any."""
+        self.pool, self.cache, self.setter, self.builder, self.judge = pool, cache, setter, builder, judge
+        self.bill = bill or Bill()
+
+    @property
+    def name(self) -> str:
+        return self.builder.name if self.builder else RULES
 
     def folder(self, wanted: Wanted) -> Path:
-        by = self.builder.name if self.builder else "rules"
-        return self.cache / "environments" / re.sub(r"[^\w.+-]", "-", f"{wanted.kind}-{wanted.id}-{by}")
+        return self.cache / "environments" / re.sub(r"[^\w.+-]", "-", f"{wanted.kind}-{wanted.id}-{self.name}")
 
     async def install(self, wanted: Wanted) -> Built:
         """Raises Discarded with the reason, InfraError."""
@@ -50,10 +64,15 @@ class Installer:
             project = await asyncio.to_thread(fetch, wanted, self.cache)
         except SourceOffline as error:
             raise InfraError(f"{wanted.id}: {error}") from error
-        recipe, _ = await build(project, self.pool, self.setter, self.builder)
-        found = await self._measured(recipe, project)
-        self._keep(wanted, recipe, found)
-        return Built(found, recipe.builder)
+        try:
+            recipe, tried = await build(project, self.pool, self.setter, self.builder, self.judge)
+            found = await self._measured(recipe, project)
+        except Discarded as error:
+            error.spent = self.bill.of(wanted.id).told()
+            raise
+        spent = {**self.bill.of(wanted.id).told(), "tries": len(tried) + 1}
+        self._keep(wanted, recipe, found, spent)
+        return Built(found, recipe.builder, spent["dollars"] or 0.0, spent)
 
     async def _measured(self, recipe: Recipe, project: Fetched) -> Installed:
         files = project.texts()
@@ -74,6 +93,7 @@ class Installer:
                 frozenset(lines["passed"]), frozenset(lines["flaky"]), {k: tuple(v) for k, v in lines["by_file"].items()}, lines["seconds"]
             )  # fmt: skip
             found = Installed(recipe.environment, told["files"], measured, told["origin"], told["licence"])
+            spent = dict(told.get("spent", {}))  # what the rules installed before this was kept cost nothing
         except (ValueError, KeyError, TypeError) as error:
             raise TaskError(f"{folder} holds no installed project ({error!r}): remove it") from error
         try:
@@ -82,7 +102,7 @@ class Installer:
             await self._again(wanted, recipe)
         else:
             await box.kill()
-        return Built(found, recipe.builder)
+        return Built(found, recipe.builder, spent.get("dollars") or 0.0, spent)
 
     async def _again(self, wanted: Wanted, recipe: Recipe) -> None:
         project = await asyncio.to_thread(fetch, wanted, self.cache)
@@ -94,7 +114,7 @@ class Installer:
         if objection:
             raise Discarded(f"its recipe can't be replayed: {objection}", recipe.builder)
 
-    def _keep(self, wanted: Wanted, recipe: Recipe, found: Installed) -> None:
+    def _keep(self, wanted: Wanted, recipe: Recipe, found: Installed, spent: Mapping[str, Any]) -> None:
         """The recipe first: what has `installed.json` is whole."""
         lines = asdict(found.baseline)
         told = {
@@ -102,6 +122,7 @@ class Installer:
             "baseline": {**lines, "passed": sorted(lines["passed"]), "flaky": sorted(lines["flaky"])},
             "origin": found.origin,
             "licence": found.licence,
+            "spent": dict(spent),
         }
         folder = self.folder(wanted)
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Who sets goals and who builds: two protocols, and the embedded pair that goes by rules."""
+"""Who sets goals, who builds and who judges: three protocols, and the embedded ones that go by rules."""
 
 from __future__ import annotations
 
@@ -34,9 +34,25 @@ class Setter(Protocol):
 class Builder(Protocol):
     """Stage two. Answers with a recipe for the untouched tree; what was tried before it failed. Raises Discarded if it gives up."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> Recipe: ...
+
+
+class Judge(Protocol):
+    """Holds what a goal's command printed against what was described."""
+
+    async def objection(self, goal: Goal, rc: int, output: str, project: str) -> str:
+        """Why it is not the described one; empty if it is. Raises InfraError."""
+        ...
+
+
+class PatternJudge:
+    """By the goal's status, pattern and share of passing tests."""
+
+    async def objection(self, goal: Goal, rc: int, output: str, project: str) -> str:
+        return goal.objection(rc, output)
 
 
 class RuleSetter:

@@ -116,7 +116,8 @@ class Making:
             built = await self.install(name)
         except Discarded as error:
             reason = " ".join(str(error).split()) or "no reason given"
-            self.decisions.decide(Install(name, error.builder, reason, round(time.monotonic() - began, 2)))
+            seconds, dollars = round(time.monotonic() - began, 2), error.spent.get("dollars") or 0.0
+            self.decisions.decide(Install(name, error.builder, reason, seconds, dollars))
             self._tell(f"{name}: discarded: {reason}")
         except InfraError as error:
             self._fault(f"{name}: {error}")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from etude.factory.generators.generator import Generator, Installed
 from etude.tasks.task import Task
 
 
 class Discarded(Exception):
-    """A project that can't be fetched or installed; says why. `builder` tried."""
+    """A project that can't be fetched or installed; says why. `builder` tried, and spent that much (as `Built.spent`)."""
 
     def __init__(self, reason: str, builder: str = "rules") -> None:
         super().__init__(reason)
         self.builder = builder
+        self.spent: Mapping[str, Any] = {}
 
 
 class Shelf(Protocol):
@@ -27,11 +28,13 @@ class Shelf(Protocol):
 
 @dataclass(frozen=True)
 class Built:
-    """An installed project, who installed it, and what it cost where a model did."""
+    """An installed project, who installed it, and what it cost where a model did; `spent`: turns, tokens and dollars (None where nobody
+    knows the price), once for all, also where it is taken from the cache."""
 
     installed: Installed
     builder: str = "rules"
     dollars: float = 0.0
+    spent: Mapping[str, Any] = field(default_factory=dict)
 
 
 # By a project's name. Raises Discarded, and InfraError for what is no fault of the project.
