@@ -18,6 +18,8 @@ SETTINGS = frozenset(
     ("conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", ".coveragerc", "noxfile.py")
     + ("sitecustomize.py", "usercustomize.py", "package.json", "Makefile", "go.mod", "Cargo.toml")
 )
+# Documents, by name: they say what code does, not how.
+PROSE = re.compile(r"\.(md|rst|txt|adoc)$|(^|/)(README|CHANGES|CHANGELOG|HISTORY|NEWS)[^/]*$", re.IGNORECASE)
 # Modules of the runner: a file of that name in the workspace would be imported in its stead.
 RUNNER = frozenset(("pytest", "_pytest", "pluggy", "iniconfig", "pygments"))
 _RUNNER_SETTINGS = re.compile(

@@ -104,9 +104,43 @@ def test_documents_lose_what_speaks_of_the_feature_and_keep_the_word_in_prose():
 
 
 def test_the_scan_finds_copies_of_deleted_lines_and_private_names():
-    copy = "\n".join(SHAPES.splitlines()[7:14])
-    assert leftovers([SHAPES], {"old.py": copy}, FEATURE)[0].startswith("old.py holds")
-    assert leftovers([], {"notes.txt": "see _squared"}, FEATURE) == ["notes.txt names _squared"]
+    area = "\n".join(SHAPES.splitlines()[5:14])
+    copy = "\n".join(area.splitlines()[2:])
+    assert leftovers([area], {"old.cfg": copy}, FEATURE)[0].startswith("old.cfg holds")
+    assert leftovers([], {"notes.py": "# see _squared", "notes.txt": "_squared"}, FEATURE) == [
+        "notes.py names _squared"
+    ]
+
+
+def test_what_siblings_have_in_common_is_no_copy():
+    lines = [f"    result_{n} = compute_something({n})" for n in range(40)]
+    common = "\n".join(lines[:8])
+    assert leftovers(["\n".join(lines)], {"sibling.py": common}, ()) == []
+    assert leftovers(["\n".join(lines)], {"copy.py": "\n".join(lines[:30])}, ()) != []
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ('__all__ = [\n    "a",\n    "b",\n]\n', '__all__ = [\n    "a",\n]\n'),
+        ('__all__ = ("a", "b")\n', '__all__ = ("a",)\n'),
+        ('__all__ = ["b"]\n', "__all__ = []\n"),
+        ('X = {"b": b, "c": (b, d)}\n', 'X = {"c": (b, d)}\n'),
+        (
+            "try:\n    from m import b\nexcept ImportError:\n    b = None\n",
+            "try:\n    pass\nexcept ImportError:\n    b = None\n",
+        ),
+        ("x = 1\n\n\n# about b\n@deco\ndef b():\n    return 1\n", "x = 1\n"),
+        ("from m import (  # é\n    a,\n    b,  # of it\n)\n", "from m import (  # é\n    a,\n)\n"),
+    ],
+)
+def test_cutting_leaves_every_other_character(text: str, left: str):
+    assert without(text, ["b"]) == left
+
+
+def test_two_statements_on_a_line_are_not_taken_apart():
+    with pytest.raises(SyntaxError, match="several statements"):
+        without("x = 1; from m import b\n", ["b"])
 
 
 def test_the_draft_hides_the_tests_and_its_reference_restores_every_file():

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from etude.factory.generators.deletion.leftovers import PROSE
 from etude.factory.generators.generator import Bench, Installed
 from etude.factory.prompts.facts import KEY, Facts
 from etude.factory.prompts.interface import with_interface
 from etude.factory.prompts.writing import written
 from etude.tasks.leftovers import leftovers
-from etude.tasks.protected import SETTINGS, is_protected, is_test
+from etude.tasks.protected import PROSE, SETTINGS, is_protected, is_test
 from etude.tasks.task import Task
 from etude.tasks.validation.change import PYTEST_FILE
 from etude.tasks.validation.project import Draft, proved_over, task_of

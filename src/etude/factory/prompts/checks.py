@@ -7,16 +7,18 @@ the workspace is one that an agent can't guess.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
-from etude.factory.prompts.writing import STYLES
+from etude.factory.prompts.facts import KEY
+from etude.factory.prompts.writing import LONGEST, STYLES, Style
 from etude.sandbox.spec import WORKDIR
-from etude.tasks.protected import is_test
+from etude.tasks.protected import PROSE, is_test
 from etude.tasks.task import Task
 
 TELLING = 16  # characters of a stripped line of code from which it says more than its language does
-LONGEST = {"terse": 1200, "ambiguous": 1200, "full": 12_000}
 WORD = re.compile(r"[A-Za-z_$][\w$]{2,}")
 _TEST_NAME = re.compile(r"\btest_\w+|\bTest[A-Z]\w+")
 _HOST_PATH = re.compile(r"(?<![\w./`])/(?:home|root|Users|tmp|var|work|mnt|opt|srv)/[\w.@/-]+")
@@ -38,22 +40,55 @@ def objections(task: Task, prompts: Mapping[str, str]) -> list[str]:
 
 
 def leaks(task: Task, text: str, needed: frozenset[str]) -> list[str]:
-    """What the text gives away. A signature of a needed name is no leak: it is the interface."""
+    """What the text gives away. A signature of a needed name is no leak: it is the interface, and so is what facts name as such."""
     known = {line.strip() for source in task.files.values() for line in source.splitlines()}
+    told = [" ".join(str(one).split()) for one in task.metadata.get(KEY, {}).get("interface", ())]
     flat = " ".join(text.split())
     found = []
     for path, source in task.solution.items():
-        for line in map(str.strip, source.splitlines()):
+        for line in map(str.strip, telling_lines(path, source, documents=task.category == "documentation")):
             if len(line) < TELLING or line in known or needed & words(line) or not _code(line):
                 continue
-            if " ".join(line.split()) in flat:
+            line = " ".join(line.split())
+            if line in flat and not any(line.rstrip(",") in one for one in told):
                 found.append(f"it holds a line of the reference ({path}): {line[:60]}")
     for name in sorted(set(_TEST_NAME.findall(text)) & hidden_tests(task)):
         found.append(f"it names the hidden test {name}")
     return [*dict.fromkeys(found)]
 
 
-def shape(style: str, text: str) -> list[str]:
+def telling_lines(path: str, source: str, *, documents: bool) -> list[str]:
+    """The lines that are the work: where documents are not what is asked for, neither theirs nor a docstring's, which say what code does
+    and not how."""
+    lines = source.splitlines()
+    if documents:
+        return lines
+    if PROSE.search(path):
+        return []
+    return [line for number, line in enumerate(lines, 1) if number not in docstring_lines(path, source)]
+
+
+@lru_cache(maxsize=256)
+def docstring_lines(path: str, source: str) -> frozenset[int]:
+    """Lines inside docstrings of a Python module; empty for what is none."""
+    try:
+        tree = ast.parse(source) if path.endswith((".py", ".pyi")) else ast.Module([], [])
+    except (SyntaxError, ValueError):
+        return frozenset()
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+            first = node.body[0]
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                found |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    return frozenset(found)
+
+
+def shape(style: Style, text: str) -> list[str]:
     """Length, and what no person would type."""
     found = []
     if len(text) > LONGEST[style]:

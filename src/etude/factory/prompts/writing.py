@@ -27,6 +27,7 @@ WISHES = ("", "", "Please.", "Thanks.")
 OPENINGS = ("hey ", "", "", "so ", "hm ", "ok so ")
 ENDINGS = (" pls", " thx", "", "", " can u look", "?")
 PRONOUNS = ("it", "that thing", "this", "that one")
+LONGEST: Mapping[Style, int] = {"terse": 1200, "ambiguous": 1200, "full": 24_000}  # characters: nobody types more
 SHORT = 390  # characters: the median that the target's suite is known for; a terse prompt drops what goes beyond
 _CODE = re.compile(r"`([^`\n]+)`")
 _NAMED = re.compile(r"(\b(?:the|a|an) )?`([^`\n]+)`", re.IGNORECASE)  # a pronoun takes the article's place too
@@ -53,7 +54,8 @@ def written(category: str, facts: Facts, seed: str) -> dict[Style, str]:
 
 
 def terse(category: str, facts: Facts, rng: random.Random) -> str:
-    """The headline as a sentence, what should come instead, and a wish, as long as there is room; names that tests need always stand."""
+    """The headline as a sentence, what should come instead, and a wish, as long as there is room; names that tests need stand where
+    a person would still type them."""
     wish = rng.choice(FIXES if category in BROKEN else WISHES)
     parts = [_sentence(facts.headline)]
     optional = []
@@ -63,6 +65,8 @@ def terse(category: str, facts: Facts, rng: random.Random) -> str:
     needed = (
         [_sentence("Names: " + ", ".join(f"`{_bare(name)}`" for name in facts.interface))] if facts.interface else []
     )
+    if sum(map(len, needed)) > LONGEST["terse"] - SHORT:
+        needed = []  # a large feature's interface is for the full prompt
     room = SHORT - sum(map(len, [*parts, *needed, wish])) - len(needed) - 2
     for part in optional:
         if len(part) < room and rng.random() < 0.8:

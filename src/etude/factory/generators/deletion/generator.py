@@ -7,21 +7,21 @@ Composer 2.5's way. Small ones take out one definition and what hangs on it; lar
 from __future__ import annotations
 
 import ast
+import asyncio
 import random
 import re
 from collections.abc import Iterator
 from functools import partial
-
-import libcst as cst
+from itertools import chain, zip_longest
 
 from etude.factory.generators.deletion.cutting import tests_without, without
 from etude.factory.generators.deletion.index import Defined, Index, index
-from etude.factory.generators.deletion.leftovers import PROSE, leftovers, undocumented
+from etude.factory.generators.deletion.leftovers import leftovers, undocumented
 from etude.factory.generators.generator import Bench, Installed
 from etude.factory.generators.kinds.modules import modules, test_files
 from etude.factory.prompts.facts import KEY, Facts
 from etude.factory.prompts.writing import written
-from etude.tasks.protected import SETTINGS, is_protected
+from etude.tasks.protected import PROSE, SETTINGS, is_protected
 from etude.tasks.task import Task
 from etude.tasks.validation.project import Draft, proved_over, task_of
 from etude.tasks.validation.proof import LeftOut
@@ -32,7 +32,8 @@ SMALLEST = 8  # lines: below there is nothing to build
 MOST = 14  # definitions that one anchor may pull along
 LARGE_LINES, LARGE_FILES = 150, 4
 LARGE_MOST = 40
-TEST_FILES = 8
+TEST_FILES = {"small": 8, "large": 16}
+PASSES = 4  # large features are put together anew so often: each piece stands in that many of them at most
 
 
 class FeatureDeletion:
@@ -56,10 +57,10 @@ def chosen(project: Installed, known: Index, seed: int) -> Iterator[tuple[str, f
     rng.shuffle(anchors)
     seen: set[frozenset[str]] = set()
     pieces = [piece for one in anchors if (piece := known.feature([one.name], MOST))]
-    large = _large(known, pieces)
-    for piece in pieces:
-        for size, names in (("small", piece), *((("large", together),) if (together := next(large, None)) else ())):
-            if names not in seen:
+    large = chain.from_iterable(_large(known, rng.sample(pieces, len(pieces))) for _ in range(PASSES))
+    for small, together in zip_longest(pieces, large):
+        for size, names in (("small", small), ("large", together)):
+            if names and names not in seen:
                 seen.add(names)
                 yield size, names
 
@@ -79,7 +80,7 @@ def _large(known: Index, pieces: list[frozenset[str]]) -> Iterator[frozenset[str
 
 async def build(project: Installed, bench: Bench, known: Index, names: frozenset[str], size: str, task_id: str) -> Task:
     """Raises LeftOut, InfraError."""
-    draft = drafted(project, known, names, size, task_id)
+    draft = await asyncio.to_thread(drafted, project, known, names, size, task_id)
     passed = frozenset(name for path in draft.tests for name in project.baseline.by_file.get(path, ()))
     return await proved_over(
         draft,
@@ -98,9 +99,9 @@ def drafted(project: Installed, known: Index, names: frozenset[str], size: str, 
     hidden = {path: project.files[path] for path in {*changed, *removed} if is_protected(path)}
     if size == "large" and len(solution) < LARGE_FILES:
         raise LeftOut(f"the feature stands in {len(solution)} files, a large one needs {LARGE_FILES}")
-    tests = _tests(project, names, hidden)
+    tests = _tests(project, hidden, TEST_FILES[size])
     files = {path: text for path, text in {**project.files, **changed}.items() if path not in removed}
-    if left := leftovers([_source(project, one) for one in gone], files, names):
+    if left := leftovers([one.source for one in gone], files, names):
         raise LeftOut(f"the workspace would still tell: {'; '.join(left[:3])}")
     facts = _facts(gone, project)
     draft = Draft(
@@ -142,8 +143,8 @@ def _cut(project: Installed, names: frozenset[str]) -> tuple[dict[str, str], set
             raise LeftOut(f"{path} names a part of it")
         try:
             new = _cut_file(path, text, names, path in tests)
-        except cst.ParserSyntaxError as error:
-            raise LeftOut(f"{path} names a part of it and can't be read: line {error.raw_line}") from error
+        except SyntaxError as error:
+            raise LeftOut(f"{path} names a part of it and can't be taken apart: {error}") from error
         if new is None:
             removed.add(path)
         elif new != text:
@@ -159,12 +160,12 @@ def _cut_file(path: str, text: str, names: frozenset[str], test: bool) -> str | 
     return undocumented(text, names) if PROSE.search(path) else text
 
 
-def _tests(project: Installed, names: frozenset[str], hidden: dict[str, str]) -> list[str]:
+def _tests(project: Installed, hidden: dict[str, str], most: int) -> list[str]:
     concerned = [path for path in test_files(project) if path in hidden]
     if not concerned:
         raise LeftOut("no test file uses it")
-    if len(concerned) > TEST_FILES:
-        raise LeftOut(f"{len(concerned)} test files use it, more than {TEST_FILES}: it is what the project rests on")
+    if len(concerned) > most:
+        raise LeftOut(f"{len(concerned)} test files use it, more than {most}: it is what the project rests on")
     return concerned
 
 
@@ -178,12 +179,6 @@ def _parsed(project: Installed) -> dict[str, str]:
             continue  # not a module of this Python: nothing is chosen from it
         found[path] = project.files[path]
     return found
-
-
-def _source(project: Installed, one: Defined) -> str:
-    text = project.files[one.path]
-    nodes = [node for node in ast.parse(text).body if getattr(node, "name", None) == one.name]
-    return "\n".join(ast.get_source_segment(text, node) or "" for node in nodes)
 
 
 def _facts(gone: list[Defined], project: Installed) -> Facts:

@@ -15,7 +15,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @dataclass(frozen=True)
 class Defined:
-    """A function or class at the top of a module. `told`: signature, or the class line; `summary`: of its docstring."""
+    """A function or class at the top of a module. `told`: signature, or the class line; `summary`: of its docstring; `source`: its lines."""
 
     path: str
     name: str
@@ -23,6 +23,7 @@ class Defined:
     uses: frozenset[str]
     told: str
     doc: str
+    source: str = ""
 
     @property
     def summary(self) -> str:
@@ -77,7 +78,7 @@ def index(files: Mapping[str, str]) -> Index:
         around: list[ast.stmt] = []
         for node in ast.parse(text).body:
             if isinstance(node, Definition):
-                defined.append(_defined(path, node))
+                defined.append(_defined(path, node, text))
             elif not isinstance(node, ast.Import | ast.ImportFrom):
                 around.append(node)
         rest[path] = frozenset().union(*(uses(node) - listed(node) for node in around))
@@ -108,7 +109,7 @@ def listed(node: ast.AST) -> frozenset[str]:
     return frozenset()
 
 
-def _defined(path: str, node: Definition) -> Defined:
+def _defined(path: str, node: Definition, text: str) -> Defined:
     first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
     if isinstance(node, ast.ClassDef):
         made = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
@@ -118,7 +119,8 @@ def _defined(path: str, node: Definition) -> Defined:
     else:
         told = f"{node.name}({ast.unparse(node.args)})"
     lines = (node.end_lineno or first) - first + 1
-    return Defined(path, node.name, lines, uses(node), told, ast.get_docstring(node) or "")
+    source = "\n".join(text.split("\n")[first - 1 : node.end_lineno])
+    return Defined(path, node.name, lines, uses(node), told, ast.get_docstring(node) or "", source)
 
 
 def _arguments(method: ast.FunctionDef) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 
-PROSE = re.compile(r"\.(md|rst|txt|adoc)$|(^|/)(README|CHANGES|CHANGELOG|HISTORY|NEWS)[^/]*$", re.IGNORECASE)
-RUN = 4  # neighbouring lines of the deleted code that nowhere else may stand
+from etude.tasks.protected import PROSE
+
+RUN = 4  # neighbouring lines of the deleted code make a run
+COPIED = 0.25  # of the runs of one definition, in one file
 LETTERS = 12  # a line with fewer is said everywhere (`else:`, `return None`)
 
 
@@ -25,14 +27,20 @@ def undocumented(text: str, names: Collection[str]) -> str:
 
 
 def leftovers(removed: Iterable[str], left: Mapping[str, str], names: Collection[str]) -> list[str]:
-    """Where the workspace still holds runs of the removed lines, or private names of them."""
-    runs = {run for text in removed for run in _runs(text)}
+    """Where the workspace still holds a share of a removed definition, or code with private names. What siblings of one kind have in
+    common is less than `COPIED` and stays: it is how the project is written."""
+    wholes = [set(_runs(text)) for text in removed]
     private = [name for name in sorted(names) if name.startswith("_")]
     found = []
     for path, text in sorted(left.items()):
-        if any(run in runs for run in _runs(text)):
-            found.append(f"{path} holds {RUN} lines of the deleted code")
-        found += [f"{path} names {name}" for name in private if re.search(rf"\b{re.escape(name)}\b", text)]
+        there = set(_runs(text))
+        told = [
+            (len(whole & there), len(whole)) for whole in wholes if whole and len(whole & there) >= COPIED * len(whole)
+        ]
+        if told:
+            found.append(f"{path} holds {told[0][0]} of {told[0][1]} runs of lines of deleted code")
+        if not PROSE.search(path):
+            found += [f"{path} names {name}" for name in private if re.search(rf"\b{re.escape(name)}\b", text)]
     return found
 
 
