@@ -115,6 +115,19 @@ async def test_a_task_from_a_folder_is_checked_before_it_is_taken(tmp_path: Path
     assert "unheard-of" in decision.reason
 
 
+async def test_what_is_trained_on_makes_no_suite_unless_it_is_asked_for(tmp_path: Path):
+    source = ExerciseSource(Recipe().exercises)
+    task = source.task(source.ids("train")[0])
+
+    async def made(choice: Choice, folder: str):
+        found = candidates([task.id], lambda _: task, choice, 0, FakePool(), {task.grader: Scores(1.0)})
+        return await make_tasks(found, Workshop(tmp_path / folder, {}))
+
+    none, [decision] = await made(Choice(), "none")
+    assert none == [] and "of the training split" in decision.reason and "--split train" in decision.reason
+    assert [one.id for one in (await made(Choice(split="train"), "asked"))[0]] == [task.id]
+
+
 def test_a_source_that_is_none_is_named(tmp_path: Path):
     with pytest.raises(TaskError, match="there is no such folder"):
         source_of("exercise", Recipe(), Choice())

@@ -11,7 +11,6 @@ from etude.bench.suites.from_tasks import Choice
 from etude.factory.exercises.source import ExerciseSource
 from etude.recipe.recipe import Recipe
 from etude.tasks.errors import TaskError
-from etude.tasks.real.grader import PytestGrader
 from etude.tasks.real.source import RealPackages
 from etude.tasks.registry import GRADERS
 from etude.tasks.running.pin import default_cache
@@ -39,7 +38,7 @@ def source_of(named: str, recipe: Recipe, choice: Choice) -> Source:
             raise SuiteError(str(error)) from error
     if named == "real":
         packages = RealPackages(default_cache())
-        return Source(packages.ids(split, level=choice.level), packages.task, _with_pytest())
+        return Source(packages.ids(split, level=choice.level), packages.task, dict(GRADERS))
     folder = Path(named)
     if not folder.is_dir():
         raise SuiteError(
@@ -50,8 +49,4 @@ def source_of(named: str, recipe: Recipe, choice: Choice) -> Source:
         tasks = open_tasks(folder)
     except TaskError as error:
         raise SuiteError(str(error)) from error
-    return Source([*tasks.ids()], tasks.task, _with_pytest())
-
-
-def _with_pytest() -> dict[str, Grader]:
-    return {**GRADERS, "pytest": PytestGrader(default_cache())}
+    return Source([*tasks.ids()], tasks.task, dict(GRADERS))

@@ -15,6 +15,7 @@ from etude.tasks.graders.rename import RenameGrader
 from etude.tasks.graders.review import ReviewGrader
 from etude.tasks.graders.script import ScriptGrader
 from etude.tasks.graders.write_test import WriteTestGrader
+from etude.tasks.real.grader import PytestGrader
 from etude.tasks.task import Grader, Task, Verdict
 
 GRADERS: dict[str, Grader] = {
@@ -30,6 +31,7 @@ GRADERS: dict[str, Grader] = {
     "answer": AnswerGrader(),
     "refactor": RefactorGrader(),
     "script": ScriptGrader(),
+    "pytest": PytestGrader(),
 }
 
 

@@ -40,17 +40,22 @@ def candidates(
     pool: Machines,
     graders: Mapping[str, Grader],
 ) -> list[Candidate]:
-    """Those that are wanted, in an order that the seed draws; of very many no more than are looked at."""
+    """Those that are wanted, in an order that the seed draws; of very many no more than are looked at. What is trained on is left out unless
+    it is asked for by its split (promise 10)."""
     drawn = random.Random(seed).sample(range(len(ids)), min(len(ids), MOST))
     wanted = (task for task in (make(ids[number]) for number in drawn) if choice.takes(task))
-    return [Candidate(task.id, _builder(task, pool, graders)) for task in wanted]
+    return [Candidate(task.id, _builder(task, pool, graders, trained=choice.split is None)) for task in wanted]
 
 
-def _builder(task: Task, pool: Machines, graders: Mapping[str, Grader]):
+def _builder(task: Task, pool: Machines, graders: Mapping[str, Grader], *, trained: bool):
     async def grade(task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
         return await graders[task.grader].grade(task, files, pool)
 
     async def build() -> Task:
+        if trained and task.split == "train":
+            raise LeftOut(
+                "it is of the training split: a suite of it would measure what was learnt (--split train takes it)"
+            )
         if task.grader not in graders:
             raise LeftOut(f"it names the grader {task.grader!r}; there are {', '.join(graders)}")
         found = await check(task, pool, grade=grade, cheats=cheats_for(task))

@@ -14,6 +14,7 @@ from etude.cli.tasks import (
     list_,
     make,
     mix,
+    own,
     probe,
     show,
     stats,
@@ -22,6 +23,8 @@ from etude.cli.tasks import (
 app = typer.Typer(no_args_is_help=True, help="Make, import, check, list, show and export tasks.")
 app.command("make")(make.make)
 app.command("install")(install.install)
+import_.app.command("exercises")(own.own_exercises)
+import_.app.command("real")(own.own_real)
 app.add_typer(import_.app, name="import")
 app.command("check")(check.check)
 app.command("list")(list_.list_tasks)

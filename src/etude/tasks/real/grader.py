@@ -18,6 +18,7 @@ from etude.sandbox.errors import InfraError, UserError
 from etude.sandbox.protocol import Machines
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.restore import restored
+from etude.tasks.running.pin import default_cache
 from etude.tasks.running.pytest_tools import PYTEST_FLAGS, with_pytest
 from etude.tasks.running.report import TestRun, canary_name, caught, read_report
 from etude.tasks.task import Task, Verdict
@@ -33,10 +34,15 @@ REPORT = "/tmp/report.xml"
 class PytestGrader:
     """Keeps how the fixed package does, found once for each choice of tests."""
 
-    def __init__(self, cache: Path) -> None:
-        self.cache = cache
+    def __init__(self, cache: Path | None = None) -> None:
+        self._cache = cache
         self._release: dict[str, TestRun] = {}
         self._measuring: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @property
+    def cache(self) -> Path:
+        """Where the pinned pytest lies."""
+        return self._cache or default_cache()
 
     async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
         start = time.perf_counter()
