@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from etude.factory.generators.bugs.concern import Concern
 from etude.factory.generators.bugs.failures import read_failures
@@ -13,7 +15,7 @@ from etude.factory.generators.bugs.injection import BugInjection
 from etude.factory.generators.bugs.listing import listed, sources
 from etude.factory.generators.bugs.symptom import facts
 from etude.factory.generators.bugs.trial import Trial
-from etude.factory.generators.combined import build_combined
+from etude.factory.generators.combined import build_combined, groups, hides
 from etude.factory.generators.generator import Baseline, Bench, Installed
 from etude.factory.generators.log_debugging import pasted
 from etude.sandbox.pool import open_pool
@@ -172,10 +174,25 @@ async def test_two_bugs_are_one_task_only_where_each_breaks_what_the_other_does_
     both = (every["bound", "total"], every["comprehension-filter", "names"])
     task = await build_combined(trial, codes, both, "debugging/shop-1/combined-file/1")
     assert len(task.hidden["fail_to_pass"]) == 2 and task.metadata["operators"] == ["bound", "comprehension-filter"]
-    with pytest.raises(LeftOut, match="it could stay|do not go together"):
+    with pytest.raises(LeftOut, match="one could stay|do not go together"):
         await build_combined(
             trial, codes, (both[0], every["flip-comparison", "total"]), "debugging/shop-1/combined-file/2"
         )
+
+
+def test_no_place_is_used_in_two_candidates_and_those_of_one_lie_in_different_functions():
+    files = {f"m{n}.py": SHOP.replace("total", f"total{n}") for n in range(9)}
+    found = list(groups(sources(files), 3))
+    every = [site.key for _, sites, _ in found for site in sites]
+    assert found and len(every) == len(set(every))
+    for _, sites, size in found:
+        assert len(sites) >= size and len({(site.path, site.function) for site in sites}) == len(sites)
+
+
+@given(st.lists(st.frozensets(st.sampled_from("abcdef"), min_size=1), min_size=1, max_size=4))
+def test_bugs_hide_each_other_exactly_where_one_shows_nothing_of_its_own(broken: list[frozenset[str]]):
+    shows = [any(all(t not in b for b in broken[:n] + broken[n + 1 :]) for t in a) for n, a in enumerate(broken)]
+    assert hides(broken[:-1], broken[-1]) is not all(shows)
 
 
 def test_a_pasted_traceback_has_no_frame_of_a_test_and_an_assertion_is_none():
