@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from etude.factory.generators import debian, history, release
+from etude.factory.generators import changelog, debian, history, recorded, release
 from etude.factory.generators.generator import Baseline, Installed
+from etude.factory.generators.registry import GENERATORS, bound
 from etude.factory.generators.states import States, drafted
 from etude.factory.prompts.facts import Facts
+from etude.factory.sources.projects import Wanted
 from etude.tasks.environment.environment import Environment
 from etude.tasks.validation.proof import LeftOut
 
@@ -54,12 +57,51 @@ def test_a_change_of_half_the_project_is_no_task():
 
 
 def test_a_changelog_tells_its_new_points_whole():
-    assert release.entry(BEFORE, AFTER) == ["`one` returns one, not two"]
+    assert changelog.wanted(BEFORE, AFTER) == ["`one` returns one, not two"]
+
+
+@pytest.mark.parametrize(
+    ("point", "said"),
+    [
+        ("Fix issue with regex flags in shell completion. :issue:`2581`", "Fix issue with regex flags in shell completion."),
+        ("[#506](https://example.org/506): fix: allow unsortable containers in In (fixes [#451](https://example.org/451))",
+         "allow unsortable containers in In"),
+        ("`#178 <https://example.org/178>`_: Add support for deprecating ``hook`` parameters.", "Add support for deprecating `hook` parameters."),
+        ("Added `ieee_float` to `common`. PR submitted by Bob Peterson (#538).", "Added `ieee_float` to `common`."),
+        ("Support TypedLiterals in get_parameters (pr649, by Khrol).", "Support TypedLiterals in get_parameters."),
+        ("Use :func:`Signer.derive_key <pkg.Signer.derive_key>` for all keys", "Use `Signer.derive_key` for all keys"),
+        ("docs: document the description field", ""),
+        ("Drop support for Python 3.7. :pr:`372`", ""),
+        ("Various small bugfixes", ""),
+        ("Update CI environment.", ""),
+    ],
+)  # fmt: skip
+def test_a_point_is_told_as_a_person_would_and_no_chore_is_asked_for(point: str, said: str):
+    assert changelog.asked(point) == said
 
 
 def test_a_release_without_a_changelog_is_no_task():
     with pytest.raises(LeftOut, match="no changelog"):
-        release.entry({}, {"m.py": ""})
+        changelog.wanted({}, {"m.py": ""})
+
+
+def test_a_release_of_chores_alone_is_no_task():
+    with pytest.raises(LeftOut, match="none asks for code"):
+        changelog.wanted({}, {"CHANGES": "- Update CI environment\n"})
+
+
+def test_of_a_release_documents_stay_as_they_were_and_short_prompts_may_drop_no_point():
+    project = replace(PROJECT, files={**AFTER, "docs/a.md": "new", "README.md": "new"})
+    before = release.Release("1", {**BEFORE, "docs/a.md": "old"})
+    found = release.states(project, lambda _, back: before, 0, "features/m-2/release/0-back")
+    draft = drafted(project, found)
+    assert draft.solution == {"m.py": AFTER["m.py"]} and draft.gone == ["old.py"]
+    assert found.metadata["earlier"] == "1" and found.metadata["must_say"] == ["not", "one", "returns", "two"]
+
+
+def test_releases_are_of_source_distributions():
+    assert len([*release.Releases().candidates(PROJECT, None, 0)]) == release.PAIRS  # type: ignore[arg-type]
+    assert not [*release.Releases().candidates(replace(PROJECT, origin="git abc"), None, 0)]  # type: ignore[arg-type]
 
 
 PATCH = """\
@@ -74,17 +116,33 @@ Author: A Person <a@example.org>
 -    return 2
 +    return 1
 """
-PACKAGE = {"m.py": BEFORE["m.py"], "debian/patches/series": "# why\none.patch -p1\n", "debian/patches/one.patch": PATCH}
+PACKAGE = {"m.py": BEFORE["m.py"], "debian/control": "Source: m\n"}
+PATCHES = {"series": "# why\none.patch -p1\n", "one.patch": PATCH}
 
 
 def test_a_patch_series_is_applied_in_order_and_the_packaging_is_not_shown():
-    assert debian.series(PACKAGE) == ["one.patch"]
-    assert debian.states_at(PACKAGE, 0) == ({"m.py": BEFORE["m.py"]}, {"m.py": AFTER["m.py"]})
+    assert debian.series(PATCHES) == ["one.patch"]
+    assert debian.states_at(PACKAGE, PATCHES, 0) == ({"m.py": BEFORE["m.py"]}, {"m.py": AFTER["m.py"]})
 
 
 def test_a_patch_that_does_not_go_on_is_named():
     with pytest.raises(LeftOut, match="one.patch does not go on"):
-        debian.states_at({**PACKAGE, "m.py": "nothing\n"}, 0)
+        debian.states_at({**PACKAGE, "m.py": "nothing\n"}, PATCHES, 0)
+
+
+def test_a_patch_goes_on_whatever_folder_its_paths_begin_with():
+    other = {
+        **PATCHES,
+        "one.patch": PATCH.replace("a/m.py", "m-1.0.orig/m.py\t2020-01-01").replace("b/m.py", "m-1.0/m.py"),
+    }
+    assert debian.states_at(PACKAGE, other, 0) == debian.states_at(PACKAGE, PATCHES, 0)
+
+
+def test_a_debian_package_has_a_candidate_a_patch():
+    package = replace(PROJECT, origin="debian m 2-1 sha256:0")
+    found = [*debian.DebianPatches(lambda _: PATCHES).candidates(package, None, 0)]  # type: ignore[arg-type]
+    assert [one.id for one in found] == ["debugging/m-2/debian-patches/one"]
+    assert not [*debian.DebianPatches(lambda _: PATCHES).candidates(PROJECT, None, 0)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -112,11 +170,12 @@ def repository(tmp_path: Path) -> Path:
         (tmp_path / "m.py").write_text(f"x = {number}\n")
         git("add", ".")
         git("commit", "-q", "-m", message)
+    git("tag", "2")
     return tmp_path
 
 
 def test_commits_are_goals_alone_and_runs_of_one_author_squashed(repository: Path):
-    line = history.commits(repository)
+    line = history.commits(repository, "HEAD")
     assert [commit.message for commit in line] == ["Begin it", "Count from one", "wip", "Add x"]
     assert [[commit.message for commit in run] for run in history.runs(line)] == [["Add x"], ["Count from one"]]
     said = [[commit.message for commit in run] for run in history.runs([*line[1:2], line[3]])]
@@ -127,3 +186,12 @@ def test_a_project_without_a_known_repository_has_no_history(repository: Path):
     assert not [*history.History().candidates(PROJECT, None, 0)]  # type: ignore[arg-type]
     found = [*history.History({"m": repository}).candidates(PROJECT, None, 0)]  # type: ignore[arg-type]
     assert len(found) == 2 and len({one.id for one in found}) == 2
+
+
+def test_a_making_gives_history_and_sessions_the_repositories_of_its_list(tmp_path: Path):
+    listed = {"m": Wanted("m", "git", "2", path=str(tmp_path)), "n": Wanted("n", "sdist", "1")}
+    found = bound(GENERATORS, listed, [tmp_path])
+    assert list(found) == list(GENERATORS)
+    assert found["history"] == history.History({"m": tmp_path})
+    assert found["recorded"] == recorded.RecordedSessions({"m": tmp_path}, (tmp_path,))
+    assert found["release"] is GENERATORS["release"]

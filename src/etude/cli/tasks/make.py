@@ -31,6 +31,10 @@ Generators = Annotated[
     list[str] | None,
     typer.Option("--generators", metavar="NAME", help="Only this generator; repeatable. Default: all."),
 ]
+Sessions = Annotated[
+    list[Path] | None,
+    typer.Option("--sessions", metavar="PATH", help="Recorded sessions at the list's local repositories; repeatable."),
+]
 Count = Annotated[int | None, typer.Option("--count", min=1, help="Stop when so many tasks are there.")]
 PerCategory = Annotated[int | None, typer.Option("--per-category", min=1, help="No more tasks of one category.")]
 Budget = Annotated[float | None, typer.Option("--budget", metavar="MINUTES", min=0.0, help="Begin nothing after that.")]
@@ -51,6 +55,7 @@ def make(
     out: Out,
     project: Only = None,
     generators: Generators = None,
+    sessions: Sessions = None,
     count: Count = None,
     per_category: PerCategory = None,
     budget: Budget = None,
@@ -71,7 +76,7 @@ def make(
     """Fetch, install, generate, prove and word tasks, turn by turn over categories and projects; stopped at any point, the same command
     goes on. A project's tasks are of one split, by its name; forks and copies go where the project went. `report.json` in the folder
     holds installs, yields and costs."""
-    from etude.factory.generators.registry import GENERATORS
+    from etude.factory.generators.registry import GENERATORS, bound
     from etude.factory.making.account import told
     from etude.factory.making.order import Order
     from etude.factory.sources.projects import read_projects
@@ -84,6 +89,7 @@ def make(
     listed = {one.name: one for one in read_projects(projects)}
     names = _known(project, listed, "--project", str(projects))
     chosen = {name: GENERATORS[name] for name in _known(generators, GENERATORS, "--generators", "the registry")}
+    chosen = bound(chosen, listed, sessions or ())
     shares = Shares(validation, heldout)
     read = read_recipe([find_recipe(recipe)], overrides or [])
     order = Order(names, chosen, count, per_category, None if budget is None else budget * 60, jobs, seed, timeout)

@@ -53,15 +53,15 @@ class History:
         repository = self.repositories.get(project.environment.project)
         if repository is None:
             return
-        for run in runs(commits(repository)):
+        for run in runs(commits(repository, project.environment.version)):
             squashed = f"{run[0].id[:8]}-" if len(run) > 1 else ""
             task_id = f"{category(run[-1].message)}/{project.name}/{NAME}/{squashed}{run[-1].id[:10]}"
             yield Candidate(task_id, partial(build, project, bench, repository, tuple(run), task_id))
 
 
-def commits(repository: Path) -> list[Commit]:
-    """The newest `DEPTH` of HEAD, oldest first, as one line of descent."""
-    listed = git(repository, "log", f"-n{DEPTH}", "--first-parent", "--reverse", f"--format={FORMAT}", "HEAD")
+def commits(repository: Path, newest: str) -> list[Commit]:
+    """The last `DEPTH` up to `newest`, oldest first, as one line of descent."""
+    listed = git(repository, "log", f"-n{DEPTH}", "--first-parent", "--reverse", f"--format={FORMAT}", newest, "--")
     found = []
     for row in filter(None, (row.strip("\n") for row in listed.decode("utf-8", "replace").split("\x1e"))):
         commit, parents, author, message = row.split("\x1f", 3)

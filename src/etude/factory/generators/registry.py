@@ -1,18 +1,26 @@
-"""Every generator by name, in the order in which a making takes turns between them."""
+"""Every generator by name, in the order in which a making takes turns between them; `bound` gives those that need them their sources."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
 from etude.factory.generators.bugs.injection import BugInjection
 from etude.factory.generators.combined import CombinedBugs
+from etude.factory.generators.debian import DebianPatches
 from etude.factory.generators.deletion.generator import FeatureDeletion
 from etude.factory.generators.devops.generator import DevopsRepair
 from etude.factory.generators.devops.log_triage import LogTriage
 from etude.factory.generators.documentation import Documentation
 from etude.factory.generators.generator import Generator
+from etude.factory.generators.history import History
 from etude.factory.generators.log_debugging import LogDebugging
+from etude.factory.generators.recorded import RecordedSessions
 from etude.factory.generators.refactor.generator import Refactor
+from etude.factory.generators.release import Releases
 from etude.factory.generators.review import Review
 from etude.factory.generators.test_writing import TestWriting
+from etude.factory.sources.projects import Wanted
 
 GENERATORS: dict[str, Generator] = {
     each.name: each
@@ -27,5 +35,19 @@ GENERATORS: dict[str, Generator] = {
         LogTriage(),
         FeatureDeletion(),
         Refactor(),
+        Releases(),
+        DebianPatches(),
+        History(),
+        RecordedSessions(),
     )
 }
+
+
+def bound(
+    chosen: Mapping[str, Generator], listed: Mapping[str, Wanted], sessions: Sequence[Path]
+) -> dict[str, Generator]:
+    """The chosen ones; history and recorded sessions over the local repositories of the list."""
+    repositories = {name: Path(one.path) for name, one in listed.items() if one.kind == "git"}
+    own: tuple[Generator, ...] = (History(repositories), RecordedSessions(repositories, tuple(sessions)))
+    by_name = {each.name: each for each in own}
+    return {name: by_name.get(name, each) for name, each in chosen.items()}

@@ -28,7 +28,8 @@ STYLES = ("terse", "ambiguous", "full")
 
 @dataclass(frozen=True)
 class States:
-    """`before`, `after`: whole trees. `operators`: which kind of change it was."""
+    """`before`, `after`: whole trees. `operators`: which kind of change it was. `prompts`: as somebody typed them, where one did; else
+    they are written from the facts."""
 
     id: str
     category: str
@@ -38,11 +39,12 @@ class States:
     after: Mapping[str, str]
     operators: tuple[str, ...]
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    prompts: Mapping[str, str] = field(default_factory=dict)
 
 
 def drafted(project: Installed, states: States) -> Draft:
     """Raises LeftOut for a change that no test can show, or that is none of code."""
-    before, after = _fitted(project, states.before), _fitted(project, states.after)
+    before, after = fitted(project, states.before), fitted(project, states.after)
     differing = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
     code = [path for path in differing if not is_protected(path)]
     if not any(not PROSE.search(path) for path in code):
@@ -84,13 +86,17 @@ def _told(draft: Draft, project: Installed, states: States) -> Draft:
         "operators": list(states.operators),
         "origin": project.origin,
         "licence": project.licence,
-        KEY: facts.told(),
     }
+    if states.prompts:
+        missing = "".join(f"- `{name}`\n" for name in facts.interface)
+        full = states.prompts["full"] + (f"\n\n## Interface\n\n{missing}" if missing else "")
+        return replace(draft, prompts={**states.prompts, "full": full}, metadata=told)
+    told[KEY] = facts.told()
     prompts = {str(style): text for style, text in written(states.category, facts, states.id).items()}
     return replace(draft, prompts=prompts, metadata=told)
 
 
-def _fitted(project: Installed, files: Mapping[str, str]) -> dict[str, str]:
+def fitted(project: Installed, files: Mapping[str, str]) -> dict[str, str]:
     """The tree with the installed project's settings."""
     noise = leftovers(files) | {path for path in files if path.rpartition("/")[2] == "PKG-INFO"}
     kept = {path: text for path, text in files.items() if not _is_setting(path) and path not in noise}

@@ -73,6 +73,30 @@ def fetch(wanted: Wanted, cache: Path) -> Fetched:
         fetcher.close()
 
 
+def versions(wanted: Wanted, cache: Path) -> list[str]:
+    """Of a project in a registry, the newest first. Raises SourceOffline."""
+    fetcher = Fetcher(cache / "sources")
+    try:
+        return [ref.version for ref in _source(wanted, fetcher).refs()]
+    finally:
+        fetcher.close()
+
+
+def patches(wanted: Wanted, cache: Path) -> dict[str, str]:
+    """A Debian package's `debian/patches` by name, the series among them; its tree as tasks see it has none of them. Raises Discarded,
+    SourceOffline."""
+    fetcher = Fetcher(cache / "sources")
+    try:
+        with _opened(wanted, fetcher) as (_, root, _):
+            folder = root / "debian" / "patches"
+            plain = [place for place in sorted(folder.rglob("*")) if not place.is_symlink() and place.is_file()]
+            return {place.relative_to(folder).as_posix(): place.read_text("utf-8", "replace") for place in plain}
+    except ProjectRefused as error:
+        raise Discarded(f"its patches can't be fetched: {error}") from error
+    finally:
+        fetcher.close()
+
+
 @contextmanager
 def _opened(wanted: Wanted, fetcher: Fetcher) -> Iterator[tuple[Ref, Path, str]]:
     source = _source(wanted, fetcher)
