@@ -12,10 +12,12 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.environment import DEPS, Environment, TestPlan
+from etude.tasks.environment.workspace import opened
 from etude.tasks.registry import grade
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
-from etude.tasks.validation.project import Draft, proved_over
+from etude.tasks.solved import solved
+from etude.tasks.validation.project import Draft, proved_over, task_of
 from etude.tasks.validation.proof import LeftOut
 
 GOOD = "from helper import one\n\n\ndef tally(items):\n    return len(items) * one()\n"
@@ -35,9 +37,9 @@ async def shop(tmp_path: Path) -> AsyncIterator[SandboxPool]:
         with_pytest(SandboxSpec(), default_cache())
     except PackagesUnavailable as error:
         pytest.skip(str(error))
-    opened = await open_pool(SandboxSettings(layers=str(tmp_path / "layers")))
-    yield opened
-    await opened.close()
+    pool = await open_pool(SandboxSettings(layers=str(tmp_path / "layers")))
+    yield pool
+    await pool.close()
 
 
 async def installed(pool: SandboxPool) -> Environment:
@@ -61,11 +63,20 @@ async def test_a_bug_over_a_snapshot_becomes_a_task_that_its_grader_agrees_with(
     task = await proved_over(draft(environment), shop)
     assert task.hidden["fail_to_pass"] == ["tests.test_tally::test_two"]
     assert task.hidden["pass_to_pass"] == ["tests.test_tally::test_type"]
-    assert task.metadata["overlay"] == {"changed": ["tally.py"], "removed": []}
+    assert task.metadata["overlay"] == {"changed": ["tally.py"], "added": [], "removed": []}
     assert task.metadata["changed"] == {"lines": 2, "files": 1}
     assert task.instruction == PROMPTS["full"] and task.files["tally.py"] == BAD
     assert (await grade(task, {path: text.encode() for path, text in BASE.items()}, shop)).passed
     assert not (await grade(task, {path: text.encode() for path, text in task.files.items()}, shop)).passed
+
+
+async def test_a_file_that_only_the_task_has_may_be_gone_afterwards(shop: SandboxPool):
+    environment = await installed(shop)
+    task = task_of(draft(environment, changed={"tally.py": BAD, "extra.py": "x = 1\n"}, gone=("extra.py",)))
+    assert "extra.py" in task.files
+    box = await opened(task, shop, SandboxSpec(), files=solved(task))
+    assert "extra.py" not in await box.export()
+    await box.kill()
 
 
 async def test_a_change_that_no_test_shows_takes_one_run_where_the_baseline_is_known(shop: SandboxPool):

@@ -99,6 +99,12 @@ def test_of_a_release_documents_stay_as_they_were_and_short_prompts_may_drop_no_
     assert found.metadata["earlier"] == "1" and found.metadata["must_say"] == ["not", "one", "returns", "two"]
 
 
+def test_a_release_whose_tests_are_the_earlier_ones_is_no_task():
+    before = release.Release("1", {**BEFORE, "tests/test_m.py": AFTER["tests/test_m.py"]})
+    with pytest.raises(LeftOut, match="1 passes the tests of 2"):
+        release.states(PROJECT, lambda _, back: before, 0, "features/m-2/release/0-back")
+
+
 def test_releases_are_of_source_distributions():
     assert len([*release.Releases().candidates(PROJECT, None, 0)]) == release.PAIRS  # type: ignore[arg-type]
     assert not [*release.Releases().candidates(replace(PROJECT, origin="git abc"), None, 0)]  # type: ignore[arg-type]

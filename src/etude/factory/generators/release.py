@@ -23,7 +23,7 @@ from etude.factory.prompts.facts import Facts
 from etude.factory.sources.fetched import fetch, versions
 from etude.factory.sources.projects import Wanted
 from etude.sandbox.errors import InfraError
-from etude.tasks.protected import is_protected
+from etude.tasks.protected import is_protected, is_test
 from etude.tasks.recorded.asked import category
 from etude.tasks.running.pin import default_cache
 from etude.tasks.task import Task
@@ -84,6 +84,8 @@ def states(project: Installed, earlier: Earlier, back: int, task_id: str) -> Sta
     """Raises LeftOut, InfraError."""
     later = earlier(project, back) if back else Release(project.environment.version, project.files)
     before = earlier(project, back + 1)
+    if not any(is_test(path) and before.files.get(path) != text for path, text in later.files.items()):
+        raise LeftOut(f"{before.version} passes the tests of {later.version}: none of them changed")
     points = wanted(before.files, later.files)
     headline, _, rest = points[0].partition(". ")
     facts = Facts(headline=headline, expected=rest, notes=tuple(points[1:]))

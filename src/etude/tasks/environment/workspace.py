@@ -1,7 +1,7 @@
 """The sandbox of a task: made for an agent, and read out again when the agent is done.
 
-Of a task with a snapshot only what differs from the snapshot travels: `metadata["overlay"]` names those paths (`changed`, `removed`), and
-what an agent left is found by comparing with the snapshot, not by reading the whole tree. The files that come out are the same either way.
+Of a task with a snapshot only what differs from the snapshot travels: `metadata["overlay"]` names those paths (`changed`, of those `added`,
+and `removed`), and what an agent left is found by comparing with the snapshot, not by reading the whole tree. The files that come out are the same either way.
 """
 
 from __future__ import annotations
@@ -56,6 +56,15 @@ def _joined(env: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
     return {**env, **ours, **({"PYTHONPATH": path} if path else {})}
 
 
+def overlay(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, list[str]]:
+    """What of the task's files is not as the snapshot has it; `added` is what the snapshot has nothing of."""
+    return {
+        "changed": sorted(path for path, text in after.items() if before.get(path) != text),
+        "added": sorted(path for path in after if path not in before),
+        "removed": sorted(path for path in before if path not in after),
+    }
+
+
 def over_snapshot(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:
     """Of whole trees what has to be written over the snapshot: what the task changes of it, and what differs from the task."""
     changed = set(task.metadata.get(OVERLAY, {}).get("changed", ()))
@@ -68,8 +77,9 @@ def over_snapshot(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:
 
 def missing(task: Task, files: dict[str, bytes]) -> list[str]:
     """What the snapshot has and a whole tree does not: to be removed after the birth."""
-    known = [*task.metadata.get(OVERLAY, {}).get("removed", ()), *task.files]
-    return [path for path in known if path not in files]
+    over = task.metadata.get(OVERLAY, {})
+    added = set(over.get("added", ()))
+    return [path for path in [*over.get("removed", ()), *task.files] if path not in files and path not in added]
 
 
 async def opened(

@@ -18,7 +18,7 @@ from etude.sandbox.protocol import Machines
 from etude.tasks.cheats.exercise import nop
 from etude.tasks.cheats.repository import few_for
 from etude.tasks.environment.environment import KEY, Environment
-from etude.tasks.environment.workspace import OVERLAY
+from etude.tasks.environment.workspace import OVERLAY, overlay
 from etude.tasks.graders.commands import NAME, CommandsGrader, machine, tests_of
 from etude.tasks.graders.judged import graded_files
 from etude.tasks.protected import is_protected
@@ -70,7 +70,7 @@ def task_of(draft: Draft) -> Task:
     tests = Tests(tuple(draft.tests), plan.command, plan.runner)
     beside = {
         KEY: draft.environment.told(),
-        OVERLAY: {"changed": sorted(draft.changed), "removed": sorted(draft.removed)},
+        OVERLAY: overlay(draft.base, files),
         "project": draft.environment.name,
         "prompts": dict(draft.prompts),
         "style": draft.style,

@@ -13,7 +13,7 @@ from etude.factory.prompts.writing import written
 from etude.tasks.audit import check
 from etude.tasks.cheats.repository import cheats_for
 from etude.tasks.environment.environment import KEY as ENVIRONMENT
-from etude.tasks.environment.workspace import OVERLAY
+from etude.tasks.environment.workspace import OVERLAY, overlay
 from etude.tasks.running.testrun import Tests, visible_command
 from etude.tasks.task import Task
 from etude.tasks.validation.proof import LeftOut
@@ -79,14 +79,6 @@ def drafted(draft: Draft, project: Installed) -> Task:
             **draft.metadata,
         },
     )
-
-
-def overlay(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, list[str]]:
-    """What of the task's files is not as the snapshot has it."""
-    return {
-        "changed": sorted(path for path, text in after.items() if before.get(path) != text),
-        "removed": sorted(path for path in before if path not in after),
-    }
 
 
 def changed(files: Mapping[str, str], solution: Mapping[str, str]) -> dict[str, int]:
