@@ -1,7 +1,8 @@
 """The sandbox of a task: made for an agent, and read out again when the agent is done.
 
 Of a task with a snapshot only what differs from the snapshot travels: `metadata["overlay"]` names those paths (`changed`, of those `added`,
-and `removed`), and what an agent left is found by comparing with the snapshot, not by reading the whole tree. The files that come out are the same either way.
+and `removed`), and what an agent left is found by comparing with the snapshot, not by reading the whole tree. The files that come out are
+the same either way.
 """
 
 from __future__ import annotations
