@@ -56,7 +56,7 @@ class Shelf(dict):
     def ids(self):
         return set(self)
 
-    def add(self, task: Task, installed: Installed) -> None:
+    def add(self, task: Task, installed: Installed, recipe: str) -> None:
         self[task.id] = task
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from etude.harness.replay import Difference
     from etude.recipe.recipe import Recipe
+    from etude.tasks.task import Task
     from etude.trace.session import Session
 
 # Where a run's tokenizers lie. A run that starts RL from a checkpoint of its recipe has that one's beside its base's.
@@ -37,21 +38,18 @@ class Replayer:
 
     async def replay(self, session: Session, file: Path) -> Difference | None:
         """Run the session again from its task's files. Raises ReplayError if the task or the tokenizer can't be had."""
-        from etude.factory.exercises.source import ExerciseSource
         from etude.harness.replay import replay
         from etude.sandbox.pool import open_pool
         from etude.sandbox.spec import SandboxSpec
+        from etude.tasks.environment.workspace import opened
 
         run = next((p for p in file.absolute().parents if (p / "recipe.toml").is_file()), None)
         recipe = self._read(self._recipe or (run / "recipe.toml" if run else None))
-        try:
-            task = ExerciseSource(recipe.exercises).task(session.header.task_id)
-        except KeyError as error:
-            raise ReplayError(f"{file}: only exercises can be made again: {error.args[0]}") from None
+        task = _task(recipe, session.header.task_id, file)
         renderer = self._renderer(session, file, run, recipe)
         self._pool = self._pool or await open_pool(recipe.sandbox)
-        files = {path: text.encode() for path, text in task.files.items()}
-        sandbox = await self._pool.create(SandboxSpec(files=files, memory_mb=recipe.rl.attempt.memory_mb))
+        spec = SandboxSpec(memory_mb=recipe.rl.attempt.memory_mb)
+        sandbox = await opened(task, self._pool, spec, history=True)
         try:
             return await replay(session, sandbox, renderer=renderer)
         finally:
@@ -91,3 +89,22 @@ class Replayer:
         if folder not in self._renderers:
             self._renderers[folder] = load_renderer(folder)
         return self._renderers[folder]
+
+
+def _task(recipe: Recipe, task_id: str, file: Path) -> Task:
+    """Of the recipe's folder of tasks, if it names one that holds it; else an exercise. Raises ReplayError."""
+    from etude.factory.exercises.source import ExerciseSource
+    from etude.run.practice import folder_of
+
+    folder = folder_of(recipe)
+    if folder is not None and task_id in folder.tasks.rows:
+        return folder.task(task_id)
+    try:
+        return ExerciseSource(recipe.exercises).task(task_id)
+    except KeyError as error:
+        there = (
+            f"and {recipe.tasks.folder} does not hold it"
+            if folder is not None
+            else "and the recipe names no tasks.folder"
+        )
+        raise ReplayError(f"{file}: only exercises can be made again, {there}: {error.args[0]}") from None

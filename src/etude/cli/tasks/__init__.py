@@ -15,6 +15,7 @@ from etude.cli.tasks import (
     make,
     mix,
     own,
+    prepare,
     probe,
     show,
     stats,
@@ -26,6 +27,7 @@ app.command("install")(install.install)
 import_.app.command("exercises")(own.own_exercises)
 import_.app.command("real")(own.own_real)
 app.add_typer(import_.app, name="import")
+app.command("prepare")(prepare.prepare)
 app.command("check")(check.check)
 app.command("list")(list_.list_tasks)
 app.command("show")(show.show)

@@ -72,7 +72,7 @@ class Installer:
             raise
         spent = {**self.bill.of(wanted.id).told(), "tries": len(tried) + 1}
         self._keep(wanted, recipe, found, spent)
-        return Built(found, recipe.builder, spent["dollars"] or 0.0, spent)
+        return Built(found, recipe.builder, spent["dollars"] or 0.0, spent, recipe.to_toml())
 
     async def _measured(self, recipe: Recipe, project: Fetched) -> Installed:
         files = project.texts()
@@ -102,7 +102,7 @@ class Installer:
             await self._again(wanted, recipe)
         else:
             await box.kill()
-        return Built(found, recipe.builder, spent.get("dollars") or 0.0, spent)
+        return Built(found, recipe.builder, spent.get("dollars") or 0.0, spent, recipe.to_toml())
 
     async def _again(self, wanted: Wanted, recipe: Recipe) -> None:
         project = await asyncio.to_thread(fetch, wanted, self.cache)

@@ -50,6 +50,7 @@ class Making:
         self.turns = Turns(order.per_category, order.count)
         self.faults: list[str] = []
         self._installed: dict[str, Installed] = {}
+        self._recipes: dict[str, str] = {}
         self._waiting = [name for name in order.projects if not self._discarded(name)]
         self._lists: dict[Lane, Iterator[Candidate]] = {}
         self._listing: dict[Lane, asyncio.Lock] = {}
@@ -122,7 +123,7 @@ class Making:
         except InfraError as error:
             self._fault(f"{name}: {error}")
         else:
-            self._installed[name] = built.installed
+            self._installed[name], self._recipes[name] = built.installed, built.recipe
             if name not in self.decisions.installs:
                 seconds = round(time.monotonic() - began, 2)
                 self.decisions.decide(Install(name, built.builder, "", seconds, built.dollars))
@@ -187,7 +188,7 @@ class Making:
         project = self._installed[lane.project]
         try:
             task = await self.finish(await candidate.build(), project)
-            await asyncio.to_thread(self.shelf.add, task, project)
+            await asyncio.to_thread(self.shelf.add, task, project, self._recipes.get(lane.project, ""))
             dollars = float(task.metadata.get("cost", {}).get("dollars", 0.0))
             self._in_a_row = 0
         except (LeftOut, Unsupported, UserError, TaskError) as error:

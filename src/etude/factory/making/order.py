@@ -23,18 +23,19 @@ class Shelf(Protocol):
     """Where tasks go: whole or not at all, also when the process dies in the middle."""
 
     def ids(self) -> Collection[str]: ...
-    def add(self, task: Task, project: Installed, /) -> object: ...
+    def add(self, task: Task, project: Installed, recipe: str, /) -> object: ...
 
 
 @dataclass(frozen=True)
 class Built:
     """An installed project, who installed it, and what it cost where a model did; `spent`: turns, tokens and dollars (None where nobody
-    knows the price), once for all, also where it is taken from the cache."""
+    knows the price), once for all, also where it is taken from the cache; `recipe`: TOML that makes it again."""
 
     installed: Installed
     builder: str = "rules"
     dollars: float = 0.0
     spent: Mapping[str, Any] = field(default_factory=dict)
+    recipe: str = ""
 
 
 # By a project's name. Raises Discarded, and InfraError for what is no fault of the project.

@@ -76,7 +76,8 @@ class Deepening:
         if (size := _size(task)) < least:
             self.reasons.append(f"{candidate.id}: it changes {size:g} lines, and less than {least:g} is not harder")
             return None
-        return sized(await asyncio.to_thread(self.place.add, task, project))
+        recipe = self.tasks.trees.recipe(project.name)
+        return sized(await asyncio.to_thread(self.place.add, task, project, recipe))
 
     def _listed(self, project: Installed, category: str) -> Iterator[Candidate]:
         """Candidates that neither folder has."""

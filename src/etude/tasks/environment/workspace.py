@@ -98,8 +98,16 @@ async def opened(
     wanted = spec_of(task, spec, files)
     if history and (asked := services_of(task.metadata)):
         wanted = replace(wanted, services=(*wanted.services, *asked))
-    sandbox = await pool.create(adapt(wanted))
-    if environment := environment_of(task.metadata):
+    environment = environment_of(task.metadata)
+    try:
+        sandbox = await pool.create(adapt(wanted))
+    except UserError as error:
+        if wanted.snapshot and wanted.snapshot in str(error):
+            raise UserError(
+                f"{error}; `etude tasks prepare DIR` makes what the tasks of a folder start from"
+            ) from error
+        raise
+    if environment is not None:
         try:
             whole = {path: b"" for path in task.files} if files is None else files
             for path in missing(task, whole) if environment.snapshot else ():

@@ -1,6 +1,6 @@
 """Projects of a folder of tasks, each once: its tree of texts (zstandard), where it came from, and the recipe of its environment.
 
-environments/<name>/tree.json.zst, about.json, recipe.toml        renamed into place whole, never written again
+environments/<name>/tree.json.zst, about.json, recipe.toml        renamed into place whole; a recipe that was lacking may come later
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ class Trees:
         if place.is_dir():
             if self.about(name).get("tree") != tree_digest(tree):
                 raise TaskError(f"{place} holds another tree than {name} has now: give the tasks another folder")
+            if recipe and not (place / RECIPE).is_file():  # of tasks that were made before recipes were kept
+                part = place / f".{RECIPE}.{os.getpid()}"
+                part.write_text(recipe, encoding="utf-8")
+                part.replace(place / RECIPE)
             return
         draft = self.folder / f".{name}.{os.getpid()}"
         shutil.rmtree(draft, ignore_errors=True)

@@ -1,0 +1,82 @@
+"""Makes the environments of a folder of tasks on a machine that lacks their snapshots: fetched anew, replayed by the recipe that the folder keeps.
+
+Nothing is installed by other steps than those that the tasks were proved with: the tree must be the recipe's, and the snapshot is named by
+its content.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Literal
+
+from etude.corpus.sources.project import SourceOffline
+from etude.factory.install.building import replay
+from etude.factory.install.recipe import Recipe, read_recipe
+from etude.factory.making.order import Discarded
+from etude.factory.sources.fetched import fetch
+from etude.factory.sources.projects import KINDS, Wanted
+from etude.sandbox.errors import InfraError, UserError
+from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.spec import SandboxSpec
+from etude.tasks.environment.environment import KEY, environment_of
+from etude.tasks.errors import TaskError
+from etude.tasks.store.trees import Trees
+
+Found = Literal["ready", "made"]
+
+
+class Unprepared(TaskError):
+    """An environment that can't be made here; says why."""
+
+
+async def prepare(trees: Trees, name: str, pool: SandboxPool, cache: Path) -> Found:
+    """Raises Unprepared, InfraError."""
+    environment = environment_of({KEY: trees.about(name)["environment"]})
+    if environment is None or not environment.snapshot:
+        return "ready"
+    try:
+        await (await pool.create(SandboxSpec(snapshot=environment.snapshot))).kill()
+        return "ready"
+    except UserError:
+        pass  # it is not here: that is what this is for
+    text = trees.recipe(name)
+    if not text:
+        raise Unprepared(
+            f"{name}: the folder keeps no recipe of it; go on with its making (`etude tasks make`), which adds it"
+        )
+    recipe = read_recipe(text)
+    if recipe.snapshot != environment.snapshot:
+        raise Unprepared(
+            f"{name}: its tasks need {environment.snapshot}, and its recipe makes {recipe.snapshot}: make its tasks again"
+        )
+    await _replayed(recipe, wanted_of(str(trees.about(name)["origin"]), recipe), pool, cache)
+    return "made"
+
+
+async def _replayed(recipe: Recipe, wanted: Wanted, pool: SandboxPool, cache: Path) -> None:
+    try:
+        project = await asyncio.to_thread(fetch, wanted, cache)
+    except Discarded as error:
+        raise Unprepared(f"{wanted.id}: {error}") from error
+    except SourceOffline as error:
+        raise InfraError(f"{wanted.id}: {error}") from error
+    if project.digest != recipe.tree:
+        raise Unprepared(
+            f"{wanted.id}: what is there now has the tree {project.digest[:12]}, its recipe starts from {recipe.tree[:12]}"
+        )
+    objection, said = await replay(recipe, project.files, [], pool)
+    if objection:
+        raise Unprepared(f"{wanted.id}: its recipe can't be replayed: {objection} {' '.join(said.split())[-200:]}")
+
+
+def wanted_of(origin: str, recipe: Recipe) -> Wanted:
+    """From "sdist click 8.1.7 sha256:…". Raises Unprepared for what lay in a folder of its maker's."""
+    kind, _, rest = origin.partition(" ")
+    package, _, rest = rest.partition(" ")
+    registries = [one for one in KINDS if one not in ("git", "folder")]
+    if kind not in registries or not rest:
+        raise Unprepared(
+            f"{recipe.project}-{recipe.version}: it came from {origin!r}, which no registry has: install it from there with `etude tasks install`"
+        )
+    return Wanted(recipe.project, kind, rest.split()[0], recipe.language, package)  # type: ignore[arg-type]
