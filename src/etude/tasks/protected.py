@@ -19,7 +19,7 @@ SETTINGS = frozenset(
     + ("sitecustomize.py", "usercustomize.py", "package.json", "Makefile", "go.mod", "Cargo.toml")
 )
 # Documents, by name: they say what code does, not how.
-PROSE = re.compile(r"\.(md|rst|txt|adoc)$|(^|/)(README|CHANGES|CHANGELOG|HISTORY|NEWS)[^/]*$", re.IGNORECASE)
+PROSE = re.compile(r"\.(md|rst|txt|adoc)$|(^|/)(README|CHANGES|CHANGELOG|HISTORY|NEWS|PKG-INFO)[^/]*$", re.IGNORECASE)
 # Modules of the runner: a file of that name in the workspace would be imported in its stead.
 RUNNER = frozenset(("pytest", "_pytest", "pluggy", "iniconfig", "pygments"))
 _RUNNER_SETTINGS = re.compile(

@@ -10,7 +10,7 @@ import ast
 import asyncio
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import chain, zip_longest
 
@@ -57,7 +57,8 @@ def chosen(project: Installed, known: Index, seed: int) -> Iterator[tuple[str, f
     rng.shuffle(anchors)
     seen: set[frozenset[str]] = set()
     pieces = [piece for one in anchors if (piece := known.feature([one.name], MOST))]
-    large = chain.from_iterable(_large(known, rng.sample(pieces, len(pieces))) for _ in range(PASSES))
+    told_in = {path: _words(text) for path, text in project.files.items() if _may_change(path)}
+    large = chain.from_iterable(_large(known, rng.sample(pieces, len(pieces)), told_in) for _ in range(PASSES))
     for small, together in zip_longest(pieces, large):
         for size, names in (("small", small), ("large", together)):
             if names and names not in seen:
@@ -65,17 +66,20 @@ def chosen(project: Installed, known: Index, seed: int) -> Iterator[tuple[str, f
                 yield size, names
 
 
-def _large(known: Index, pieces: list[frozenset[str]]) -> Iterator[frozenset[str]]:
-    """Pieces put together, each in one of them only, until they are large."""
+def _large(
+    known: Index, pieces: list[frozenset[str]], told_in: Mapping[str, frozenset[str]]
+) -> Iterator[frozenset[str]]:
+    """Pieces put together, each in one of them only, until they are large: by lines, and by files that name any of them (code, stubs,
+    documents; `told_in`)."""
     together: frozenset[str] = frozenset()
     for piece in pieces:
         together |= piece
-        found = known.named(together)
         if len(together) > LARGE_MOST:
             together = frozenset()
-        elif sum(one.lines for one in found) >= LARGE_LINES and len({one.path for one in found}) >= LARGE_FILES - 1:
-            yield together
-            together = frozenset()
+        elif sum(one.lines for one in known.named(together)) >= LARGE_LINES:
+            if sum(not together.isdisjoint(words) for words in told_in.values()) >= LARGE_FILES:
+                yield together
+                together = frozenset()
 
 
 async def build(project: Installed, bench: Bench, known: Index, names: frozenset[str], size: str, task_id: str) -> Task:
@@ -167,6 +171,10 @@ def _tests(project: Installed, hidden: dict[str, str], most: int) -> list[str]:
     if len(concerned) > most:
         raise LeftOut(f"{len(concerned)} test files use it, more than {most}: it is what the project rests on")
     return concerned
+
+
+def _may_change(path: str) -> bool:
+    return (path.endswith((".py", ".pyi")) or bool(PROSE.search(path))) and not is_protected(path)
 
 
 def _parsed(project: Installed) -> dict[str, str]:

@@ -37,13 +37,10 @@ def modules(project: Installed) -> dict[str, str]:
 
 
 def test_files(project: Installed) -> list[str]:
-    """The Python test files that run here."""
+    """The Python test files that run here, whatever they are called; where nobody ran them, those that pytest would collect."""
     known = project.baseline.by_file or project.environment.tests.files
-    return sorted(
-        path
-        for path in (known or project.files)
-        if path in project.files and PYTEST_FILE.search(path) and is_test(path)
-    )
+    found = known or [path for path in project.files if PYTEST_FILE.search(path)]
+    return sorted(path for path in found if path in project.files and path.endswith(".py") and is_test(path))
 
 
 def tested(project: Installed) -> Iterator[Tested]:
