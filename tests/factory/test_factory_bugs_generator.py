@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,13 @@ def test_files_concerned_are_those_that_name_what_changed():
     assert concern.files({"shop.py": ["total"]}) == ("tests/test_shop.py",)
     assert concern.files({"other.py": ["one"]}) == ("tests/test_other.py",)
     assert concern.known(("tests/test_other.py",)) == {"tests.test_other::test_one"}
+
+
+def test_a_run_hangs_after_a_multiple_of_its_own_time_and_never_later_than_was_asked():
+    slow = replace(project(), baseline=replace(project().baseline, seconds=dict.fromkeys(BY_FILE, 4.0)))
+    assert Concern(slow).limit_s(("tests/test_shop.py",), 120.0) == 40.0
+    assert Concern(project()).limit_s(("tests/test_shop.py",), 120.0) == 20.0
+    assert Concern(slow).limit_s(tuple(BY_FILE), 30.0) == 30.0
 
 
 OUTPUT = f"""

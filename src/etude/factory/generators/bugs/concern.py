@@ -14,6 +14,7 @@ from etude.factory.generators.generator import Installed
 
 MOST = 5  # test files of a candidate
 BUDGET_S = 30.0  # of their time on the untouched project
+FEWEST_S, HANGS = 20.0, 10.0  # a run that takes so many times as long as on the untouched project hangs
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 _INDEX = frozenset(("__init__", "index", "main", "src", "lib"))
 
@@ -47,6 +48,12 @@ class Concern:
                 chosen.append(path)
                 spent += self._seconds(path)
         return tuple(sorted(chosen))
+
+    def limit_s(self, tests: Collection[str], most: float) -> float:
+        """After which a run of these files hangs: ten times what they take on the untouched project, where that is known."""
+        if not self.tests:
+            return most
+        return min(most, max(FEWEST_S, HANGS * sum(self._seconds(path) for path in tests)))
 
     def _seconds(self, path: str) -> float:
         return self.baseline.seconds.get(path, 1.0)

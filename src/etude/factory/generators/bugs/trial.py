@@ -44,9 +44,10 @@ class Trial:
         task = task_of(draft)
         known = self.concern.known(draft.tests)
         opener = machine(task, self.bench.pool, unfitted)
-        ran = await run_tests(tests_of(task), graded_files(task, nop(task)), opener, self.bench.timeout_s)
+        limit_s = self.concern.limit_s(draft.tests, self.bench.timeout_s)
+        ran = await run_tests(tests_of(task), graded_files(task, nop(task)), opener, limit_s)
         if ran.run.timed_out:
-            raise LeftOut(f"the tests hang with it (over {self.bench.timeout_s:.0f} s)")
+            raise LeftOut(f"the tests hang with it (over {limit_s:.0f} s)")
         found = (known - ran.run.passed) - self.project.baseline.flaky
         if not found:
             raise LeftOut("no test shows it")
