@@ -75,3 +75,28 @@ def test_what_an_earlier_run_decided_counts_like_what_this_one_does() -> None:
         turns.count_in(LANES[0], taken=True)
     turns.open(LANES)
     assert {lane.category for lane in worked(turns, 6, lambda lane: True)} == {"b", "c"}
+
+
+def test_a_project_whose_tests_are_slow_comes_less_often_and_still_comes() -> None:
+    turns = Turns()
+    turns.open([Lane("tests", "quick", "t"), Lane("tests", "slow", "t")])
+    seconds = {"quick": 2.0, "slow": 20.0}
+    came = []
+    for _ in range(110):
+        lane = turns.next()
+        assert lane is not None
+        came.append(lane.project)
+        turns.came(lane, taken=True, seconds=seconds[lane.project])
+    assert 20 <= came.count("slow") <= 32  # by count alone it were 55, by time alone 10
+
+
+def test_time_does_not_weigh_one_category_against_another() -> None:
+    turns = Turns()
+    turns.open([Lane("tests", "p", "t"), Lane("review", "p", "r")])
+    came = []
+    for _ in range(40):
+        lane = turns.next()
+        assert lane is not None
+        came.append(lane.category)
+        turns.came(lane, taken=True, seconds=100.0 if lane.category == "tests" else 1.0)
+    assert came.count("tests") == 20

@@ -62,7 +62,7 @@ class Making:
         for row in decisions.candidates.values():
             lane = Lane(row.category, row.project, row.generator)
             if row.generator in order.generators and row.project in order.projects:
-                self.turns.count_in(lane, taken=row.taken)
+                self.turns.count_in(lane, taken=row.taken, seconds=row.seconds)
                 self._breaks[lane] += row.broken
                 self.turns.close(lane, ELSEWHERE)
 
@@ -159,7 +159,7 @@ class Making:
                 self.turns.put_back(lane)
                 return
             self.decisions.decide(decision)
-            self.turns.came(lane, taken=decision.taken)
+            self.turns.came(lane, taken=decision.taken, seconds=decision.seconds)
             self._tell(f"{candidate.id}: {'taken' if decision.taken else ' '.join(decision.reason.split())[:160]}")
         finally:
             await self._announce()
