@@ -135,16 +135,15 @@ async def left(sandbox: Disposable, task: Task, max_bytes: int = MAX_EXPORT_BYTE
 async def _changed(sandbox: Sandbox, task: Task, max_bytes: int) -> dict[str, bytes]:
     """The task's own files, with what differs since the birth laid over them."""
     files = {path: text.encode() for path, text in task.files.items()}
-    root = sandbox.spec.workdir.lstrip("/")
     room = max_bytes
-    for change in await sandbox.diff():
-        path = posixpath.relpath(change.path, root)
-        if path.startswith("..") or path == "." or path.split("/")[0] == ".git":
-            continue
-        if change.kind == "removed":
-            for known in [known for known in files if known == path or known.startswith(f"{path}/")]:
-                del files[known]
-            continue
+    gone, written = await _differing(sandbox)
+    for path in gone:
+        for known in [known for known in files if known == path or known.startswith(f"{path}/")]:
+            del files[known]
+    # What was taken out after the birth and stands there again as it was is no difference to the birth, and one to the task.
+    absent = set(missing(task, files)) - {*files, *written}
+    back = [path for path in absent if not any(path == one or path.startswith(f"{one}/") for one in gone)]
+    for path in [*written, *sorted(back)]:
         try:
             entry = await sandbox.stat(path)
         except UserError:
@@ -157,3 +156,14 @@ async def _changed(sandbox: Sandbox, task: Task, max_bytes: int) -> dict[str, by
         files[path] = await sandbox.read(path, max_bytes=room)
         room -= len(files[path])
     return files
+
+
+async def _differing(sandbox: Sandbox) -> tuple[list[str], list[str]]:
+    """Paths of the workspace that were removed since the birth, and those that were written."""
+    root = sandbox.spec.workdir.lstrip("/")
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for change in await sandbox.diff():
+        path = posixpath.relpath(change.path, root)
+        if not path.startswith("..") and path != "." and path.split("/")[0] != ".git":
+            found[change.kind == "removed"].append(path)
+    return found[True], found[False]

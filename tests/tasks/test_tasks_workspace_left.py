@@ -1,0 +1,61 @@
+"""What an agent leaves of a real project: files that the task took out and that stand there again exactly as they were are its work."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from etude.sandbox.pool import open_pool
+from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
+from etude.tasks.environment.environment import KEY, Environment
+from etude.tasks.environment.workspace import OVERLAY, left, opened
+from etude.tasks.task import Task
+
+PROJECT = {
+    "keep.py": "x = 1\n",
+    "pkg/__init__.py": "",
+    "pkg/feature.py": "def f():\n    return 1\n",
+    "tests/test_f.py": "f\n",
+}
+GONE = ("pkg/__init__.py", "pkg/feature.py", "tests/test_f.py")
+
+
+@pytest.fixture
+async def pool(tmp_path: Path) -> AsyncIterator[SandboxPool]:
+    opened_pool = await open_pool(SandboxSettings(layers=str(tmp_path / "layers")))
+    yield opened_pool
+    await opened_pool.close()
+
+
+@pytest.mark.parametrize(
+    ("done", "expected"),
+    [
+        ("true", {}),
+        ("mkdir -p pkg; : > pkg/__init__.py", {"pkg/__init__.py": ""}),
+        (
+            "mkdir -p pkg; printf 'def f():\\n    return 1\\n' > pkg/feature.py",
+            {"pkg/feature.py": PROJECT["pkg/feature.py"]},
+        ),
+        ("mkdir -p tests; echo other > tests/test_f.py", {"tests/test_f.py": "other\n"}),
+        ("rm -rf pkg tests; mkdir pkg; : > pkg/__init__.py", {"pkg/__init__.py": ""}),
+        ("mkdir -p pkg; : > pkg/__init__.py; rm -rf pkg", {}),
+        ("mkdir -p tests; ln -s ../keep.py tests/test_f.py", {}),
+    ],
+)
+async def test_what_stands_again_as_it_was_counts_as_written(
+    pool: SandboxPool, done: str, expected: dict[str, str]
+) -> None:
+    box = await pool.create(SandboxSpec(files={path: text.encode() for path, text in PROJECT.items()}))
+    await box.snapshot("left-1")
+    await box.kill()
+    told = {KEY: Environment("left", "1", snapshot="left-1").told(), OVERLAY: {"changed": [], "removed": list(GONE)}}
+    task = Task("t", "features", "made", "", {"keep.py": "x = 1\n"}, (), "commands", metadata=told)
+    agent = await opened(task, pool, SandboxSpec(), history=True)
+    await agent.run(["sh", "-c", done])
+    found = await left(agent, task)
+    await agent.kill()
+    assert {path: data.decode() for path, data in found.items()} == {"keep.py": "x = 1\n", **expected}
