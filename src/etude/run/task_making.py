@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from etude.factory.install.installing import Installer
 from etude.factory.making.decisions import Decisions
 from etude.factory.making.finishing import finish
 from etude.factory.making.making import Making
-from etude.factory.making.order import Built, Finish, Install, Order, Progress
+from etude.factory.making.order import Built, Discarded, Finish, Install, Order, Progress
 from etude.factory.making.placing import Placing
 from etude.factory.making.twins import Twins
 from etude.factory.sources.projects import Wanted
@@ -25,21 +25,32 @@ from etude.fleet.open import open_sandboxes
 from etude.recipe.recipe import Recipe
 from etude.run.checkpoint_entrant import CHECKPOINT
 from etude.run.ending import run_to_its_end
+from etude.run.install_agents import Agents, crew
 from etude.run.judges import answering
 from etude.run.making_report import MakingReport
 from etude.run.meter import Meter
-from etude.sandbox.protocol import SandboxPool
 from etude.tasks.running.pin import default_cache
 from etude.tasks.splits import Shares
 from etude.tasks.store.folder import TaskFolder
 
 
-def installer(listed: Mapping[str, Wanted], pool: SandboxPool, cache: Path) -> Install:
-    """By name, from the cache where it is installed already."""
-    found = Installer(pool, cache)
+def installing(listed: Mapping[str, Wanted], installers: Sequence[Installer]) -> Install:
+    """By name, from the cache where it is installed already; by the first of the builders that can, in their order."""
 
     async def built(name: str) -> Built:
-        return await found.install(listed[name])
+        reasons: list[str] = []
+        dollars = 0.0
+        for one in installers:
+            try:
+                found = await one.install(listed[name])
+            except Discarded as error:
+                reasons.append(f"{one.name}: {error}" if len(installers) > 1 else str(error))
+                dollars += error.spent.get("dollars") or 0.0
+            else:
+                return replace(found, dollars=found.dollars + dollars)
+        last = Discarded("; ".join(reasons), installers[-1].name)
+        last.spent = {"dollars": dollars}
+        raise last
 
     return built
 
@@ -60,13 +71,14 @@ def make(
     progress: Progress,
     writer: Writer | None = None,
     shares: Shares = Shares(),
+    agents: Agents = Agents(),
 ) -> dict[str, Any]:
     """What `account` tells, also written to report.json. Raises MakingFault; the report is of what was decided by then."""
     report = MakingReport(out, Decisions(out, order.asked()))
     try:
         with Meter(report.spent):
             placing = Placing(TaskFolder(out, make=True), shares)
-            run_to_its_end(_made(recipe, order, listed, placing, report, progress, writer))
+            run_to_its_end(_made(recipe, order, listed, placing, report, progress, writer, agents))
     finally:
         document = report.write()
     return document
@@ -93,12 +105,14 @@ async def _made(
     report: MakingReport,
     progress: Progress,
     writer: Writer | None,
+    agents: Agents,
 ) -> None:
+    agents.check()
     pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
     try:
         bench = Bench(pool, order.timeout_s)
-        async with finishing(writer) as finished:
-            install = placing.installing(installer(listed, pool, default_cache()))
+        async with finishing(writer) as finished, crew(agents, recipe, pool, default_cache()) as found:
+            install = placing.installing(installing(listed, found.installers))
             finished = Twins(placing.folder).finishing(placing.finishing(finished))
             told = report.beside(progress)
             making = Making(order, install, finished, placing.folder, report.decisions, bench, told)

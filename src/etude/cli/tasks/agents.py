@@ -10,6 +10,7 @@ import typer
 if TYPE_CHECKING:
     from etude.run.install_agents import Agents
 
+TURNS, TOKENS, MINUTES = 60, 1_000_000, 30.0  # of one session, where nobody says otherwise
 _WORD = "[NAME=]URL#MODEL"
 Builders = Annotated[
     list[str] | None,
@@ -43,18 +44,22 @@ def agents(
     setter: str | None,
     judge: str | None,
     key_env: str,
-    turns: int,
-    tokens: int,
-    minutes: float,
-    dollars: float | None,
-    prices: Path | None,
-    sessions: Path | None,
+    *,
+    turns: int = TURNS,
+    tokens: int = TOKENS,
+    minutes: float = MINUTES,
+    dollars: float | None = None,
+    prices: Path | None = None,
+    sessions: Path | None = None,
 ) -> Agents:
     """Raises SuiteError for a price list that is none."""
+    from etude.bench.suites.errors import SuiteError
     from etude.bench.suites.prices import Prices, read_prices
     from etude.factory.install.agents.spending import Limits
     from etude.run.install_agents import Agents
 
+    if prices is not None and not prices.is_file():
+        raise SuiteError(f"--prices {prices}: there is no such file")
     limits = Limits(turns, tokens, minutes * 60, dollars)
     listed = read_prices(prices) if prices else Prices()
     return Agents(tuple(builders or ("rules",)), setter, judge, key_env, limits, sessions, listed)

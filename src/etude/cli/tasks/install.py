@@ -39,9 +39,9 @@ def install(
     setter: asked.Setter = None,
     judge: asked.OutputJudge = None,
     key_env: asked.AgentKey = "OPENAI_API_KEY",
-    max_turns: asked.Turns = 60,
-    max_tokens: asked.Tokens = 1_000_000,
-    max_minutes: asked.Minutes = 30.0,
+    max_turns: asked.Turns = asked.TURNS,
+    max_tokens: asked.Tokens = asked.TOKENS,
+    max_minutes: asked.Minutes = asked.MINUTES,
     max_cost: asked.Dollars = None,
     prices: asked.PriceList = None,
     sessions: asked.Sessions = None,
@@ -61,7 +61,8 @@ def install(
     if strange := [name for name in names or () if name not in listed]:
         raise InstallError(f"{projects} has no project {strange[0]!r}; it has {', '.join(sorted(listed))}")
     chosen = [one for name, one in listed.items() if not names or name in names]
-    who = asked.agents(builder, setter, judge, key_env, max_turns, max_tokens, max_minutes, max_cost, prices, sessions)
+    limits = {"turns": max_turns, "tokens": max_tokens, "minutes": max_minutes, "dollars": max_cost}
+    who = asked.agents(builder, setter, judge, key_env, prices=prices, sessions=sessions, **limits)
     rows, shared = asyncio.run(_installed(read_recipe([find_recipe(recipe)], overrides or []), chosen, jobs, who))
     document = account(rows, shared)
     lines = [*(_line(row, len(document["builders"]) > 1) for row in rows), told(document)]
@@ -128,6 +129,7 @@ async def _row(installer: Installer, wanted: Wanted) -> dict[str, Any]:
             "licence": found.licence,
             "origin": found.origin,
             "spent": dict(built.spent),
+            "notes": list(built.notes),
         }
     return row | {"seconds": round(time.monotonic() - began, 1)}
 
@@ -136,5 +138,6 @@ def _line(row: dict[str, Any], several: bool) -> str:
     name = f"{row['project']} {row['version']}" + (f" by {row['builder']}" if several else "")
     if row["installed"]:
         flaky = f", {row['flaky']} flaky" if row["flaky"] else ""
-        return f"{name}: {row['tests']} tests pass{flaky} ({row['runner']}, {row['seconds']:.0f} s)"
+        notes = "".join(f"; {note}" for note in row["notes"])
+        return f"{name}: {row['tests']} tests pass{flaky} ({row['runner']}, {row['seconds']:.0f} s){notes}"
     return f"{name}: {row['verdict']}: {row['reason']}"

@@ -11,6 +11,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import DryRun, Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
+from etude.cli.tasks import agents as asked
 
 if TYPE_CHECKING:
     from etude.factory.making.order import Told
@@ -64,9 +65,14 @@ def make(
     timeout: Timeout = 120.0,
     validation: Validation = 0.1,
     heldout: Heldout = 0.1,
+    builder: asked.Builders = None,
+    setter: asked.Setter = None,
+    judge: asked.OutputJudge = None,
+    max_cost: asked.Dollars = None,
+    prices: asked.PriceList = None,
     writer: WriterWord = None,
     key_env: Annotated[
-        str, typer.Option("--key-env", help="The variable that holds the writer's key.")
+        str, typer.Option("--key-env", help="The variable that holds the key of writer, builder, setter and judge.")
     ] = "OPENAI_API_KEY",
     recipe: RecipeName = DEFAULT_RECIPE,
     overrides: Overrides = None,
@@ -75,7 +81,7 @@ def make(
 ) -> Answer:
     """Fetch, install, generate, prove and word tasks, turn by turn over categories and projects; stopped at any point, the same command
     goes on. A project's tasks are of one split, by its name; forks and copies go where the project went. `report.json` in the folder
-    holds installs, yields and costs."""
+    holds installs, yields and costs. With several --builder a project is installed by the first of them that can."""
     from etude.factory.generators.registry import GENERATORS, bound
     from etude.factory.making.account import told
     from etude.factory.making.order import Order
@@ -112,7 +118,8 @@ def make(
         lines += [f"  {name}: {category}" for name, category in plan["generators"].items()]
         return Answer(plan, "\n".join(lines))
     with RunLock(out):
-        document = made(read, order, listed, out, _tell, Writer(writer, key_env) if writer else None, shares)
+        who = asked.agents(builder, setter, judge, key_env, dollars=max_cost, prices=prices)
+        document = made(read, order, listed, out, _tell, Writer(writer, key_env) if writer else None, shares, who)
     return Answer(document, told(document), 1 if document["faults"] else 0)
 
 

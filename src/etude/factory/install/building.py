@@ -19,6 +19,7 @@ from etude.factory.sources.fetched import Fetched
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.environment.toolchains import with_toolchain
 from etude.tasks.running.pin import default_cache
 from etude.tasks.running.pytest_tools import with_pytest
 
@@ -110,7 +111,7 @@ def fork(recipe: Recipe) -> SandboxSpec:
         pids=told.pids,
     )
     if recipe.language != "python":
-        return spec
+        return with_toolchain(spec, recipe.language)
     found = with_pytest(SandboxSpec(), default_cache())
     path = ":".join(one["PYTHONPATH"] for one in (found.env, recipe.env) if "PYTHONPATH" in one)
     env = {**recipe.env, **found.env, "PYTHONPATH": path}

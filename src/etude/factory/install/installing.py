@@ -21,8 +21,10 @@ from etude.factory.generators.generator import Baseline, Installed
 from etude.factory.install.agents.spending import Bill
 from etude.factory.install.baseline import baseline
 from etude.factory.install.building import build, replay
+from etude.factory.install.container import container
 from etude.factory.install.pair import RULES, Builder, Judge, Setter
 from etude.factory.install.recipe import Recipe, read_recipe
+from etude.factory.install.system import notes
 from etude.factory.making.order import Built, Discarded
 from etude.factory.sources.fetched import Fetched, fetch
 from etude.factory.sources.projects import Wanted
@@ -64,15 +66,17 @@ class Installer:
             project = await asyncio.to_thread(fetch, wanted, self.cache)
         except SourceOffline as error:
             raise InfraError(f"{wanted.id}: {error}") from error
+        lacks = notes(container(project.texts()))
         try:
             recipe, tried = await build(project, self.pool, self.setter, self.builder, self.judge)
             found = await self._measured(recipe, project)
         except Discarded as error:
-            error.spent = self.bill.of(wanted.id).told()
-            raise
+            told = Discarded("; ".join((str(error), *lacks)), error.builder)
+            told.spent = self.bill.of(wanted.id).told()
+            raise told from error
         spent = {**self.bill.of(wanted.id).told(), "tries": len(tried) + 1}
-        self._keep(wanted, recipe, found, spent)
-        return Built(found, recipe.builder, spent["dollars"] or 0.0, spent, recipe.to_toml())
+        self._keep(wanted, recipe, found, {"spent": spent, "notes": list(lacks)})
+        return Built(found, recipe.builder, spent["dollars"] or 0.0, spent, recipe.to_toml(), lacks)
 
     async def _measured(self, recipe: Recipe, project: Fetched) -> Installed:
         files = project.texts()
@@ -102,7 +106,7 @@ class Installer:
             await self._again(wanted, recipe)
         else:
             await box.kill()
-        return Built(found, recipe.builder, spent.get("dollars") or 0.0, spent, recipe.to_toml())
+        return Built(found, recipe.builder, spent.get("dollars") or 0.0, spent, recipe.to_toml(), tuple(told.get("notes", ())))
 
     async def _again(self, wanted: Wanted, recipe: Recipe) -> None:
         project = await asyncio.to_thread(fetch, wanted, self.cache)
@@ -114,7 +118,7 @@ class Installer:
         if objection:
             raise Discarded(f"its recipe can't be replayed: {objection}", recipe.builder)
 
-    def _keep(self, wanted: Wanted, recipe: Recipe, found: Installed, spent: Mapping[str, Any]) -> None:
+    def _keep(self, wanted: Wanted, recipe: Recipe, found: Installed, beside: Mapping[str, Any]) -> None:
         """The recipe first: what has `installed.json` is whole."""
         lines = asdict(found.baseline)
         told = {
@@ -122,7 +126,7 @@ class Installer:
             "baseline": {**lines, "passed": sorted(lines["passed"]), "flaky": sorted(lines["flaky"])},
             "origin": found.origin,
             "licence": found.licence,
-            "spent": dict(spent),
+            **beside,
         }
         folder = self.folder(wanted)
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Protocol
 
+from etude.factory.install.container import container
 from etude.factory.install.goal import Goal
 from etude.factory.install.recipe import Recipe
 from etude.factory.install.rules import node_rules, python_layout, python_rules
@@ -82,6 +83,9 @@ class RuleBuilder:
         self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried], plain: bool, then: bool
     ) -> Recipe:
         rules, wanted = _rules(project), self._wanted(project, tried)
+        asked = container(project.texts())
+        if not plain:
+            wanted = [*dict.fromkeys([*(asked.pip if project.wanted.language == "python" else ()), *wanted])]
         until = project.released if then and project.released else self.today
         steps = rules.steps(project, wanted, plain=plain)
         deny = tuple(python_layout.distribution(project.wanted.in_registry, project.texts()))
@@ -96,7 +100,7 @@ class RuleBuilder:
             project.digest,
             steps,
             rules.plan(project),
-            rules.env(project),
+            {**dict(asked.env), **rules.env(project)},
             until,
             tuple(goal.command for goal in goals),
             deny=deny,

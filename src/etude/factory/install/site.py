@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from etude.factory.install.recipe import INSTALL_DISK_MB, INSTALL_MEMORY_MB, INSTALL_PIDS, Recipe
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.environment.toolchains import with_toolchain
 
 STEP_TIMEOUT_S = 600.0
 OUTPUT_BYTES = 200_000
@@ -32,18 +33,17 @@ class Said:
 async def opened(recipe: Recipe, files: Mapping[str, bytes], pool: SandboxPool) -> Sandbox:
     """Raises InfraError, UserError."""
     env = {**QUIET, **NPM, **recipe.env}
-    return await pool.create(
-        SandboxSpec(
-            files=dict(files),
-            env=env,
-            network=recipe.network,
-            memory_mb=INSTALL_MEMORY_MB,
-            disk_mb=INSTALL_DISK_MB,
-            pids=INSTALL_PIDS,
-            warm_python=False,
-            labels={"install": recipe.project},
-        )
+    spec = SandboxSpec(
+        files=dict(files),
+        env=env,
+        network=recipe.network,
+        memory_mb=INSTALL_MEMORY_MB,
+        disk_mb=INSTALL_DISK_MB,
+        pids=INSTALL_PIDS,
+        warm_python=False,
+        labels={"install": recipe.project},
     )
+    return await pool.create(with_toolchain(spec, recipe.language))
 
 
 async def said(sandbox: Sandbox, command: str, timeout_s: float = STEP_TIMEOUT_S) -> Said:

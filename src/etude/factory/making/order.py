@@ -36,6 +36,7 @@ class Built:
     dollars: float = 0.0
     spent: Mapping[str, Any] = field(default_factory=dict)
     recipe: str = ""
+    notes: tuple[str, ...] = ()  # what its own container has and a sandbox does not
 
 
 # By a project's name. Raises Discarded, and InfraError for what is no fault of the project.

@@ -17,6 +17,7 @@ from etude.sandbox.spec import Network, SandboxSpec
 from etude.tasks.environment.attached import services_of
 from etude.tasks.environment.birth import begin
 from etude.tasks.environment.environment import environment_of
+from etude.tasks.environment.toolchains import with_toolchain
 from etude.tasks.running.pin import default_cache
 from etude.tasks.running.pytest_tools import with_pytest
 from etude.tasks.task import Task
@@ -35,11 +36,12 @@ def spec_of(task: Task, spec: SandboxSpec, files: dict[str, bytes] | None = None
         wanted = over_snapshot(task, wanted)
     if environment.tests.runner == "pytest" and not environment.tests.command:
         spec = with_pytest(spec, default_cache())
+    spec = replace(spec, env=_joined(environment.env, spec.env))
+    spec = spec if environment.image else with_toolchain(spec, environment.language)
     return replace(
         spec,
         files=wanted,
         snapshot=environment.snapshot,
-        env=_joined(environment.env, spec.env),
         start_script=environment.start_script or spec.start_script,
         memory_mb=max(spec.memory_mb, environment.memory_mb),
         disk_mb=max(spec.disk_mb, environment.disk_mb),

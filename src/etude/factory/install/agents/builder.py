@@ -14,11 +14,13 @@ from typing import get_args
 
 from etude.factory.install.agents.answers import Build, build
 from etude.factory.install.agents.interview import Model, NoAnswer, interview
+from etude.factory.install.container import Container, container
 from etude.factory.install.goal import Goal
 from etude.factory.install.pair import Tried
 from etude.factory.install.recipe import Recipe
 from etude.factory.install.rules import python_layout
 from etude.factory.install.site import opened
+from etude.factory.install.system import notes
 from etude.factory.making.order import Discarded
 from etude.factory.sources.fetched import Fetched
 from etude.harness.task_facts import TaskFacts
@@ -27,6 +29,7 @@ from etude.sandbox.spec import WORKDIR
 from etude.tasks.environment.environment import DEPS, Runner, TestPlan
 
 MOST_OUTPUT = 4_000  # characters of what a failed try printed
+MOST_RUNS, MOST_RUN = 30, 400  # commands of a container file, and characters of each
 LANGUAGES = {
     "python": f"For Python make a virtual environment, python3 -m venv {DEPS}/venv, and put its bin on PATH.",
     "javascript": f"For JavaScript install below {DEPS}/js and link {WORKDIR}/node_modules to its node_modules.",
@@ -91,9 +94,23 @@ def _told(project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> st
         goals="\n".join(listed),
         languages=LANGUAGES.get(wanted.language, ""),
         runners=", ".join(get_args(Runner)),
-        hints="",
+        hints=_hints(container(project.texts())),
         tried="".join(_failed(number, one) for number, one in enumerate(tried, 1)),
     )
+
+
+def _hints(wanted: Container) -> str:
+    """What the project's own container file runs, as words for the builder."""
+    if not wanted:
+        return ""
+    lines = [
+        f"\nThe project brings {' and '.join(wanted.sources)}. It is not run here, but tells what the authors need:"
+    ]
+    lines += [f"    from {image}" for image in wanted.images]
+    lines += [f"    env {name}={value}" for name, value in wanted.env]
+    lines += [f"    run {' '.join(run.split())[:MOST_RUN]}" for run in wanted.runs[:MOST_RUNS]]
+    lines += [f"({note}: do without, or put a mock in its place.)" for note in notes(wanted)]
+    return "\n".join(lines) + "\n"
 
 
 def _described(goal: Goal) -> str:

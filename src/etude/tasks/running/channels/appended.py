@@ -87,7 +87,14 @@ def _packages(files: tuple[str, ...]) -> list[str]:
 
 
 def _targets(files: tuple[str, ...]) -> list[str]:
-    return [word for path in files if path.endswith(".rs") for word in ("--test", PurePosixPath(path).stem)]
+    """A file of tests/ is a binary of its own; what stands in the sources is tested with the library, or the programs."""
+    found: dict[tuple[str, ...], None] = {}
+    for path in (PurePosixPath(path) for path in files if path.endswith(".rs")):
+        in_program = path.name == "main.rs" or "bin" in path.parent.parts
+        found[
+            ("--test", path.stem) if "src" not in path.parent.parts else ("--bins",) if in_program else ("--lib",)
+        ] = None
+    return [word for words in found for word in words]
 
 
 def _modules(files: tuple[str, ...]) -> list[str]:
