@@ -11,6 +11,8 @@ class Shelf:
         self.things: dict[str, tuple[str, bytes]] = {}
         self.redirects: dict[str, str] = {}
         self.asked: list[str] = []
+        self.lock = ""  # the Authorization without which nothing is served
+        self.keys: list[str] = []  # what was sent as one
         self.port = 0
 
     async def start(self) -> asyncio.Server:
@@ -24,9 +26,18 @@ class Shelf:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
-            path = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode()
+            request = (await reader.readuntil(b"\r\n\r\n")).decode()
+            path = request.split(" ")[1]
             self.asked.append(path)
-            if path in self.redirects:
+            keys = [
+                line.partition(":")[2].strip()
+                for line in request.split("\r\n")
+                if line.lower().startswith("authorization:")
+            ]
+            self.keys += keys
+            if self.lock and keys != [self.lock]:
+                head, body = "401 Unauthorized", b""
+            elif path in self.redirects:
                 head, body = f"302 Found\r\nLocation: {self.redirects[path]}", b""
             elif path in self.things:
                 kind, body = self.things[path]

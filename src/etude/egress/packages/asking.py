@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from etude.egress.refused import BadRule
 
 _PATIENCE_S = 60.0  # npm takes a second on a quiet machine
 _DEFAULT = re.compile(r"\(default\s+(\S+?)\)")
+_TOKEN = re.compile(r"^\s*(//\S+?/?):_authToken\s*=\s*(.+)$")
 _PIP = (sys.executable, "-m", "pip")
 
 
 @dataclass(frozen=True)
 class Configured:
-    """`urls` in the order in which they are asked; may hold credentials, so it is never printed. `authority`: a file of certificates, or ""."""
+    """`urls` in the order in which they are asked; may hold credentials, so it is never printed. `authority`: a file of certificates, or "".
+    `tokens`: of npm, by the place that they are for."""
 
     urls: tuple[str, ...]
     authority: str = ""
+    tokens: tuple[tuple[str, str], ...] = ()
 
     def __repr__(self) -> str:
         return f"Configured({len(self.urls)} indexes)"
@@ -54,7 +59,22 @@ def npm(command: Sequence[str] = ("npm",)) -> Configured:
     if not url.startswith(("http://", "https://")):
         raise BadRule("npm has no registry configured (npm config set registry URL)")
     authority = _said([*command, "config", "get", "cafile"]).strip()
-    return Configured((url,), authority if authority not in ("null", "undefined") else "")
+    files = [_said([*command, "config", "get", key]).strip() for key in ("globalconfig", "userconfig")]
+    tokens = {place: token for file in files for place, token in _tokens(Path(file))}
+    return Configured((url,), authority if authority not in ("null", "undefined") else "", tuple(tokens.items()))
+
+
+def _tokens(file: Path) -> Iterator[tuple[str, str]]:
+    """`//host/path/:_authToken=...` lines of an npmrc, variables filled in as npm does; npm itself does not tell them."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines() if file.is_absolute() else []
+    except (OSError, UnicodeDecodeError):
+        return
+    for line in lines:
+        if match := _TOKEN.match(line):
+            token = re.sub(r"\$\{(\w+)\}", lambda name: os.environ.get(name[1], ""), match[2].strip().strip("\"'"))
+            if token:
+                yield match[1], token
 
 
 def _said(command: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import unquote, urljoin, urlsplit
 
 from etude.egress.packages.asking import Configured
+from etude.egress.packages.credentials import Credentials, bare
 from etude.egress.refused import Refused
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ _MAX_PAGE_BYTES = 64 << 20  # npm's largest documents have some 40 MB
 _MOST_REDIRECTS = 3
 _PIECE_BYTES = 1 << 16
 _GONE = (404, 410)
+_CLOSED = (401, 407)
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class Found:
 
 class Upstream:
     def __init__(self, configured: Configured) -> None:
-        self.urls = tuple(url.rstrip("/") + "/" for url in configured.urls)
+        self.urls = tuple(bare(url).rstrip("/") + "/" for url in configured.urls)
+        self._credentials = Credentials(configured.urls, configured.tokens)
         self._authority = configured.authority
         self._client: httpx.AsyncClient | None = None
 
@@ -84,8 +87,14 @@ class Upstream:
         headers = {"Accept": accept} | ({"Accept-Encoding": "identity"} if whole else {})
         try:
             for _ in range(_MOST_REDIRECTS + 1):
-                async with self._client.stream("GET", url, headers=headers) as response:
+                asked = {**headers, **self._credentials.of(url)}
+                async with self._client.stream("GET", url, headers=asked) as response:
                     if not response.is_redirect:
+                        if response.status_code in _CLOSED:
+                            raise Refused(
+                                502,
+                                f"the index answers {response.status_code}: this machine's credentials do not open it",
+                            )
                         if not response.is_success and response.status_code not in _GONE:
                             raise Refused(502, f"the index answers {response.status_code}")
                         yield response
