@@ -17,7 +17,7 @@ SHARE = 0.5  # of the tests that ran; a few always ask for a network, a locale, 
 _GOOD = re.compile(r"(\d+) pass(?:ed|ing)\b|^# pass\s+(\d+)", re.MULTILINE)
 _BAD = re.compile(r"(\d+) (?:failed|failing|errors?)\b|^# fail\s+(\d+)", re.MULTILINE)
 _CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTILINE)  # one a binary
-_MAVEN = re.compile(r"Tests run: (\d+), Failures: (\d+), Errors: (\d+)(?:, Skipped: (\d+))?")  # the last is the sum
+_MAVEN = re.compile(r"Tests run: (\d+), +Failures: (\d+), +Errors: (\d+)(?:, Skipped: (\d+))?")  # the last is the sum
 _GO = re.compile(r"^(?:(ok  )|(FAIL))\t\S", re.MULTILINE)  # one a package
 MOST_LINE, HEAD, TAIL = 300, 10_000, 20_000  # characters in which a pattern is looked for: it may be a model's
 

@@ -16,7 +16,15 @@ from etude.tasks.environment.environment import Runner, TestPlan
 MOST_STEPS, MOST_FILES = 40, 400
 MOST_STEP_CHARS, MOST_COMMAND_CHARS = 20_000, 2_000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RESERVED = ("proxy", "pip_index_url", "npm_config_registry", "uv_default_index")
+_RESERVED = {
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "pip_index_url",
+    "npm_config_registry",
+    "uv_default_index",
+}
 
 
 class Malformed(ValueError):
@@ -104,7 +112,7 @@ def _env(row: Any) -> dict[str, str]:
     for name in row:
         if not _VARIABLE.fullmatch(name):
             raise Malformed(f'"env": {name!r} is no name of a variable')
-        if name.lower().endswith(_RESERVED):
+        if name.lower() in _RESERVED:
             raise Malformed(f'"env": {name} is the sandbox\' own: the package indexes are reached as they are set')
     return dict(row)
 

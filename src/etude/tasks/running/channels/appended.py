@@ -82,6 +82,14 @@ def _go_flags(argv: list[str]) -> list[str]:
     return argv if "-json" in argv else [*argv[:2], "-json", *argv[2:]]
 
 
+def _cargo_flags(argv: list[str]) -> list[str]:
+    """All binaries run: else the first whose canary fails would be the last."""
+    if "--no-fail-fast" in argv or "test" not in argv:
+        return argv
+    at = argv.index("test") + 1
+    return [*argv[:at], "--no-fail-fast", *argv[at:]]
+
+
 def _packages(files: tuple[str, ...]) -> list[str]:
     return list(dict.fromkeys(f"./{PurePosixPath(path).parent}".replace("/.", "/") for path in files)) or ["./..."]
 
@@ -134,7 +142,7 @@ CHANNELS = {
     "tap": Appended("tap", ("node", "{files}"), _files, list, lambda a, w: texts.tap(a.output)),
     "go": Appended("go", ("go", "test", "{files}"), _packages, _go_flags, lambda a, w: lines.go(a.output, w)),
     "cargo": Appended(
-        "cargo", ("cargo", "test", "--offline", "{files}"), _targets, list, lambda a, w: texts.cargo(a.output)
+        "cargo", ("cargo", "test", "--offline", "{files}"), _targets, _cargo_flags, lambda a, w: texts.cargo(a.output)
     ),
     "unittest": Appended(
         "unittest",

@@ -121,6 +121,8 @@ def _must_throw(text: str, esm: bool) -> str:
 
 def _java(text: str, nonce: str) -> str | None:
     body, brace, _ = text.rstrip().rpartition("}")
+    if brace and "junit.framework" in text and "extends TestCase" in text and " suite()" not in text:
+        return f'{body}    public void testCanary_{nonce}() {{ throw new RuntimeException("canary"); }}\n}}\n'
     library = (
         "org.junit.jupiter.api.Test" if "org.junit.jupiter" in text else "org.junit.Test" if "org.junit" in text else ""
     )
