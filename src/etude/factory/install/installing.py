@@ -106,7 +106,9 @@ class Installer:
             await self._again(wanted, recipe)
         else:
             await box.kill()
-        return Built(found, recipe.builder, spent.get("dollars") or 0.0, spent, recipe.to_toml(), tuple(told.get("notes", ())))
+        return Built(
+            found, recipe.builder, spent.get("dollars") or 0.0, spent, recipe.to_toml(), tuple(told.get("notes", ()))
+        )
 
     async def _again(self, wanted: Wanted, recipe: Recipe) -> None:
         project = await asyncio.to_thread(fetch, wanted, self.cache)
