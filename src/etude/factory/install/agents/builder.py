@@ -17,7 +17,7 @@ from etude.factory.install.agents.interview import Model, NoAnswer, interview
 from etude.factory.install.container import Container, container
 from etude.factory.install.goal import Goal
 from etude.factory.install.pair import Tried
-from etude.factory.install.recipe import Recipe
+from etude.factory.install.recipe import INSTALL_MEMORY_MB, Recipe
 from etude.factory.install.rules import python_layout
 from etude.factory.install.site import opened
 from etude.factory.install.system import notes
@@ -26,7 +26,7 @@ from etude.factory.sources.fetched import Fetched
 from etude.harness.task_facts import TaskFacts
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import WORKDIR
-from etude.tasks.environment.environment import DEPS, Runner, TestPlan
+from etude.tasks.environment.environment import DEPS, Environment, Runner, TestPlan
 
 MOST_OUTPUT = 4_000  # characters of what a failed try printed
 MOST_RUNS, MOST_RUN = 30, 400  # commands of a container file, and characters of each
@@ -94,6 +94,8 @@ def _told(project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> st
         goals="\n".join(listed),
         languages=LANGUAGES.get(wanted.language, ""),
         runners=", ".join(get_args(Runner)),
+        build_mb=INSTALL_MEMORY_MB,
+        memory_mb=Environment("", "").memory_mb,
         hints=_hints(container(project.texts())),
         tried="".join(_failed(number, one) for number, one in enumerate(tried, 1)),
     )
