@@ -16,6 +16,7 @@ from etude.sandbox.spec import SandboxSpec
 from etude.tasks.auditing.needles import needles
 from etude.tasks.auditing.scan import audited, told
 from etude.tasks.checking.check import KEPT, check_folder, checked, folders_of
+from etude.tasks.checking.version import code_version
 from etude.tasks.environment.birth import history_of, objects
 from etude.tasks.environment.environment import DEPS, Environment, TestPlan
 from etude.tasks.environment.workspace import left, opened
@@ -135,6 +136,36 @@ async def test_a_sound_task_is_a_good_row_and_is_not_checked_twice(shop: Sandbox
     assert (await check_folder(tmp_path / "tasks", shop))[0] == rows[0] and shop.stats().created == before
     kept = (tmp_path / "tasks" / KEPT).read_text().splitlines()
     assert len(kept) == 1 and json.loads(kept[0])["id"] == "bugs/tally/1"
+
+
+async def test_a_finding_counts_for_the_code_that_made_it_alone(
+    shop: SandboxPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    TaskFolder(tmp_path, make=True).add(await made(shop, {}))
+    first = (await check_folder(tmp_path, shop))[0]
+    made_before = shop.stats().created
+    monkeypatch.setattr("etude.tasks.checking.version.code_version", lambda: "0" * 64)
+    second = (await check_folder(tmp_path, shop))[0]
+    assert shop.stats().created > made_before and second.good and first.good
+    made_before = shop.stats().created
+    assert (await check_folder(tmp_path, shop)) == [second] and shop.stats().created == made_before
+    assert (await check_folder(tmp_path, shop, again=True))[0].good and shop.stats().created > made_before
+
+
+async def test_a_checked_task_has_its_audit_and_the_content_that_it_had(shop: SandboxPool, tmp_path: Path):
+    task = await made(shop, {})
+    row = TaskFolder(tmp_path, make=True).add(task)
+    found = (await check_folder(tmp_path, shop))[0]
+    folder = TaskFolder(tmp_path, make=True)
+    audit = folder.task(task.id).metadata["audit"]
+    assert audit["sound"] and audit["leaks"] == [] and audit["history"] == found.audit["history"]
+    assert audit["by"] == code_version()[:16] and set(audit["cheats"].values()) == {0}
+    assert folder.rows[task.id].digest == row.digest and folder.verify() == {}
+    changed = replace(folder.task(task.id), instruction="another")
+    assert folder.add(changed).digest != row.digest and "audit" not in folder.task(task.id).metadata
+    with open(tmp_path / "audits.jsonl", "a") as file:
+        file.write('{"id": "bugs/tal')  # a kill tore it
+    assert "audit" not in TaskFolder(tmp_path).task(task.id).metadata
 
 
 async def test_trouble_of_the_machine_is_a_row_that_is_off_and_not_kept(shop: SandboxPool, tmp_path: Path):

@@ -1,26 +1,49 @@
-"""`etude tasks fingerprint --out DIR`."""
+"""`etude tasks fingerprint [DIR] --out DIR`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 
+if TYPE_CHECKING:
+    from etude.fingerprint.publish import Written
+
 
 def fingerprint(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the files go, one a suite.")],
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="A folder of tasks. Default: the suites that come along.")
+    ] = None,
+    split: Annotated[
+        list[Literal["train", "validation", "heldout"]] | None,
+        typer.Option("--split", help="Of a folder: which splits; repeatable. Default: validation and heldout."),
+    ] = None,
     json: Json = False,
 ) -> Answer:
-    """Publish what the bench's tasks are known by, so that corpora can refuse documents that hold them; no text can be read back."""
+    """Publish what tasks are known by, so that corpora can refuse documents that hold them; no text can be read back."""
     from dataclasses import asdict
 
+    found = _own(out) if folder is None else [_of_folder(folder, out, tuple(split or ()))]
+    lines = [f"{path}: {written.texts} texts, {written.grams:,} fingerprints" for path, written in found]
+    return Answer({"files": [{"file": str(path), **asdict(w)} for path, w in found]}, "\n".join(lines))
+
+
+def _own(out: Path) -> list[tuple[Path, Written]]:
     from etude.factory.exercises import published as exercises
     from etude.tasks.real import published as real
 
-    found = [publish(out) for publish in (exercises.publish, real.publish)]
-    lines = [f"{path}: {written.texts} texts, {written.grams:,} fingerprints" for path, written in found]
-    return Answer({"files": [{"file": str(path), **asdict(w)} for path, w in found]}, "\n".join(lines))
+    return [publish(out) for publish in (exercises.publish, real.publish)]
+
+
+def _of_folder(
+    folder: Path, out: Path, splits: tuple[Literal["train", "validation", "heldout"], ...]
+) -> tuple[Path, Written]:
+    from etude.tasks.store.opened import open_tasks
+    from etude.tasks.store.published import SPLITS, publish
+
+    return publish(open_tasks(folder), out, splits or SPLITS)

@@ -1,7 +1,8 @@
 """A folder of tasks is checked, one row a task: the reference three times, nothing done, every cheat, the leaks of the whole sandbox.
 
-What was found is written down beside the folder (`.check.jsonl`, keyed by the content of the task), so that a check which was ended goes
-on; trouble of the machine is no finding, is told in the row, and is tried again next time. A task that can't be read is a row too.
+What was found is written down beside the folder (`.check.jsonl`, keyed by the content of the task and the code that judges it), so that a check
+which was ended goes on; of a folder of tasks each one's `metadata["audit"]` is what its last check found (`store/audits.py`). Trouble of the
+machine is no finding, is told in the row, and is tried again next time. A task that can't be read is a row too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from etude.sandbox.protocol import Machines
 from etude.tasks.audit import check
 from etude.tasks.auditing.scan import audited, told
 from etude.tasks.cheats.repository import cheats_for
+from etude.tasks.checking.version import code_version, key_of
 from etude.tasks.errors import TaskError
 from etude.tasks.graders.commands import NAME
 from etude.tasks.graders.judged import graded_files
@@ -87,7 +89,8 @@ async def check_folder(
 
     async def one(folder: Path) -> None:
         task_id = str(folder.relative_to(root)) if stored else ""
-        key = stored.rows[task_id].digest if stored else await asyncio.to_thread(content_of, folder)
+        content = stored.rows[task_id].digest if stored else await asyncio.to_thread(content_of, folder)
+        key = key_of(content)
         async with gate:
             read = partial(stored.task, task_id) if stored else partial(read_task, folder)
             row = known.get(key) or await checked(task_id or folder.name, read, pool)
@@ -95,6 +98,10 @@ async def check_folder(
         if key not in known and not row.problem:
             with open(kept, "a", encoding="utf-8") as file:
                 file.write(json.dumps({"key": key, **asdict(row)}) + "\n")
+        if stored and not row.problem:
+            stored.audits.add(
+                task_id, content, {**row.audit, "sound": row.good, "leaks": row.leaks, "cheats": row.cheats}
+            )
         progress(len(rows), len(folders), row)
 
     async with asyncio.TaskGroup() as group:
@@ -140,6 +147,7 @@ async def judged(task: Task, pool: Machines) -> Row:
             "files": audit["files"],
             "bytes": audit["bytes"],
             "unread": len(audit["unread"]),
+            "by": code_version()[:16],
         },
     )
 

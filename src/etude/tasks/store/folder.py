@@ -3,6 +3,7 @@
     index.jsonl             a row a task (row.py), in the order in which they were added
     records/<id>.json       what the task changes of its project's tree, its hidden part, its reference, its metadata
     environments/<name>/    the project (trees.py)
+    audits.jsonl            what the last check found of each (audits.py)
 
 Promises: a task is whole before its row stands in the index, so a kill at any point loses at most the one in flight; a torn last row goes;
 what a record holds is what its row's digest says (`verify`); listing reads the index alone.
@@ -13,12 +14,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from etude.tasks.environment.environment import Environment, environment_of
 from etude.tasks.errors import TaskError
 from etude.tasks.place import folder_of
+from etude.tasks.store.audits import KEY, Audits
 from etude.tasks.store.record import record_of, task_of
 from etude.tasks.store.row import Row, digest_of, row_of
 from etude.tasks.store.trees import Trees, tree_digest
@@ -60,6 +63,7 @@ class TaskFolder:
             self._index.touch()
         self._writes = make
         self.trees = Trees(root / ENVIRONMENTS)
+        self.audits = Audits(root)
         self.rows: dict[str, Row] = {row.id: row for row in self._read()}
         self._files = {self._place(task_id).name: task_id for task_id in self.rows}
 
@@ -76,7 +80,9 @@ class TaskFolder:
                 f"{self.root} holds no task {task_id!r}; `etude tasks list {self.root}` prints those that there are"
             )
         record = self._record(task_id)
-        return task_of(record, self._tree(record))
+        task = task_of(record, self._tree(record))
+        audit = self.audits.of(task_id, self.rows[task_id].digest)
+        return task if audit is None else replace(task, metadata={**task.metadata, KEY: dict(audit)})
 
     def add(self, task: Task, project: Project | None = None, recipe: str = "") -> Row:
         """Whole or not at all. A task that is here already is replaced. Raises TaskError."""
@@ -89,6 +95,8 @@ class TaskFolder:
             self.trees.put(environment.name, tree, about, recipe)
         elif environment is not None and environment.name in self.trees.names():
             tree = self.trees.tree(environment.name)
+        if KEY in task.metadata:  # of a task that was read from a folder, and belongs beside its record
+            task = replace(task, metadata={key: value for key, value in task.metadata.items() if key != KEY})
         record = record_of(task, tree)
         row = row_of(task, digest_of(record, tree_digest(tree)))
         place = self._place(task.id)

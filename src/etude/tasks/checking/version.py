@@ -1,0 +1,39 @@
+"""By which code a finding was made: findings of another grader, another cheat or another scan are found again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+ROOMS = ("auditing", "cheats", "checking", "environment", "graders", "running")
+MODULES = ("audit", "calls", "faults", "leftovers", "patch", "protected", "registry", "restore", "solved")
+CODE = (".py", ".mjs", ".toml")
+
+
+@cache
+def code_version() -> str:
+    """SHA-256 of every file that decides what a check finds."""
+    root = files("etude.tasks")
+    digest = hashlib.sha256()
+    for room in ROOMS:
+        for path, file in sorted(_below(root / room, room)):
+            digest.update(path.encode() + b"\0" + file.read_bytes() + b"\0")
+    for module in MODULES:
+        digest.update(module.encode() + b"\0" + (root / f"{module}.py").read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def key_of(content: str) -> str:
+    """Of a task's content by this code."""
+    return hashlib.sha256(f"{code_version()} {content}".encode()).hexdigest()
+
+
+def _below(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        if entry.is_dir() and entry.name != "__pycache__":
+            yield from _below(entry, f"{path}/{entry.name}")
+        elif entry.name.endswith(CODE):
+            yield f"{path}/{entry.name}", entry
