@@ -56,36 +56,31 @@ BUILTINS = (
 
 
 def taken():
-    """A function that says what changed since now."""
+    """A function that says what changed since now. It is asked twice a test, so that all it looks in is at hand: namespaces are live views."""
     known = []
     for owner, names in OWNERS.items():
         holder = _found(owner)
         for name in names if holder is not None else ():
-            value = _raw(holder, name)
+            value = vars(holder).get(name)
             if value is not None:
-                known.append((holder, owner + "." + name, name, value, _code(value)))
-    own = [(name, getattr(builtins, name)) for name in BUILTINS]
+                known.append((vars(holder), name, value, owner + "." + name))
+    known += [(builtins.__dict__, name, getattr(builtins, name), "builtins." + name) for name in BUILTINS]
+    functions = [(getattr(value, "__func__", value), told) for _, _, value, told in known]
+    codes = [(one, one.__code__, told) for one, told in functions if hasattr(one, "__code__")]
     traced, profiled, threads = sys.gettrace(), sys.getprofile(), getattr(threading, "_trace_hook", None)
-    raw, code = _raw, _code
 
     def changed(
-        known=tuple(known),
-        own=tuple(own),
-        space=builtins.__dict__,
-        trace=sys.gettrace,
-        profile=sys.getprofile,
-        threading=threading,
+        known=tuple(known), codes=tuple(codes), trace=sys.gettrace, profile=sys.getprofile, threading=vars(threading)
     ):
-        for holder, told, name, value, inner in known:
-            now = raw(holder, name)
-            if now is not value or code(now) is not inner:
-                return told
-        for name, value in own:
+        for space, name, value, told in known:
             if space.get(name) is not value:
-                return "builtins." + name
+                return told
+        for function, code, told in codes:
+            if function.__code__ is not code:
+                return told
         if trace() is not traced or profile() is not profiled:
             return "sys.settrace"
-        if getattr(threading, "_trace_hook", None) is not threads:
+        if threading.get("_trace_hook") is not threads:
             return "threading.settrace"
         return ""
 
@@ -104,12 +99,3 @@ def _found(path):
             holder = getattr(holder, name, None)
         return holder
     return None
-
-
-def _raw(holder, name):
-    return vars(holder).get(name)
-
-
-def _code(value):
-    value = getattr(value, "__func__", value)
-    return getattr(value, "__code__", None)

@@ -7,13 +7,12 @@ before it starts), holds neither its stdout nor its stdin, and so can't speak in
 pass. Its orphans become children of this process (PR_SET_CHILD_SUBREAPER) and are killed before the report is read.
 """
 
-import base64
+import binascii
 import ctypes
 import hashlib
 import json
 import os
-import selectors
-import shutil
+import select
 import signal
 import subprocess
 import sys
@@ -21,6 +20,8 @@ import time
 
 DUMPABLE, SUBREAPER = 4, 36  # prctl(2)
 TAIL_BYTES = 4000
+PAUSE_MS = 20  # events and output wait in their pipes so long, rather than that each of them wakes this process
+MUCH_BYTES = 1 << 14
 MOST_REPORT_BYTES = 16 << 20
 MOST_OUTPUT_BYTES = 16 << 20
 
@@ -47,6 +48,8 @@ def main():
     if libc.prctl(DUMPABLE, 0, 0, 0, 0) or libc.prctl(SUBREAPER, 1, 0, 0, 0):
         sys.exit("prctl is refused here: the run can't be supervised")
     if os.path.isdir(asked["report"]) and not os.path.islink(asked["report"]):
+        import shutil  # rare, and slow to load
+
         shutil.rmtree(asked["report"])
     elif os.path.lexists(asked["report"]):
         os.unlink(asked["report"])
@@ -63,7 +66,7 @@ def main():
         "events": events.lines,
         "forged": events.forged,
         "tail": output[-TAIL_BYTES:].decode("utf-8", "replace"),
-        "output": base64.b64encode(output).decode() if asked["keep_output"] else "",
+        "output": text_of(output) if asked["keep_output"] else "",
         "report": report(asked["report"]),
     }
     sys.stdout.write("\n{} {}\n".format(asked["nonce"], json.dumps(answer)))
@@ -88,18 +91,29 @@ def watched(asked):
         os.close(fd)
     events, output = Events(key), bytearray()
     takers = {said: events.take, heard: lambda data: keep(output, data)}
-    with selectors.DefaultSelector() as waiting:
-        for fd in takers:
-            os.set_blocking(fd, False)
-            waiting.register(fd, selectors.EVENT_READ)
-        while waiting.get_map() and child.poll() is None:
-            for found, _ in waiting.select(0.02):
-                if not drain(found.fd, takers[found.fd]):
-                    waiting.unregister(found.fd)
-    rc = child.wait()
+    for fd in takers:
+        os.set_blocking(fd, False)
+    ended, much = ending(child), False
+    while child.poll() is None:
+        ended.poll(0 if much else PAUSE_MS)
+        much = sum(drain(fd, taker) for fd, taker in takers.items()) > MUCH_BYTES
     for fd, taker in takers.items():
         drain(fd, taker)
-    return events, bytes(output), rc
+    return events, bytes(output), child.returncode
+
+
+def ending(child):
+    """What can be polled for the child's end; where there are no handles of processes it is only waited for a while."""
+    waiting = select.poll()
+    try:
+        waiting.register(os.pidfd_open(child.pid), select.POLLIN)
+    except (AttributeError, OSError):
+        pass  # Python before 3.9, or a kernel before 5.3
+    return waiting
+
+
+def text_of(data):
+    return binascii.b2a_base64(data, newline=False).decode()
 
 
 def keep(output, data):
@@ -109,14 +123,16 @@ def keep(output, data):
 
 
 def drain(fd, taker):
-    """All that can be read at once; False at the end of it."""
+    """Takes all that can be read at once; how much it was."""
+    taken = 0
     while True:
         try:
             data = os.read(fd, 1 << 16)
         except BlockingIOError:
-            return True
+            return taken
         if not data:
-            return False
+            return taken
+        taken += len(data)
         taker(data)
 
 
@@ -172,7 +188,7 @@ def report(path):
         room -= len(data)
         if room < 0:
             return []
-        found.append(base64.b64encode(data).decode())
+        found.append(text_of(data))
     return found
 
 
