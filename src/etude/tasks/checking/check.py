@@ -20,6 +20,8 @@ from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import Machines
 from etude.tasks.audit import check
 from etude.tasks.auditing.scan import audited, told
+from etude.tasks.cheats.agents import agents_for, behaved
+from etude.tasks.cheats.exercise import Files, nop
 from etude.tasks.cheats.repository import cheats_for
 from etude.tasks.checking.version import code_version, key_of
 from etude.tasks.errors import TaskError
@@ -134,12 +136,13 @@ async def judged(task: Task, pool: Machines) -> Row:
     for _ in range(TIMES - 1):
         scores.append((await grade(task, solved(task), pool)).score)
     audit = await audited(task, pool)
+    acted = await _acted(task, pool, same, found.nop)
     return Row(
         task.id,
         task.category,
         min(scores),
         found.nop,
-        dict(found.cheats),
+        {**found.cheats, **acted},
         [*found.leaks, *told(audit)],
         len(set(scores)) > 1,
         audit={
@@ -150,6 +153,17 @@ async def judged(task: Task, pool: Machines) -> Row:
             "by": code_version()[:16],
         },
     )
+
+
+async def _acted(task: Task, pool: Machines, same: Callable[[Task, Files], Files], nothing: float) -> dict[str, float]:
+    """Scores of the scripted agents, graded while their sandboxes live. What is graded as nothing done scores what that did."""
+    untouched = same(task, nop(task))
+    scores: dict[str, float] = {}
+    for name, script in agents_for(task).items():
+        async with behaved(task, pool, script) as files:
+            done = same(task, files) != untouched
+            scores[name] = (await grade(task, files, pool)).score if done else nothing
+    return scores
 
 
 def content_of(folder: Path) -> str:
