@@ -14,9 +14,12 @@ from etude.rl.schedule import task_list
 from etude.run.practice import exam, practice
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
+from etude.tasks.cheats.exercise import nop
 from etude.tasks.checking.check import check_folder
 from etude.tasks.real.source import RealPackages
+from etude.tasks.registry import grade
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
+from etude.tasks.solved import solved
 from etude.tasks.store.folder import TaskFolder
 
 
@@ -47,16 +50,17 @@ async def test_they_are_sound_by_the_check_that_every_folder_has(tmp_path: Path)
 
 
 @pytest.mark.nightly
-async def test_the_bugs_in_real_packages_are_sound_by_it_too(tmp_path: Path) -> None:
+async def test_a_bug_in_a_real_package_is_graded_from_its_folder(tmp_path: Path) -> None:
     source = RealPackages(default_cache())
     try:
         source.task(source.ids("heldout")[0])
     except PackagesUnavailable as error:
         pytest.skip(f"the pinned releases: {error}")
     own_real(tmp_path, count=1)
+    folder = TaskFolder(tmp_path)
+    task = folder.task(folder.ids("heldout")[0])
     pool = await open_pool(SandboxSettings())
     try:
-        (row,) = await check_folder(tmp_path, pool)
+        assert [(await grade(task, files, pool)).score for files in (solved(task), nop(task))] == [1.0, 0.0]
     finally:
         await pool.close()
-    assert row.good, row
