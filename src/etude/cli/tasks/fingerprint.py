@@ -20,15 +20,15 @@ def fingerprint(
         Path | None, typer.Argument(metavar="[DIR]", help="A folder of tasks. Default: the suites that come along.")
     ] = None,
     split: Annotated[
-        list[Literal["train", "validation", "heldout"]] | None,
-        typer.Option("--split", help="Of a folder: which splits; repeatable. Default: validation and heldout."),
+        Literal["train", "validation", "heldout"] | None,
+        typer.Option("--split", help="Of a folder: one split alone. Default: validation and heldout."),
     ] = None,
     json: Json = False,
 ) -> Answer:
     """Publish what tasks are known by, so that corpora can refuse documents that hold them; no text can be read back."""
     from dataclasses import asdict
 
-    found = _own(out) if folder is None else [_of_folder(folder, out, tuple(split or ()))]
+    found = _own(out) if folder is None else [_of_folder(folder, out, (split,) if split else ())]
     lines = [f"{path}: {written.texts} texts, {written.grams:,} fingerprints" for path, written in found]
     return Answer({"files": [{"file": str(path), **asdict(w)} for path, w in found]}, "\n".join(lines))
 
