@@ -15,6 +15,7 @@ from etude.factory.generators.documentation import Documentation
 from etude.factory.generators.generator import Generator
 from etude.factory.generators.history import History
 from etude.factory.generators.log_debugging import LogDebugging
+from etude.factory.generators.migration.generator import Migration
 from etude.factory.generators.recorded import RecordedSessions
 from etude.factory.generators.refactor.generator import Refactor
 from etude.factory.generators.release import Releases
@@ -35,6 +36,7 @@ GENERATORS: dict[str, Generator] = {
         LogTriage(),
         FeatureDeletion(),
         Refactor(),
+        Migration(),
         Releases(),
         DebianPatches(),
         History(),

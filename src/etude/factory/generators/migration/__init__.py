@@ -1,0 +1,1 @@
+"""Migrations: what is deprecated goes from all modules at once, and behaviour stays; libcst computes the reference."""
