@@ -14,10 +14,11 @@ from typing import Any
 
 from etude.factory.generators.generator import Installed
 from etude.factory.prompts.checks import needed_names, objections, words
-from etude.factory.prompts.facts import Facts, facts_of
+from etude.factory.prompts.facts import KEY, Facts, facts_of
 from etude.factory.prompts.interface import with_interface
 from etude.factory.prompts.writer import worded
 from etude.factory.prompts.writing import STYLES, Style, written
+from etude.factory.sources.workspaces import concerned, workspaces
 from etude.policy.protocol import Policy, PolicyError
 from etude.sandbox.errors import InfraError
 from etude.tasks.audit import leaks
@@ -37,6 +38,7 @@ async def finish(
 ) -> Task:
     """`writer`: a policy that words the prompts of tasks with facts, in the rules' stead. Raises LeftOut, and InfraError where the writer is
     gone."""
+    task = _placed(task, project)
     facts = facts_of(task.metadata)
     if writer is not None and facts is not None:
         prompts, told = await _worded(task, facts, writer, dollars)
@@ -52,6 +54,20 @@ async def finish(
     if found := leaks(task):
         raise LeftOut(f"it leaks: {'; '.join(found[:3])}")
     return task
+
+
+def _placed(task: Task, project: Installed) -> Task:
+    """Of a project of several workspaces, which of them the task is about: in its metadata, and told where its reference is in one alone."""
+    folders = workspaces(project.files)
+    found = concerned([*task.solution, *task.metadata.get("removed", ())], folders)
+    if not found:
+        return task
+    told: dict[str, Any] = {"workspaces": found}
+    facts = facts_of(task.metadata)
+    if facts is not None and len(found) == 1 and found[0] not in f"{facts.headline} {facts.place}":
+        place = f"`{found[0]}`, one of the {len(folders)} workspaces{f': {facts.place}' if facts.place else ''}"
+        told[KEY] = replace(facts, place=place).told()
+    return replace(task, metadata={**task.metadata, **told})
 
 
 async def _worded(
