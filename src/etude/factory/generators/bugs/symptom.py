@@ -18,7 +18,10 @@ def facts(
 ) -> Facts:
     """`tests`: test files by path; `public`: names that the project defines; `place`: the module, in words; `count`: of failing tests."""
     if not failures:
-        return Facts(f"something is wrong in {place}: {_tests(count)} of the project fail", place=place)
+        return Facts(
+            f"something in {place} no longer works: {_tests(count)}, not part of this tree, fail{'s' * (count == 1)}",
+            place=place,
+        )
     told = [(failure, _seen(failure, tests, public)) for failure in failures]
     failure, seen = min(told, key=lambda pair: (pair[1] is None, len(pair[1].headline) if pair[1] else 0, pair[0].name))
     if seen is None:
