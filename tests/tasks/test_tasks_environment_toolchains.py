@@ -1,0 +1,55 @@
+"""Compilers that lie outside of the system's folders reach sandboxes: bound read-only, PATH names them last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from etude.sandbox.spec import SandboxSpec
+from etude.tasks.environment import toolchains
+from etude.tasks.environment.toolchains import with_toolchain
+from etude.tasks.running.channels.appended import CHANNELS
+from etude.tasks.running.channels.canaries import with_canary
+from etude.tasks.running.channels.channel import Tests
+
+
+def rustc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    program = tmp_path / "rustc"
+    program.write_text(f"#!/bin/sh\necho {root}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    toolchains.toolchain.cache_clear()
+
+
+def test_a_toolchain_in_a_home_is_bound_and_found_behind_the_project_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "root" / "bin").mkdir(parents=True)
+    (tmp_path / "root" / "bin" / "cargo").touch()
+    rustc(tmp_path, monkeypatch, tmp_path / "root")
+    found = with_toolchain(SandboxSpec(env={"PATH": "/own:/usr/bin"}), "rust")
+    assert found.read_only_binds == ((str(tmp_path / "root"), f"{toolchains.INSIDE}/rust"),)
+    assert found.env["PATH"] == f"/own:/usr/bin:{toolchains.INSIDE}/rust/bin"
+    assert with_toolchain(found, "rust") == found  # once is enough
+    toolchains.toolchain.cache_clear()
+
+
+def test_what_lies_below_usr_every_sandbox_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rustc(tmp_path, monkeypatch, Path("/usr"))
+    assert with_toolchain(SandboxSpec(), "rust") == SandboxSpec()
+    assert with_toolchain(SandboxSpec(), "python") == SandboxSpec() == with_toolchain(SandboxSpec(), "go")
+    toolchains.toolchain.cache_clear()
+
+
+def test_cargo_is_asked_for_the_binaries_of_the_files_and_runs_them_all() -> None:
+    files = ("tests/a.rs", "src/lib.rs", "src/parse.rs", "src/bin/tool.rs")
+    argv = CHANNELS["cargo"].prepare(Tests(files, (), "cargo"), {}, "x", "/w").argv
+    assert argv == ["cargo", "test", "--no-fail-fast", "--offline", "--test", "a", "--lib", "--bins"]
+
+
+def test_a_junit_3_test_case_gets_its_canary_unless_it_lists_its_tests_itself() -> None:
+    text = "import junit.framework.TestCase;\n\npublic class ATest extends TestCase {\n}\n"
+    assert "public void testCanary_x()" in (with_canary("ATest.java", text, "x", "junit") or "")
+    listed = text.replace("{\n}", "{\n    public static Test suite() { return null; }\n}")
+    assert with_canary("ATest.java", listed, "x", "junit") is None
