@@ -43,7 +43,7 @@ async def made(pool: SandboxPool, outside: dict[str, str] | None = None) -> Task
     await box.snapshot("shop-1")
     await box.kill()
     environment = Environment("no-such-project-anywhere", "1", snapshot="shop-1", tests=TestPlan("unittest"))
-    prompts = dict.fromkeys(("terse", "ambiguous", "full"), "tally gives 0")
+    prompts: dict[str, str] = dict.fromkeys(("terse", "ambiguous", "full"), "tally gives 0")
     changed, solution = {"shop/tally.py": BAD}, {"shop/tally.py": GOOD}
     draft = Draft(
         "b/1", "debugging", "bug", prompts, environment, BASE, changed, (), solution, tests=("tests/test_tally.py",)

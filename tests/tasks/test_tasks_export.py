@@ -42,7 +42,7 @@ ENVIRONMENT = Environment("tally", "1", snapshot="tally-1", env={"PYTHONPATH": f
 
 
 def shop(environment: Environment = ENVIRONMENT) -> Task:
-    prompts = dict.fromkeys(("terse", "ambiguous", "full"), "tally counts one too many")
+    prompts: dict[str, str] = dict.fromkeys(("terse", "ambiguous", "full"), "tally counts one too many")
     task = task_of(
         Draft(
             "bugs/tally-1/1", "debugging", "bug", prompts, environment, BASE, changed={"tally.py": BAD},

@@ -46,12 +46,16 @@ def swe_bench(
     test_command: Annotated[
         str | None, typer.Option("--test-command", help="Runs the tests in place of pytest; {report} is JUnit's path.")
     ] = None,
+    install: Annotated[
+        bool, typer.Option("--install", help="Install each row's tree by the rules, as `tasks install` does.")
+    ] = False,
     test_timeout: Timeout = 120.0,
     count: Count = None,
     dry_run: Plan = False,
     json: Json = False,
 ) -> Answer:
     """Import rows whose repository is cloned here: each is run before and after its patch; what can't be shown is told with the reason."""
+    from etude.run.row_installing import installed
     from etude.tasks.graders.commands import CommandsGrader
     from etude.tasks.importers.swe_bench import candidates, on_host, without_clone
     from etude.tasks.importers.swe_bench_rows import read_rows
@@ -64,14 +68,14 @@ def swe_bench(
     possible = [row for row in found if row.instance_id not in left_out]
     if dry_run:
         return _planned([row.instance_id for row in possible], left_out)
-    asked = {"rows": str(rows), "repos": str(repos), "command": test_command, "count": count}
+    if install and test_command:
+        raise Words("--install finds out how the tests are run: leave --test-command out, or --install")
+    asked = {"rows": str(rows), "repos": str(repos), "command": test_command, "install": install, "count": count}
 
     async def work(pool: SandboxPool) -> Imported:
         bench = Bench(pool, CommandsGrader(), test_timeout)
-        command = tuple(shlex.split(test_command or ""))
-        return await _imported(
-            candidates(possible, repos, bench, install=on_host(command)), out, asked, left_out, count
-        )
+        found = installed(repos, pool) if install else on_host(tuple(shlex.split(test_command or "")))
+        return await _imported(candidates(possible, repos, bench, install=found), out, asked, left_out, count)
 
     return _done(work)
 
