@@ -88,7 +88,7 @@ def _bind(fd: int, target: str) -> None:
     source = f"/proc/self/fd/{fd}"
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
-    else:
+    elif not os.path.exists(target):  # else it covers a file of a bound folder
         os.makedirs(os.path.dirname(target), exist_ok=True)
         open(target, "x").close()
     sys_.mount(source, target, None, sys_.MS_BIND | sys_.MS_REC)

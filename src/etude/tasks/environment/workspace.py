@@ -7,6 +7,7 @@ the same either way.
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,6 +17,7 @@ from etude.sandbox.protocol import Disposable, Machines, Sandbox
 from etude.sandbox.spec import Network, SandboxSpec
 from etude.tasks.environment.attached import services_of
 from etude.tasks.environment.birth import begin
+from etude.tasks.environment.copies import covers
 from etude.tasks.environment.environment import environment_of
 from etude.tasks.environment.toolchains import with_toolchain
 from etude.tasks.running.pin import default_cache
@@ -78,6 +80,17 @@ def over_snapshot(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:
     }
 
 
+def _for_agent(task: Task, spec: SandboxSpec) -> SandboxSpec:
+    """With the services it may ask, and without the host's copies of the project. Raises TaskError."""
+    environment = environment_of(task.metadata)
+    hidden = () if environment is None or spec.image else covers(task)
+    return replace(
+        spec,
+        services=(*spec.services, *services_of(task.metadata)),
+        read_only_binds=(*spec.read_only_binds, *hidden),
+    )
+
+
 def missing(task: Task, files: dict[str, bytes]) -> list[str]:
     """What the snapshot has and a whole tree does not: to be removed after the birth."""
     over = task.metadata.get(OVERLAY, {})
@@ -95,11 +108,11 @@ async def opened(
     history: bool = False,
 ) -> Disposable:
     """A sandbox with the task's files, or with `files`. `adapt` sees the spec as it will be. `history`: for an agent, with the caches of
-    the project's making gone and one commit (`birth.py`), where the task has an environment, and the services it may ask
-    (`attached.py`). Raises UserError, InfraError, TaskError."""
+    the project's making gone and one commit (`birth.py`), where the task has an environment, the services it may ask
+    (`attached.py`), and no copy of the project from this machine (`copies.py`). Raises UserError, InfraError, TaskError."""
     wanted = spec_of(task, spec, files)
-    if history and (asked := services_of(task.metadata)):
-        wanted = replace(wanted, services=(*wanted.services, *asked))
+    if history:
+        wanted = await asyncio.to_thread(_for_agent, task, wanted)
     environment = environment_of(task.metadata)
     try:
         sandbox = await pool.create(adapt(wanted))
