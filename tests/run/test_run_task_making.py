@@ -14,8 +14,9 @@ import pytest
 from etude.cli.answer import Terminated
 from etude.factory.generators.generator import Baseline, Bench, Installed
 from etude.factory.making.decisions import Decisions
-from etude.factory.making.order import Built, Order
+from etude.factory.making.order import Built, Discarded, Order
 from etude.factory.making.twins import Twins
+from etude.factory.sources.projects import Wanted
 from etude.recipe.read import read_recipe
 from etude.run import task_making
 from etude.run.making_report import EVERY_S, MakingReport
@@ -61,7 +62,7 @@ def test_a_making_that_is_terminated_leaves_its_report(tmp_path: Path, monkeypat
     def terminate(number: int, frame: object) -> None:
         raise Terminated
 
-    monkeypatch.setattr(task_making, "installer", lambda listed, pool, cache: built)
+    monkeypatch.setattr(task_making, "installing", lambda listed, installers: built)
     before = signal.signal(signal.SIGTERM, terminate)
     try:
         with pytest.raises(Terminated):
@@ -70,6 +71,27 @@ def test_a_making_that_is_terminated_leaves_its_report(tmp_path: Path, monkeypat
         signal.signal(signal.SIGTERM, before)
     document = json.loads((tmp_path / "report.json").read_text())
     assert document["candidates"] == 1 and document["generators"]["ended"]["reasons"] == {"no test shows it": 1}
+
+
+class _Installer:
+    def __init__(self, name: str, able: bool) -> None:
+        self.name, self.able = name, able
+
+    async def install(self, wanted: Wanted) -> Built:
+        if self.able:
+            return Built(PROJECT, self.name, 0.25)
+        error = Discarded("no steps", self.name)
+        error.spent = {"dollars": 0.5}
+        raise error
+
+
+async def test_the_first_builder_that_can_installs_and_what_the_others_cost_is_told() -> None:
+    listed = {"one": Wanted("one", "sdist", "1.0")}
+    unable, able = _Installer("small", able=False), _Installer("large", able=True)
+    found = await task_making.installing(listed, [unable, able])("one")  # type: ignore[list-item]
+    assert (found.builder, found.dollars) == ("large", 0.75)
+    with pytest.raises(Discarded, match="small: no steps; small: no steps"):
+        await task_making.installing(listed, [unable, unable])("one")  # type: ignore[list-item]
 
 
 def test_what_a_kill_would_lose_of_the_account_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

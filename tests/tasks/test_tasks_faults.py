@@ -51,7 +51,7 @@ BEYOND = {"reward": "graders of scripts", "machine": "raised", "environment": "r
 @pytest.mark.parametrize("name", SIGNS)
 def test_a_run_is_known_by_its_sign(name: str):
     row = fault_of(SIGNS[name])
-    assert row is ROWS[name] and told(row, SIGNS[name])
+    assert row is not None and row is ROWS[name] and told(row, SIGNS[name])
 
 
 def test_every_row_has_a_test():

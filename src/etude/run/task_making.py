@@ -19,6 +19,7 @@ from etude.factory.making.finishing import finish
 from etude.factory.making.making import Making
 from etude.factory.making.order import Built, Discarded, Finish, Install, Order, Progress
 from etude.factory.making.placing import Placing
+from etude.factory.making.searching import searching
 from etude.factory.making.twins import Twins
 from etude.factory.sources.projects import Wanted
 from etude.fleet.open import open_sandboxes
@@ -113,7 +114,7 @@ async def _made(
         bench = Bench(pool, order.timeout_s)
         async with finishing(writer) as finished, crew(agents, recipe, pool, default_cache()) as found:
             install = placing.installing(installing(listed, found.installers))
-            finished = Twins(placing.folder).finishing(placing.finishing(finished))
+            finished = Twins(placing.folder).finishing(placing.finishing(searching(finished, pool)))
             told = report.beside(progress)
             making = Making(order, install, finished, placing.folder, report.decisions, bench, told)
             making.faults = report.faults
