@@ -25,7 +25,7 @@ from etude.trace.vocabulary import write_vocabulary
 def test_an_exported_task_reads_back_as_the_same_task(tmp_path: Path) -> None:
     answer = export(["one-bug/train/000003"], tmp_path)
     task = ExerciseSource(read_recipe([]).exercises).task("one-bug/train/000003")
-    assert read_task(Path(answer.document["exported"][0])) == task
+    assert read_task(Path(answer.document["exported"][0]["folder"])) == task
 
 
 @pytest.fixture(params=["text", "tokens"])

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from etude.index import service as services
@@ -211,6 +211,7 @@ def test_a_request_that_is_none_is_refused_and_the_line_goes_on(served: Served, 
         max_size=3,
     ),
 )
+@example(method="put", params={"base64": {"a.py": "\x80"}})
 def test_whatever_is_asked_is_answered_with_a_result_or_a_typed_error(
     served: Served, method: str, params: dict
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -47,7 +46,7 @@ class Files(Params):
         for path, text in self.base64.items():
             try:
                 found[path] = base64.b64decode(text, validate=True)
-            except binascii.Error as error:
+            except ValueError as error:  # binascii.Error is one; letters beyond ASCII raise the plain one
                 raise IndexRefused(f"{path}: no base64 ({error})") from error
         return found
 
