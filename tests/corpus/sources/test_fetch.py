@@ -218,6 +218,10 @@ def test_the_strongest_checksum_is_taken_and_weak_ones_are_none():
     )
 
 
+def test_an_integrity_string_with_other_letters_is_none():
+    assert of_integrity("sha512-\xe9\xe9\xe9\xe9") is None
+
+
 def test_an_integrity_string_is_read_as_the_specification_says():
     text = [f"{name}-{base64.b64encode(hashlib.new(name, b'x').digest()).decode()}" for name in ("sha1", "sha512")]
     assert of_integrity(" ".join(text) + "?option") == Checksum("sha512", hashlib.sha512(b"x").hexdigest())

@@ -4,7 +4,6 @@ exactly one content."""
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +55,6 @@ def of_integrity(integrity: str) -> Checksum | None:
         algorithm, _, value = token.partition("?")[0].partition("-")
         try:
             digests.setdefault(algorithm, base64.b64decode(value, validate=True).hex())
-        except binascii.Error:
+        except ValueError:
             continue  # another token may be whole; none at all is the caller's refusal
     return strongest(digests)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import functools
 import json
 import re
@@ -134,6 +133,6 @@ def _digest(dist: dict[str, Any]) -> Digest | None:
         if algorithm in ALGORITHMS:
             try:
                 hashes[algorithm] = base64.b64decode(text.partition("?")[0], validate=True).hex()
-            except binascii.Error:
+            except ValueError:
                 continue  # a word that is no digest: another may be one
     return best(hashes)
