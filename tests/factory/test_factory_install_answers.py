@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from etude.factory.install.agents.answers import Malformed, build, goals
@@ -24,6 +24,7 @@ def ten(**changes: Any) -> dict[str, Any]:
 
 
 @given(before=st.text(alphabet="ab {}\n`", max_size=40))
+@example(before="{```")
 def test_an_answer_is_found_behind_whatever_words_and_within_a_fence(before: str) -> None:
     assert len(goals(f"{before}\n```json\n{json.dumps(ten())}\n```")) == 10
 

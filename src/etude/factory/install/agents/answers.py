@@ -15,6 +15,7 @@ from etude.tasks.environment.environment import Runner, TestPlan
 
 MOST_STEPS, MOST_FILES = 40, 400
 MOST_STEP_CHARS, MOST_COMMAND_CHARS = 20_000, 2_000
+_DECODER = json.JSONDecoder()
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED = {
     "http_proxy",
@@ -43,7 +44,7 @@ class Build:
 
 def goals(text: str) -> list[Goal]:
     """Raises Malformed."""
-    rows = _object(text).get("goals")
+    rows = _object(text, "goals")["goals"]
     if not isinstance(rows, list) or len(rows) != TEN:
         had = len(rows) if isinstance(rows, list) else "no list"
         raise Malformed(f'"goals" must be a list of {TEN} objects, there is {had}')
@@ -56,7 +57,7 @@ def goals(text: str) -> list[Goal]:
 
 def build(text: str, files: Collection[str]) -> Build:
     """`files`: of the untouched tree. Raises Malformed."""
-    row = _object(text)
+    row = _object(text, "steps")
     steps = _texts(row.get("steps"), '"steps"')
     if not 1 <= len(steps) <= MOST_STEPS or any(not 0 < len(step.strip()) <= MOST_STEP_CHARS for step in steps):
         raise Malformed(f'"steps" must be 1 to {MOST_STEPS} commands of at most {MOST_STEP_CHARS} characters')
@@ -123,14 +124,18 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _object(text: str) -> dict[str, Any]:
-    """The last JSON object of a message: alone, fenced, or behind words. Raises Malformed."""
-    fences = re.findall(r"```(?:json)?[ \t]*\n(.*?)```", text, re.DOTALL)
-    for part in (*reversed(fences), text[text.find("{") : text.rfind("}") + 1]):
+def _object(text: str, key: str) -> dict[str, Any]:
+    """The last JSON object of a message that has the key: alone, fenced, or among words and braces. Raises Malformed."""
+    found: dict[str, Any] = {}
+    at = text.find("{")
+    while at >= 0:
         try:
-            found = json.loads(part)
+            one, end = _DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict):
-            return found
-    raise Malformed("the message holds no JSON object that parses")
+            end = at + 1
+        else:
+            found = one if key in one else found
+        at = text.find("{", end)
+    if not found:
+        raise Malformed(f'the message holds no JSON object that parses and has "{key}"')
+    return found
