@@ -4,8 +4,9 @@
     task = await proved_over(draft, bench.pool, bench.timeout_s, known=baseline.passed, flaky=baseline.flaky)
 
 Cheap first: one run of the chosen test files decides most candidates (`known`: what passes after the change is the untouched project's
-baseline, so that only the state before has to be run); thrice only for those whose first run shows something. Then the reference must
-score 1, nothing 0 and some cheats 0, each in a fresh fork (`etude tasks check` tries all of them, and the leaks of the whole sandbox).
+baseline, so that only the state before has to be run); thrice only for those whose first run shows something and whose sandbox, searched
+whole, does not tell the answer. Then the reference must
+score 1, nothing 0 and some cheats 0, each in a fresh fork (`etude tasks check` tries all of them).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from etude.sandbox.protocol import Machines
+from etude.tasks.auditing.secrecy import require_secret
 from etude.tasks.cheats.exercise import nop
 from etude.tasks.cheats.repository import few_for
 from etude.tasks.environment.environment import KEY, Environment
@@ -116,7 +118,10 @@ async def proved_over(
         return await run_tests(tests_of(task), files, machine(task, pool, grader.fit), timeout_s)
 
     before, after = graded_files(task, nop(task)), graded_files(task, solved(task))
-    found = await prove(before, after, run, known=known, most=most)
+    async def look() -> None:
+        await require_secret(task, pool)
+
+    found = await prove(before, after, run, known=known, most=most, look=look)
     task = _with(task, _steady(found, flaky))
     await require_sound(task, Bench(pool, grader, timeout_s), few_for(task))
     return task

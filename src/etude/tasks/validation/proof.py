@@ -6,7 +6,7 @@ same state is flaky, and counts for neither list. A change that no test shows is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from etude.tasks.running.testrun import Ran, Runner
@@ -37,10 +37,11 @@ async def prove(
     *,
     known: frozenset[str] | None = None,
     most: int | None = None,
+    look: Callable[[], Awaitable[None]] | None = None,
 ) -> Proof:
     """Raises LeftOut with the reason, and InfraError. One run of each state comes first: most that fail, fail there. `known`: what
     passes after the change, if that was found out before; then a single run of the state before decides most. `most`: of tests that
-    fail before the change."""
+    fail before the change; `look`: at something cheaper than five more runs, which raises LeftOut as well."""
     states: dict[str, list[Ran]] = {"after": [], "before": []}
     if known is None:
         states["after"].append(await run(after))
@@ -48,6 +49,8 @@ async def prove(
         known = states["after"][0].run.passed
     states["before"].append(await run(before))
     _telling(known, states["before"][0], most)
+    if look is not None:
+        await look()
     for name, files in (("after", after), ("before", before)):
         states[name] += [await run(files) for _ in range(times - len(states[name]))]
     for ran in states["after"]:

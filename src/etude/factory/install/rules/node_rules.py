@@ -32,6 +32,11 @@ _NO_TESTS = re.compile(
     r"(^|/)(fixtures?|helpers?|support|common|node_modules|browser|benchmarks?|data|cases|mocks?|__mocks__|utils?)(/|\.c?js$)"
 )
 MOST_FILES = 400
+# Packages of one author resemble each other down to their tests, and no test of the project runs those of its dependencies.
+_WITHOUT_TESTS = (
+    f"find {PLACE}/node_modules -type d -name test -path '*/node_modules/*/test' -prune"
+    """ -exec sh -c 'if [ -f "$1/../package.json" ]; then rm -rf "$1"; fi' _ {} \\;"""
+)
 _WORDS: tuple[tuple[str, Runner, tuple[str, ...], str], ...] = (
     (r"\bvitest\b", "vitest", ("npx", "--no-install", "vitest", "run", "{files}"), "vitest"),
     (r"\bjest\b", "jest", ("npx", "--no-install", "jest", "{files}"), "jest"),
@@ -157,7 +162,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False) 
         found.append(
             f"if [ -d {PLACE}/{folder}/node_modules ]; then ln -s {PLACE}/{folder}/node_modules {WORKDIR}/{folder}/node_modules; fi"
         )
-    found.append("rm -rf /tmp/.npm")
+    found += ["rm -rf /tmp/.npm", _WITHOUT_TESTS]
     return tuple(found)
 
 

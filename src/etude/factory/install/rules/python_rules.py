@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from etude.factory.install.goal import TEN, Goal
 from etude.factory.install.rules import python_layout as layout
+from etude.factory.install.rules.python_copies import emptied
 from etude.factory.install.rules.python_needs import extras, project_table, setup_cfg, test_requirements
 from etude.factory.install.rules.repairs import python_wants
 from etude.factory.sources.fetched import Fetched
@@ -19,19 +20,6 @@ from etude.tasks.running.pytest_tools import PYTEST_FLAGS
 
 VENV = f"{DEPS}/venv"
 PIP = f"{VENV}/bin/python3 -I -m pip install -q"
-# Isolated: what the workdir tells of itself (an egg-info) names the workdir's own files.
-EMPTIED = """import sys
-from importlib.metadata import PackageNotFoundError, files
-for name in sys.argv[1:]:
-    try:
-        listed = files(name) or ()
-    except PackageNotFoundError:
-        continue
-    for file in listed:
-        path = file.locate()
-        if ".dist-info" not in str(file) and "/bin/" not in str(path.resolve()) and path.is_file():
-            path.unlink()
-"""
 MOST_FILES = 400
 
 
@@ -86,13 +74,13 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False) 
     target = f"{DEPS}/build[{','.join(named)}]" if named and not plain else f"{DEPS}/build"
     needs = [] if plain else [line for line in test_requirements(files) if not line.lower().startswith("pytest=")]
     quoted = " ".join(f"'{need}'" for need in (*needs, *wanted) if "'" not in need)
-    names = " ".join(layout.distribution(project.wanted.in_registry, files))
+    names = layout.distribution(project.wanted.in_registry, files)
     found = [f"mkdir -p {DEPS} && python3 -m venv {VENV}", f"{PIP} setuptools wheel"]
     if {"setup.py", "pyproject.toml", "setup.cfg"} & set(files):
         found.append(f"cp -r {WORKDIR} {DEPS}/build && {PIP} '{target}' && rm -rf {DEPS}/build")
     if quoted:
         found.append(f"{PIP} {quoted}")
-    found.append(f"{VENV}/bin/python3 -I -c '{EMPTIED}' {names}")
+    found += emptied(f"{VENV}/bin/python3", names, layout.modules(files), layout.python_path(files))
     found.append(f"find {DEPS} -name __pycache__ -prune -exec rm -rf {{}} + ; rm -rf /tmp/pip-* /tmp/.cache /tmp/tmp*")
     return tuple(found)
 

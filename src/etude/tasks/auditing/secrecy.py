@@ -1,0 +1,14 @@
+"""A task whose sandbox tells its answer is none: what a dependency carries of the project, or a tool's cache, no proof over files finds."""
+
+from __future__ import annotations
+
+from etude.sandbox.protocol import Machines
+from etude.tasks.auditing.scan import audited, told
+from etude.tasks.task import Task
+from etude.tasks.validation.proof import LeftOut
+
+
+async def require_secret(task: Task, pool: Machines) -> None:
+    """Searches the sandbox as an agent gets it, about a second. Raises LeftOut with where the answer stands, and InfraError."""
+    if found := told(await audited(task, pool)):
+        raise LeftOut(f"its sandbox tells: {'; '.join(found[:3])}")
