@@ -106,8 +106,20 @@ async def test_a_wheel_with_the_reference_in_it_is_found(shop: SandboxPool, tmp_
 async def test_what_an_agent_sees_anyway_is_no_needle(shop: SandboxPool):
     task = await made(shop, {})
     assert needles(task).names == ("counted_twice", "halved")
-    assert all("counted_twice" in window or "halved" in window for window in needles(task).windows)
+    assert all("counted_twice" in window or "halved" in window for window in needles(task).windows[0])
     assert not told(await audited(task, shop))
+
+
+async def test_of_many_windows_one_that_anybody_writes_tells_nothing_and_of_few_it_does(shop: SandboxPool):
+    common = "    @property\n    def name_of_it(self):\n        return self._name_of_it\n"
+    long = "class A:\n" + common + "".join(f"    def of_{n}(self):\n        return self.parts[{n}]\n" for n in range(99))
+    few = await made(shop, {}, {"/tmp/deps/lib/any.py": common.encode()})
+    many = replace(few, solution={"tally.py": long})
+    assert needles(few).least == (1, 1) and needles(many).least == (8, 1)
+    assert not told(await audited(many, shop))
+    assert len(told(await audited(replace(few, solution={"tally.py": "class A:\n" + common}), shop))) == 1
+    copied = await made(shop, {}, {"/tmp/deps/lib/any.py": long.replace("of_50(", "other(").encode()})
+    assert len(told(await audited(replace(copied, solution={"tally.py": long}), shop))) == 1
 
 
 async def test_a_sound_task_is_a_good_row_and_is_not_checked_twice(shop: SandboxPool, tmp_path: Path):

@@ -22,7 +22,7 @@ from etude.factory.install.agents.spending import Bill
 from etude.factory.install.baseline import baseline
 from etude.factory.install.building import build, replay
 from etude.factory.install.container import container
-from etude.factory.install.pair import RULES, Builder, Judge, Setter
+from etude.factory.install.pair import EDITION, RULES, Builder, Judge, Setter
 from etude.factory.install.recipe import Recipe, read_recipe
 from etude.factory.install.system import notes
 from etude.factory.making.order import Built, Discarded
@@ -55,7 +55,8 @@ class Installer:
         return self.builder.name if self.builder else RULES
 
     def folder(self, wanted: Wanted) -> Path:
-        return self.cache / "environments" / re.sub(r"[^\w.+-]", "-", f"{wanted.kind}-{wanted.id}-{self.name}")
+        by = f"{RULES}-{EDITION}" if self.name == RULES else self.name
+        return self.cache / "environments" / re.sub(r"[^\w.+-]", "-", f"{wanted.kind}-{wanted.id}-{by}")
 
     async def install(self, wanted: Wanted) -> Built:
         """Raises Discarded with the reason, InfraError."""

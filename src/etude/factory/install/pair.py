@@ -15,6 +15,7 @@ from etude.factory.making.order import Discarded
 from etude.factory.sources.fetched import Fetched
 
 RULES = "rules"
+EDITION = 2  # of the rules: what an older one installed is installed again
 
 
 @dataclass(frozen=True)

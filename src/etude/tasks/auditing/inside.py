@@ -63,10 +63,12 @@ def below(top, skip):
 
 class Search:
     def __init__(self, asked):
-        self.windows = [w.split("\n") for w in asked["windows"]]
-        self.first = {}
-        for number, window in enumerate(self.windows):
-            self.first.setdefault(window[0], []).append(number)
+        self.least = asked["least"]
+        self.first = {}  # a window's first line -> (part, window)
+        for part, windows in enumerate(asked["windows"]):
+            for window in windows:
+                lines = window.split("\n")
+                self.first.setdefault(lines[0], []).append((part, lines))
         self.names = [n.encode() for n in asked["names"]]
         self.stems, self.project = set(asked["stems"]), asked["project"].lower().replace("-", "_")
         self.found, self.files, self.bytes, self.unread = [], 0, 0, []
@@ -118,12 +120,14 @@ class Search:
             return
         lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
         lines = [line for line in lines if line]
+        held = [{} for _ in self.least]
         for at, line in enumerate(lines):
-            for number in self.first.get(line, ()):
-                window = self.windows[number]
+            for part, window in self.first.get(line, ()):
                 if lines[at : at + len(window)] == window:
-                    self.found.append({"path": path, "what": "lines", "text": " / ".join(window)[:200]})
-                    return
+                    held[part][" / ".join(window)] = None
+                    if len(held[part]) >= self.least[part]:
+                        self.found.append({"path": path, "what": "lines", "text": list(held[part])[0][:200]})
+                        return
 
     def compiled(self, path, data):
         name = path.rpartition("/")[2]

@@ -33,6 +33,7 @@ MOST = 14  # definitions that one anchor may pull along
 LARGE_LINES, LARGE_FILES = 150, 4
 LARGE_MOST = 40
 TEST_FILES = {"small": 8, "large": 16}
+ALIKE = 0.7  # of a large feature's lines: more of them in one that was proposed already, and it asks for the same again
 PASSES = 4  # large features are put together anew so often: each piece stands in that many of them at most
 
 
@@ -56,14 +57,24 @@ def chosen(project: Installed, known: Index, seed: int) -> Iterator[tuple[str, f
     anchors = [one for one in known.defined if one.name in spoken and one.lines >= SMALLEST and one.name[0] != "_"]
     rng.shuffle(anchors)
     seen: set[frozenset[str]] = set()
+    lines = {one.name: one.lines for one in known.defined}
+    proposed: list[frozenset[str]] = []
     pieces = [piece for one in anchors if (piece := known.feature([one.name], MOST))]
     told_in = {path: _words(text) for path, text in project.files.items() if _may_change(path)}
     large = chain.from_iterable(_large(known, rng.sample(pieces, len(pieces)), told_in) for _ in range(PASSES))
     for small, together in zip_longest(pieces, large):
         for size, names in (("small", small), ("large", together)):
-            if names and names not in seen:
-                seen.add(names)
-                yield size, names
+            if names is None or names in seen or (size == "large" and _like_one(names, proposed, lines)):
+                continue
+            seen.add(names)
+            if size == "large":
+                proposed.append(names)
+            yield size, names
+
+
+def _like_one(names: frozenset[str], others: list[frozenset[str]], lines: Mapping[str, int]) -> bool:
+    whole = sum(lines.get(name, 0) for name in names)
+    return any(sum(lines.get(name, 0) for name in names & other) > ALIKE * whole for other in others)
 
 
 def _large(
