@@ -100,3 +100,13 @@ def test_time_does_not_weigh_one_category_against_another() -> None:
         came.append(lane.category)
         turns.came(lane, taken=True, seconds=100.0 if lane.category == "tests" else 1.0)
     assert came.count("tests") == 20
+
+
+def test_large_tasks_are_a_third_of_a_set_of_all_categories() -> None:
+    turns = Turns()
+    lanes = [Lane(category, project, category) for category in "abcdefghij" for project in "pqr"]
+    turns.open([*lanes, *(Lane("a", project, "large", True) for project in "pqr")])
+    came = worked(turns, 300, lambda lane: True)
+    large = [lane for lane in came if lane.large]
+    assert 90 <= len(large) <= 110 and {lane.project for lane in large} == set("pqr")
+    assert sum(lane.category == "a" and not lane.large for lane in came) == 20

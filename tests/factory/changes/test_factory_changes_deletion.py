@@ -163,4 +163,17 @@ def test_a_large_feature_in_too_few_files_is_no_task():
 
 
 def test_candidates_are_the_same_for_the_same_seed():
-    assert [*chosen(PROJECT, index(MODULES), 3)] == [*chosen(PROJECT, index(MODULES), 3)] == [("small", FEATURE)]
+    small, again = ([*chosen(PROJECT, index(MODULES), 3, "small")] for _ in range(2))
+    assert small == again == [FEATURE] and [*chosen(PROJECT, index(MODULES), 3, "large")] == []
+
+
+def test_large_features_that_ask_for_the_same_are_proposed_once():
+    names = ("cube", "cone", "torus", "prism", "knot", "ring")
+    body = "".join(f"    value_{n} = {n}\n" for n in range(140))
+    modules = {f"shapes/{name}.py": f"def {name}():\n{body * (7 if name == 'cube' else 1)}" for name in names}
+    speaks = {f"docs/{name}.md": " ".join(names) for name in "abcd"}
+    tests = {"tests/test_all.py": f"from shapes import {', '.join(names)}\n"}
+    project = Installed(PROJECT.environment, {**modules, **speaks, **tests}, PROJECT.baseline)
+    found = [*chosen(project, index(modules), 0, "large")]
+    assert sum("cube" in one for one in found) == 1  # whatever is beside it, most lines are the cube's
+    assert len({one for one in found if "cube" not in one}) == len(found) - 1 > 1

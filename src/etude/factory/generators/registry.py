@@ -35,6 +35,7 @@ GENERATORS: dict[str, Generator] = {
         Documentation(),
         LogTriage(),
         FeatureDeletion(),
+        FeatureDeletion("large"),
         Refactor(),
         Migration(),
         Releases(),

@@ -13,7 +13,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 
-from etude.factory.generators.generator import Bench, Installed
+from etude.factory.generators.generator import Bench, Generator, Installed
 from etude.factory.making.decisions import Decision, Decisions, Install
 from etude.factory.making.order import Discarded, Finish, Order, Progress, Shelf, Told
 from etude.factory.making.order import Install as Installer
@@ -26,6 +26,10 @@ from etude.tasks.validation.workshop import Candidate
 FAULTS = 8  # of ours in a row, after which the machine rather than a candidate is the trouble
 ELSEWHERE = "not installed in this run"
 BREAKS = 3  # of a generator at one project, after which it is left alone there
+
+
+def lane_of(generator: Generator, project: str) -> Lane:
+    return Lane(generator.category, project, generator.name, getattr(generator, "large", False))
 
 
 class MakingFault(Exception):
@@ -60,8 +64,8 @@ class Making:
         self._installing = 0
         self._news = asyncio.Condition()
         for row in decisions.candidates.values():
-            lane = Lane(row.category, row.project, row.generator)
             if row.generator in order.generators and row.project in order.projects:
+                lane = lane_of(order.generators[row.generator], row.project)
                 self.turns.count_in(lane, taken=row.taken, seconds=row.seconds)
                 self._breaks[lane] += row.broken
                 self.turns.close(lane, ELSEWHERE)
@@ -135,7 +139,7 @@ class Making:
 
     def _open(self, name: str, project: Installed) -> None:
         lanes = [
-            Lane(generator.category, name, generator.name)
+            lane_of(generator, name)
             for generator in self.order.generators.values()
             if project.environment.language in generator.languages
         ]

@@ -3,7 +3,8 @@
 The category with the fewest tasks goes first, within it the project with the fewest, within that the lane that tried least. What a lane
 tried in vain counts a quarter of a task, so that a category which yields little does not eat the whole budget: after forty failures it
 waits like one that holds ten tasks. Among the projects of a category time counts too:
-one whose tests take ten times as long as another's comes a third as often. Pure: no clock, no I/O.
+one whose tests take ten times as long as another's comes a third as often. Lanes of large tasks are a category by themselves, which comes
+so often as `LARGE` others: a third of a set is large. Pure: no clock, no I/O.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 FAILURE = (
     0.25  # of a task: a candidate costs seconds whether it is taken or not, and most generators take one in two to four
 )
+LARGE = 5.0
 GIVEN_UP = 40  # failures in a row, after which a lane is closed: it has shown that it yields nothing here
 
 
@@ -25,6 +27,11 @@ class Lane:
     category: str
     project: str
     generator: str
+    large: bool = False
+
+    @property
+    def kind(self) -> tuple[str, bool]:
+        return self.category, self.large
 
 
 @dataclass
@@ -64,8 +71,8 @@ class Turns:
         if self.count is not None and self.taken + self._flying() >= self.count:
             return None
         each_s = self._each_s()
-        categories, projects = self._weights(each_s)
-        full = {name for name in categories if self._full(name)}
+        kinds, projects = self._weights(each_s)
+        full = {name for name, _ in kinds if self._full(name)}
         free = [
             lane for lane in self.lanes if lane not in self.closed and lane not in busy and lane.category not in full
         ]
@@ -75,8 +82,8 @@ class Turns:
         chosen = min(
             free,
             key=lambda lane: (
-                categories[lane.category],
-                projects[lane.category, lane.project],
+                kinds[lane.kind] / (LARGE if lane.large else 1.0),
+                projects[*lane.kind, lane.project],
                 self.lanes[lane].worth(each_s),
                 place[lane],
             ),
@@ -131,10 +138,10 @@ class Turns:
         weight = sum(standing.taken + FAILURE * standing.failed for standing in self.lanes.values())
         return sum(standing.seconds for standing in self.lanes.values()) / weight if weight else 0.0
 
-    def _weights(self, each_s: float) -> tuple[Counter[str], Counter[tuple[str, str]]]:
-        categories: Counter[str] = Counter()
-        projects: Counter[tuple[str, str]] = Counter()
+    def _weights(self, each_s: float) -> tuple[Counter[tuple[str, bool]], Counter[tuple[str, bool, str]]]:
+        kinds: Counter[tuple[str, bool]] = Counter()
+        projects: Counter[tuple[str, bool, str]] = Counter()
         for lane, standing in self.lanes.items():
-            categories[lane.category] += standing.weight  # type: ignore[assignment]
-            projects[lane.category, lane.project] += standing.worth(each_s)  # type: ignore[assignment]
-        return categories, projects
+            kinds[lane.kind] += standing.weight  # type: ignore[assignment]
+            projects[*lane.kind, lane.project] += standing.worth(each_s)  # type: ignore[assignment]
+        return kinds, projects

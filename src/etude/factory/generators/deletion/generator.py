@@ -1,6 +1,7 @@
-"""Generator `feature-deletion`: functions, classes and whole modules go with their exports, documents and tests; the tests show the way back.
+"""Generators `feature-deletion` and `large-features`: functions, classes and whole modules go with their exports, documents and tests; the
+tests show the way back.
 
-Composer 2.5's way. Small ones take out one definition and what hangs on it; large ones several across modules, until at least
+Composer 2.5's way. The first takes out one definition and what hangs on it; the second several across modules, until at least
 `LARGE_LINES` lines in `LARGE_FILES` files of the reference are gone.
 """
 
@@ -12,7 +13,8 @@ import random
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
-from itertools import chain, zip_longest
+from itertools import chain
+from typing import Literal
 
 from etude.factory.generators.deletion.cutting import tests_without, without
 from etude.factory.generators.deletion.index import Defined, Index, index
@@ -27,49 +29,50 @@ from etude.tasks.validation.project import Draft, proved_over, task_of
 from etude.tasks.validation.proof import LeftOut
 from etude.tasks.validation.workshop import Candidate
 
-NAME = "feature-deletion"
+Size = Literal["small", "large"]
+NAMES: dict[Size, str] = {"small": "feature-deletion", "large": "large-features"}
 SMALLEST = 8  # lines: below there is nothing to build
 MOST = 14  # definitions that one anchor may pull along
 LARGE_LINES, LARGE_FILES = 150, 4
 LARGE_MOST = 40
-TEST_FILES = {"small": 8, "large": 16}
+TEST_FILES: dict[Size, int] = {"small": 8, "large": 16}
 ALIKE = 0.7  # of a large feature's lines: more of them in one that was proposed already, and it asks for the same again
 PASSES = 4  # large features are put together anew so often: each piece stands in that many of them at most
 
 
 class FeatureDeletion:
-    name = NAME
     category = "features"
     languages: tuple[str, ...] = ("python",)
 
+    def __init__(self, size: Size = "small") -> None:
+        self.size: Size = size
+        self.name, self.large = NAMES[size], size == "large"
+
     def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
         known = index(_parsed(project))
-        for size, names in chosen(project, known, seed):
+        for names in chosen(project, known, seed, self.size):
             anchor = re.sub(r"\W+", "-", "-".join(sorted(names)[:3])).strip("-")
-            task_id = f"features/{project.name}/{NAME}/{size}-{anchor}-{len(names)}"
-            yield Candidate(task_id, partial(build, project, bench, known, names, size, task_id))
+            task_id = f"features/{project.name}/{self.name}/{anchor}-{len(names)}"
+            yield Candidate(task_id, partial(build, project, bench, known, names, self.size, task_id))
 
 
-def chosen(project: Installed, known: Index, seed: int) -> Iterator[tuple[str, frozenset[str]]]:
-    """Features that tests speak of, small and large by turns, no feature twice."""
+def chosen(project: Installed, known: Index, seed: int, size: Size) -> Iterator[frozenset[str]]:
+    """Features that tests speak of, none twice, and no large ones that have most of their lines in common."""
     rng = random.Random(f"deletion {project.name} {seed}")
     spoken = _words("\n".join(project.files[path] for path in test_files(project)))
     anchors = [one for one in known.defined if one.name in spoken and one.lines >= SMALLEST and one.name[0] != "_"]
     rng.shuffle(anchors)
-    seen: set[frozenset[str]] = set()
+    pieces = dict.fromkeys(piece for one in anchors if (piece := known.feature([one.name], MOST)))
+    if size == "small":
+        yield from pieces
+        return
+    told_in = {path: _words(text) for path, text in project.files.items() if _may_change(path)}
     lines = {one.name: one.lines for one in known.defined}
     proposed: list[frozenset[str]] = []
-    pieces = [piece for one in anchors if (piece := known.feature([one.name], MOST))]
-    told_in = {path: _words(text) for path, text in project.files.items() if _may_change(path)}
-    large = chain.from_iterable(_large(known, rng.sample(pieces, len(pieces)), told_in) for _ in range(PASSES))
-    for small, together in zip_longest(pieces, large):
-        for size, names in (("small", small), ("large", together)):
-            if names is None or names in seen or (size == "large" and _like_one(names, proposed, lines)):
-                continue
-            seen.add(names)
-            if size == "large":
-                proposed.append(names)
-            yield size, names
+    for names in chain.from_iterable(_large(known, rng.sample(list(pieces), len(pieces)), told_in) for _ in range(PASSES)):
+        if not _like_one(names, proposed, lines):
+            proposed.append(names)
+            yield names
 
 
 def _like_one(names: frozenset[str], others: list[frozenset[str]], lines: Mapping[str, int]) -> bool:
@@ -93,7 +96,7 @@ def _large(
                 together = frozenset()
 
 
-async def build(project: Installed, bench: Bench, known: Index, names: frozenset[str], size: str, task_id: str) -> Task:
+async def build(project: Installed, bench: Bench, known: Index, names: frozenset[str], size: Size, task_id: str) -> Task:
     """Raises LeftOut, InfraError."""
     draft = await asyncio.to_thread(drafted, project, known, names, size, task_id)
     passed = frozenset(name for path in draft.tests for name in project.baseline.by_file.get(path, ()))
@@ -106,7 +109,7 @@ async def build(project: Installed, bench: Bench, known: Index, names: frozenset
     )
 
 
-def drafted(project: Installed, known: Index, names: frozenset[str], size: str, task_id: str) -> Draft:
+def drafted(project: Installed, known: Index, names: frozenset[str], size: Size, task_id: str) -> Draft:
     """The task before anything was run. Raises LeftOut."""
     gone = known.named(names)
     changed, removed = _cut(project, names)
@@ -132,7 +135,7 @@ def drafted(project: Installed, known: Index, names: frozenset[str], size: str, 
         hidden=hidden,
         tests=tests,
         metadata={
-            "generator": NAME,
+            "generator": NAMES[size],
             "operators": [f"delete-{size}"],
             "deleted": sorted(f"{one.path}:{one.name}" for one in gone),
             "origin": project.origin,
