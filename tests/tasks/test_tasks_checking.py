@@ -112,7 +112,9 @@ async def test_what_an_agent_sees_anyway_is_no_needle(shop: SandboxPool):
 
 async def test_of_many_windows_one_that_anybody_writes_tells_nothing_and_of_few_it_does(shop: SandboxPool):
     common = "    @property\n    def name_of_it(self):\n        return self._name_of_it\n"
-    long = "class A:\n" + common + "".join(f"    def of_{n}(self):\n        return self.parts[{n}]\n" for n in range(99))
+    long = (
+        "class A:\n" + common + "".join(f"    def of_{n}(self):\n        return self.parts[{n}]\n" for n in range(99))
+    )
     few = await made(shop, {}, {"/tmp/deps/lib/any.py": common.encode()})
     many = replace(few, solution={"tally.py": long})
     assert needles(few).least == (1, 1) and needles(many).least == (8, 1)

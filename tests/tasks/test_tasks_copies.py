@@ -52,6 +52,18 @@ def test_a_copy_is_what_holds_lines_that_the_workspace_lacks_and_all_that_lies_b
     assert [inside for _, inside in found] == [f"{host}/vendor/shapes/__init__.py", f"{host}/vendor/shapes/words.py"]
 
 
+def test_what_python_compiled_of_a_copy_goes_with_it(host: Path) -> None:
+    kept = host / "vendor/shapes/__pycache__"
+    kept.mkdir()
+    for name in ("words.cpython-311.pyc", "words.cpython-311.opt-1.pyc", "else.cpython-311.pyc"):
+        (kept / name).write_bytes(b"\0")
+    found = [inside for _, inside in copies.covers(task(**{"shapes/words.py": TEXT}))]
+    assert [path for path in found if path.endswith(".pyc")] == [
+        f"{kept}/words.cpython-311.opt-1.pyc",
+        f"{kept}/words.cpython-311.pyc",
+    ]
+
+
 def test_a_task_whose_reference_is_nowhere_hides_nothing(host: Path) -> None:
     assert copies.covers(task(**{"shapes/words.py": "def never_seen_before():\n    return 'anything'\n"})) == ()
     assert copies.covers(task(**{"notes.txt": TEXT})) == ()

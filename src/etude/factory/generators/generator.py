@@ -59,7 +59,7 @@ class Bench:
 
 class Generator(Protocol):
     """`name` and `category` stand in every task; `languages` are those it can work on. One with a true attribute `large` makes large tasks
-alone, of which a set wants many (`Turns`)."""
+    alone, of which a set wants many (`Turns`)."""
 
     name: str
     category: str

@@ -6,6 +6,7 @@ workspace lacks. Agents' sandboxes have nothing in its place.
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -30,7 +31,15 @@ def covers(task: Task) -> tuple[tuple[str, str], ...]:
         return ()
     # All that such a folder has of the project, so that the tasks of a project ask for few different sets: each has a zygote of its own.
     whole = {copy for path in {*task.files, *task.solution} for copy in _named(path)}
-    return tuple((NOTHING, path) for path in sorted(whole) if os.path.dirname(path) in found)
+    sources = sorted(path for path in whole if os.path.dirname(path) in found)
+    return tuple((NOTHING, path) for source in sources for path in (source, *_compiled(source)))
+
+
+def _compiled(source: str) -> list[str]:
+    """What Python keeps beside it: names and documentation strings stand in there as well."""
+    folder, name = os.path.split(source)
+    stem = glob.escape(f"{folder}/__pycache__/{name.removesuffix('.py')}")
+    return sorted(glob.glob(f"{stem}.*.pyc")) if name.endswith(".py") else []
 
 
 def _near(files: Mapping[str, str], path: str) -> Iterable[str]:

@@ -118,6 +118,7 @@ async def proved_over(
         return await run_tests(tests_of(task), files, machine(task, pool, grader.fit), timeout_s)
 
     before, after = graded_files(task, nop(task)), graded_files(task, solved(task))
+
     async def look() -> None:
         await require_secret(task, pool)
 

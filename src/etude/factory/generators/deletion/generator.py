@@ -69,7 +69,9 @@ def chosen(project: Installed, known: Index, seed: int, size: Size) -> Iterator[
     told_in = {path: _words(text) for path, text in project.files.items() if _may_change(path)}
     lines = {one.name: one.lines for one in known.defined}
     proposed: list[frozenset[str]] = []
-    for names in chain.from_iterable(_large(known, rng.sample(list(pieces), len(pieces)), told_in) for _ in range(PASSES)):
+    for names in chain.from_iterable(
+        _large(known, rng.sample(list(pieces), len(pieces)), told_in) for _ in range(PASSES)
+    ):
         if not _like_one(names, proposed, lines):
             proposed.append(names)
             yield names
@@ -96,7 +98,9 @@ def _large(
                 together = frozenset()
 
 
-async def build(project: Installed, bench: Bench, known: Index, names: frozenset[str], size: Size, task_id: str) -> Task:
+async def build(
+    project: Installed, bench: Bench, known: Index, names: frozenset[str], size: Size, task_id: str
+) -> Task:
     """Raises LeftOut, InfraError."""
     draft = await asyncio.to_thread(drafted, project, known, names, size, task_id)
     passed = frozenset(name for path in draft.tests for name in project.baseline.by_file.get(path, ()))

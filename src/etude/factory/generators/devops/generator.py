@@ -79,7 +79,7 @@ class _Found:
 
     async def _search(self) -> Subject:
         files = self._project.files
-        usable = [place for place in tested(self._project) if _in_package(place, files)]
+        usable = [place for place in tested(self._project) if _in_package(place)]
         # Small test files first: every scenario runs one.
         for place in sorted(usable, key=lambda place: (len(files[place.tests[0]]), place.path))[:4]:
             trial = Trial(self._project, place.tests[:1], self._bench)
@@ -93,10 +93,10 @@ class _Found:
         raise LeftOut("no module has tests that pass whole here and notice a defect")
 
 
-def _in_package(place: Tested, files: object) -> bool:
+def _in_package(place: Tested) -> bool:
     """In a package with a folder of its own, tests outside of what is packed or inside alike."""
     parts = place.path.split("/")
-    return "." in place.name and place.name.partition(".")[0] in parts[:-1]
+    return place.name.partition(".")[0] in parts[:-1]
 
 
 async def build(asked: _Asked, found: _Found, project: Installed, bench: Bench) -> Task:

@@ -53,8 +53,11 @@ def tested(project: Installed) -> Iterator[Tested]:
             about.setdefault(module, []).append(test)
     for path, name in names.items():
         if path in about:
-            # The test file that is named after the module comes first.
-            yield Tested(path, name, tuple(sorted(about[path], key=lambda test: (_subject(test) != _stem(path), test))))
+            # The test file that is named after the module comes first, then the longest: a short one may look at signatures alone.
+            def rank(test: str, path: str = path) -> tuple[bool, int, str]:
+                return _subject(test) != _stem(path), -len(project.files[test]), test
+
+            yield Tested(path, name, tuple(sorted(about[path], key=rank)))
 
 
 def _subject(test: str) -> str:
