@@ -1,4 +1,4 @@
-"""A Go and a Rust project, installed by recorded runs of a setter and a builder: scripted answers over real tools, said again."""
+"""A Go, a Java and a Rust project, installed by recorded runs of a setter and a builder: scripted answers over real tools, said again."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from etude.trace.reader import read_session
 
 DATA = Path(__file__).parent / "data" / "installs"
 GO = Wanted("shlex", "debian", "0.0~git20191202.e7afc7f-1", "go", "golang-github-google-shlex")
+JAVA = Wanted("json-simple", "debian", "2.3.0-1", "java")
+JARS = ("junit4", "hamcrest", "junit-platform-console-standalone")
 RUST = "librust-semver-dev"
 
 
@@ -43,7 +45,7 @@ def last_words(path: Path) -> str:
 def test_recorded_answers_are_goals_and_a_recipe_that_are_taken(goals: Path) -> None:
     assert sum(goal.tests for goal in answers.goals(last_words(goals))) >= 3
     built = goals.with_name(goals.name.replace(".goals", ".build-1"))
-    assert answers.build(last_words(built), ("a_test.go", "tests/test_version.rs")).tests.files
+    assert answers.build(last_words(built), ("a_test.go", "tests/test_version.rs", "src/test/java/a/ATest.java")).tests.files
 
 
 async def installed(wanted: Wanted, pool: SandboxPool, cache: Path) -> dict[str, int]:
@@ -67,6 +69,18 @@ def needs(program: str) -> None:
 async def test_a_go_project_is_installed_by_a_recorded_run(pool: SandboxPool, tmp_path: Path) -> None:
     needs("go")
     assert await installed(GO, pool, tmp_path) == {"shlex_test.go": 4}
+
+
+@pytest.mark.nightly
+async def test_a_java_project_is_installed_by_a_recorded_run(pool: SandboxPool, tmp_path: Path) -> None:
+    needs("javac")
+    if lacking := [jar for jar in JARS if not Path(f"/usr/share/java/{jar}.jar").exists()]:
+        pytest.skip(f"this machine has no {', '.join(lacking)} in /usr/share/java (Debian's junit4 and junit5)")
+    found = await installed(JAVA, pool, tmp_path)
+    folder = "src/test/java/org/json/simple"
+    # Two classes of one name, in two packages.
+    assert (found[f"{folder}/YylexTest.java"], found[f"{folder}/parser/YylexTest.java"]) == (8, 1)
+    assert sum(found.values()) == 73 and len(found) == 8
 
 
 @pytest.mark.nightly

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -16,19 +17,22 @@ from etude.tasks.running.parsers.junit import junit
 SUREFIRE = "target/surefire-reports"  # where maven writes, in a project of one module
 
 
+Words = Callable[[tuple[str, ...], Mapping[str, bytes]], list[str]]
+
+
 @dataclass(frozen=True)
 class Appended:
-    """`words`: the chosen files as the runner wants them named; `flags`: what makes it report; `cases`: of its answer."""
+    """`words`: the chosen files as the runner wants them named, by their paths and what is in them; `flags`: what makes it report; `cases`: of its answer."""
 
     kind: str
     default: tuple[str, ...]
-    words: Callable[[tuple[str, ...]], list[str]]
+    words: Words
     flags: Callable[[list[str]], list[str]]
     cases: Callable[[Answer, str], Iterable[Case]]
     report: str = ""
 
     def prepare(self, tests: Tests, files: Mapping[str, bytes], nonce: str, workdir: str) -> Prepared:
-        argv = self.flags(filled(tests.command or self.default, self.words(tests.files)))
+        argv = self.flags(filled(tests.command or self.default, self.words(tests.files, files)))
         planted: dict[str, bytes] = {}
         for path in tests.files:
             if path in files and (text := _text(files[path])) is not None:
@@ -90,14 +94,18 @@ def _cargo_flags(argv: list[str]) -> list[str]:
     return [*argv[:at], "--no-fail-fast", *argv[at:]]
 
 
-def _packages(files: tuple[str, ...]) -> list[str]:
-    return list(dict.fromkeys(f"./{PurePosixPath(path).parent}".replace("/.", "/") for path in files)) or ["./..."]
+def _files(paths: tuple[str, ...], texts: Mapping[str, bytes]) -> list[str]:
+    return list(paths)
 
 
-def _targets(files: tuple[str, ...]) -> list[str]:
+def _packages(paths: tuple[str, ...], texts: Mapping[str, bytes]) -> list[str]:
+    return list(dict.fromkeys(f"./{PurePosixPath(path).parent}".replace("/.", "/") for path in paths)) or ["./..."]
+
+
+def _targets(paths: tuple[str, ...], texts: Mapping[str, bytes]) -> list[str]:
     """A file of tests/ is a binary of its own; what stands in the sources is tested with the library, or the programs."""
     found: dict[tuple[str, ...], None] = {}
-    for path in (PurePosixPath(path) for path in files if path.endswith(".rs")):
+    for path in (PurePosixPath(path) for path in paths if path.endswith(".rs")):
         in_program = path.name == "main.rs" or "bin" in path.parent.parts
         found[
             ("--test", path.stem) if "src" not in path.parent.parts else ("--bins",) if in_program else ("--lib",)
@@ -105,11 +113,20 @@ def _targets(files: tuple[str, ...]) -> list[str]:
     return [word for words in found for word in words]
 
 
-def _modules(files: tuple[str, ...]) -> list[str]:
-    return [path.removesuffix(".py").replace("/", ".") for path in files]
+def _modules(paths: tuple[str, ...], texts: Mapping[str, bytes]) -> list[str]:
+    return [path.removesuffix(".py").replace("/", ".") for path in paths]
 
 
-_files: Callable[[tuple[str, ...]], list[str]] = list
+def _classes(paths: tuple[str, ...], texts: Mapping[str, bytes]) -> list[str]:
+    """Whole names: two packages may have a class of the same name, and all that run classes know them by their whole names."""
+    found: list[str] = []
+    for path in paths:
+        package = _PACKAGE.search(texts.get(path, b"").decode("utf-8", "replace"))
+        found.append(f"{package[1]}.{PurePosixPath(path).stem}" if package else PurePosixPath(path).stem)
+    return found
+
+
+_PACKAGE = re.compile(r"(?m)^\s*package\s+([\w.]+)")  # of Java, Kotlin, Scala, Groovy
 
 CHANNELS = {
     "node": Appended(
@@ -154,7 +171,7 @@ CHANNELS = {
     "junit": Appended(
         "junit",
         ("mvn", "-o", "-q", "test", "-Dtest={files}"),
-        lambda files: [PurePosixPath(path).stem for path in files],
+        _classes,
         list,
         lambda a, w: junit([_report(a), *a.reports[1:]]),
         SUREFIRE,
