@@ -45,7 +45,9 @@ def last_words(path: Path) -> str:
 def test_recorded_answers_are_goals_and_a_recipe_that_are_taken(goals: Path) -> None:
     assert sum(goal.tests for goal in answers.goals(last_words(goals))) >= 3
     built = goals.with_name(goals.name.replace(".goals", ".build-1"))
-    assert answers.build(last_words(built), ("a_test.go", "tests/test_version.rs", "src/test/java/a/ATest.java")).tests.files
+    assert answers.build(
+        last_words(built), ("a_test.go", "tests/test_version.rs", "src/test/java/a/ATest.java")
+    ).tests.files
 
 
 async def installed(wanted: Wanted, pool: SandboxPool, cache: Path) -> dict[str, int]:

@@ -121,3 +121,19 @@ async def test_a_making_that_goes_on_knows_the_bugs_of_earlier_runs(tmp_path: Pa
         assert await twins(a_bug("elsewhere", place="sums.py:mean"), PROJECT)
         assert await twins(a_bug("otherwise", failing=("t::b",)), PROJECT)
         assert await twins(a_bug("first"), PROJECT)  # made again after a kill between its record and its decision
+
+
+async def test_features_taken_out_of_the_same_files_are_two_where_what_is_left_differs(tmp_path: Path) -> None:
+    async def as_it_is(task: Task, project: Installed) -> Task:
+        return task
+
+    def a_feature(name: str, left: str) -> Task:
+        told = {"generator": "feature-deletion", "project": "one-1.0"}
+        whole = {"sums.py": "def total(v): ...\n\n\ndef mean(v): ...\n"}
+        return Task(name, "features", "small", "", {"sums.py": left}, (), "commands", {}, whole, metadata=told)
+
+    finish = Twins(TaskFolder(tmp_path, make=True)).finishing(as_it_is)
+    await finish(a_feature("total", "def mean(v): ...\n"), PROJECT)
+    await finish(a_feature("mean", "def total(v): ...\n"), PROJECT)
+    with pytest.raises(LeftOut, match="the same as mean"):
+        await finish(a_feature("the average", "def total(v): ...\n"), PROJECT)

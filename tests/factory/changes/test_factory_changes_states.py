@@ -74,6 +74,11 @@ def test_a_changelog_tells_its_new_points_whole():
         ("Drop support for Python 3.7. :pr:`372`", ""),
         ("Various small bugfixes", ""),
         ("Update CI environment.", ""),
+        ("[Fix] `stringify`: avoid encoding arrayformat comma (#463)", "`stringify`: avoid encoding arrayformat comma"),
+        ("**[New]** `parse`: add `strictNullHandling` option", "`parse`: add `strictNullHandling` option"),
+        ("[Dev Deps] update `object-inspect`, `tape` and others", ""),
+        ("[readme] remove travis badge; add github badges", ""),
+        ("[an address](https://example.org) is taken as it is", "an address is taken as it is"),
     ],
 )  # fmt: skip
 def test_a_point_is_told_as_a_person_would_and_no_chore_is_asked_for(point: str, said: str):
@@ -105,7 +110,15 @@ def test_a_release_whose_tests_are_the_earlier_ones_is_no_task():
         release.states(PROJECT, lambda _, back: before, 0, "features/m-2/release/0-back")
 
 
-def test_releases_are_of_source_distributions():
+def test_the_release_before_is_the_next_lower_number_and_not_an_old_line_s_latest_mend():
+    listed = ["6.10.5", "6.11.1", "6.11.0", "6.10.4", "6.11.0-rc.1", "6.9.7", "1.0a1"]
+    assert release.before(listed, "6.11.0") == ["6.10.5", "6.10.4", "6.9.7"]
+    with pytest.raises(LeftOut, match="no plain release"):
+        release.before(listed, "6.11.0-rc.1")
+
+
+def test_releases_are_those_of_a_package_index():
+    assert [*release.Releases().candidates(replace(PROJECT, origin="npm m 2 x"), None, 0)]  # type: ignore[arg-type]
     assert len([*release.Releases().candidates(PROJECT, None, 0)]) == release.PAIRS  # type: ignore[arg-type]
     assert not [*release.Releases().candidates(replace(PROJECT, origin="git abc"), None, 0)]  # type: ignore[arg-type]
 

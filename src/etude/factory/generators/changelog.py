@@ -18,6 +18,10 @@ MOST = 12  # points that one request can hold
 _POINT = re.compile(r"^\s*[-*+]\s+")
 _KIND = re.compile(r"^(?P<kind>[a-z]+)(\([^)]*\))?!?:\s+")  # conventional commits: fix(typing): …
 _ASIDE_KINDS = frozenset(("docs", "doc", "ci", "chore", "build", "test", "tests", "style", "support", "release"))
+_TAG = re.compile(r"^(\*\*)?\[(?P<kind>[A-Za-z][\w ,`-]*)\](\*\*)?:?\s+(?!\()")  # [Fix] …
+_ASIDE_TAGS = re.compile(
+    r"(?i)\b(deps|tests?|meta|readme|docs?|actions|eslint|lint|refactor|types?|build|ci|robustness)\b"
+)
 _ASIDE = re.compile(
     r"(?i)\b(document(ation|ed)?|docs|typos?|readme|changelog|(update|add|use|fix|move\w*) (the )?(ci|github actions)|ci environment|tox|"
     r"drop(s|ped)? (the )?support|is no longer supported|depend(s|ency) on python|python_requires|licen[cs]e|flake8|pep ?8|badges?|pypi|"
@@ -77,6 +81,10 @@ def asked(point: str) -> str:
     for pattern, instead in _NOISE:
         said = pattern.sub(instead, said)
     said = " ".join(said.split()).strip(" ,;:-")
+    if tag := _TAG.match(said):
+        if _ASIDE_TAGS.search(tag["kind"]):
+            return ""
+        said = said[tag.end() :]
     if kind := _KIND.match(said):
         if kind["kind"] in _ASIDE_KINDS:
             return ""

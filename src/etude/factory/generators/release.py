@@ -1,15 +1,15 @@
 """Generator `release`: from one release to the next: the changelog's new points are the request, the later sources are the reference.
 
-The last `PAIRS` neighbours up to the installed release are tried, in its environment; releases come from the package index by their source
-distributions, checked by checksum. Documents and pipelines stay as they were: of a release, only what the tests can show is asked for. A
-release whose archive has no tests or no changelog is no task, and neither is one that changes half the project.
+The last `PAIRS` neighbours up to the installed release are tried, in its environment; releases come from the package index (source
+distributions, npm's archives), checked by checksum. Documents and pipelines stay as they were: of a release, only what the tests can show
+is asked for. A release whose archive has no tests or no changelog is no task, and neither is one that changes half the project.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 
 from etude.corpus.sources.project import SourceOffline
@@ -21,7 +21,7 @@ from etude.factory.making.order import Discarded
 from etude.factory.prompts.checks import words
 from etude.factory.prompts.facts import Facts
 from etude.factory.sources.fetched import fetch, versions
-from etude.factory.sources.projects import Wanted
+from etude.factory.sources.projects import Kind, Wanted
 from etude.sandbox.errors import InfraError
 from etude.tasks.protected import is_protected, is_test
 from etude.tasks.recorded.asked import category
@@ -31,8 +31,12 @@ from etude.tasks.validation.proof import LeftOut
 from etude.tasks.validation.workshop import Candidate
 
 NAME = "release"
+KINDS: dict[str, Kind] = {"sdist": "sdist", "npm": "npm"}
 PAIRS = 4
-_ASIDE = re.compile(r"^(docs?|examples?|benchmarks?|scripts?|\.[^/]+)/|(^|/)PKG-INFO$|\.egg-info/|\.(po|pot|mo)$")
+_ASIDE = re.compile(
+    r"^(docs?|examples?|benchmarks?|scripts?|\.[^/]+)/|(^|/)PKG-INFO$|\.egg-info/|\.(po|pot|mo)$"
+    r"|(^|/)(LICEN[CS]E|COPYING|NOTICE|AUTHORS|CONTRIBUTORS)[^/]*$|^\.[^/]+$|^package-support\.json$"
+)
 
 
 @dataclass(frozen=True)
@@ -45,31 +49,44 @@ class Release:
 Earlier = Callable[[Installed, int], Release]
 
 
-def earlier_sdist(project: Installed, back: int) -> Release:
+def earlier_release(project: Installed, back: int) -> Release:
     """By the package index. Raises LeftOut, InfraError."""
-    name, version = project.origin.split()[1], project.environment.version
-    cache = default_cache()
+    kind, name = project.origin.split()[:2]
+    version, cache = project.environment.version, default_cache()
+    wanted = Wanted(name, KINDS[kind], version, project.environment.language)
     try:
-        listed = versions(Wanted(name, "sdist", version), cache)
-        at = listed.index(version) + back if version in listed else len(listed)
-        if at >= len(listed):
+        listed = before(versions(wanted, cache), version)
+        if back > len(listed):
             raise LeftOut(f"the index has no release {back} before {name} {version}")
-        return Release(listed[at], fetch(Wanted(name, "sdist", listed[at]), cache).texts())
+        return Release(listed[back - 1], fetch(replace(wanted, version=listed[back - 1]), cache).texts())
     except Discarded as error:
         raise LeftOut(f"a release before {version} can't be taken: {error}") from error
     except SourceOffline as error:
         raise InfraError(f"a release before {name} {version} can't be fetched: {error}") from error
 
 
+def before(listed: Iterable[str], version: str) -> list[str]:
+    """The releases below it, by their numbers, the nearest first: an older line that got a mend later is not its neighbour's successor."""
+    plain = {found: numbers for found in listed if (numbers := _numbers(found)) is not None}
+    limit = _numbers(version)
+    if limit is None:
+        raise LeftOut(f"{version} is no plain release, which has numbers alone")
+    return sorted((found for found in plain if plain[found] < limit), key=lambda found: plain[found], reverse=True)
+
+
+def _numbers(version: str) -> tuple[int, ...] | None:
+    return tuple(map(int, version.split("."))) if re.fullmatch(r"\d+(\.\d+)*", version) else None
+
+
 @dataclass
 class Releases:
-    earlier: Earlier = earlier_sdist
+    earlier: Earlier = earlier_release
     name: str = NAME
     category: str = "features"
-    languages: tuple[str, ...] = ("python",)
+    languages: tuple[str, ...] = ("python", "javascript", "typescript")
 
     def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
-        if project.origin.startswith("sdist "):
+        if project.origin.partition(" ")[0] in KINDS:
             for back in range(PAIRS):
                 task_id = f"features/{project.name}/{NAME}/{back}-back"
                 yield Candidate(task_id, partial(build, project, bench, self.earlier, back, task_id))

@@ -43,12 +43,14 @@ class Twins:
 
 
 def asked(task: Task) -> str:
-    """What tells a task from another: of a bug its places and the tests that show it, of any other what its reference leaves."""
+    """What tells a task from another: of a bug its places and the tests that show it, of any other what its reference changes, from what to
+    what: features that were taken out of the same files have the same files put back."""
     generator, places, shown = (task.metadata.get(key) for key in ("generator", "places", "operators"))
     failing = task.hidden.get("fail_to_pass")
     told: object
     if places and shown and failing:
         told = [generator, sorted(places), sorted(failing)]
     else:
-        told = [generator, task.grader, sorted(task.solution.items()), sorted(task.metadata.get("removed", ()))]
+        before = [task.files.get(path, "") for path in sorted(task.solution)]
+        told = [generator, task.grader, sorted(task.solution.items()), before, sorted(task.metadata.get("removed", ()))]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()

@@ -21,6 +21,8 @@ PACKAGES = (
     "/usr/lib/nodejs",
     "/usr/share/java",
 )
+# What many a package calls a file, so that the name tells nothing of whose it is.
+ANYBODY_S = ("index", "main", "__init__", "util", "utils", "types", "core", "base", "cli")
 COMPILED = (".pyc", ".pyo", ".class", ".so", ".map", ".node", ".pyd", ".json", ".db", ".sqlite")
 MOST_BYTES = 16 << 20
 
@@ -133,7 +135,9 @@ class Search:
         name = path.rpartition("/")[2]
         if not self.names or not (b"\0" in data[:4096] or name.endswith(COMPILED)):
             return
-        if name.split(".")[0] not in self.stems and self.project not in path.lower().replace("-", "_"):
+        stem = name.split(".")[0]
+        alike = stem in self.stems and stem not in ANYBODY_S
+        if not alike and (not self.project or self.project not in path.lower().replace("-", "_")):
             return
         held = [n for n in self.names if n in data]
         if len(held) * 2 > len(self.names):

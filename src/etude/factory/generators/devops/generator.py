@@ -96,7 +96,7 @@ class _Found:
 def _in_package(place: Tested) -> bool:
     """In a package with a folder of its own, tests outside of what is packed or inside alike."""
     parts = place.path.split("/")
-    return place.name.partition(".")[0] in parts[:-1]
+    return "." in place.name and place.name.partition(".")[0] in parts[:-1]
 
 
 async def build(asked: _Asked, found: _Found, project: Installed, bench: Bench) -> Task:

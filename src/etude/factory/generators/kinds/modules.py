@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -11,6 +12,7 @@ from etude.factory.generators.generator import Installed
 from etude.tasks.protected import is_protected, is_test
 from etude.tasks.validation.change import PYTEST_FILE
 
+_DEFINED = re.compile(r"(?m)^(?:def|class|async def)\s+(\w+)")
 NOT_CODE = frozenset(("docs", "doc", "examples", "example", "benchmarks", "scripts", "tools", "bin"))
 
 
@@ -44,11 +46,13 @@ def test_files(project: Installed) -> list[str]:
 
 
 def tested(project: Installed) -> Iterator[Tested]:
-    """Modules with the test files about them: by name (`test_x.py` is about `x.py`), else by what a test file speaks of most."""
+    """Modules with the test files about them: by name (`test_x.py` is about `x.py`), else by what a test file speaks of most: what a module
+    defines, and the module itself. A package that defines nothing stands for no module: it passes on what others define."""
     names = modules(project)
+    defined = {path: frozenset(_DEFINED.findall(project.files[path])) for path in names}
     about: dict[str, list[str]] = {}
     for test in test_files(project):
-        module = _by_name(test, names) or _by_words(project.files[test], names)
+        module = _by_name(test, names, defined) or _by_words(project.files[test], names, defined)
         if module:
             about.setdefault(module, []).append(test)
     for path, name in names.items():
@@ -69,12 +73,17 @@ def _stem(path: str) -> str:
     return place.parent.name if place.stem == "__init__" else place.stem.strip("_")
 
 
-def _by_name(test: str, names: dict[str, str]) -> str:
-    hits = [path for path in names if _stem(path) == _subject(test)]
+def _by_name(test: str, names: dict[str, str], defined: Mapping[str, frozenset[str]]) -> str:
+    hits = [path for path in names if _stem(path) == _subject(test) and defined[path]]
     return min(hits, key=lambda path: (len(PurePosixPath(path).parts), path)) if hits else ""
 
 
-def _by_words(text: str, names: dict[str, str]) -> str:
-    counts = {path: len(re.findall(rf"\b{re.escape(name)}\b", text)) for path, name in names.items()}
+def _by_words(text: str, names: dict[str, str], defined: Mapping[str, frozenset[str]]) -> str:
+    said = Counter(re.findall(r"\w+", text))
+    counts = {
+        path: sum(said[word] for word in defined[path]) + len(re.findall(rf"\b{re.escape(name)}\b", text))
+        for path, name in names.items()
+        if defined[path]
+    }
     best = max(counts, key=lambda path: (counts[path], len(names[path])), default="")
     return best if best and counts[best] else ""

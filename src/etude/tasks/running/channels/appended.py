@@ -22,7 +22,8 @@ Words = Callable[[tuple[str, ...], Mapping[str, bytes]], list[str]]
 
 @dataclass(frozen=True)
 class Appended:
-    """`words`: the chosen files as the runner wants them named, by their paths and what is in them; `flags`: what makes it report; `cases`: of its answer."""
+    """`words`: the chosen files as the runner wants them named, by their paths and what is in them; `flags`: what makes it report;
+    `cases`: of its answer."""
 
     kind: str
     default: tuple[str, ...]
