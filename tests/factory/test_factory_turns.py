@@ -110,3 +110,18 @@ def test_large_tasks_are_a_third_of_a_set_of_all_categories() -> None:
     large = [lane for lane in came if lane.large]
     assert 90 <= len(large) <= 110 and {lane.project for lane in large} == set("pqr")
     assert sum(lane.category == "a" and not lane.large for lane in came) == 20
+
+
+def test_a_project_that_was_slow_in_one_category_waits_in_the_others_and_is_not_forgotten() -> None:
+    turns = Turns()
+    projects = ("quick", "other", "slow")
+    turns.open([Lane(category, project, category) for category in "abcdef" for project in projects])
+    came = []
+    for _ in range(120):
+        lane = turns.next()
+        assert lane is not None
+        came.append(lane)
+        turns.came(lane, taken=True, seconds=100.0 if lane.project == "slow" else 10.0)
+    first = [lane.category for lane in came[:36] if lane.project == "slow"]
+    assert len(first) <= 6  # in all six categories by turns it were 12
+    assert {lane.category for lane in came if lane.project == "slow"} == set("abcdef")

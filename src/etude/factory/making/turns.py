@@ -3,7 +3,8 @@
 The category with the fewest tasks goes first, within it the project with the fewest, within that the lane that tried least. What a lane
 tried in vain counts a quarter of a task, so that a category which yields little does not eat the whole budget: after forty failures it
 waits like one that holds ten tasks. Among the projects of a category time counts too:
-one whose tests take ten times as long as another's comes a third as often. Lanes of large tasks are a category by themselves, which comes
+one whose tests take ten times as long as another's comes a third as often, and a project that was slow in one category waits in the others
+before its first turn there. Lanes of large tasks are a category by themselves, which comes
 so often as `LARGE` others: a third of a set is large. Pure: no clock, no I/O.
 """
 
@@ -72,6 +73,7 @@ class Turns:
             return None
         each_s = self._each_s()
         kinds, projects = self._weights(each_s)
+        slowness = self._slowness(each_s)
         full = {name for name, _ in kinds if self._full(name)}
         free = [
             lane for lane in self.lanes if lane not in self.closed and lane not in busy and lane.category not in full
@@ -83,7 +85,7 @@ class Turns:
             free,
             key=lambda lane: (
                 kinds[lane.kind] / (LARGE if lane.large else 1.0),
-                projects[*lane.kind, lane.project],
+                max(projects[*lane.kind, lane.project], slowness.get(lane.project, 0.0)),
                 self.lanes[lane].worth(each_s),
                 place[lane],
             ),
@@ -137,6 +139,15 @@ class Turns:
         """Seconds that a task took so far, whatever it is of."""
         weight = sum(standing.taken + FAILURE * standing.failed for standing in self.lanes.values())
         return sum(standing.seconds for standing in self.lanes.values()) / weight if weight else 0.0
+
+    def _slowness(self, each_s: float) -> dict[str, float]:
+        """How many tasks of usual length one of the project takes longer, as far as that is known."""
+        weight: Counter[str] = Counter()
+        seconds: Counter[str] = Counter()
+        for lane, standing in self.lanes.items():
+            weight[lane.project] += standing.taken + FAILURE * standing.failed  # type: ignore[assignment]
+            seconds[lane.project] += standing.seconds  # type: ignore[assignment]
+        return {name: max(0.0, seconds[name] / weight[name] / each_s - 1) for name in weight if weight[name] and each_s}
 
     def _weights(self, each_s: float) -> tuple[Counter[tuple[str, bool]], Counter[tuple[str, bool, str]]]:
         kinds: Counter[tuple[str, bool]] = Counter()
