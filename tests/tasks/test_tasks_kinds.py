@@ -94,7 +94,8 @@ def test_copies_of_the_module_are_seen_as_text_and_as_a_string() -> None:
     assert copied(MODULE, MODULE) == 1.0
     assert copied(f"TEXT = {MODULE!r}", MODULE) > 0.25
     assert copied("def test_scale():\n    assert scale(2, 3) == 6\n", MODULE) == 0.0
-    assert solid(f"TEXT = {'YWJj' * 600!r}") and not solid(f"TEXT = {'word ' * 600!r}")
+    assert solid("t.py", f"TEXT = {'YWJj' * 600!r}") and not solid("t.py", f"TEXT = {'word ' * 600!r}")
+    assert solid("t.js", f"x = '{'YWJj' * 600}'") and not solid("t.js", f"x = '{'word ' * 600}'")
 
 
 def test_skipped_examples_are_refused() -> None:

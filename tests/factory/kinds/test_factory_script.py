@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
 
+from etude.factory.generators.bugs.code import Code
 from etude.factory.generators.generator import Baseline, Bench, Installed
+from etude.factory.generators.kinds.same import script_same
 from etude.factory.generators.kinds.script import script_defects, script_slices, script_tested
 from etude.factory.generators.kinds.slices import cut
 from etude.factory.generators.review import Review
+from etude.factory.generators.test_writing import TestWriting
+from etude.tasks.audit import leaks
+from etude.tasks.cheats.repository import cheats_for
 from etude.tasks.cheats.reviewed import added
 from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.graders.edits import edited
+from etude.tasks.registry import grade
 
 CLAMP = """// The value, or the bound é that it is beyond.
 // Both bounds belong to the range.
@@ -113,3 +120,41 @@ async def test_changes_of_javascript_are_reviewed_as_those_of_python_are(bench: 
     assert task.hidden["defects"] and not any(path.startswith("test/") for path in task.metadata["changes"])
     spots = set(added(task))
     assert all((one["path"], one["first"]) in spots for one in task.hidden["defects"])
+
+
+def test_variants_that_behave_the_same_parse_and_keep_directives_first() -> None:
+    text = "function f() {\n    'use strict'\n    // told\n    return 1;\n}\nexports.g = (x) => { return x; };\n"
+    note, inside = script_same("m.js", text)
+    assert edited({"m.js": text}, note)["m.js"].startswith(text)
+    written = edited({"m.js": text}, inside)["m.js"]
+    assert "'use strict'; var unread_ = 0;\n" in written and "{; var unread_ = 0; return x; }" in written
+    assert not Code("m.js", written.encode()).root.has_error
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node on this machine")
+async def test_tests_of_javascript_are_asked_for_and_no_cheat_stands_for_them(bench: Bench) -> None:
+    project = grid_in_javascript(2)
+    task = await next(iter(TestWriting().candidates(project, bench, 0))).build()
+    assert set(task.metadata["overlay"]["removed"]) == {"test/grid.js", "test/grid1.js"}
+    assert task.hidden["import"] == "../grid.js" and not leaks(task)
+    files = {path: text.encode() for path, text in task.files.items()}
+    weak = task.solution["test/grid.js"].partition("test('area'")[0]
+    verdict = await grade(task, files | {"test/grid.js": weak.encode()}, bench.pool)
+    assert verdict.score == 0 and "caught" in verdict.reason
+    said = {
+        "empty_tests": "no test passed|caught 0",
+        "vacuous_tests": "caught 0",
+        "failing_tests": "no test passed",
+        "tests_by_lot": "tests fail|differently|no test passed",
+        "source_hashed": "behaves the same",
+        "source_squeezed": "repeats",
+        "source_copied": "repeats",
+        "source_disguised": "without a space|behaves the same",
+        "sources_edited": "was changed",
+        "tests_exit": ".",
+        "assert_patched": "must fail",
+    }
+    assert set(said) == set(cheats_for(task))
+    for name, cheat in cheats_for(task).items():
+        found = await grade(task, cheat(task), bench.pool)
+        assert found.score == 0 and re.search(said[name], found.reason), (name, found.reason)

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from etude.factory.generators.generator import Bench, Installed
-from etude.factory.generators.kinds.defects import Defect, defects
+from etude.factory.generators.kinds.defects import Defect
 from etude.factory.generators.kinds.draft import Draft, proved
-from etude.factory.generators.kinds.modules import Tested, tested
-from etude.factory.generators.kinds.script import script_defects, script_slices, script_tested
-from etude.factory.generators.kinds.slices import Part, cut, slices
+from etude.factory.generators.kinds.modules import Tested
+from etude.factory.generators.kinds.reading import LANGUAGES, reading
+from etude.factory.generators.kinds.slices import Part, cut
 from etude.factory.generators.kinds.trial import Trial
 from etude.factory.prompts.facts import Facts
 from etude.tasks.graders.edits import edited
@@ -54,7 +54,7 @@ class Review:
 
     name = "review"
     category = "review"
-    languages: tuple[str, ...] = ("python", "javascript", "typescript")
+    languages: tuple[str, ...] = LANGUAGES
 
     def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
         for number, parts in enumerate(drawn(project, seed)):
@@ -72,10 +72,9 @@ class _Asked:
 
 def drawn(project: Installed, seed: int) -> list[list[tuple[Tested, Part]]]:
     """Changes by fours. The first of each four has something to get wrong."""
-    python = project.environment.language == "python"
-    places = {place.path: place for place in (tested(project) if python else script_tested(project))}
-    cut_up = slices if python else script_slices
-    found = [(places[path], part) for path in sorted(places) for part in cut_up(path, project.files[path], *LINES)]
+    read = reading(project)
+    places = {place.path: place for place in read.tested(project)}
+    found = [(places[path], part) for path in sorted(places) for part in read.slices(path, project.files[path], *LINES)]
     random.Random(f"review {project.name} {seed}").shuffle(found)
     return [found[at : at + CHANGES] for at in range(0, len(found) - CHANGES + 1, CHANGES)]
 
@@ -127,7 +126,7 @@ async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
 async def _shown(place: Tested, part: Part, rng: random.Random, trial: Trial) -> list[Defect]:
     """One or two defects of the part, on lines apart; none where the tests show none."""
     text = trial.project.files[place.path]
-    known = defects(place.path, text) if place.path.endswith(".py") else script_defects(place.path, text)
+    known = reading(trial.project).defects(place.path, text)
     found = [one for one in known if part.first <= one.line <= part.last]
     rng.shuffle(found)
     kept = await trial.shown(found, await trial.right(), wanted=2 if rng.random() < 0.3 else 1, tried=TRIED)

@@ -6,23 +6,20 @@ all of them, and a share of `SHARE` passes. A task is about a whole module, or a
 
 from __future__ import annotations
 
-import ast
 import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from etude.factory.generators.generator import Bench, Installed
-from etude.factory.generators.kinds.defects import Defect, defects, spread
+from etude.factory.generators.kinds.defects import Defect, spread
 from etude.factory.generators.kinds.draft import Draft, proved
-from etude.factory.generators.kinds.modules import Tested, tested
-from etude.factory.generators.kinds.same import same
-from etude.factory.generators.kinds.trial import Right, Trial
+from etude.factory.generators.kinds.modules import Tested
+from etude.factory.generators.kinds.reading import LANGUAGES, reading
+from etude.factory.generators.kinds.trial import Trial
 from etude.factory.prompts.facts import Facts
 from etude.tasks.graders.mutants import NAME as GRADER
-from etude.tasks.real.hiding import without
 from etude.tasks.task import Task
-from etude.tasks.validation.change import PYTEST_FILE
 from etude.tasks.validation.proof import LeftOut
 from etude.tasks.validation.workshop import Candidate
 
@@ -38,12 +35,13 @@ class TestWriting:
 
     name = "test_writing"
     category = "tests"
-    languages: tuple[str, ...] = ("python",)
+    languages: tuple[str, ...] = LANGUAGES
     __test__ = False  # not a test class, whatever a collector thinks of its name
 
     def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
-        for place in tested(project):
-            found = defects(place.path, project.files[place.path])
+        read = reading(project)
+        for place in read.tested(project):
+            found = read.defects(place.path, project.files[place.path])
             for part in ("", *parts(found)) if len(found) >= FEWEST else ():
                 task_id = f"{project.name}/tests/{place.name}{'.' if part else ''}{part}"
                 asked = _Asked(task_id, place, part, seed)
@@ -64,27 +62,33 @@ def parts(found: list[Defect]) -> list[str]:
     for one in found:
         name = one.function.partition(".")[0]
         counts[name] = counts.get(name, 0) + 1
-    worth = [name for name, sites in counts.items() if sites >= FEWEST_SITES and not name.startswith("_")]
+    worth = [
+        name
+        for name, sites in counts.items()
+        if sites >= FEWEST_SITES and name[:1] not in ("_", "") and name != "exports"
+    ]
     return sorted(worth, key=lambda name: (-counts[name], name))[:PARTS]
 
 
 async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
     place = asked.place
+    read = reading(project)
     text = project.files[place.path]
     test = place.tests[0]
     trial = Trial(project, (test,), bench)
     right = await trial.right()
-    reference = passing(project.files[test], right)
-    sites = [one for one in defects(place.path, text) if not asked.part or one.function.partition(".")[0] == asked.part]
+    reference = read.passing(project.files[test], right)
+    found = read.defects(place.path, text)
+    sites = [one for one in found if not asked.part or one.function.partition(".")[0] == asked.part]
     random.Random(f"{asked.id} {asked.seed}").shuffle(sites)
     killed = await trial.shown(spread(sites), right, MOST, TRIED)
     if len(killed) < FEWEST:
         raise LeftOut(
             f"the project's own tests notice {len(killed)} of {min(len(sites), TRIED)} mutants, {FEWEST} are needed"
         )
-    files = {path: kept for path, kept in project.files.items() if path not in place.tests}
+    files = {path: kept for path, kept in project.files.items() if path not in {*place.tests, *place.others}}
     kill = math.ceil(SHARE * len(killed))
-    facts = _facts(place, asked.part, test)
+    facts = _facts(place, asked.part)
     draft = Draft(
         id=asked.id,
         category=TestWriting.category,
@@ -98,9 +102,9 @@ async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
         hidden={
             "path": test,
             "module": place.path,
-            "import": place.name,
+            "import": read.imported(place, test),
             "broken": [[one.edit()] for one in killed],
-            "same": same(place.path, text),
+            "same": read.same(place.path, text),
             "kill": kill,
             "seconds": right.seconds,
         },
@@ -110,21 +114,8 @@ async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
     return await proved(draft, project, bench)
 
 
-def passing(text: str, right: Right) -> str:
-    """The project's tests without those that fail or are skipped here: the reference must pass whole."""
-    fails = {name.partition("::")[2].partition("[")[0] for name in right.failed}
-    holders = {name.partition("::")[0].rpartition(".")[2] for name in right.failed}
-    try:
-        kept = without(text, {*fails, *(f"{holder}.{name}" for holder in holders for name in fails)}) if fails else text
-        ast.parse(kept)
-    except (SyntaxError, ValueError) as error:
-        raise LeftOut(f"its tests can't be taken apart: {error}") from error
-    return kept
-
-
-def _facts(place: Tested, part: str, test: str) -> Facts:
+def _facts(place: Tested, part: str) -> Facts:
     headline = f"write tests for {_what(place, part)}, which has none any more"
-    assert PYTEST_FILE.search(test), test
     return Facts(
         headline=headline,
         place=f"`{place.path}`",

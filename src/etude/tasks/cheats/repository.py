@@ -14,6 +14,7 @@ from etude.tasks.cheats import javascript, python
 from etude.tasks.cheats.exercise import CHEATS, Files, nop
 from etude.tasks.cheats.kinds import BY_GRADER
 from etude.tasks.cheats.planted import EXIT
+from etude.tasks.cheats.written_scripts import WRITTEN_SCRIPTS
 from etude.tasks.task import Task
 
 _SCRIPT = re.compile(r"\.[cm]?[jt]sx?$")
@@ -166,6 +167,8 @@ def few_for(task: Task) -> dict[str, Cheat]:
 
 def cheats_for(task: Task) -> dict[str, Cheat]:
     """The cheats that are tried on a task, by its grader and the language of what its reference touches."""
+    if task.grader == "mutants" and _SCRIPT.search(task.hidden["path"]):
+        return dict(WRITTEN_SCRIPTS)
     if task.grader in BY_GRADER:
         return dict(BY_GRADER[task.grader])
     if task.grader not in ("commands", "pytest"):

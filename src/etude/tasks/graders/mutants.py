@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import re
 import time
 from collections.abc import Mapping, Sequence
 
@@ -35,6 +36,9 @@ FEWEST_S, TIMES_S = 30.0, 10.0  # ten times what the project's own tests of the 
 TOGETHER = 2  # runs at a time: attempts share the machine
 MAX_COPIED = 0.25  # of the module's telling lines; tests written by people repeat under 5% of them
 TELLING_CHARS = 12
+# Lines that say what is imported, or are comments, stand in tests and modules alike.
+_COMMON = re.compile(r"#|//|/?\*|import |from |(var|let|const) .*\brequire\(")
+_CODE = re.compile(r"\.(py|[cm]?[jt]sx?)$")
 MAX_SOLID_CHARS = 2000
 
 
@@ -105,13 +109,13 @@ def objection(task: Task, files: Mapping[str, bytes]) -> str:
     if len(files[path]) > MAX_FILE_BYTES:
         return f"{path} has {len(files[path])} bytes, {MAX_FILE_BYTES} at most are graded"
     for known, before in task.files.items():
-        if known != path and known.endswith(".py") and files.get(known) != before.encode():
+        if known != path and _CODE.search(known) and files.get(known) != before.encode():
             return f"{known} was changed or removed: only {path} may be written"
     if (share := copied(text, task.files[task.hidden["module"]])) > MAX_COPIED:
         return (
             f"{path} repeats {share:.0%} of the lines of {task.hidden['module']}: it is compared with a copy of itself"
         )
-    if solid(text):
+    if solid(path, text):
         return f"{path} holds a string of more than {MAX_SOLID_CHARS} characters without a space"
     return ""
 
@@ -119,13 +123,16 @@ def objection(task: Task, files: Mapping[str, bytes]) -> str:
 def copied(tests: str, module: str) -> float:
     """The share of the module's telling lines that stand in the tests, be it as text."""
     lines = {line.strip() for line in module.splitlines()}
-    telling = {line for line in lines if len(line) >= TELLING_CHARS and not line.startswith(("#", "import ", "from "))}
+    telling = {line for line in lines if len(line) >= TELLING_CHARS and not _COMMON.match(line)}
     there = {line.strip().strip("'\"") for line in tests.replace("\\n", "\n").splitlines()}
     return len(telling & there) / len(telling) if telling else 0.0
 
 
-def solid(text: str) -> bool:
-    """Whether a string constant may be code in disguise (base64, hexadecimal)."""
+def solid(path: str, text: str) -> bool:
+    """Whether a string constant may be code in disguise (base64, hexadecimal). In JavaScript so many letters of any kind are suspect: no
+    one writes a word like that."""
+    if not path.endswith(".py"):
+        return max(map(len, text.split()), default=0) > MAX_SOLID_CHARS
     try:
         nodes = list(ast.walk(ast.parse(text)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,7 +60,7 @@ def drafted(draft: Draft, project: Installed) -> Task:
         level=draft.level,
         instruction=prompts["full"],
         files=dict(draft.files),
-        test_command=visible_command(Tests((), plan.command, plan.runner)),
+        test_command=visible_command(Tests(_shown(draft, plan.files), plan.command, plan.runner)),
         grader=draft.grader,
         hidden=draft.hidden,
         solution=dict(draft.solution),
@@ -88,6 +88,11 @@ def changed(files: Mapping[str, str], solution: Mapping[str, str]) -> dict[str, 
         rows = difflib.unified_diff(files.get(path, "").splitlines(), text.splitlines(), n=0, lineterm="")
         lines += sum(row[:1] in "+-" and row[:3] not in ("+++", "---") for row in rows)
     return {"lines": lines, "files": len(solution)}
+
+
+def _shown(draft: Draft, tests: Sequence[str]) -> tuple[str, ...]:
+    """The project's test files that the agent has, and those that it is to write."""
+    return tuple(path for path in tests if path in draft.files or path in draft.editable)
 
 
 def _stopped(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -18,11 +18,12 @@ NOT_CODE = frozenset(("docs", "doc", "examples", "example", "benchmarks", "scrip
 
 @dataclass(frozen=True)
 class Tested:
-    """A module, by path and dotted name, and the test files about it, the nearest first."""
+    """A module, by path and dotted name, and the test files about it, the nearest first. `others`: test files that may speak of it too."""
 
     path: str
     name: str
     tests: tuple[str, ...]
+    others: tuple[str, ...] = ()
 
 
 def modules(project: Installed) -> dict[str, str]:
@@ -57,20 +58,21 @@ def tested(project: Installed) -> Iterator[Tested]:
             about.setdefault(module, []).append(test)
     for path, name in names.items():
         if path in about:
-            # The test file that is named after the module comes first, then the longest: a short one may look at signatures alone.
-            def rank(test: str, path: str = path) -> tuple[bool, int, str]:
-                return _subject(test) != _stem(path), -len(project.files[test]), test
+            yield Tested(path, name, nearest(path, about[path], project.files))
 
-            yield Tested(path, name, tuple(sorted(about[path], key=rank)))
+
+def nearest(path: str, tests: Iterable[str], files: Mapping[str, str]) -> tuple[str, ...]:
+    """The test file that is named after the module comes first, then the longest: a short one may look at signatures alone."""
+    return tuple(sorted(tests, key=lambda test: (_subject(test) != _stem(path), -len(files[test]), test)))
 
 
 def _subject(test: str) -> str:
-    return re.sub(r"^tests?_|_tests?$", "", PurePosixPath(test).stem)
+    return re.sub(r"^tests?[_-]|[_.-](tests?|spec)$", "", PurePosixPath(test).stem)
 
 
 def _stem(path: str) -> str:
     place = PurePosixPath(path)
-    return place.parent.name if place.stem == "__init__" else place.stem.strip("_")
+    return place.parent.name if place.stem in ("__init__", "index") else place.stem.strip("_")
 
 
 def _by_name(test: str, names: dict[str, str], defined: Mapping[str, frozenset[str]]) -> str:

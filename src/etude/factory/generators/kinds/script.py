@@ -5,6 +5,8 @@ The same syntax trees and operators as `bugs`; what they give is told in charact
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Iterator
 
 from etude.factory.generators.bugs.code import Code, Node
@@ -14,7 +16,7 @@ from etude.factory.generators.bugs.operator import sound
 from etude.factory.generators.bugs.registry import OPERATORS
 from etude.factory.generators.generator import Installed
 from etude.factory.generators.kinds.defects import Defect
-from etude.factory.generators.kinds.modules import Tested
+from etude.factory.generators.kinds.modules import Tested, nearest
 from etude.factory.generators.kinds.slices import Part, joined
 
 _DEFINES = frozenset(
@@ -25,13 +27,24 @@ SHORT = 30  # characters of code that a sentence about it may quote
 
 
 def script_tested(project: Installed) -> Iterator[Tested]:
-    """Each module of hand-written code with the test files concerned; a runner that tells no files apart runs all of them."""
+    """Each module of hand-written code with the test files concerned, the nearest first; a runner that tells no files apart runs all of
+    them. A package's tests ask its modules through its main one: `others` are all that are left."""
     concern = Concern(project)
+    every = project.baseline.by_file or project.environment.tests.files
     for path, code in sources(project.files).items():
         if code.language == "javascript" and code.functions:
             names = [function.name for function in code.functions]
             tests = concern.files({path: names}) or project.environment.tests.files
-            yield Tested(path, path, tuple(tests))
+            near = nearest(path, (test for test in tests if test in project.files), project.files)
+            if near:
+                yield Tested(path, path, near, tuple(test for test in every if test not in near))
+
+
+def script_imported(place: Tested, test: str) -> str:
+    """As `require` and `import` take it; TypeScript without its suffix."""
+    path = posixpath.relpath(place.path, posixpath.dirname(test) or ".")
+    path = re.sub(r"\.[cm]?tsx?$", "", path)
+    return path if path.startswith("..") else f"./{path}"
 
 
 def script_defects(path: str, text: str) -> list[Defect]:
