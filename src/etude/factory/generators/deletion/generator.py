@@ -7,7 +7,6 @@ Composer 2.5's way. The first takes out one definition and what hangs on it; the
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import random
 import re
@@ -16,11 +15,10 @@ from functools import partial
 from itertools import chain
 from typing import Literal
 
-from etude.factory.generators.deletion.cutting import tests_without, without
-from etude.factory.generators.deletion.index import Defined, Index, index
+from etude.factory.generators.deletion.index import Defined, Index
+from etude.factory.generators.deletion.language import LANGUAGES, Language, language, told_settings
 from etude.factory.generators.deletion.leftovers import leftovers, undocumented
 from etude.factory.generators.generator import Bench, Installed
-from etude.factory.generators.kinds.modules import modules, test_files
 from etude.factory.prompts.facts import KEY, Facts
 from etude.factory.prompts.writing import written
 from etude.tasks.protected import PROSE, SETTINGS, is_protected
@@ -42,14 +40,14 @@ PASSES = 4  # large features are put together anew so often: each piece stands i
 
 class FeatureDeletion:
     category = "features"
-    languages: tuple[str, ...] = ("python",)
+    languages: tuple[str, ...] = LANGUAGES
 
     def __init__(self, size: Size = "small") -> None:
         self.size: Size = size
         self.name, self.large = NAMES[size], size == "large"
 
     def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
-        known = index(_parsed(project))
+        known = language(project).index(project)
         for names in chosen(project, known, seed, self.size):
             anchor = re.sub(r"\W+", "-", "-".join(sorted(names)[:3])).strip("-")
             task_id = f"features/{project.name}/{self.name}/{anchor}-{len(names)}"
@@ -59,14 +57,15 @@ class FeatureDeletion:
 def chosen(project: Installed, known: Index, seed: int, size: Size) -> Iterator[frozenset[str]]:
     """Features that tests speak of, none twice, and no large ones that have most of their lines in common."""
     rng = random.Random(f"deletion {project.name} {seed}")
-    spoken = _words("\n".join(project.files[path] for path in test_files(project)))
-    anchors = [one for one in known.defined if one.name in spoken and one.lines >= SMALLEST and one.name[0] != "_"]
+    tongue = language(project)
+    spoken = _words("\n".join(project.files[path] for path in tongue.tests(project)))
+    anchors = [one for one in known.defined if one.name in spoken and one.lines >= SMALLEST and one.open]
     rng.shuffle(anchors)
     pieces = dict.fromkeys(piece for one in anchors if (piece := known.feature([one.name], MOST)))
     if size == "small":
         yield from pieces
         return
-    told_in = {path: _words(text) for path, text in project.files.items() if _may_change(path)}
+    told_in = {path: _words(text) for path, text in project.files.items() if _may_change(path, tongue)}
     lines = {one.name: one.lines for one in known.defined}
     proposed: list[frozenset[str]] = []
     for names in chain.from_iterable(
@@ -156,15 +155,18 @@ def _cut(project: Installed, names: frozenset[str]) -> tuple[dict[str, str], set
     """The files that change, and those that go. Raises LeftOut for settings that name the feature."""
     changed: dict[str, str] = {}
     removed: set[str] = set()
-    tests = set(test_files(project))
+    tongue = language(project)
+    tests = set(tongue.tests(project))
     spoken = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in sorted(names)))
     for path, text in project.files.items():
         if not spoken.search(text):
             continue
         if path.rpartition("/")[2] in SETTINGS and path not in tests and not path.endswith("conftest.py"):
-            raise LeftOut(f"{path} names a part of it")
+            if spoken.search(told_settings(path, text)):
+                raise LeftOut(f"{path} names a part of it")
+            continue
         try:
-            new = _cut_file(path, text, names, path in tests)
+            new = _cut_file(path, text, names, path in tests, tongue)
         except SyntaxError as error:
             raise LeftOut(f"{path} names a part of it and can't be taken apart: {error}") from error
         if new is None:
@@ -174,16 +176,16 @@ def _cut(project: Installed, names: frozenset[str]) -> tuple[dict[str, str], set
     return changed, removed
 
 
-def _cut_file(path: str, text: str, names: frozenset[str], test: bool) -> str | None:
+def _cut_file(path: str, text: str, names: frozenset[str], test: bool, tongue: Language) -> str | None:
     if test:
-        return tests_without(text, names)
-    if path.endswith((".py", ".pyi")):
-        return without(text, names)
+        return tongue.tests_without(path, text, names)
+    if tongue.code.search(path):
+        return tongue.without(path, text, names)
     return undocumented(text, names) if PROSE.search(path) else text
 
 
 def _tests(project: Installed, hidden: dict[str, str], most: int) -> list[str]:
-    concerned = [path for path in test_files(project) if path in hidden]
+    concerned = [path for path in language(project).tests(project) if path in hidden]
     if not concerned:
         raise LeftOut("no test file uses it")
     if len(concerned) > most:
@@ -191,25 +193,13 @@ def _tests(project: Installed, hidden: dict[str, str], most: int) -> list[str]:
     return concerned
 
 
-def _may_change(path: str) -> bool:
-    return (path.endswith((".py", ".pyi")) or bool(PROSE.search(path))) and not is_protected(path)
-
-
-def _parsed(project: Installed) -> dict[str, str]:
-    """The modules that this Python reads; a project may carry some of another."""
-    found: dict[str, str] = {}
-    for path in modules(project):
-        try:
-            ast.parse(project.files[path])
-        except (SyntaxError, ValueError):
-            continue  # not a module of this Python: nothing is chosen from it
-        found[path] = project.files[path]
-    return found
+def _may_change(path: str, tongue: Language) -> bool:
+    return bool(tongue.code.search(path) or PROSE.search(path)) and not is_protected(path)
 
 
 def _facts(gone: list[Defined], project: Installed) -> Facts:
-    names = modules(project)
-    public = [one for one in gone if not one.name.startswith("_")]
+    names = language(project).modules(project)
+    public = [one for one in gone if one.open]
     public.sort(key=lambda one: -one.lines)
     heads = [f"`{one.name}` to `{names[one.path]}`" for one in public[:3]]
     first = public[0].summary.rstrip(".")

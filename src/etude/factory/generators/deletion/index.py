@@ -15,7 +15,8 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @dataclass(frozen=True)
 class Defined:
-    """A function or class at the top of a module. `told`: signature, or the class line; `summary`: of its docstring; `source`: its lines."""
+    """A function or class at the top of a module. `told`: signature, or the class line; `summary`: of its docstring; `source`: its lines;
+    `private`: nobody outside should use it; `helper`: it goes with the last that uses it."""
 
     path: str
     name: str
@@ -24,6 +25,13 @@ class Defined:
     told: str
     doc: str
     source: str = ""
+    private: bool = False
+    helper: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether a request may name it."""
+        return not self.private and not self.name.startswith("_")
 
     @property
     def summary(self) -> str:
@@ -62,8 +70,7 @@ class Index:
     def _helpers(self, chosen: set[str]) -> set[str]:
         found = set()
         for one in self.defined:
-            private = one.name.startswith("_") and not one.name.startswith("__") and one.name not in chosen
-            if private and not any(one.name in used for used in self.rest.values()):
+            if one.helper and one.name not in chosen and not any(one.name in used for used in self.rest.values()):
                 users = self.users(one.name)
                 if users and users <= chosen:
                     found.add(one.name)
@@ -120,7 +127,8 @@ def _defined(path: str, node: Definition, text: str) -> Defined:
         told = f"{node.name}({ast.unparse(node.args)})"
     lines = (node.end_lineno or first) - first + 1
     source = "\n".join(text.split("\n")[first - 1 : node.end_lineno])
-    return Defined(path, node.name, lines, uses(node), told, ast.get_docstring(node) or "", source)
+    private = node.name.startswith("_") and not node.name.startswith("__")
+    return Defined(path, node.name, lines, uses(node), told, ast.get_docstring(node) or "", source, private, private)
 
 
 def _arguments(method: ast.FunctionDef) -> str:
