@@ -177,3 +177,12 @@ def test_large_features_that_ask_for_the_same_are_proposed_once():
     found = [*chosen(project, index(modules), 0, "large")]
     assert sum("cube" in one for one in found) == 1  # whatever is beside it, most lines are the cube's
     assert len({one for one in found if "cube" not in one}) == len(found) - 1 > 1
+
+
+def test_a_request_quotes_no_line_of_code_that_the_documentation_shows():
+    example = "    squared_radius = _squared(radius)\n"
+    files = {**FILES, "shapes/circle.py": SHAPES.replace("The area of a circle.", f"The area:\n\n{example}    ")}
+    project = Installed(Environment("shapes", "1.0"), files, Baseline(frozenset()))
+    modules = {path: files[path] for path in MODULES}
+    draft = drafted(project, index(modules), FEATURE, "small", "features/shapes/area")
+    assert "The area:" in draft.prompts["full"] and "squared_radius" not in draft.prompts["full"]

@@ -35,6 +35,7 @@ LARGE_LINES, LARGE_FILES = 150, 4
 LARGE_MOST = 40
 TEST_FILES: dict[Size, int] = {"small": 8, "large": 16}
 ALIKE = 0.7  # of a large feature's lines: more of them in one that was proposed already, and it asks for the same again
+TELLING = 12  # letters: a shorter line of code is anybody's
 PASSES = 4  # large features are put together anew so often: each piece stands in that many of them at most
 
 
@@ -206,13 +207,23 @@ def _facts(gone: list[Defined], project: Installed) -> Facts:
     several = len(public) > 1
     return Facts(
         headline=f"add {', '.join(heads)}" + (f" and {len(public) - 3} more" if len(public) > 3 else ""),
-        expected="\n\n".join(f"`{one.name}`: {one.doc.strip()}" for one in public if one.doc),
+        expected="\n\n".join(f"`{one.name}`: {_untold(one)}" for one in public if one.doc),
         interface=tuple(f"{names[one.path]}: {one.told}" for one in public),
         place=", ".join(sorted({f"`{names[one.path]}`" for one in public})),
         notes=(
             *((f"`{public[0].name}`: {first}",) if first and not several else ()),
             "Export and document it where its neighbours are exported and documented",
         ),
+    )
+
+
+def _untold(one: Defined) -> str:
+    """Its documentation, without lines that are its code too (an example that shows how it is done)."""
+    lines = one.source.split("\n")
+    said = set(map(str.strip, one.doc.split("\n")))
+    told = {line.strip() for line in said if sum(other.strip() == line for other in lines) > 1}
+    return "\n".join(
+        line for line in one.doc.strip().split("\n") if len(line.strip()) < TELLING or line.strip() not in told
     )
 
 
