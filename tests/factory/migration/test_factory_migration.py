@@ -50,7 +50,7 @@ class Bag:
     rows: "list[Bag]" = []
 
     def kept(self, rule: Optional[Rule] = None, seen: dict[str, list[int]] = {}) -> "dict[str, Bag]":
-        return cast("dict[str, Bag]", {"list[int]": self, "a List": rule})
+        return cast("dict[str, Bag]", {"List[int]": self, "a List": rule})
 '''
 TAGS = "import typing as t\n\n\ndef tags(words: t.Iterable[str]) -> t.Tuple[str, ...]:\n    return tuple(words)\n"
 SHADOWED = "from typing import List\n\n\nclass Box:\n    def list(self) -> List[int]:\n        return [1]\n"
@@ -61,6 +61,12 @@ BAGS = Installed(Environment("bags", "1"), FILES, Baseline(frozenset(), by_file=
 
 def test_what_pep_585_names_is_replaced_in_quotes_too_and_all_else_stays():
     assert migrated(BAG) == DONE
+
+
+def test_a_string_is_a_type_only_where_types_stand():
+    text = "from typing import List, TypeVar, cast\n\nT = TypeVar('T', bound='List[int]')\n"
+    said = "print('List[int]', cast(T, 'List[int]'))\nnames = {'List[str]': 'List[str]'}\n"
+    assert migrated(text + said) == text.replace("List, ", "").replace("List[int]", "list[int]") + said
 
 
 def test_where_typing_goes_by_another_name_what_is_needed_is_imported_and_the_import_goes_when_nothing_needs_it():

@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 
 import libcst as cst
+from libcst import matchers
 
-from etude.factory.generators.migration.stale import MOVED, stale
+from etude.factory.generators.migration.stale import MOVED, TAKING, stale
 from etude.tasks.validation.proof import LeftOut
 
 _QUOTED = re.compile(r"[\w.]+\[|^[\w.]+\.\w+$")
@@ -81,6 +82,7 @@ class _Generics(cst.CSTTransformer):
         self.whole, self.names = whole, names
         self.needed: dict[str, set[str]] = {}
         self.importing = False
+        self.quoted: set[cst.CSTNode] = set()  # strings in the places of types
 
     def new(self, old: str) -> cst.Name:
         module, name = MOVED[old]
@@ -113,9 +115,24 @@ class _Generics(cst.CSTTransformer):
         old = self.names.get(original_node.value)
         return self.new(old) if old and not self.importing else updated_node
 
+    def visit_Annotation(self, node: cst.Annotation) -> None:
+        self._of_types(node)
+
+    def visit_SubscriptElement(self, node: cst.SubscriptElement) -> None:
+        self._of_types(node)
+
+    def visit_Call(self, node: cst.Call) -> None:
+        named = node.func.attr if isinstance(node.func, cst.Attribute) else node.func
+        called = named.value if isinstance(named, cst.Name) else ""
+        self._of_types(*[one for one in node.args if one.keyword is None][TAKING.get(called, slice(0))])
+        self._of_types(*(one for one in node.args if one.keyword is not None and called == "TypeVar"))
+
+    def _of_types(self, *places: cst.CSTNode) -> None:
+        self.quoted |= {one for place in places for one in matchers.findall(place, matchers.SimpleString())}
+
     def leave_SimpleString(self, original_node: cst.SimpleString, updated_node: cst.SimpleString) -> cst.SimpleString:
         inner = original_node.raw_value
-        if not _QUOTED.search(inner) or not _is_expression(inner):
+        if original_node not in self.quoted or not _QUOTED.search(inner) or not _is_expression(inner):
             return updated_node
 
         def replaced(match: re.Match[str]) -> str:

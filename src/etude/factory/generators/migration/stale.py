@@ -25,17 +25,37 @@ MOVED = {
 }  # fmt: skip
 
 
+# Calls that take types as strings, and where.
+TAKING = {"cast": slice(1), "ForwardRef": slice(1), "NewType": slice(1, 2), "TypeVar": slice(1, None)}
+
+
 def expressions(tree):
-    """Every node, those in quoted annotations too."""
+    """Every node, those in quoted annotations too; a string that stands elsewhere is no type, whatever it looks like."""
+    yield from ast.walk(tree)
+    for text in quoted(tree):
+        try:
+            inner = ast.parse(text.strip(), mode="eval")
+        except (SyntaxError, ValueError):
+            continue
+        if isinstance(inner.body, (ast.Subscript, ast.Attribute, ast.BinOp)):
+            yield from ast.walk(inner)
+
+
+def quoted(tree):
+    """Strings in the places of types."""
+    found = set()
     for node in ast.walk(tree):
-        yield node
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value:
-            try:
-                inner = ast.parse(node.value.strip(), mode="eval")
-            except (SyntaxError, ValueError):
-                continue
-            if isinstance(inner.body, (ast.Subscript, ast.Attribute, ast.BinOp)):
-                yield from ast.walk(inner)
+        places = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        if isinstance(node, ast.Subscript):
+            places.append(node.slice)
+        elif isinstance(node, ast.Call):
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            places += node.args[TAKING[called]] if called in TAKING else []
+            places += [word.value for word in node.keywords if called == "TypeVar"]
+        for place in places:
+            inner = ast.walk(place) if isinstance(place, ast.AST) else ()
+            found |= {one.value for one in inner if isinstance(one, ast.Constant) and isinstance(one.value, str)}
+    return sorted(found)
 
 
 def stale(tree):
