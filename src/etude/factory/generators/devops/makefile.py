@@ -39,7 +39,7 @@ clean:
 \trm -rf $(BUILD)
 """
     look = run(f"tar -xzOf {archive} {folder}/_stamp.py")
-    again = run(f"make dist && printf 'STAMP = \"{{nonce}}\"\\n' > {folder}/_stamp.py && make dist")
+    again = run(f"make dist && sleep 0.1 && printf 'STAMP = \"{{nonce}}\"\\n' > {folder}/_stamp.py && make dist")
     return Recipe(
         level="makefile",
         what="the `Makefile`",
