@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
-from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.protocol import Machines, SandboxPool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.audit import check
 from etude.tasks.cheats.repository import SCRIPTED, TEMPTATIONS, cheats_for
 from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.graders.commands import CommandsGrader
-from etude.tasks.graders.judged import graded_files
+from etude.tasks.graders.judged import BRIEF, graded_files
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
-from etude.tasks.task import Task
+from etude.tasks.task import Task, Verdict
 from etude.tasks.validation.project import Draft, proved_over
 
 PROMPTS: dict[str, str] = dict.fromkeys(("terse", "ambiguous", "full"), "tally is off by one")
@@ -67,10 +69,17 @@ async def script_task(pool: SandboxPool) -> Task:
     )
 
 
-async def test_every_python_cheat_scores_0(pool: SandboxPool):
+async def whole(task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
+    """As in training: the tests run to their end, whatever they show on the way."""
+    hidden = {key: value for key, value in task.hidden.items() if key != BRIEF}
+    return await CommandsGrader().grade(replace(task, hidden=hidden), files, pool)
+
+
+@pytest.mark.parametrize("grade", [whole, CommandsGrader().grade], ids=["whole", "brief"])
+async def test_every_python_cheat_scores_0(pool: SandboxPool, grade: Callable[..., Awaitable[Verdict]]):
     task = await python_task(pool)
     assert cheats_for(task) is TEMPTATIONS
-    found = await check(task, pool, grade=CommandsGrader().grade, cheats=TEMPTATIONS, as_graded=graded_files)
+    found = await check(task, pool, grade=grade, cheats=TEMPTATIONS, as_graded=graded_files)
     assert found.reference == 1.0 and found.nop == 0.0
     assert found.cheats == dict.fromkeys(TEMPTATIONS, 0.0)
 

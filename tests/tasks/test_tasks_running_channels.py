@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -156,6 +157,40 @@ def test_the_own_pytest_of_an_environment_is_told_by_its_command():
         interpreter(("tox", "-e", "py"))
 
 
+LATER = "def test_b():\n    {}\n\n\ndef test_c():\n    assert True\n"
+
+
+@pytest.mark.parametrize(
+    ("needed", "first", "later"),
+    [
+        ({"test_a::test_one[0x]"}, "assert False", frozenset()),
+        ({"test_a::test_one[0x]"}, "pytest.skip()", frozenset()),
+        ({"test_z::test_c"}, "assert False", frozenset({"test_z::test_b", "test_z::test_c"})),
+        (set(), "assert False", frozenset({"test_z::test_b", "test_z::test_c"})),
+    ],
+)
+async def test_a_run_ends_at_the_first_needed_test_that_does_not_pass(
+    pool: SandboxPool, needed: set[str], first: str, later: frozenset[str]
+):
+    try:
+        spec = with_pytest(SandboxSpec(), default_cache())
+    except PackagesUnavailable as error:
+        pytest.skip(str(error))
+
+    async def fresh(tree: dict[str, bytes]):
+        return await pool.create(replace(spec, files=tree))
+
+    waits = "time.sleep(30)" if not later else "time.sleep(0)"
+    files = {
+        "test_a.py": f"import pytest\n\n\n@pytest.mark.parametrize('x', [1], ids=['0xabcdef1'])\ndef test_one(x):\n    {first}\n",
+        "test_z.py": "import time\n" + LATER.format(waits),
+    }
+    tests = Tests(("test_a.py", "test_z.py"), needed=frozenset(needed))
+    found = await run_tests(tests, {path: text.encode() for path, text in files.items()}, fresh, 60)
+    assert found.run.passed == later and found.run.failed == {"test_a::test_one[0x]"} and found.honest
+    assert found.run.seconds < 25 and found.run.rc == 1
+
+
 async def test_the_pinned_pytest_is_not_shadowed_by_modules_of_the_workspace(pool: SandboxPool):
     try:
         spec = with_pytest(SandboxSpec(), default_cache())
@@ -163,8 +198,6 @@ async def test_the_pinned_pytest_is_not_shadowed_by_modules_of_the_workspace(poo
         pytest.skip(str(error))
 
     async def fresh(tree: dict[str, bytes]):
-        from dataclasses import replace
-
         return await pool.create(replace(spec, files=tree))
 
     shadows = dict.fromkeys(

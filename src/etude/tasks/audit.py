@@ -14,6 +14,7 @@ from typing import Any
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.cheats.exercise import CHEATS, nop
+from etude.tasks.graders.judged import brief
 from etude.tasks.leftovers import leftovers
 from etude.tasks.registry import grade
 from etude.tasks.solved import solved
@@ -80,7 +81,10 @@ async def check(
     attempts = {"reference": solved(task), "nop": nop(task), **{name: make(task) for name, make in cheats.items()}}
     graded = {name: _key(as_graded(task, files)) for name, files in attempts.items()}
     once = {graded[name]: files for name, files in reversed(attempts.items())}
-    verdicts = await asyncio.gather(*(grade(task, files, pool) for files in once.values()))
+    whole = graded["reference"]
+    verdicts = await asyncio.gather(
+        *(grade(task if key == whole else brief(task), files, pool) for key, files in once.items())
+    )
     found = dict(zip(once, (verdict.score for verdict in verdicts), strict=True))
     scores = {name: found[key] for name, key in graded.items()}
     return Soundness(task.id, scores.pop("reference"), scores.pop("nop"), scores, leaks(task))

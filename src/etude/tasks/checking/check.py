@@ -26,7 +26,7 @@ from etude.tasks.cheats.repository import cheats_for
 from etude.tasks.checking.version import code_version, key_of
 from etude.tasks.errors import TaskError
 from etude.tasks.graders.commands import NAME
-from etude.tasks.graders.judged import graded_files
+from etude.tasks.graders.judged import brief, graded_files
 from etude.tasks.harbor import HarborError, read_task
 from etude.tasks.registry import GRADERS, grade
 from etude.tasks.solved import solved
@@ -162,7 +162,7 @@ async def _acted(task: Task, pool: Machines, same: Callable[[Task, Files], Files
     for name, script in agents_for(task).items():
         async with behaved(task, pool, script) as files:
             done = same(task, files) != untouched
-            scores[name] = (await grade(task, files, pool)).score if done else nothing
+            scores[name] = (await grade(brief(task), files, pool)).score if done else nothing
     return scores
 
 

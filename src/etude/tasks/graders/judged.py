@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from etude.tasks.faults import Row, fault_of, told
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from etude.tasks.task import Task
 
 MAX_FILE_BYTES = 4 << 20
+BRIEF = "brief"  # in the hidden part of a task whose score alone is asked for
 FEWEST_S, TIMES = 60.0, 10.0  # what hangs is cut off at ten times the reference's own time, a minute at least
 
 
@@ -36,7 +37,13 @@ class Outcome:
 
 def told_tests(hidden: Mapping[str, Any]) -> Tests:
     """What grading runs, by the hidden part of a task."""
-    return Tests(tuple(hidden["tests"]), tuple(hidden["command"]), hidden.get("runner", ""))
+    needed = frozenset((*hidden["fail_to_pass"], *hidden["pass_to_pass"])) if hidden.get(BRIEF) else frozenset()
+    return Tests(tuple(hidden["tests"]), tuple(hidden["command"]), hidden.get("runner", ""), needed)
+
+
+def brief(task: Task) -> Task:
+    """The same task for one who asks for the score alone: a run ends at the first expected test that does not pass."""
+    return replace(task, hidden={**task.hidden, BRIEF: True})
 
 
 def judged(hidden: Mapping[str, Any], ran: Ran) -> Outcome:

@@ -19,7 +19,7 @@ import ast
 import asyncio
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.graders.chosen import tests_of
@@ -69,7 +69,7 @@ class MutantsGrader:
         caught = 0
         broken = hidden["broken"]
         for at in range(0, len(broken), TOGETHER):
-            for number, ran in enumerate(await runs.each(broken[at : at + TOGETHER]), at):
+            for number, ran in enumerate(await runs.each(broken[at : at + TOGETHER], first.run.passed), at):
                 found[f"mutant {number}"] = bool(first.run.passed - ran.run.passed)
                 caught += found[f"mutant {number}"]
             if caught + len(broken) - at - TOGETHER < hidden["kill"]:
@@ -88,15 +88,16 @@ class _Runs:
         self.tests = {self.path: files[self.path]}
         self.limit_s = max(FEWEST_S, TIMES_S * float(task.hidden["seconds"]))
 
-    async def once(self, edits: Sequence[Edit]) -> Ran:
+    async def once(self, edits: Sequence[Edit], needed: Collection[str] = ()) -> Ran:
         graded = encoded(edited(self.task.files, edits)) | self.tests
         fresh = machine(self.task, self.pool, unfitted)
-        return await run_tests(tests_of(self.task, (self.path,)), graded, fresh, self.limit_s)
+        return await run_tests(tests_of(self.task, (self.path,), needed), graded, fresh, self.limit_s)
 
-    async def each(self, variants: Sequence[Sequence[Edit]]) -> list[Ran]:
+    async def each(self, variants: Sequence[Sequence[Edit]], needed: Collection[str] = ()) -> list[Ran]:
+        """`needed`: tests of which the first that does not pass tells all of a variant."""
         found: list[Ran] = []
         for at in range(0, len(variants), TOGETHER):
-            found += await asyncio.gather(*(self.once(edits) for edits in variants[at : at + TOGETHER]))
+            found += await asyncio.gather(*(self.once(edits, needed) for edits in variants[at : at + TOGETHER]))
         return found
 
 

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
-ADDRESS = re.compile(r"0x[0-9a-f]{6,}")  # in the names of parametrized tests; differs from run to run
+from etude.tasks.running.inside import etude_supervise
+
+ADDRESS = re.compile(etude_supervise.ADDRESS)
 
 
 @dataclass(frozen=True)

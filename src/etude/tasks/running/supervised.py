@@ -47,6 +47,7 @@ async def supervise(sandbox: Disposable, prepared: Prepared, timeout_s: float) -
         "report": prepared.report,
         "watched": prepared.watched,
         "keep_output": prepared.keep_output,
+        "needed": sorted(prepared.needed),
     }
     result = await sandbox.run(
         ["python3", "-I", "-S", f"{INSIDE}/etude_supervise.py"],
@@ -80,6 +81,7 @@ def _answer(told: dict[str, Any]) -> Answer:
         seconds=told["seconds"],
         events=tuple(told["events"]),
         forged=told["forged"],
+        decided=told["decided"],
         tail=told["tail"],
         output=base64.b64decode(told["output"]),
         reports=tuple(base64.b64decode(one) for one in told["report"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from etude.factory.generators.generator import Bench, Installed
@@ -38,10 +38,11 @@ class Trial:
         metadata = {KEY: project.environment.told(), OVERLAY: {}}
         self._task = Task("trial", "tests", "trial", "", dict(project.files), (), "mutants", metadata=metadata)
 
-    async def run(self, files: Mapping[str, str], timeout_s: float | None = None) -> Ran:
+    async def run(self, files: Mapping[str, str], timeout_s: float | None = None, needed: Collection[str] = ()) -> Ran:
+        """`needed`: tests of which the first that does not pass ends the run."""
         fresh = machine(self._task, self.bench.pool, unfitted)
         limit_s = self.bench.timeout_s if timeout_s is None else timeout_s
-        return await run_tests(tests_of(self._task, self.tests), encoded(files), fresh, limit_s)
+        return await run_tests(tests_of(self._task, self.tests, needed), encoded(files), fresh, limit_s)
 
     async def right(self) -> Right:
         """Raises LeftOut where the tests do not run on the code as it is."""
@@ -58,7 +59,9 @@ class Trial:
         limit_s = max(10.0, PATIENCE * right.seconds)
         for at in range(0, min(len(found), tried), TOGETHER):
             batch = found[at : min(at + TOGETHER, tried)]
-            runs = await asyncio.gather(*(self.run(edited(self.project.files, [one.edit()]), limit_s) for one in batch))
+            runs = await asyncio.gather(
+                *(self.run(edited(self.project.files, [one.edit()]), limit_s, right.passed) for one in batch)
+            )
             # A time-out is shown too, and costs every grading its whole limit: not kept.
             kept += [
                 one

@@ -15,11 +15,13 @@ REPORT = "/tmp/etude-report"
 @dataclass(frozen=True)
 class Tests:
     """What to run. `files` are the chosen test files; `command` replaces the pinned pytest. `runner`: whose reports are read; empty: told
-    by the command: none is the pinned pytest, one with `{report}` writes JUnit XML there, any other is known by its exit status."""
+    by the command: none is the pinned pytest, one with `{report}` writes JUnit XML there, any other is known by its exit status. `needed`:
+    names of tests of which one that does not pass decides the matter: the run may end there, where its channel can tell."""
 
     files: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     runner: str = ""
+    needed: frozenset[str] = frozenset()
     __test__ = False  # not a test class, whatever a collector thinks of its name
 
     @property
@@ -32,7 +34,8 @@ class Tests:
 @dataclass(frozen=True)
 class Prepared:
     """A run to be. `files` are written over the tree (canaries); `canaries`: what must be reported as failed, by a part of its name, and
-    `passing` as passed; `watched`: the child gets the two pipes of the watch; `keep_output`: the report is what it prints."""
+    `passing` as passed; `watched`: the child gets the two pipes of the watch; `keep_output`: the report is what it prints; `needed`: the
+    tests of which the first that does not pass ends the run."""
 
     argv: list[str]
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -42,16 +45,18 @@ class Prepared:
     passing: tuple[str, ...] = ()
     watched: bool = False
     keep_output: bool = False
+    needed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the parent inside says of a run."""
+    """What the parent inside says of a run. `decided`: it was ended at the first needed test that did not pass."""
 
     rc: int
     seconds: float
     events: tuple[str, ...]
     forged: bool
+    decided: bool
     tail: str
     output: bytes
     reports: tuple[bytes, ...]

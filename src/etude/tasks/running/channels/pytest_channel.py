@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 
 from etude.tasks.errors import TaskError
 from etude.tasks.running.channels.channel import INSIDE, Answer, Heard, Prepared, Tests, filled, told_canaries
+from etude.tasks.running.inside.etude_supervise import name_of
 from etude.tasks.running.parsers.case import Case, Outcome, told
 from etude.tasks.running.pytest_tools import PYTEST_FLAGS, SOURCE_INSIDE
 
@@ -50,6 +51,7 @@ class PytestChannel:
             canaries=tuple(f"::test_{nonce}_{letter}" for letter in "abcd"),
             passing=(f"::test_{nonce}_e",),
             watched=True,
+            needed=tests.needed,
         )
 
     def hear(self, answer: Answer, prepared: Prepared, workdir: str) -> Heard:
@@ -65,6 +67,8 @@ class PytestChannel:
             elif kind == "e":
                 end = int(words[0])
         run, lying = told_canaries(told(cases, answer.rc, answer.seconds), prepared)
+        if answer.decided:
+            return Heard(run)  # canaries speak for passes, and this run can't have all that are needed
         if answer.forged:
             return Heard(run, "the results were written by somebody else than the runner")
         if said:
@@ -98,8 +102,4 @@ def _text(told_hex: str) -> str:
 
 
 def _case(node: str, outcome: str, seconds: float) -> Case:
-    """Named as in pytest's own JUnit reports: `tests/test_a.py::T::test[x]` is `tests.test_a.T::test[x]`."""
-    address, bracket, rest = node.partition("[")
-    file, *names = address.split("::")
-    holder = [file.replace("/", ".").removesuffix(".py"), *names[:-1]]
-    return Case(f"{'.'.join(holder)}::{names[-1] if names else ''}{bracket}{rest}", _OUTCOMES[outcome], file, seconds)
+    return Case(name_of(node), _OUTCOMES[outcome], node.partition("[")[0].partition("::")[0], seconds)

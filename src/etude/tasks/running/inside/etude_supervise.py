@@ -19,7 +19,9 @@ import sys
 import time
 
 DUMPABLE, SUBREAPER = 4, 36  # prctl(2)
+FAILED = 1  # pytest's status where some tests failed
 TAIL_BYTES = 4000
+ADDRESS = "0x[0-9a-f]{6,}"  # in the names of parametrized tests; differs from run to run
 PAUSE_MS = 20  # events and output wait in their pipes so long, rather than that each of them wakes this process
 MUCH_BYTES = 1 << 14
 MOST_REPORT_BYTES = 16 << 20
@@ -27,10 +29,12 @@ MOST_OUTPUT_BYTES = 16 << 20
 
 
 class Events:
-    """Lines of the watched process: each with a digest under a key that only it and this process were given, chained in their order."""
+    """Lines of the watched process: each with a digest under a key that only it and this process were given, chained in their order.
+    `decided`: one of the needed tests did not pass, and no later line can change that."""
 
-    def __init__(self, key):
+    def __init__(self, key, needed=()):
         self.key, self.rest, self.before, self.lines, self.forged = key, b"", b"", [], False
+        self.needed, self.decided = frozenset(needed), False
 
     def take(self, data):
         *lines, self.rest = (self.rest + data).split(b"\n")
@@ -40,6 +44,14 @@ class Events:
             self.forged = self.forged or mac != right
             self.before = right
             self.lines.append(text.decode("ascii", "replace"))
+            if self.needed and text.startswith(b"t ") and not self.forged:
+                self.decided = self.decided or self.decides(*text.split(b" ")[2:])
+
+    def decides(self, outcome, node):
+        import re  # rare, and slow to load
+
+        name = name_of(binascii.unhexlify(node).decode("utf-8", "replace"))
+        return outcome != b"p" and re.sub(ADDRESS, "0x", name) in self.needed
 
 
 def main():
@@ -65,6 +77,7 @@ def main():
         "seconds": seconds,
         "events": events.lines,
         "forged": events.forged,
+        "decided": events.decided,
         "tail": output[-TAIL_BYTES:].decode("utf-8", "replace"),
         "output": text_of(output) if asked["keep_output"] else "",
         "report": report(asked["report"]),
@@ -89,17 +102,25 @@ def watched(asked):
     )
     for fd in (saying, told, hearing):
         os.close(fd)
-    events, output = Events(key), bytearray()
+    events, output = Events(key, asked["needed"]), bytearray()
     takers = {said: events.take, heard: lambda data: keep(output, data)}
     for fd in takers:
         os.set_blocking(fd, False)
     ended, much = ending(child), False
-    while child.poll() is None:
+    while child.poll() is None and not events.decided:
         ended.poll(0 if much else PAUSE_MS)
         much = sum(drain(fd, taker) for fd, taker in takers.items()) > MUCH_BYTES
     for fd, taker in takers.items():
         drain(fd, taker)
-    return events, bytes(output), child.returncode
+    return events, bytes(output), FAILED if events.decided else child.returncode
+
+
+def name_of(node):
+    """Named as in pytest's own JUnit reports: `tests/test_a.py::T::test[x]` is `tests.test_a.T::test[x]`."""
+    address, bracket, rest = node.partition("[")
+    file, *names = address.split("::")
+    holder = [file.replace("/", ".").removesuffix(".py"), *names[:-1]]
+    return ".".join(holder) + "::" + (names[-1] if names else "") + bracket + rest
 
 
 def ending(child):
