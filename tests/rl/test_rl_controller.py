@@ -20,8 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.rl.controller import Controller, Step
-from etude.rl.groups import Group, Slot, TaskUnreachable
+from etude.rl.groups import Group, TaskUnreachable
 from etude.rl.ledger import Ledger, fold
+from etude.rl.life import Slot
 from etude.rl.resume import ReplayDiverged, open_progress, reconciler_at, train_again
 from etude.rl.schedule import Schedule, draw
 from etude.rl.settings import RlSettings
@@ -241,6 +242,7 @@ plans = st.builds(
     max_staleness=st.integers(0, 3),
     slots=st.integers(1, 30),
     save_every=st.integers(1, 5),
+    window=st.sampled_from([None, 1, 2]),
     mode=st.sampled_from(["async", "sync"]),
 )
 

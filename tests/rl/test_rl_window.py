@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 from etude.rl.window import StalenessWindow
 
 
-def simulate(seed: int, groups_per_step: int, max_staleness: int, steps: int, parallel: int) -> list[list[int]]:
+def simulate(
+    seed: int, groups_per_step: int, max_staleness: int, steps: int, parallel: int, reach: int | None = None
+) -> list[list[int]]:
     """Generation with random latencies (heavy tail), a trainer and a weight sync with their own; returns staleness by step."""
     rng = random.Random(seed)
-    window = StalenessWindow(groups_per_step, max_staleness)
+    window = StalenessWindow(groups_per_step, max_staleness, reach=reach)
     clock, events, order = 0.0, [], 0
     born: dict[int, int] = {}
     finished: set[int] = set()
+    done: set[int] = set()
     served, admitted, running, training = 0, 0, 0, False
     staleness: list[list[int]] = []
 
@@ -33,7 +36,10 @@ def simulate(seed: int, groups_per_step: int, max_staleness: int, steps: int, pa
             admitted, running = admitted + 1, running + 1
         if not training and (batch := window.pick(finished)) is not None:
             step = window.next_step
+            if reach is not None:  # whom a batch passes by is at most so far ahead of it
+                assert all(sum(other < group for other in born if other not in done) < reach for group in batch)
             window.train(batch)
+            done |= set(batch)
             finished -= set(batch)
             staleness.append([step - born[group] for group in batch])
             training = True
@@ -58,9 +64,13 @@ def simulate(seed: int, groups_per_step: int, max_staleness: int, steps: int, pa
     groups_per_step=st.integers(1, 6),
     max_staleness=st.integers(0, 5),
     parallel=st.integers(1, 40),
+    window=st.sampled_from([None, 1, 2, 3]),
 )
-def test_staleness_never_exceeds_the_bound_and_nothing_deadlocks(seed, groups_per_step, max_staleness, parallel):
-    staleness = simulate(seed, groups_per_step, max_staleness, 40, parallel)
+def test_staleness_never_exceeds_the_bound_and_nothing_deadlocks(
+    seed, groups_per_step, max_staleness, parallel, window
+):
+    reach = None if window is None else window * groups_per_step
+    staleness = simulate(seed, groups_per_step, max_staleness, 40, parallel, reach)
     assert all(0 <= value <= max_staleness for step in staleness for value in step)
     assert all(len(step) == groups_per_step for step in staleness)
 
@@ -83,6 +93,16 @@ def test_worked_example_of_the_docstring():
     assert not window.may_admit(1)
     assert window.pick([3, 4, 5]) is None  # group 0 is due: wait for it
     assert window.pick([0, 3, 4, 5]) == [0, 3]
+
+
+def test_a_reach_of_one_batch_is_first_come_first_trained():
+    window = StalenessWindow(groups_per_step=2, max_staleness=3, reach=2)
+    for group in range(6):
+        window.admit(group, 0)
+    assert window.pick([1, 2, 3, 4, 5]) is None
+    assert window.pick([0, 1, 5]) == [0, 1]
+    with pytest.raises(ValueError, match="a reach of 1 groups holds no batch of 2"):
+        StalenessWindow(groups_per_step=2, max_staleness=3, reach=1)
 
 
 def test_zero_staleness_is_synchronous():

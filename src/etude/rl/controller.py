@@ -16,10 +16,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from etude.rl.groups import Group, Slot
+from etude.rl.groups import Group
 from etude.rl.ledger import Ledger
+from etude.rl.life import Slot
 from etude.rl.reconciler import Reconciler
 from etude.rl.store import GroupStore
+from etude.rl.watch import PATIENCE_S, Doing, Watchdog
 from etude.rollout.retry import InfraFault
 from etude.trace.segment import Rollout
 
@@ -76,6 +78,7 @@ class Controller:
         save_every: int,
         on_step: OnStep,
         clock: Callable[[], float] = time.monotonic,
+        on_wait: Callable[[str], None] | None = None,
     ) -> None:
         self.reconciler = reconciler
         self.attempt = attempt
@@ -85,6 +88,9 @@ class Controller:
         self.save_every = save_every
         self.on_step = on_step
         self.clock = clock
+        self.on_wait = on_wait  # is told whom the run waits for, when it takes long
+        self._doing = ""
+        self._since_s = 0.0
         self._changed = asyncio.Event()
         self._rollouts: set[asyncio.Task[None]] = set()
         self._training: asyncio.Task[None] | None = None
@@ -93,7 +99,8 @@ class Controller:
 
     async def run(self) -> None:
         """Until every group of the schedule is trained; on failure or cancellation no rollout is left running."""
-        self._idle_from = self.clock()
+        self._idle_from = self._since_s = self.clock()
+        watch = [asyncio.create_task(self._watch(self.on_wait))] if self.on_wait is not None else []
         try:
             while True:
                 self._changed.clear()
@@ -105,13 +112,13 @@ class Controller:
                     return
                 await self._changed.wait()
         finally:
-            tasks = [*self._rollouts, *([self._training] if self._training else [])]
+            tasks = [*watch, *self._rollouts, *([self._training] if self._training else [])]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _launch(self) -> None:
-        for slot in self.reconciler.start():
+        for slot in self.reconciler.start(self.clock()):
             self._rollouts.add(self._spawn(self._roll_out(slot)))
         for group in self.reconciler.take_admitted():
             self.ledger.note("admitted", group=group.index, task=group.task_id, version=group.version)
@@ -121,9 +128,9 @@ class Controller:
             rollout = await self.attempt(slot)
         except InfraFault as fault:
             self.ledger.note("fault", group=slot.group, member=slot.member, attempt=slot.attempt, reason=str(fault))
-            self.reconciler.fail(slot, str(fault))
+            self.reconciler.fail(slot, str(fault), self.clock())
             return
-        group = self.reconciler.finish(slot, rollout)
+        group = self.reconciler.finish(slot, rollout, self.clock())
         if group is not None:
             self.store.save(group.index, group.members)
             self.ledger.write("completed", group=group.index, version=group.version)
@@ -138,14 +145,14 @@ class Controller:
             self._training = self._spawn(self._train(step, batch))
 
     async def _train(self, step: int, batch: list[Group[Rollout]]) -> None:
-        started = self.clock()
+        started = self._at(f"training step {step}")
         outcome = await self.learner.train(step, [group.index for group in batch])
-        trained = self.clock()
+        trained = self._at(f"serving version {step + 1}")
         self.ledger.write("trained", step=step, digest=outcome.digest)
         outcome.values |= await self.learner.sync(step + 1)
         self.reconciler.version = step + 1
         self._changed.set()  # the window may have room now
-        synced = self.clock()
+        synced = self._at(f"the end of step {step}")
         outcome.values |= {
             "wait_s": started - self._idle_from,
             "train_s": trained - started,
@@ -157,8 +164,27 @@ class Controller:
         if (step + 1) % self.save_every == 0 or self.reconciler.done:
             await self.learner.save(step + 1)
             self.ledger.write("saved", step=step + 1)
-        self._idle_from = self.clock()
+        self._idle_from = self._at("")
         self._training = None
+
+    def _at(self, doing: str) -> float:
+        """The time; from now on the trainer is at `doing`, or waits."""
+        self._doing, self._since_s = doing, self.clock()
+        return self._since_s
+
+    async def _watch(self, say: Callable[[str], None]) -> None:
+        watchdog = Watchdog()
+        while True:
+            await asyncio.sleep(PATIENCE_S / 5)
+            told = watchdog.look(self._doing_now(), self.reconciler.lives(), self.clock())
+            if told is not None:
+                say(told)
+
+    def _doing_now(self) -> Doing:
+        if self._doing:
+            return Doing(self._doing, self._since_s)
+        group, due = self.reconciler.awaited() or (None, False)
+        return Doing(f"step {self.reconciler.window.next_step}", self._since_s, group, due)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start one activity; when it ends the loop wakes and gets what went wrong."""

@@ -1,30 +1,21 @@
-"""Groups: a fixed number of rollouts of one task, complete when every one of them is in.
+"""Groups: a fixed number of rollouts of one task, complete when every one of them is scored.
 
-A slot whose attempt met an infra fault is given back and tried again; the group never shrinks and no reward is made up for
-it (promise 8). A task that fails so often that the bound is reached stops the run with its name and the last reason.
+A rollout that met an infra fault is queued again; the group never shrinks and no reward is made up for it (promise 8). A task
+that fails so often that the bound is reached stops the run with its name and the last reason.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from etude.rl.life import Life, Phase, Slot
 
 Result = TypeVar("Result")
 
 
 class TaskUnreachable(Exception):
     """A task could not be attempted within the retry bound: the run stops instead of going on without it."""
-
-
-@dataclass(frozen=True)
-class Slot:
-    """One place in a group: rollout `member` of group `group`, for the `attempt`-th time (0-based)."""
-
-    group: int
-    member: int
-    task_id: str
-    attempt: int = 0
 
 
 @dataclass
@@ -36,13 +27,14 @@ class Group(Generic[Result]):
     size: int
     version: int
     results: dict[int, Result] = field(default_factory=dict)
-    waiting: deque[Slot] = field(default_factory=deque)
-    running: set[Slot] = field(default_factory=set)
+    lives: list[Life] = field(default_factory=list)
     faults: int = 0
+    queued: int = 0  # rollouts that wait for a place
 
     def __post_init__(self) -> None:
-        if not self.results:
-            self.waiting.extend(Slot(self.index, member, self.task_id) for member in range(self.size))
+        phase = Phase.GROUPED if self.results else Phase.QUEUED
+        self.queued = 0 if self.results else self.size
+        self.lives = [Life(Slot(self.index, member, self.task_id), phase) for member in range(self.size)]
 
     @property
     def complete(self) -> bool:
@@ -53,24 +45,49 @@ class Group(Generic[Result]):
         """The results in the order of the slots, so that a batch does not depend on who finished first."""
         return [self.results[member] for member in sorted(self.results)]
 
-    def take(self) -> Slot:
-        """The next slot to run."""
-        slot = self.waiting.popleft()
-        self.running.add(slot)
-        return slot
+    def place(self, now_s: float = 0.0) -> Slot:
+        """The next slot to run; who failed before comes first."""
+        queued = [life for life in self.lives if life.phase is Phase.QUEUED]
+        life = max(queued, key=lambda life: (life.slot.attempt, -life.slot.member))
+        life.move(Phase.PLACED, now_s)
+        self.queued -= 1
+        return life.slot
 
-    def put(self, slot: Slot, result: Result) -> None:
-        """The rollout of this slot is in."""
-        self.running.remove(slot)
+    def put(self, slot: Slot, result: Result, now_s: float = 0.0) -> None:
+        """The rollout of this slot is scored; with the last one all are grouped."""
+        self._life(slot).move(Phase.SCORED, now_s)
         self.results[slot.member] = result
+        if self.complete:
+            for life in self.lives:
+                life.move(Phase.GROUPED, now_s)
 
-    def give_back(self, slot: Slot, reason: str, max_faults: int) -> None:
+    def fail(self, slot: Slot, reason: str, max_faults: int, now_s: float = 0.0) -> None:
         """The attempt met an infra fault; raises TaskUnreachable when the group has had more than `max_faults`."""
-        self.running.remove(slot)
+        life = self._life(slot)
+        life.move(Phase.FAILED, now_s)
         self.faults += 1
         if self.faults > max_faults:
             raise TaskUnreachable(
                 f"task {slot.task_id} (group {self.index}) met {self.faults} infra faults, the last: {reason}. "
                 "The single-epoch list can't be trained whole without it; mend the cause and run again, it goes on here"
             )
-        self.waiting.appendleft(Slot(slot.group, slot.member, slot.task_id, slot.attempt + 1))
+        life.again(now_s)
+        self.queued += 1
+
+    def note(self, slot: Slot, phase: Phase, now_s: float, where: str = "") -> None:
+        """What a running attempt is at. One that starts over in a fresh sandbox is placed anew; news of an earlier attempt say nothing."""
+        life = self.lives[slot.member]
+        if life.slot != slot or not life.running:
+            return
+        if phase > life.phase:
+            life.move(phase, now_s, where)
+        elif phase is Phase.PLACED and life.phase is not Phase.PLACED:
+            life.phase, life.since_s, life.where = phase, now_s, where
+
+    def _life(self, slot: Slot) -> Life:
+        life = self.lives[slot.member]
+        if life.slot != slot or not life.running:
+            raise ValueError(
+                f"attempt {slot.attempt} of rollout {slot.group}.{slot.member} does not run: {life.told()}"
+            )
+        return life

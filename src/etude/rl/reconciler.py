@@ -1,9 +1,10 @@
-"""The reconciler: which rollouts run now, which groups are trained next. Pure: no clock, no I/O, no Ray.
+"""The reconciler: which rollouts run now, which groups are trained next. Pure: no clock (callers bring the time), no I/O, no Ray.
 
-Life of a group:
+Life of a group (that of a rollout: `life.py`):
     planned -> admitted    by `start`, if the staleness window says that it can still be trained in time
-    admitted -> complete   by `finish` of its last rollout; infra faults (`fail`) give the slot back, never the group up
+    admitted -> complete   by `finish` of its last rollout; infra faults (`fail`) queue the slot again, never give the group up
     complete -> trained    by `batch`, exactly once, at a step within its deadline
+Invariants: at most `slots` rollouts run; every admitted group is within its deadline; a group is handed out once, whole.
 The controller asks `start` whenever something changed, runs what it gets, and asks `batch` whenever the trainer is free.
 Admission follows the schedule's order, so the admitted groups are a prefix of it (after a resume: minus the trained).
 """
@@ -14,7 +15,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from etude.rl.groups import Group, Slot
+from etude.rl.groups import Group
+from etude.rl.life import Life, Phase, Slot
 from etude.rl.schedule import Schedule
 from etude.rl.window import StalenessWindow
 
@@ -62,28 +64,37 @@ class Reconciler(Generic[Result]):
         """Every group of the schedule has been handed out for training."""
         return not self._planned and not self.groups
 
-    def start(self) -> list[Slot]:
+    def start(self, now_s: float = 0.0) -> list[Slot]:
         """Slots to launch now: free places go to the oldest admitted group first, then to newly admitted groups."""
         launched: list[Slot] = []
         while self._running < self.slots:
-            group = next((g for g in self.groups.values() if g.waiting), None) or self._admit()
+            group = next((g for g in self.groups.values() if g.queued), None) or self._admit()
             if group is None:
                 break
-            launched.append(group.take())
+            launched.append(group.place(now_s))
             self._running += 1
         return launched
 
-    def finish(self, slot: Slot, result: Result) -> Group[Result] | None:
+    def note(self, slot: Slot, phase: Phase, now_s: float, where: str = "") -> None:
+        """What a running attempt is at; late news of one that is over are ignored."""
+        if slot.group in self.groups:
+            self.groups[slot.group].note(slot, phase, now_s, where)
+
+    def lives(self) -> list[Life]:
+        """Of all admitted and untrained groups, the oldest group first."""
+        return [life for index in sorted(self.groups) for life in self.groups[index].lives]
+
+    def finish(self, slot: Slot, result: Result, now_s: float = 0.0) -> Group[Result] | None:
         """A rollout came in; returns its group if that is complete now."""
         group = self.groups[slot.group]
-        group.put(slot, result)
+        group.put(slot, result, now_s)
         self._running -= 1
         return group if group.complete else None
 
-    def fail(self, slot: Slot, reason: str) -> None:
+    def fail(self, slot: Slot, reason: str, now_s: float = 0.0) -> None:
         """An infra fault: the slot is tried again; raises TaskUnreachable beyond the bound."""
         self._running -= 1
-        self.groups[slot.group].give_back(slot, reason, self.max_faults)
+        self.groups[slot.group].fail(slot, reason, self.max_faults, now_s)
 
     def batch(self) -> list[Group[Result]] | None:
         """Groups to train at step `window.next_step`, or None as long as there is nothing to train or a straggler is due."""
@@ -91,7 +102,14 @@ class Reconciler(Generic[Result]):
         if picked is None:
             return None
         self.window.train(picked)
-        return [self.groups.pop(index) for index in picked]
+        batch = [self.groups.pop(index) for index in picked]
+        for life in (life for group in batch for life in group.lives):
+            life.move(Phase.TRAINED)
+        return batch
+
+    def awaited(self) -> tuple[int, bool] | None:
+        """The group that the next batch waits for, and whether that is because its deadline is here."""
+        return self.window.awaited(index for index, group in self.groups.items() if group.complete)
 
     def take_admitted(self) -> list[Group[Result]]:
         """Groups admitted since the last call."""

@@ -29,8 +29,8 @@ from etude.harness.settings import HarnessSettings
 from etude.rl.controller import Controller
 from etude.rl.finish import finish
 from etude.rl.follow import Follower
-from etude.rl.groups import Slot
 from etude.rl.ledger import Ledger
+from etude.rl.life import Phase, Slot
 from etude.rl.local_ray import LocalRay
 from etude.rl.resume import open_progress, reconciler_at, train_again
 from etude.rl.schedule import task_list
@@ -38,7 +38,7 @@ from etude.rl.services import STAGE, Places, Services
 from etude.rl.sessions import KeptSessions
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
-from etude.rollout.attempt import Setup, attempt
+from etude.rollout.attempt import At, Setup, attempt
 from etude.rollout.code_search import CodeSearch, code_search
 from etude.rollout.verdicts import Verdicts
 from etude.sandbox.protocol import SandboxPool
@@ -50,6 +50,7 @@ from etude.trace.segment import Rollout
 # Seeds of two rollouts differ in more than what a session adds to its own turn by turn.
 SEED_STRIDE = 7919
 HARDER = "harder.jsonl"
+PHASES: dict[At, Phase] = {"sandbox": Phase.PLACED, "agent": Phase.ROLLING, "grading": Phase.GRADING}
 
 
 @dataclass(frozen=True)
@@ -137,14 +138,16 @@ async def _drive(run: RlRun, places: Places, on_start: Any, search: CodeSearch |
         await services.sync(progress.next_step)
         ready, ready_cpu = time.perf_counter(), time.process_time()
         services.trainer_busy_s = 0.0  # what was trained again belongs to the start
+        reconciler = reconciler_at(progress, tasks, settings, store)
         controller = Controller(
-            reconciler_at(progress, tasks, settings, store),
-            lambda slot: _attempt(run, setup, slot, sessions, service, growing),
+            reconciler,
+            lambda slot: _attempt(run, setup, slot, sessions, service, growing, reconciler.note),
             services,
             store,
             ledger,
             save_every=settings.save_every,
             on_step=follower.on_step,
+            on_wait=lambda told: run.log.note(STAGE, told),
         )
         await controller.run()
         times = {"start_s": ready - started, "train_s": time.perf_counter() - ready}
@@ -186,6 +189,7 @@ async def _attempt(
     sessions: KeptSessions,
     service: Service | None = None,
     growing: Growing | None = None,
+    note: Callable[[Slot, Phase, float, str], None] = lambda slot, phase, now_s, where: None,
 ) -> Rollout:
     task = run.source.task(service.serve(slot.group, slot.task_id) if service else slot.task_id)
     if growing is not None:
@@ -193,6 +197,13 @@ async def _attempt(
     name = f"{task.id}#{slot.group}.{slot.member}"
     place = (slot.group * run.settings.group_size + slot.member) * (run.settings.max_faults + 2) + slot.attempt
     seed = (run.settings.seed << 40) + place * SEED_STRIDE
-    found = await attempt(task, setup, name=name, seed=seed, group=slot.group)
+    found = await attempt(
+        task,
+        setup,
+        name=name,
+        seed=seed,
+        group=slot.group,
+        told=lambda at, where: note(slot, PHASES[at], time.monotonic(), where),
+    )
     sessions.take(slot, found, task.level)
     return found.rollout

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from etude.rl.controller import Step
-from etude.rl.groups import Group, Slot
+from etude.rl.groups import Group
+from etude.rl.life import Slot
 from etude.rl.settings import RlSettings
 from etude.rollout.attempt import Attempt
 from etude.rollout.keep import keep_session

@@ -59,6 +59,12 @@ class RlSettings(BaseModel):
     max_staleness: int = Field(
         default=2, ge=0, description="most policy versions between sampling a token and training on it"
     )
+    window: int | None = Field(
+        default=None,
+        ge=1,
+        description="batches that may overtake: a batch is taken from the groups of this many oldest batches; 1 is first come, first "
+        "trained; left out: any finished group, within max_staleness",
+    )
     slots: int = Field(default=64, ge=1, description="rollouts kept running at once")
     mode: Literal["async", "sync"] = Field(
         default="async", description="sync takes turns: generate a batch, then train on it"

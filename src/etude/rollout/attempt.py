@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from etude.chat.renderer import Renderer
 from etude.harness.agent import Outcome, build_agent
@@ -95,8 +96,18 @@ class Attempt:
     tries: int = 1
 
 
-async def attempt(task: Task, setup: Setup, *, name: str = "", seed: int | None = None, group: int = 0) -> Attempt:
-    """One graded attempt. `name` becomes the rollout's id. Raises InfraFault when the tries are used up."""
+At = Literal["sandbox", "agent", "grading"]
+Told = Callable[[At, str], None]  # what a try is at now, and the host of its sandbox where a fleet names one
+
+
+def _untold(at: At, where: str) -> None:
+    """Nobody asks."""
+
+
+async def attempt(
+    task: Task, setup: Setup, *, name: str = "", seed: int | None = None, group: int = 0, told: Told = _untold
+) -> Attempt:
+    """One graded attempt. `name` becomes the rollout's id; `told` hears what it is at. Raises InfraFault when the tries are used up."""
     name = name or task.id
     faults: list[str] = []  # of tries that were repeated, by class
     while True:
@@ -105,7 +116,7 @@ async def attempt(task: Task, setup: Setup, *, name: str = "", seed: int | None 
             async with asyncio.timeout(setup.settings.limit_s):
                 varied = None if seed is None else seed + SEED_STRIDE * tries
                 policy = setup.policy_for(task, seed)  # the same plan again, however often it is tried
-                found = await _try(task, setup, policy, name, varied, group, tries + 1)
+                found = await _try(task, setup, policy, name, varied, group, tries + 1, told)
                 found.rollout.info.update({"faults": faults} if faults else {})
                 return found
         except (InfraError, PolicyError, TimeoutError) as error:
@@ -128,10 +139,13 @@ async def _sandbox(task: Task, setup: Setup, name: str) -> Disposable:
 
 
 async def _try(
-    task: Task, setup: Setup, policy: Policy, name: str, seed: int | None, group: int, number: int
+    task: Task, setup: Setup, policy: Policy, name: str, seed: int | None, group: int, number: int, told: Told
 ) -> Attempt:
     began_unix_s, start = time.time(), time.perf_counter()
+    told("sandbox", "")
     sandbox = await _sandbox(task, setup, name)
+    host = getattr(sandbox, "host", "")  # of a fleet; else there is this machine alone
+    told("agent", host)
     created = time.perf_counter()
     try:
         outcome = await _run_agent(task, setup, policy, sandbox, f"{name}.{number}", seed)
@@ -140,6 +154,7 @@ async def _try(
     finally:
         await sandbox.kill()
     exported = time.perf_counter()
+    told("grading", "")
     verdict, shared = (
         (Verdict(0.0, reason=objection), False) if objection else await _grade(task, files, outcome.session, setup)
     )
@@ -155,9 +170,7 @@ async def _try(
     }
     info = {"end": outcome.reason, "message": outcome.message, "verdict": verdict.reason, "tries": number}
     info |= {"verdict_shared": shared, "began_unix_s": round(began_unix_s, 2)}
-    info |= (
-        {"host": host} if (host := getattr(sandbox, "host", "")) else {}
-    )  # of a fleet; else there is this machine alone
+    info |= {"host": host} if host else {}
     info |= {"seconds": {phase: round(value, 4) for phase, value in seconds.items()}}
     rewards = {"outcome": verdict.score}
     rollout = Rollout(name, task.id, group, outcome.segments, rewards, dict(outcome.counters), info)

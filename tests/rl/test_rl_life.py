@@ -1,0 +1,84 @@
+"""A rollout's life goes forward only, but through a failure, and a long wait names whom it waits for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etude.rl.groups import Group
+from etude.rl.life import Life, Phase, Slot
+from etude.rl.watch import Doing, Watchdog
+
+SLOT = Slot(3, 1, "tally")
+
+
+@given(st.lists(st.sampled_from(Phase), max_size=12))
+def test_a_life_goes_forward_only_and_is_trained_out_of_a_group_alone(way: list[Phase]):
+    life = Life(SLOT)
+    for phase in way:
+        before = life.phase
+        try:
+            life.move(phase)
+        except ValueError:
+            assert life.phase is before
+            continue
+        if phase is Phase.FAILED:
+            assert before in (Phase.PLACED, Phase.ROLLING, Phase.GRADING)
+            life.again()
+            assert life.phase is Phase.QUEUED
+        else:
+            assert phase > before and (phase is not Phase.TRAINED or before is Phase.GROUPED)
+
+
+def test_worked_example_of_the_docstring():
+    group: Group[str] = Group(3, "tally", 2, version=0)
+    first, second = group.place(0.0), group.place(0.0)
+    group.note(first, Phase.ROLLING, 2.0, "host-1")
+    group.fail(first, "its host died", 8, 60.0)
+    again = group.place(60.0)
+    assert again == Slot(3, 0, "tally", attempt=1) and group.lives[0].since_s == 60.0
+    group.note(first, Phase.GRADING, 61.0)  # late news of the attempt that failed
+    assert group.lives[0].phase is Phase.PLACED
+    group.put(again, "good", 200.0)
+    assert group.lives[0].phase is Phase.SCORED and not group.complete
+    group.put(second, "bad", 500.0)
+    assert [life.phase for life in group.lives] == [Phase.GROUPED] * 2 and group.members == ["good", "bad"]
+
+
+def test_an_attempt_that_is_over_can_neither_be_scored_nor_fail_again():
+    group: Group[str] = Group(3, "tally", 1, version=0)
+    slot = group.place()
+    group.put(slot, "good")
+    with pytest.raises(ValueError, match=r"attempt 0 of rollout 3\.0 does not run: .*grouped"):
+        group.put(slot, "better")
+    with pytest.raises(ValueError, match="does not run"):
+        group.fail(slot, "late", 8)
+
+
+def test_a_try_that_starts_over_in_a_fresh_sandbox_is_placed_anew():
+    group: Group[str] = Group(3, "tally", 1, version=0)
+    slot = group.place()
+    group.note(slot, Phase.ROLLING, 2.0, "host-1")
+    group.note(slot, Phase.PLACED, 9.0)
+    assert group.lives[0].phase is Phase.PLACED and group.lives[0].where == ""
+
+
+def test_a_wait_is_told_after_ten_seconds_and_then_each_time_it_doubled():
+    lives = [Life(Slot(37, member, "task-81"), Phase.GROUPED) for member in range(2)]
+    lives += [
+        Life(Slot(37, 2, "task-81", 1), Phase.ROLLING, 2.0, "host-3"),
+        Life(Slot(37, 5, "task-81"), Phase.GRADING, 31.0),
+    ]
+    watchdog, said = Watchdog(), {}
+    for now_s in range(100):
+        told = watchdog.look(Doing("step 12", 0.0, 37, True), lives, float(now_s))
+        if told:
+            said[now_s] = told
+    assert sorted(said) == [10, 20, 40, 80]
+    assert said[40] == (
+        "step 12 waits 40 s for group 37, due now: 37.2 (task-81, attempt 1) rolling at host-3 for 38 s; "
+        "37.5 (task-81, attempt 0) grading for 9 s"
+    )
+    assert watchdog.look(Doing("training step 12", 95.0), lives, 100.0) is None
+    assert watchdog.look(Doing("training step 12", 95.0), lives, 106.0) == "training step 12 takes 11 s so far"

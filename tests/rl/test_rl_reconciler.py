@@ -1,0 +1,123 @@
+"""The reconciler as a state machine: whatever comes in whatever order, slots, deadlines and groups hold (promises 5, 6, 8)."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from etude.rl.life import RUNNING, Phase, Slot
+from etude.rl.reconciler import Reconciler
+from etude.rl.schedule import Schedule
+from etude.rl.window import StalenessWindow
+
+STEPS = 6
+
+
+class Driven(RuleBasedStateMachine):
+    """The controller's part, done by chance."""
+
+    @initialize(
+        per_step=st.integers(1, 3),
+        size=st.integers(1, 3),
+        staleness=st.integers(0, 3),
+        slots=st.integers(1, 9),
+        reach=st.sampled_from([None, 1, 2]),
+    )
+    def begin(self, per_step: int, size: int, staleness: int, slots: int, reach: int | None) -> None:
+        self.size, self.staleness, self.per_step = size, staleness, per_step
+        self.window = StalenessWindow(per_step, staleness, reach=None if reach is None else reach * per_step)
+        self.reconciler = self.fresh(slots, 0)
+        self.running: list[Slot] = []
+        self.trained: list[int] = []
+        self.admitted_at: dict[int, int] = {}
+        self.attempts: dict[tuple[int, int], int] = {}
+
+    def fresh(self, slots: int, version: int) -> Reconciler[str]:
+        tasks = Schedule(tuple(f"task-{n}" for n in range(STEPS * self.per_step)))
+        return Reconciler(tasks, self.window, slots=slots, group_size=self.size, max_faults=10**6, version=version)
+
+    @rule()
+    def start(self) -> None:
+        found = self.reconciler.start()
+        assert not set(found) & set(self.running)
+        self.running += found
+        for group in self.reconciler.take_admitted():
+            assert group.index not in self.admitted_at
+            self.admitted_at[group.index] = group.version
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def finish(self, data: st.DataObject) -> None:
+        slot = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
+        group = self.reconciler.finish(slot, f"{slot.group}.{slot.member}")
+        assert group is None or group.members == [f"{slot.group}.{member}" for member in range(self.size)]
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def fail(self, data: st.DataObject) -> None:
+        slot = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
+        self.reconciler.fail(slot, "its host died")
+        self.attempts[slot.group, slot.member] = slot.attempt + 1
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), phase=st.sampled_from(sorted(RUNNING)))
+    def tell(self, data: st.DataObject, phase: Phase) -> None:
+        self.reconciler.note(data.draw(st.sampled_from(self.running)), phase, 0.0)
+
+    @rule()
+    def train(self) -> None:
+        step = self.window.next_step
+        batch = self.reconciler.batch()
+        if batch is not None:
+            assert len(batch) == self.per_step and all(group.complete for group in batch)
+            assert all(step - group.version <= self.staleness for group in batch)
+            self.trained += [group.index for group in batch]
+
+    @rule()
+    def serve(self) -> None:
+        self.reconciler.version = self.window.next_step
+
+    @rule()
+    def die_and_go_on(self) -> None:
+        """As after a kill: what is complete is kept with the version of its admission, all else begins anew."""
+        version, kept = self.window.next_step, self.reconciler.groups
+        complete = {index: (group.version, group.results) for index, group in kept.items() if group.complete}
+        self.window = StalenessWindow(self.per_step, self.staleness, version, reach=self.window.reach)
+        self.reconciler = self.fresh(self.reconciler.slots, version)
+        self.reconciler.restore(self.trained, complete)
+        self.running, self.attempts = [], {}
+        self.admitted_at = {index: version for index, (version, _) in complete.items()}
+
+    @invariant()
+    def holds(self) -> None:
+        if not hasattr(self, "running"):
+            return
+        lives = self.reconciler.lives()
+        assert self.reconciler.running == len(self.running) <= self.reconciler.slots
+        assert {life.slot for life in lives if life.running} == set(self.running)
+        assert len(set(self.trained)) == len(self.trained)
+        assert not set(self.trained) & set(self.reconciler.groups)
+        assert all(life.slot.attempt == self.attempts.get((life.slot.group, life.slot.member), 0) for life in lives)
+        for group in self.reconciler.groups.values():
+            assert group.queued == sum(life.phase is Phase.QUEUED for life in group.lives)
+            assert group.complete == all(life.phase is Phase.GROUPED for life in group.lives)
+
+    def teardown(self) -> None:
+        """From wherever chance left it, it comes to its end: nothing is stuck, and every task was trained once."""
+        if not hasattr(self, "running"):
+            return
+        while not self.reconciler.done:
+            self.start()
+            for slot in self.running:
+                self.reconciler.finish(slot, f"{slot.group}.{slot.member}")
+            self.running = []
+            before = self.window.next_step
+            self.train()
+            assert self.window.next_step > before or not self.reconciler.done
+            self.serve()
+        assert sorted(self.trained) == list(range(STEPS * self.per_step))
+
+
+Driven.TestCase.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
+TestReconciler = Driven.TestCase
