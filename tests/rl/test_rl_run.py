@@ -252,6 +252,24 @@ def test_a_process_that_dies_comes_back_and_the_run_is_whole(checkpoint, tmp_pat
     check_whole(run)
 
 
+@pytest.mark.parametrize("die_at", [{"poll": 5}, {"stage": 3}, {"apply": 4}, {"submit_many": 4}], ids=str)
+def test_one_of_two_engines_dies_and_the_run_is_whole(checkpoint, tmp_path, die_at):
+    run = a_run(checkpoint, tmp_path, engines=2, steps=4)
+    summary, places = live(run, engine=die_at)
+    assert summary["times"]["restarts"] == 1 and len(places.engines) == 3
+    check_whole(run)
+
+
+def test_an_engine_that_died_too_often_is_given_up_while_another_lives(checkpoint, tmp_path):
+    run = a_run(checkpoint, tmp_path, engines=2, max_restarts=0, steps=4)
+    live(run, engine={"stage": 3})
+    check_whole(run)
+    notes = (tmp_path / "events.jsonl").read_text()
+    assert "is given up, 1 go on: the engine" in notes
+    deltas = [record.values["delta_bytes"] for record in read(tmp_path / "steps.jsonl")]
+    assert all(size > 0 for size in deltas[-2:])  # the chain waits for it no longer
+
+
 def test_a_process_that_keeps_dying_stops_the_run_which_goes_on_when_run_again(checkpoint, tmp_path):
     run = a_run(checkpoint, tmp_path, max_restarts=0, eval_every=1, eval_tasks=1)
     with pytest.raises(ProcessLost, match="the trainer process died 1 times"):

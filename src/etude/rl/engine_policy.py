@@ -38,24 +38,24 @@ class EnginePolicy:
     def __init__(self, engine: Lifeline[EngineHandle]) -> None:
         self._engine = engine
         self._client = BatchingClient(self._submit, self._poll, self._release)
-        self._revival: asyncio.Task[None] | None = None
-        self._lost: BaseException | None = None  # the engine could not be brought back
+        self.revival: asyncio.Task[None] | None = None  # the process is being brought back
+        self.lost: BaseException | None = None  # it could not be
 
     async def complete(self, request: Request) -> Completion:
         """Raises PolicyError, or ProcessLost when the engine died more often than the bound allows."""
-        if self._revival is not None:
-            await asyncio.wait([self._revival])
-        if self._lost is not None:
-            raise self._lost
+        if self.revival is not None:
+            await asyncio.wait([self.revival])
+        if self.lost is not None:
+            raise self.lost
         return await self._client.complete(replace(request, messages=(), tools=()))  # the engine reads tokens only
 
     async def release(self, session_id: str) -> None:
         await self._client.release(session_id)
 
     async def close(self) -> None:
-        if self._revival is not None:
-            self._revival.cancel()
-            await asyncio.wait([self._revival])
+        if self.revival is not None:
+            self.revival.cancel()
+            await asyncio.wait([self.revival])
         await self._client.close()
 
     async def _submit(self, requests: list[tuple[int, Request]]) -> None:
@@ -69,7 +69,7 @@ class EnginePolicy:
         results = await self._watched(lambda engine: engine.poll(CLIENT))
         failed = [result for _, result in results if isinstance(result, PolicyError) and result.infra]
         if failed:  # the process lives, its sampling thread does not
-            self._bring_back(generation, str(failed[0]))
+            self.bring_back(generation, str(failed[0]))
         return results
 
     async def _watched(self, call: Callable[[EngineHandle], Awaitable[Any]]) -> Any:
@@ -77,15 +77,16 @@ class EnginePolicy:
         try:
             return await call(self._engine.handle)
         except ProcessDied as death:
-            self._bring_back(generation, str(death))
+            self.bring_back(generation, str(death))
             raise
 
-    def _bring_back(self, generation: int, reason: str) -> None:
-        if self._revival is None:
-            self._revival = asyncio.create_task(self._engine.revive(generation, reason))
-            self._revival.add_done_callback(self._back)
+    def bring_back(self, generation: int, reason: str) -> None:
+        """Somebody saw this life of the process end; `revival` is under way from now on."""
+        if self.revival is None:
+            self.revival = asyncio.create_task(self._engine.revive(generation, reason))
+            self.revival.add_done_callback(self._back)
 
     def _back(self, revival: asyncio.Task[None]) -> None:
-        self._revival = None
+        self.revival = None
         if not revival.cancelled():
-            self._lost = revival.exception()
+            self.lost = revival.exception()

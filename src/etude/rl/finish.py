@@ -24,7 +24,7 @@ async def finish(run: RlRun, services: Services, renderer: Renderer, times: dict
     await services.export(run.folder / "checkpoint")
     records = read(run.folder / "steps.jsonl")
     totals = times | _shares(times["train_s"], services.trainer_busy_s, await services.engine_stats())
-    totals["restarts"] = float(services.engine.restarts + services.trainer.restarts)
+    totals["restarts"] = float(services.restarts)
     summary = summarize(
         [{"step": record.step, **record.values} for record in records], tokens_by_version(records), totals
     )

@@ -95,6 +95,10 @@ class Learner:
             self.publisher.leave(left)
         self.publisher.join(receiver)
 
+    def leave(self, receiver: str) -> None:
+        """An engine is gone for good."""
+        self.publisher.leave(receiver)
+
     def acknowledge(self, receiver: str, version: int) -> None:
         """`receiver` serves `version`: deltas may start from it (promise 7)."""
         self.publisher.acknowledge(receiver, version)

@@ -66,6 +66,7 @@ class RlSettings(BaseModel):
         "trained; left out: any finished group, within max_staleness",
     )
     slots: int = Field(default=64, ge=1, description="rollouts kept running at once")
+    engines: int = Field(default=1, ge=1, description="replicas of the engine, each in a process of its own")
     mode: Literal["async", "sync"] = Field(
         default="async", description="sync takes turns: generate a batch, then train on it"
     )

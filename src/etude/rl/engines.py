@@ -1,0 +1,148 @@
+"""The engine's replicas: started, kept alive, and brought to each new version of the weights (promise 7).
+
+The weights' way to each: it fetches and checks beside its work (`stage`), swaps between two of its steps (`apply`), and the trainer is
+told, so that a delta may start from them. A version counts as served once every replica that lives has it; one that is being brought
+back starts with the newest, and may be asked only when it has what the others serve. A replica that died too often is given up
+while others live; the last one's loss ends the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+from etude.rl.engine_policy import EnginePolicy
+from etude.rl.replicas import Replicas
+from etude.rl.restarts import Lifeline, ProcessDied
+
+AskTrainer = Callable[..., Awaitable[Any]]
+SUMMED = ("tokens_per_s",)  # of the replicas' readings; all others are means
+
+
+class Replica:
+    """One engine: its process, however often that is started anew, and what it serves."""
+
+    def __init__(self, number: int, lifeline: Lifeline[Any]) -> None:
+        self.number = number
+        self.lifeline = lifeline
+        self.client = EnginePolicy(lifeline)
+        self.receiver: str | None = None  # its name with the trainer, one for each life
+        self.served = -1
+
+    @property
+    def up(self) -> bool:
+        return self.lifeline.generation >= 0 and self.client.revival is None and self.client.lost is None
+
+
+class Engines:
+    """`start`, then `serve` each version; `policy` answers from then on."""
+
+    def __init__(
+        self,
+        count: int,
+        start: Callable[[], Any],
+        ask_trainer: AskTrainer,
+        max_restarts: int,
+        note: Callable[[str], None],
+        on_start: Callable[[], None],
+    ) -> None:
+        self._start, self._ask, self._note, self._on_start = start, ask_trainer, note, on_start
+        self._early: list[Any] = []
+        self._published = -1
+        self._served = -1  # by all that live
+        self.replicas: list[Replica] = []
+        for number in range(count):
+            name = "engine" if count == 1 else f"engine {number}"
+            self.replicas.append(Replica(number, Lifeline(name, partial(self._spawn, number), max_restarts)))
+        self.policy = Replicas([one.client for one in self.replicas], self._ready)
+
+    @property
+    def restarts(self) -> int:
+        return sum(one.lifeline.restarts for one in self.replicas)
+
+    def prepare(self) -> None:
+        """The processes load while the trainer does."""
+        self._early = [self._start() for _ in self.replicas]
+
+    async def serve(self, version: int) -> None:
+        """All that live serve `version`, which the trainer has published. Raises ProcessLost when none is left."""
+        self._published = version
+        fresh = [one for one in self.replicas if one.lifeline.generation < 0]
+        await asyncio.gather(*(one.lifeline.start() for one in fresh))
+        while behind := [one for one in self.replicas if one.up and one.served < version]:
+            await asyncio.gather(*(self._bring(one, version) for one in behind))
+        while not any(one.up and one.served >= version for one in self.replicas):
+            await self._someone_back()
+        await self._part_with_lost()
+        self._served = version
+
+    async def stats(self) -> dict[str, float]:
+        """Readings of those that live: sums of what adds up, means of the rest; none is brought back for them."""
+        found: list[dict[str, float]] = []
+        for one in self.replicas:
+            try:
+                found.append(await one.lifeline.handle.stats())
+            except ProcessDied:
+                continue
+        names = {name for reading in found for name in reading}
+        total = {name: sum(reading.get(name, 0.0) for reading in found) for name in names}
+        return {name: value if name in SUMMED else value / len(found) for name, value in total.items()}
+
+    async def close(self) -> None:
+        await self.policy.close()
+
+    def receivers(self) -> list[tuple[str, int]]:
+        """Who listens to the trainer, and what each serves: for a trainer that comes back."""
+        return [(one.receiver, one.served) for one in self.replicas if one.receiver is not None]
+
+    def _ready(self, number: int) -> bool:
+        one = self.replicas[number]
+        return one.up and one.served >= self._served
+
+    async def _bring(self, one: Replica, version: int) -> None:
+        generation = one.lifeline.generation
+        try:
+            await one.lifeline.handle.stage(version)
+            one.served = await one.lifeline.handle.apply()
+        except ProcessDied as death:
+            one.client.bring_back(generation, str(death))  # it starts with the newest weights
+            return
+        await self._ask("acknowledge", one.receiver, one.served)
+
+    async def _someone_back(self) -> None:
+        """Until a replica came back, or was given up."""
+        coming = [one.client.revival for one in self.replicas if one.client.revival is not None]
+        if coming:
+            await asyncio.wait(coming, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(0)  # whoever hears of its end comes first
+            return
+        lost = [one.client.lost for one in self.replicas if one.client.lost is not None]
+        raise lost[-1]
+
+    async def _part_with_lost(self) -> None:
+        """The trainer waits for them no longer."""
+        for one in self.replicas:
+            if one.client.lost is not None and one.receiver is not None:
+                left = sum(other.client.lost is None for other in self.replicas)
+                self._note(f"the {one.lifeline.name} is given up, {left} go on: {one.client.lost}")
+                await self._ask("leave", one.receiver)
+                one.receiver = None
+
+    async def _spawn(self, number: int, generation: int) -> Any:
+        one = self.replicas[number]
+        if generation:
+            one.lifeline.handle.kill()
+            self._note(f"the {one.lifeline.name} process died; starting it again (number {generation + 1})")
+        handle = self._early.pop() if self._early else self._start()
+        name = f"engine-{number}.{generation}"
+        await self._ask("join", name, one.receiver)
+        one.receiver = name
+        one.served = -1
+        while one.served < self._published:
+            await handle.stage(self._published)
+            one.served = await handle.apply()
+            await self._ask("acknowledge", name, one.served)
+        self._on_start()
+        return handle

@@ -1,0 +1,65 @@
+"""Several engines as one policy: a session stays with the replica that holds its keys and values; a dead one's sessions go elsewhere.
+
+A turn in flight on a replica that dies fails as our fault (promise 8), and the attempt begins anew, with the others if they live. Only
+replicas that serve the admitted version may be asked: a group admitted at version v holds no token of an older one (promise 5).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from etude.policy.protocol import Request
+from etude.rl.engine_policy import EnginePolicy
+from etude.trace.completion import Completion
+
+# Sessions that nobody released (their attempt was cut off) are forgotten at last; a forgotten one costs a prefill, nothing else.
+REMEMBERED = 1 << 16
+
+
+class Replicas:
+    """A token policy. `ready(n)`: whether replica n serves what it has to; a dead one is asked all the same where no other is ready, and
+    then waits for its own return."""
+
+    name = "engine"
+    takes_tokens = True
+
+    def __init__(self, replicas: Sequence[EnginePolicy], ready: Callable[[int], bool]) -> None:
+        self._replicas = replicas
+        self._ready = ready
+        self._home: OrderedDict[str, int] = OrderedDict()
+        self._turns = [0] * len(replicas)  # asked and not answered
+
+    async def complete(self, request: Request) -> Completion:
+        """Raises PolicyError; ProcessLost when no replica is left."""
+        number = self._place(request.session_id)
+        self._turns[number] += 1
+        try:
+            return await self._replicas[number].complete(request)
+        finally:
+            self._turns[number] -= 1
+
+    async def release(self, session_id: str) -> None:
+        number = self._home.pop(session_id, None)
+        if number is not None and self._ready(number):
+            await self._replicas[number].release(session_id)
+
+    async def close(self) -> None:
+        for replica in self._replicas:
+            await replica.close()
+
+    def _place(self, session_id: str) -> int:
+        """Where the session's last turn was, if that one is ready; else the ready one with the fewest turns in flight."""
+        home = self._home.get(session_id)
+        if home is None or not self._ready(home):
+            home = self._fewest()
+        self._home[session_id] = home
+        self._home.move_to_end(session_id)
+        while len(self._home) > REMEMBERED:
+            self._home.popitem(last=False)
+        return home
+
+    def _fewest(self) -> int:
+        left = [n for n, replica in enumerate(self._replicas) if replica.lost is None] or [0]
+        ready = [n for n in left if self._ready(n)] or left
+        return min(ready, key=lambda n: (self._turns[n], n))
