@@ -1,0 +1,208 @@
+"""A whole run in made-up time, by the code that real runs go by: controller, reconciler, window, services, engines' policy, weight chain,
+fleet. Made up are engines, trainer, store, wires and clock; all chance comes from one seed, and a seed tells the same story again.
+
+What it checks while it runs: no token is older than the bound when it is trained (the trainer raises), a way leads to every version that
+an engine is asked to serve (the store raises); at the end: every task was trained once, no group was left, no sandbox lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import statistics
+import time
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from etude.events.log import EventLog
+from etude.fleet.fleet import Fleet
+from etude.policy.protocol import PolicyError, Request
+from etude.rl.controller import Controller, Step
+from etude.rl.groups import Group
+from etude.rl.ledger import fold
+from etude.rl.life import Slot
+from etude.rl.resume import open_progress, reconciler_at, train_again
+from etude.rl.schedule import Schedule
+from etude.rl.services import Services
+from etude.rl.settings import RlSettings
+from etude.rl.simulation.ledger import LedgerInMemory
+from etude.rl.simulation.shape import Shape
+from etude.rl.simulation.world import World
+from etude.rollout.retry import InfraFault
+from etude.sandbox.errors import InfraError
+from etude.sandbox.fake.clock import run
+from etude.sandbox.spec import SandboxSpec
+from etude.trace.segment import Rollout, Segment
+
+LEASES_S = 180.0  # what a silent host held is found and ended
+
+
+class Tally:
+    """What came of it. `story`: a digest of the events in their order."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, float]] = []
+        self.staleness: Counter[int] = Counter()
+        self.complete_s: dict[int, float] = {}
+        self.held_s: list[float] = []
+        self.turns: list[int] = []
+        self.faults = 0
+        self.story = hashlib.sha256()
+
+    def tell(self, *what: object) -> None:
+        self.story.update(repr(what).encode())
+
+
+def simulate(shape: Shape) -> dict[str, Any]:
+    """Figures of one run; all but `real_s` follow from the shape."""
+    start = time.perf_counter()
+    figures = run(_simulate(shape))
+    return figures | {"real_s": round(time.perf_counter() - start, 2)}
+
+
+async def _simulate(shape: Shape) -> dict[str, Any]:
+    world, tally = World(shape), Tally()
+    fleet = await world.open_fleet()
+    settings = _settings(shape)
+    tasks = Schedule(tuple(f"task-{number}" for number in range(settings.steps * settings.groups_per_step)))
+    ledger = LedgerInMemory()
+    services = Services(world, settings.engines, settings.max_restarts, EventLog.null(), lambda: None)
+    progress = open_progress(ledger, tasks)
+    await train_again(progress, tasks, world.groups, ledger, services, _nothing)  # type: ignore[arg-type]
+    await services.sync(0)
+    reconciler = reconciler_at(progress, tasks, settings, world.groups)  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+
+    async def on_step(step: Step, groups: list[Group[Rollout]]) -> None:
+        tally.steps.append(dict(step.values))
+        tally.tell(step.step, step.digest, [group.index for group in groups], loop.time())
+        for group in groups:
+            tally.held_s.append(loop.time() - tally.complete_s.pop(group.index, loop.time()))
+            tally.staleness.update(step.step - rollout.start_version for rollout in group.members)
+
+    async def attempt(slot: Slot) -> Rollout:
+        rollout = await _attempt(slot, world, services, fleet, tally)
+        tally.complete_s[slot.group] = loop.time()
+        return rollout
+
+    controller = Controller(
+        reconciler, attempt, services, world.groups, ledger,  # type: ignore[arg-type]
+        save_every=shape.save_every, on_step=on_step, clock=loop.time,
+    )  # fmt: skip
+    began_s = loop.time()
+    striking = asyncio.create_task(world.strike())
+    await controller.run()
+    spent_s = loop.time() - began_s
+    striking.cancel()
+    left = await _closed(services, fleet, world)
+    _whole(ledger, tasks)
+    return _figures(shape, services, tally, spent_s, left)
+
+
+def _settings(shape: Shape) -> RlSettings:
+    return RlSettings(
+        steps=shape.steps,
+        groups_per_step=shape.groups_per_step,
+        group_size=shape.group_size,
+        max_staleness=shape.max_staleness,
+        slots=shape.slots,
+        window=shape.window,
+        engines=shape.engines,
+        save_every=shape.save_every,
+        max_faults=10_000,
+        max_restarts=10_000,
+    )
+
+
+async def _attempt(slot: Slot, world: World, services: Services, fleet: Fleet | None, tally: Tally) -> Rollout:
+    """A rollout boiled down: a sandbox, turns of the policy between commands, and no retries of its own."""
+    shape, dice = world.shape, world.dice(slot.group, slot.member, slot.attempt)
+    turns = min(shape.most_turns, int(dice.paretovariate(shape.tail)))
+    name = f"{slot.group}.{slot.member}.{slot.attempt}"
+    versions: list[int] = []
+    try:
+        box = await fleet.create(SandboxSpec(memory_mb=512, labels={"rollout": name})) if fleet else None
+        try:
+            for turn in range(turns):
+                done = await services.policy.complete(Request(name, (), prompt_ids=(1,), seed=turn))
+                versions += done.tokens.versions if done.tokens else []
+                await asyncio.sleep(shape.tool_s * dice.lognormvariate(0, 0.7))
+                if box is None and dice.random() < shape.faults / turns:
+                    raise InfraError("made to fail")
+            if box is not None:
+                await box.run(f"echo {name}")
+        finally:
+            await services.policy.release(name)
+            if box is not None:
+                await _kill(box)
+    except (InfraError, PolicyError) as error:
+        tally.faults += 1
+        tally.tell(name, type(error).__name__)
+        raise InfraFault(str(error)) from error
+    tally.turns.append(turns)
+    count = len(versions)
+    segment = Segment(
+        np.arange(count, dtype=np.int32),
+        np.ones(count, dtype=bool),
+        np.full(count, -0.5, dtype=np.float32),
+        np.array(versions, dtype=np.int32),
+    )
+    return Rollout(name, slot.task_id, slot.group, [segment], {"outcome": float(dice.random() < 0.5)})
+
+
+async def _kill(box: Any) -> None:
+    try:
+        await box.kill()
+    except InfraError:
+        return  # the host ends it when it finds that nobody knows it
+
+
+async def _closed(services: Services, fleet: Fleet | None, world: World) -> int:
+    """All ended; sandboxes left on the hosts."""
+    await services.close()
+    if fleet is None:
+        return 0
+    await asyncio.sleep(LEASES_S)
+    left = sum(machine.pool.stats().live for machine in world.machines if not machine.link.broken)
+    await fleet.close()
+    return left
+
+
+def _whole(ledger: LedgerInMemory, tasks: Schedule) -> None:
+    progress = fold(ledger.entries)
+    trained = [group for step in range(progress.next_step) for group in progress.batches[step]]
+    assert sorted(trained) == list(range(len(tasks))), "a task was left out, or trained twice"
+
+
+async def _nothing(step: Step, groups: list[Group[Rollout]]) -> None: ...
+
+
+def _figures(shape: Shape, services: Services, tally: Tally, spent_s: float, left: int) -> dict[str, Any]:
+    total = sum(tally.staleness.values())
+    wait_s = sum(step["wait_s"] for step in tally.steps)
+    return {
+        "shape": asdict(shape),
+        "rollouts": total,
+        "steps": len(tally.steps),
+        "made_up_s": round(spent_s, 1),
+        "rollouts_per_h": round(3600 * total / spent_s),
+        "trainer_idle": round(wait_s / spent_s, 4),
+        "staleness": {
+            "max": max(tally.staleness),
+            "mean": round(sum(age * count for age, count in tally.staleness.items()) / total, 3),
+            "rollouts": {str(age): count for age, count in sorted(tally.staleness.items())},
+        },
+        "held_s": {"p50": _share(tally.held_s, 0.5), "p99": _share(tally.held_s, 0.99), "max": _share(tally.held_s, 1.0)},
+        "turns": {"mean": round(statistics.fmean(tally.turns), 2), "max": max(tally.turns)},
+        "faults": tally.faults,
+        "restarts": services.restarts,
+        "left_on_hosts": left,
+        "story": tally.story.hexdigest()[:16],
+    }
+
+
+def _share(values: list[float], share: float) -> float:
+    return round(sorted(values)[min(len(values) - 1, int(share * len(values)))], 1)

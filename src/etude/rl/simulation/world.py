@@ -1,0 +1,63 @@
+"""The world around the controller: engines, trainer and hosts of sandboxes that die when the dice say so."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from etude.fleet.fleet import Fleet
+from etude.fleet.settings import FleetSettings
+from etude.fleet.simulation.world import Machine
+from etude.fleet.simulation.world import Shape as HostShape
+from etude.rl.simulation.engine import MadeUpEngine
+from etude.rl.simulation.groups import GroupsInMemory
+from etude.rl.simulation.shape import Shape
+from etude.rl.simulation.store import MadeUpStore
+from etude.rl.simulation.trainer import MadeUpTrainer
+
+
+class World:
+    """`services.Places`, and who strikes there. Every part has dice of its own, so that one's draws don't shift another's."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.groups = GroupsInMemory()
+        self.store = MadeUpStore(shape.anchor_every, self.dice("store"))
+        self.saves: dict[int, str] = {}
+        self.engines: list[MadeUpEngine] = []
+        self.trainers: list[MadeUpTrainer] = []
+        hosts = HostShape(hosts=shape.hosts, commands=2, faults=shape.faults, seed=shape.seed)
+        self.machines = [Machine(number, hosts) for number in range(shape.hosts if shape.fleet else 0)]
+
+    def dice(self, *part: object) -> random.Random:
+        return random.Random(f"{self.shape.seed} {part}")
+
+    def start_engine(self) -> MadeUpEngine:
+        self.engines.append(MadeUpEngine(self.shape, self.store, self.dice("engine", len(self.engines))))
+        return self.engines[-1]
+
+    def start_trainer(self) -> MadeUpTrainer:
+        if self.trainers:
+            self.store.reopened()
+        dice = self.dice("trainer", len(self.trainers))
+        self.trainers.append(MadeUpTrainer(self.shape, self.groups, self.store, self.saves, dice))
+        return self.trainers[-1]
+
+    async def open_fleet(self) -> Fleet | None:
+        if not self.shape.fleet:
+            return None
+        settings = FleetSettings(attempts=4, patience_s=600.0)
+        return await Fleet.open([one.host for one in self.machines], settings, owner="simulation", seed=self.shape.seed)
+
+    async def strike(self) -> None:
+        """Deaths at chance times over about as long as the run takes with a trainer that never waits."""
+        dice, shape = self.dice("strike"), self.shape
+        span_s = shape.steps * (shape.train_s + shape.sync_s + shape.swap_s)
+        whom = ["process"] * shape.deaths + ["host"] * min(shape.host_deaths, max(0, len(self.machines) - 1))
+        for at_s, who in sorted((dice.random() * span_s, who) for who in whom):
+            await asyncio.sleep(max(0.0, at_s - asyncio.get_running_loop().time()))
+            if who == "host":
+                living = [one for one in self.machines if not one.link.broken]
+                dice.choice(living).crash()
+            else:
+                dice.choice([*self.engines[-shape.engines :], self.trainers[-1]]).die()
