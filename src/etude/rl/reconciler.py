@@ -46,6 +46,7 @@ class Reconciler(Generic[Result]):
         self.admitted: list[Group[Result]] = []  # since the last `take_admitted`, for the ledger
         self._planned: deque[int] = deque(range(len(schedule)))
         self._running = 0
+        self._complete: set[int] = set()  # of the admitted
 
     def restore(self, trained: Iterable[int], complete: dict[int, tuple[int, dict[int, Result]]]) -> None:
         """After a kill: `trained` groups are done; `complete` ones come with their admission version and results."""
@@ -54,6 +55,7 @@ class Reconciler(Generic[Result]):
         for index, (version, results) in sorted(complete.items()):
             self.window.admit(index, version)
             self.groups[index] = Group(index, self.schedule.task_ids[index], self.group_size, version, dict(results))
+            self._complete.add(index)
 
     @property
     def running(self) -> int:
@@ -89,7 +91,10 @@ class Reconciler(Generic[Result]):
         group = self.groups[slot.group]
         group.put(slot, result, now_s)
         self._running -= 1
-        return group if group.complete else None
+        if not group.complete:
+            return None
+        self._complete.add(slot.group)
+        return group
 
     def fail(self, slot: Slot, reason: str, now_s: float = 0.0) -> None:
         """An infra fault: the slot is tried again; raises TaskUnreachable beyond the bound."""
@@ -98,10 +103,11 @@ class Reconciler(Generic[Result]):
 
     def batch(self) -> list[Group[Result]] | None:
         """Groups to train at step `window.next_step`, or None as long as there is nothing to train or a straggler is due."""
-        picked = self.window.pick(index for index, group in self.groups.items() if group.complete)
+        picked = self.window.pick(self._complete)
         if picked is None:
             return None
         self.window.train(picked)
+        self._complete -= set(picked)
         batch = [self.groups.pop(index) for index in picked]
         for life in (life for group in batch for life in group.lives):
             life.move(Phase.TRAINED)
@@ -109,7 +115,7 @@ class Reconciler(Generic[Result]):
 
     def awaited(self) -> tuple[int, bool] | None:
         """The group that the next batch waits for, and whether that is because its deadline is here."""
-        return self.window.awaited(index for index, group in self.groups.items() if group.complete)
+        return self.window.awaited(self._complete)
 
     def take_admitted(self) -> list[Group[Result]]:
         """Groups admitted since the last call."""

@@ -100,5 +100,3 @@ class MadeUpEngine:
         tokens = SampledTokens([1, 2], [-0.5, -0.5], [began, self._version])
         self._done.append((number, Completion(tokens=tokens, usage=Usage(output_tokens=2, seconds=took_s))))
         self._news.set()
-
-

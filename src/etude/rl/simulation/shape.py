@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from typing import Literal
 
@@ -47,3 +48,31 @@ class Shape:
     def window(self) -> int | None:
         """As the setting `rl.window`."""
         return {"fifo": 1, "windowed": WINDOWED, "greedy": None}[self.order]
+
+
+def drawn(seed: int) -> Shape:
+    """A small run of chance proportions, for searching through many seeds."""
+    dice = random.Random(f"shape {seed}")
+    per_step, size = dice.randint(1, 6), dice.randint(2, 6)
+    return Shape(
+        rollouts=per_step * size * dice.randint(3, 8),
+        group_size=size,
+        groups_per_step=per_step,
+        max_staleness=dice.randint(0, 3),
+        slots=dice.choice((3, 8, 24, 64)),
+        order=dice.choice(("fifo", "windowed", "greedy")),
+        engines=dice.randint(1, 3),
+        engine_turns=dice.choice((2, 8, 64)),
+        hosts=dice.randint(1, 4),
+        tail=dice.choice((0.9, 1.5, 3.0)),
+        most_turns=dice.choice((4, 40)),
+        train_s=dice.choice((5.0, 60.0)),
+        sync_s=dice.choice((0.5, 10.0, 120.0)),
+        faults=dice.choice((0.0, 0.01, 0.2)),
+        deaths=dice.randint(0, 5),
+        host_deaths=dice.randint(0, 1),
+        save_every=dice.randint(1, 5),
+        anchor_every=dice.choice((1, 2, 25)),
+        fleet=dice.random() < 0.5,
+        seed=seed,
+    )

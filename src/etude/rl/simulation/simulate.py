@@ -195,7 +195,11 @@ def _figures(shape: Shape, services: Services, tally: Tally, spent_s: float, lef
             "mean": round(sum(age * count for age, count in tally.staleness.items()) / total, 3),
             "rollouts": {str(age): count for age, count in sorted(tally.staleness.items())},
         },
-        "held_s": {"p50": _share(tally.held_s, 0.5), "p99": _share(tally.held_s, 0.99), "max": _share(tally.held_s, 1.0)},
+        "held_s": {
+            "p50": _share(tally.held_s, 0.5),
+            "p99": _share(tally.held_s, 0.99),
+            "max": _share(tally.held_s, 1.0),
+        },
         "turns": {"mean": round(statistics.fmean(tally.turns), 2), "max": max(tally.turns)},
         "faults": tally.faults,
         "restarts": services.restarts,

@@ -39,7 +39,9 @@ class MadeUpTrainer:
         for group in groups:
             for rollout in self._groups.load(group):
                 if self._steps - rollout.start_version > self._shape.max_staleness:
-                    raise ValueError(f"group {group} is {self._steps - rollout.start_version} versions old at step {self._steps}")
+                    raise ValueError(
+                        f"group {group} is {self._steps - rollout.start_version} versions old at step {self._steps}"
+                    )
         told = f"{self._weights} {groups} {[self._groups.digest(group) for group in groups]}"
         self._weights = hashlib.sha256(told.encode()).hexdigest()[:16]
         self._steps += 1
