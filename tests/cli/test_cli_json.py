@@ -35,6 +35,7 @@ GOOD: list[tuple[list[str], str]] = [
     (["sandbox", "run", "true"], "rc"),
     (["weights", "show", "."], "entries"),
     (["weights", "verify", "."], "whole"),
+    (["simulate", "--rollouts", "64", "--groups-per-step", "2", "--order", "fifo"], "runs"),
     (["ablate", "cpt", "--dry-run"], "cells"),
     (["doctor"], "findings"),
     (["agents", "ls"], "agents"),

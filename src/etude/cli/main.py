@@ -27,6 +27,7 @@ from etude.cli import (
     run,
     sandbox,
     session,
+    simulate,
     stages,
     tasks,
     tokenizer,
@@ -43,6 +44,7 @@ app.command("run")(run.run)
 app.command("pretrain")(stages.pretrain)
 app.command("sft")(stages.sft)
 app.command("rl")(stages.rl)
+app.command("simulate")(simulate.simulate)
 app.add_typer(bench.app, name="bench")
 app.command("ablate")(ablate.ablate)
 app.add_typer(report.app, name="report")

@@ -1,0 +1,73 @@
+"""`etude simulate`: what settings of an RL run come to, before a machine is rented for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json
+
+
+class Order(StrEnum):
+    """Which finished groups a batch may be taken from."""
+
+    fifo = "fifo"
+    windowed = "windowed"
+    greedy = "greedy"
+
+
+def simulate(
+    rollouts: Annotated[int, typer.Option(min=2, help="Rollouts of the run.")] = 4096,
+    group_size: Annotated[int, typer.Option(min=2, help="Rollouts per group.")] = 8,
+    groups_per_step: Annotated[int, typer.Option(min=1, help="Groups per training step.")] = 16,
+    max_staleness: Annotated[
+        list[int] | None, typer.Option(min=0, help="As rl.max_staleness (2); give several to compare.")
+    ] = None,
+    order: Annotated[list[Order] | None, typer.Option(help="Which finished groups are trained; all three.")] = None,
+    slots: Annotated[int, typer.Option(min=1, help="Rollouts kept running at once.")] = 256,
+    engines: Annotated[int, typer.Option(min=1, help="Replicas of the engine.")] = 2,
+    engine_turns: Annotated[int, typer.Option(min=1, help="Turns that one engine runs at full speed.")] = 96,
+    turn_s: Annotated[float, typer.Option(min=0.01, help="Median seconds of a turn on an idle engine.")] = 8.0,
+    tool_s: Annotated[float, typer.Option(min=0.0, help="Median seconds of a tool call.")] = 3.0,
+    train_s: Annotated[float, typer.Option(min=0.01, help="Median seconds of a training step.")] = 60.0,
+    tail: Annotated[
+        float, typer.Option(min=0.5, help="Of the turns of a rollout (Pareto): the smaller, the heavier.")
+    ] = 1.5,
+    faults: Annotated[
+        float, typer.Option(min=0.0, max=0.9, help="Share of rollouts that something of ours fails.")
+    ] = 0.01,
+    deaths: Annotated[int, typer.Option(min=0, help="Deaths of engines and trainer.")] = 2,
+    hosts: Annotated[int, typer.Option(min=1, help="Hosts of sandboxes.")] = 8,
+    seed: Annotated[int, typer.Option(help="All chance comes from it.")] = 0,
+    json: Json = False,
+) -> Answer:
+    """Run the production scheduling code in made-up time: throughput, staleness and who waits, by order and staleness bound."""
+    from etude.rl.simulation.shape import Shape
+    from etude.rl.simulation.simulate import simulate as run
+
+    shape = Shape(
+        rollouts, group_size, groups_per_step, slots=slots, engines=engines, engine_turns=engine_turns, turn_s=turn_s, tool_s=tool_s,
+        train_s=train_s, tail=tail, faults=faults, deaths=deaths, hosts=hosts, host_deaths=min(1, hosts - 1), seed=seed,
+    )  # fmt: skip
+    found = [
+        run(replace(shape, order=one.value, max_staleness=bound))
+        for bound in max_staleness or [2]
+        for one in order or Order
+    ]
+    return Answer({"runs": found}, "\n".join([HEAD, *map(_row, found)]))
+
+
+HEAD = "order      bound  staleness  rollouts/h  trainer idle  held p50/p99 s  faults  restarts  real s"
+
+
+def _row(one: dict[str, Any]) -> str:
+    shape, stale, held = one["shape"], one["staleness"], one["held_s"]
+    return (
+        f"{shape['order']:<9}  {shape['max_staleness']:>5}  {stale['mean']:>5.2f} <={stale['max']}  {one['rollouts_per_h']:>10}  "
+        f"{100 * one['trainer_idle']:>11.1f}%  {held['p50']:>6.0f} / {held['p99']:<6.0f}  {one['faults']:>6}  {one['restarts']:>8}  "
+        f"{one['real_s']:>6.1f}"
+    )
