@@ -176,11 +176,13 @@ class Controller:
         watchdog = Watchdog()
         while True:
             await asyncio.sleep(PATIENCE_S / 5)
-            told = watchdog.look(self._doing_now(), self.reconciler.lives(), self.clock())
+            told = watchdog.look(self.doing, self.reconciler.lives(), self.clock())
             if told is not None:
                 say(told)
 
-    def _doing_now(self) -> Doing:
+    @property
+    def doing(self) -> Doing:
+        """What the trainer is at, or whom it waits for."""
         if self._doing:
             return Doing(self._doing, self._since_s)
         group, due = self.reconciler.awaited() or (None, False)

@@ -3,7 +3,8 @@
 The weights' way to each: it fetches and checks beside its work (`stage`), swaps between two of its steps (`apply`), and the trainer is
 told, so that a delta may start from them. A version counts as served once every replica that lives has it; one that is being brought
 back starts with the newest, and may be asked only when it has what the others serve. A replica that died too often is given up
-while others live; the last one's loss ends the run.
+while others live; the last one's loss ends the run. One that lives and hangs is found by asking: a reading is taken between two of its
+steps, and whoever gives none for `silence_s` is ended and brought back.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from etude.rl.replicas import Replicas
 from etude.rl.restarts import Lifeline, ProcessDied
 
 AskTrainer = Callable[..., Awaitable[Any]]
+LOOKS = 4  # within the time of silence that is one too many
+LOADING = 10  # times that: what an engine may take until it answers first
 SUMMED = ("tokens_per_s",)  # of the replicas' readings; all others are means
 
 
@@ -45,10 +48,13 @@ class Engines:
         start: Callable[[], Any],
         ask_trainer: AskTrainer,
         max_restarts: int,
+        silence_s: float,
         note: Callable[[str], None],
         on_start: Callable[[], None],
     ) -> None:
         self._start, self._ask, self._note, self._on_start = start, ask_trainer, note, on_start
+        self._silence_s = silence_s
+        self._watches: list[asyncio.Task[None]] = []
         self._early: list[Any] = []
         self._published = -1
         self._served = -1  # by all that live
@@ -91,6 +97,9 @@ class Engines:
         return {name: value if name in SUMMED else value / len(found) for name, value in total.items()}
 
     async def close(self) -> None:
+        for watch in self._watches:
+            watch.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
         await self.policy.close()
 
     def receivers(self) -> list[tuple[str, int]]:
@@ -110,6 +119,25 @@ class Engines:
             one.client.bring_back(generation, str(death))  # it starts with the newest weights
             return
         await self._ask("acknowledge", one.receiver, one.served)
+
+    async def _watch(self, one: Replica, handle: Any) -> None:
+        """Asks this life of it for a reading now and then, and ends it for silence: whoever waits in a call of it hears of its death then.
+        The first answer may take longer, while it loads."""
+        patience_s = LOADING * self._silence_s
+        while True:
+            try:
+                async with asyncio.timeout(patience_s):  # Python 3.11's wait_for may swallow a cancellation
+                    await handle.stats()
+            except TimeoutError:
+                self._note(f"the {one.lifeline.name} has given no sign of life for {patience_s:g} s and is ended")
+                handle.kill()
+                if one.up and one.lifeline.handle is handle:
+                    one.client.bring_back(one.lifeline.generation, "it hung")
+                return
+            except ProcessDied:
+                return
+            patience_s = self._silence_s
+            await asyncio.sleep(patience_s / LOOKS)
 
     async def _someone_back(self) -> None:
         """Until a replica came back, or was given up."""
@@ -136,6 +164,8 @@ class Engines:
             one.lifeline.handle.kill()
             self._note(f"the {one.lifeline.name} process died; starting it again (number {generation + 1})")
         handle = self._early.pop() if self._early else self._start()
+        self._watches = [watch for watch in self._watches if not watch.done()]
+        self._watches.append(asyncio.create_task(self._watch(one, handle)))
         name = f"engine-{number}.{generation}"
         await self._ask("join", name, one.receiver)
         one.receiver = name

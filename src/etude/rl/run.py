@@ -124,7 +124,7 @@ async def _drive(run: RlRun, places: Places, on_start: Any, search: CodeSearch |
     progress = open_progress(ledger, tasks)
     if progress.next_step:
         run.log.note(STAGE, f"goes on at step {progress.next_step} with {len(progress.complete)} finished groups")
-    services = Services(places, settings.engines, settings.max_restarts, run.log, on_start)
+    services = Services(places, settings, run.log, on_start)
     renderer = load_renderer(run.checkpoint)
     pool = await open_sandboxes(run.fleet, run.sandbox)
     growing: Growing | None = None

@@ -16,6 +16,7 @@ from etude.rl.engines import Engines
 from etude.rl.learner import Trained
 from etude.rl.restarts import Lifeline, ProcessDied
 from etude.rl.resume import ReplayDiverged
+from etude.rl.settings import RlSettings
 
 STAGE = "rl"
 
@@ -30,14 +31,15 @@ class Places(Protocol):
 class Services:
     """Start it with `restore`, then `sync`; `policy` answers from then on."""
 
-    def __init__(
-        self, places: Places, engines: int, max_restarts: int, log: EventLog, on_start: Callable[[], None]
-    ) -> None:
+    def __init__(self, places: Places, settings: RlSettings, log: EventLog, on_start: Callable[[], None]) -> None:
         self._places = places
         self._on_start = on_start
         self._note = lambda told: log.note(STAGE, told)
-        self.trainer: Lifeline[Any] = Lifeline("trainer", self._spawn_trainer, max_restarts)
-        self.engines = Engines(engines, places.start_engine, self._ask, max_restarts, self._note, on_start)
+        deaths, silence_s = settings.max_restarts, settings.engine_silence_s
+        self.trainer: Lifeline[Any] = Lifeline("trainer", self._spawn_trainer, deaths)
+        self.engines = Engines(
+            settings.engines, places.start_engine, self._ask, deaths, silence_s, self._note, on_start
+        )
         self.policy = self.engines.policy
         self.trainer_busy_s = 0.0
         self._saved = 0  # steps in the last checkpoint

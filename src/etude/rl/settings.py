@@ -67,6 +67,11 @@ class RlSettings(BaseModel):
     )
     slots: int = Field(default=64, ge=1, description="rollouts kept running at once")
     engines: int = Field(default=1, ge=1, description="replicas of the engine, each in a process of its own")
+    engine_silence_s: float = Field(
+        default=300.0,
+        gt=0,
+        description="seconds without a sign of life after which an engine is ended and started anew",
+    )
     mode: Literal["async", "sync"] = Field(
         default="async", description="sync takes turns: generate a batch, then train on it"
     )

@@ -15,7 +15,8 @@ from etude.trace.completion import Completion, SampledTokens, Usage
 
 
 class MadeUpEngine:
-    """`rl.engine_policy.EngineHandle`. Every call of a dead one raises ProcessDied, those that wait in it too."""
+    """`rl.engine_policy.EngineHandle`. Every call of a dead one raises ProcessDied, those that wait in it too; one that hangs answers none
+    until somebody ends it."""
 
     def __init__(self, shape: Shape, store: MadeUpStore, dice: random.Random) -> None:
         self._shape, self._store, self._dice = shape, store, dice
@@ -27,46 +28,47 @@ class MadeUpEngine:
         self._news = asyncio.Event()
         self._turns: set[asyncio.Task[None]] = set()
         self._died = asyncio.get_running_loop().create_future()
+        self._hangs = False
         self.busy_s = 0.0
 
     async def submit_many(self, client: str, requests: list[tuple[int, Request]]) -> None:
-        self._live()
+        await self._live()
         for number, request in requests:
             task = asyncio.create_task(self._turn(number, request))
             self._turns.add(task)
             task.add_done_callback(self._turns.discard)
 
     async def poll(self, client: str) -> list[tuple[int, Result]]:
-        self._live()
+        await self._live()
         if not self._done:
             self._news.clear()
             await self._news.wait()
-            self._live()
+            await self._live()
         found, self._done = self._done, []
         return found
 
     async def release_many(self, sessions: list[str]) -> None:
-        self._live()
+        await self._live()
 
     async def stage(self, version: int) -> int:
         """Fetches what leads from its own version to this one, beside its work."""
-        self._live()
+        await self._live()
         await self._store.fetch(self._version, version)
-        self._live()
+        await self._live()
         self._staged = version
         return version
 
     async def apply(self) -> int:
         """Pauses all turns for as long as a swap takes; their keys and values stay."""
-        self._live()
+        await self._live()
         self._paused_s += self._shape.swap_s
         await asyncio.sleep(self._shape.swap_s)
-        self._live()
+        await self._live()
         self._version = self._staged
         return self._version
 
     async def stats(self) -> dict[str, float]:
-        self._live()
+        await self._live()
         return {"decode_s": self.busy_s}
 
     def die(self) -> None:
@@ -79,7 +81,14 @@ class MadeUpEngine:
 
     kill = die
 
-    def _live(self) -> None:
+    def hang(self) -> None:
+        """It lives, and gives no answer any more."""
+        self._hangs = True
+        self._news.set()
+
+    async def _live(self) -> None:
+        if self._hangs:
+            await asyncio.shield(self._died)
         if self._died.done():
             raise ProcessDied("made to die")
 

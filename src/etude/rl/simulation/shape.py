@@ -34,6 +34,7 @@ class Shape:
     swap_s: float = 2.0
     faults: float = 0.01
     deaths: int = 2
+    hangs: int = 1  # of engines: they live and answer nothing
     host_deaths: int = 1
     save_every: int = 10
     anchor_every: int = 8
@@ -70,6 +71,7 @@ def drawn(seed: int) -> Shape:
         sync_s=dice.choice((0.5, 10.0, 120.0)),
         faults=dice.choice((0.0, 0.01, 0.2)),
         deaths=dice.randint(0, 5),
+        hangs=dice.randint(0, 2),
         host_deaths=dice.randint(0, 1),
         save_every=dice.randint(1, 5),
         anchor_every=dice.choice((1, 2, 25)),

@@ -31,12 +31,14 @@ from etude.rl.settings import RlSettings
 from etude.rl.simulation.ledger import LedgerInMemory
 from etude.rl.simulation.shape import Shape
 from etude.rl.simulation.world import World
+from etude.rl.watch import Watchdog
 from etude.rollout.retry import InfraFault
 from etude.sandbox.errors import InfraError
 from etude.sandbox.fake.clock import run
 from etude.sandbox.spec import SandboxSpec
 from etude.trace.segment import Rollout, Segment
 
+FOR_EVER_S = 1e5  # of made-up time since the last step: who waits longer hangs
 LEASES_S = 180.0  # what a silent host held is found and ended
 
 
@@ -69,7 +71,7 @@ async def _simulate(shape: Shape) -> dict[str, Any]:
     settings = _settings(shape)
     tasks = Schedule(tuple(f"task-{number}" for number in range(settings.steps * settings.groups_per_step)))
     ledger = LedgerInMemory()
-    services = Services(world, settings.engines, settings.max_restarts, EventLog.null(), lambda: None)
+    services = Services(world, settings, EventLog.null(), lambda: None)
     progress = open_progress(ledger, tasks)
     await train_again(progress, tasks, world.groups, ledger, services, _nothing)  # type: ignore[arg-type]
     await services.sync(0)
@@ -94,12 +96,27 @@ async def _simulate(shape: Shape) -> dict[str, Any]:
     )  # fmt: skip
     began_s = loop.time()
     striking = asyncio.create_task(world.strike())
-    await controller.run()
+    await _until_it_hangs(controller, tally)
     spent_s = loop.time() - began_s
     striking.cancel()
     left = await _closed(services, fleet, world)
     _whole(ledger, tasks)
     return _figures(shape, services, tally, spent_s, left)
+
+
+async def _until_it_hangs(controller: Controller, tally: Tally) -> None:
+    """Raises RuntimeError with whom the run waits for."""
+    running = asyncio.create_task(controller.run())
+    steps = -1
+    while not running.done() and steps < len(tally.steps):
+        steps = len(tally.steps)
+        await asyncio.wait([running], timeout=FOR_EVER_S)
+    if not running.done():
+        waits = Watchdog().look(controller.doing, controller.reconciler.lives(), asyncio.get_running_loop().time())
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        raise RuntimeError(f"the run hangs: {waits}")
+    await running
 
 
 def _settings(shape: Shape) -> RlSettings:

@@ -53,11 +53,17 @@ class World:
         """Deaths at chance times over about as long as the run takes with a trainer that never waits."""
         dice, shape = self.dice("strike"), self.shape
         span_s = shape.steps * (shape.train_s + shape.sync_s + shape.swap_s)
-        whom = ["process"] * shape.deaths + ["host"] * min(shape.host_deaths, max(0, len(self.machines) - 1))
+        whom = (
+            ["process"] * shape.deaths
+            + ["hang"] * shape.hangs
+            + ["host"] * min(shape.host_deaths, max(0, len(self.machines) - 1))
+        )
         for at_s, who in sorted((dice.random() * span_s, who) for who in whom):
             await asyncio.sleep(max(0.0, at_s - asyncio.get_running_loop().time()))
             if who == "host":
                 living = [one for one in self.machines if not one.link.broken]
                 dice.choice(living).crash()
+            elif who == "hang":
+                dice.choice(self.engines[-shape.engines :]).hang()
             else:
                 dice.choice([*self.engines[-shape.engines :], self.trainers[-1]]).die()
