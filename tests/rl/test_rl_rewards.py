@@ -1,4 +1,4 @@
-"""Rewards are named sums; advantages are reward minus group mean and nothing else."""
+"""Each component is a pure number of a rollout; advantages are reward minus group mean and nothing else."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.hygiene.counters import Counters
+from etude.hygiene.todo import TodoList
 from etude.rl.advantage import advantages
-from etude.rl.length import QUANTITIES
-from etude.rl.rewards import components, k1_sum
+from etude.rl.length import QUANTITIES, effort, penalty
+from etude.rl.rewards.component import Subject
+from etude.rl.rewards.divergence import k1_sum
+from etude.rl.rewards.library import COMPONENTS, measured
 from etude.rl.settings import LengthPenalty, RlSettings
+from etude.trace.segment import Rollout
 
 
 @dataclass
@@ -19,7 +24,12 @@ class Piece:
     logprobs: np.ndarray
 
 
-counters = dict.fromkeys(QUANTITIES, 0.0)
+NONE = Counters(()).report(TodoList(), 0, (0, 0, 0))
+
+
+def values(counters=(), info=(), rewards=(), k1=None, settings=None):
+    rollout = Rollout("r", "t", 0, [], {"outcome": 1.0, **dict(rewards)}, {**NONE, **dict(counters)}, dict(info))
+    return measured(Subject(rollout, settings or RlSettings(), k1))
 
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=32))
@@ -42,22 +52,65 @@ def test_k1_is_summed_over_the_chain_and_does_not_change_with_the_cut():
     assert whole == pytest.approx(sum(float(logprobs[t] - reference[t]) for t in range(20) if sampled[t]))
 
 
-def test_drifting_from_the_reference_costs_reward():
-    settings = RlSettings(kl_beta=0.1)
-    parts = components(1.0, counters, 2.0, settings)
-    assert parts["kl"] == pytest.approx(-0.2)
-    assert sum(parts.values()) == pytest.approx(0.8)
+def test_kl_has_a_value_only_where_a_reference_was_scored():
+    assert values(k1=2.0)["kl"] == -2.0
+    assert "kl" not in values()
 
 
-def test_behaviour_is_paid_by_the_counter():
-    settings = RlSettings(unfinished_todo=0.03, untested_edit=0.5, length=LengthPenalty(scale=0))
-    parts = components(0.0, counters | {"todos_unfinished": 2, "edits_untested": 3}, 0.0, settings)
-    assert parts["behaviour"] == pytest.approx(-0.56)
-    assert components(0.0, counters, 0.0, settings)["behaviour"] == 0.0
+def test_every_counter_that_a_component_needs_is_one_that_the_harness_counts():
+    assert {name for one in COMPONENTS for name in one.needs} <= set(NONE)
 
 
-def test_more_effort_never_raises_the_reward():
-    settings = RlSettings()
-    for name in QUANTITIES:
-        more = components(1.0, counters | {name: 10.0}, 0.0, settings)
-        assert more["length"] < components(1.0, counters, 0.0, settings)["length"]
+@pytest.mark.parametrize(
+    ("counters", "name", "value"),
+    [
+        ({"todos_unfinished": 2.0}, "unfinished_todos", -2.0),
+        ({"edits_untested": 3.0}, "untested_edit", -1.0),
+        ({"thought_comments": 4.0}, "thought_comments", -4.0),
+        ({"calls": 10.0, "shell_for_tool": 4.0, "shell_calls": 9.0}, "shell_only", -0.4),
+        ({"repeated_reads": 5.0}, "repeated_reads", -5.0),
+        ({"malformed_calls": 2.0, "malformed_turns": 1.0}, "broken_calls", -3.0),
+        ({"lint_delta": 3.0}, "added_lint", -3.0),
+    ],
+)
+def test_behaviour_is_read_from_the_counters(counters, name, value):
+    assert values(counters)[name] == pytest.approx(value)
+    assert values()[name] == 0.0
+
+
+def test_taking_lint_away_is_not_paid():
+    assert values({"lint_delta": -7.0})["added_lint"] == 0.0
+
+
+def test_a_component_without_its_counters_has_no_value():
+    bare = Rollout("r", "t", 0, [], {"outcome": 0.0}, {})
+    assert measured(Subject(bare, RlSettings())) == {"outcome": 0.0}
+
+
+@given(st.sampled_from(QUANTITIES), st.floats(0.1, 1e5))
+def test_more_effort_never_raises_the_reward(name, amount):
+    assert values({name: amount})["length"] < values()["length"]
+
+
+@given(st.floats(0, 1e4), st.floats(0.01, 5), st.floats(0, 3))
+def test_length_is_the_published_penalty_times_the_factor_of_the_effort(turns, k, q):
+    settings = RlSettings(length=LengthPenalty(k=k, q=q))
+    plain = penalty(effort({**NONE, "turns": turns}, settings.length.weights), settings.length)
+    for word, factor in (("low", 2.0), ("medium", 1.0), ("high", 0.5)):
+        told = values({"turns": turns}, {"effort": word}, settings=settings)["length"]
+        assert told == pytest.approx(-factor * plain)
+    assert values({"turns": turns}, settings=settings)["length"] == pytest.approx(-plain)
+
+
+@given(st.floats(0, 1e7))
+def test_the_clock_takes_at_most_one_and_half_at_its_half(seconds):
+    of = lambda s: values(info={"seconds": {"agent": s}})["wall_clock"]
+    assert -1.0 <= of(seconds) <= 0.0
+    assert of(300.0) == pytest.approx(-0.5)
+    assert "wall_clock" not in values()
+
+
+def test_what_was_recorded_with_the_attempt_is_taken_as_it_is():
+    found = values(rewards={"quality": -3.0, "judge": 0.75})
+    assert (found["quality"], found["judge"]) == (-3.0, 0.75)
+    assert {"quality", "judge"}.isdisjoint(values())

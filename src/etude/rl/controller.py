@@ -38,6 +38,8 @@ class Step:
     components: list[dict[str, float]] = field(default_factory=list)
     advantages: list[float] = field(default_factory=list)
     values: dict[str, float] = field(default_factory=dict)
+    measured: list[dict[str, float]] = field(default_factory=list)  # the parts before any weight
+    weights: dict[str, float] = field(default_factory=dict)  # of the components in this step
 
 
 class Learner(Protocol):

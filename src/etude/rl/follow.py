@@ -9,7 +9,7 @@ from etude.factory.service.growing import Growing
 from etude.factory.service.service import Service
 from etude.rl.controller import Step
 from etude.rl.groups import Group
-from etude.rl.metrics import step_values, versions
+from etude.rl.metrics import component_values, step_values, versions
 from etude.rl.services import STAGE
 from etude.rl.sessions import KeptSessions
 from etude.rl.steps import StepRecord, append, read
@@ -64,7 +64,7 @@ class Follower:
         values = step_values(step.step, rollouts, step.components, step.advantages)
         for name, value in step.values.items():
             values[DRIFT.get(name, name)] = value
-        values |= evaluated
+        values |= component_values(step.measured, step.weights) | evaluated
         counts: Counter[int] = Counter()
         for rollout in rollouts:
             counts.update(versions(rollout))
@@ -75,6 +75,8 @@ class Follower:
             {str(version): count for version, count in sorted(counts.items())},
             step.components,
             step.advantages,
+            step.measured,
+            step.weights,
         )
         append(run.folder / "steps.jsonl", record)
         self._sessions.trained(step, groups)

@@ -7,7 +7,7 @@ state and the stored groups, which is what exact resume rests on (promise 6). Th
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,11 @@ import torch
 from etude.engine.probe import Mismatch, compare
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.rl.advantage import advantages
-from etude.rl.rewards import components, k1_sum
+from etude.rl.rewards.component import Subject
+from etude.rl.rewards.divergence import k1_sum
+from etude.rl.rewards.library import measured
+from etude.rl.rewards.mix import Mix, ever_weighed, mixed
+from etude.rl.rewards.mixed_file import MIXED, MixedFile
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
 from etude.trace.completion import SampledTokens
@@ -43,6 +47,8 @@ class Trained:
     advantages: list[float]
     busy_s: float
     cpu_s: float = 0.0  # of the whole process
+    measured: list[dict[str, float]] = field(default_factory=list)  # per rollout its components before any weight
+    weights: dict[str, float] = field(default_factory=dict)  # what they were mixed with
 
 
 class Learner:
@@ -55,6 +61,7 @@ class Learner:
         self.settings = settings
         self.groups = GroupStore(folder / "groups")
         self.publisher = Publisher(WeightStore(folder / "weights"), anchor_every=settings.anchor_every)
+        self.mixes = MixedFile(folder / MIXED)
         self.trainer = self._fresh()
 
     def restore(self, step: int) -> None:
@@ -75,14 +82,16 @@ class Learner:
         started, cpu_started = time.perf_counter(), time.process_time()
         batch = [self.groups.load(group) for group in groups]
         rollouts = [rollout for group in batch for rollout in group]
-        scores = self.trainer.score(rollouts, with_reference=self.settings.kl_beta > 0)
-        parts = [self._components(i, rollout, scores) for i, rollout in enumerate(rollouts)]
+        mix = self.mixes.at(self.trainer.steps, self.settings)
+        scores = self.trainer.score(rollouts, with_reference="kl" in mix.weights)
+        values = [self._measured(i, rollout, scores) for i, rollout in enumerate(rollouts)]
+        parts = _mixed_by_group(values, [len(group) for group in batch], mix)
         shared = _by_group([sum(part.values()) for part in parts], [len(group) for group in batch])
         self._keep_gaps(groups, batch, scores)
         figures = self.trainer.update(rollouts, shared, scores)
         digest = state_digest(self.trainer.model.state_dict())
         busy_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
-        return Trained(digest, figures, parts, shared, busy_s, cpu_s)
+        return Trained(digest, figures, parts, shared, busy_s, cpu_s, values, mix.weights)
 
     def publish(self, version: int) -> dict[str, Any]:
         """Put the weights into the store as `version`."""
@@ -116,7 +125,7 @@ class Learner:
         return compare(self.trainer.model, sampled)
 
     def _fresh(self) -> PolicyTrainer:
-        reference = load_checkpoint(self.checkpoint) if self.settings.kl_beta > 0 else None
+        reference = load_checkpoint(self.checkpoint) if ever_weighed("kl", self.settings) else None
         return PolicyTrainer(load_checkpoint(self.checkpoint), reference, self.settings.update, self.settings.steps)
 
     def _keep_gaps(self, groups: list[int], batch: list[list[Rollout]], scores: Scores) -> None:
@@ -126,15 +135,23 @@ class Learner:
             gaps = [_gap(rollout, next(found)) for rollout in rollouts]
             write_gaps(self.folder / "gaps" / f"{group:06d}.npy", gaps)
 
-    def _components(self, index: int, rollout: Rollout, scores: Scores) -> dict[str, float]:
-        k1 = k1_sum(rollout.segments, scores.reference[index]) if scores.reference is not None else 0.0
-        return components(rollout.rewards["outcome"], rollout.counters, k1, self.settings)
+    def _measured(self, index: int, rollout: Rollout, scores: Scores) -> dict[str, float]:
+        k1 = k1_sum(rollout.segments, scores.reference[index]) if scores.reference is not None else None
+        return measured(Subject(rollout, self.settings, k1))
 
 
 def _gap(rollout: Rollout, current: list[np.ndarray]) -> np.ndarray:
     """(S,) trainer minus sampler, of the rollout's sampled tokens, segment after segment."""
     parts = [now[s.sampled] - s.logprobs[s.sampled] for s, now in zip(rollout.segments, current, strict=True)]
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+
+def _mixed_by_group(values: list[dict[str, float]], sizes: list[int], mix: Mix) -> list[dict[str, float]]:
+    """The parts of every rollout's reward, in the order of the rollouts."""
+    out: list[dict[str, float]] = []
+    for size in sizes:
+        out += mixed(values[len(out) : len(out) + size], mix)
+    return out
 
 
 def _by_group(rewards: list[float], sizes: list[int]) -> list[float]:

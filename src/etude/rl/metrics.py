@@ -16,7 +16,7 @@ from etude.trace.segment import NO_ROUTE, Rollout
 
 # What a point of the report's learning curve shows; everything else stays in the event log.
 CURVE = (
-    "pass_rate reward reward_outcome reward_kl reward_length reward_behaviour advantage_abs uniform_groups harder_groups staleness_max "
+    "pass_rate reward reward_outcome reward_kl reward_length advantage_abs uniform_groups harder_groups staleness_max "
     "staleness_mean drift_k3 drift_p99 delta_ratio delta_bytes grad_norm entropy turns sampled_tokens wait_s train_s train_cpu_s "
     "sync_s"
 ).split()
@@ -52,6 +52,14 @@ def step_values(
     for phase in ("create", "policy", "tools", "export", "grade", "all"):
         values[f"rollout_{phase}_s"] = _mean([r.info.get("seconds", {}).get(phase, 0.0) for r in rollouts])
     return values
+
+
+def component_values(measured: Sequence[dict[str, float]], weights: dict[str, float]) -> dict[str, float]:
+    """Of each component the mean before any weight, over the rollouts that have it, how many have not, and the weight of the step."""
+    names = sorted({name for parts in measured for name in parts})
+    values = {f"raw_{name}": _mean([parts[name] for parts in measured if name in parts]) for name in names}
+    values |= {f"without_{name}": float(sum(name not in parts for parts in measured)) for name in weights}
+    return values | {f"weight_{name}": weight for name, weight in weights.items()}
 
 
 def versions(rollout: Rollout) -> Counter[int]:

@@ -1,8 +1,8 @@
 """The rl stage: `run_rl` starts the processes, runs the schedule to its end and leaves the trained policy and the figures.
 
 Folder: `ledger.jsonl` (decisions), `groups/` (finished rollouts), `states/` (trainer), `weights/` (anchors and deltas),
-`steps.jsonl` (figures), `harder.jsonl` (which tasks were served in the stead of mastered ones), `gaps/` (trainer against sampler by
-token), `sessions/` (some rollouts in full), and at the end `checkpoint/` (Hugging Face), `summary.json`. Called again on the folder of a
+`steps.jsonl` (figures), `mixed.jsonl` (the weights of rewards), `harder.jsonl` (which tasks were served in the stead of mastered
+ones), `gaps/` (trainer against sampler by token), `sessions/` (some rollouts in full), and at the end `checkpoint/` (Hugging Face), `summary.json`. Called again on the folder of a
 killed run it goes on (promise 6).
 """
 
@@ -27,12 +27,16 @@ from etude.fleet.open import open_sandboxes
 from etude.fleet.settings import FleetSettings
 from etude.harness.settings import HarnessSettings
 from etude.rl.controller import Controller
+from etude.rl.earned import earn
+from etude.rl.efforts import at_effort, check_efforts
 from etude.rl.finish import finish
 from etude.rl.follow import Follower
 from etude.rl.ledger import Ledger
 from etude.rl.life import Phase, Slot
 from etude.rl.local_ray import LocalRay
 from etude.rl.resume import open_progress, reconciler_at, train_again
+from etude.rl.rewards.judge import RubricReward, rubric_reward
+from etude.rl.rewards.mixed_file import MIXED, check_mixed
 from etude.rl.schedule import task_list
 from etude.rl.services import STAGE, Places, Services
 from etude.rl.sessions import KeptSessions
@@ -111,11 +115,15 @@ def run_rl(
 
 async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dict[str, Any]:
     """The controller's life on processes that `places` starts."""
-    async with code_search(run.harness) as search:
-        return await _drive(run, places, on_start, search)
+    check_mixed(run.folder / MIXED, run.settings)
+    rewards = rubric_reward(run.settings.rewards, run.settings.attempt, run.folder)
+    async with code_search(run.harness) as search, rewards as reward:
+        return await _drive(run, places, on_start, search, reward)
 
 
-async def _drive(run: RlRun, places: Places, on_start: Any, search: CodeSearch | None) -> dict[str, Any]:
+async def _drive(
+    run: RlRun, places: Places, on_start: Any, search: CodeSearch | None, reward: RubricReward | None
+) -> dict[str, Any]:
     started = time.perf_counter()
     settings = run.settings
     tasks = task_list(run.settings, run.source)
@@ -126,6 +134,7 @@ async def _drive(run: RlRun, places: Places, on_start: Any, search: CodeSearch |
         run.log.note(STAGE, f"goes on at step {progress.next_step} with {len(progress.complete)} finished groups")
     services = Services(places, settings, run.log, on_start)
     renderer = load_renderer(run.checkpoint)
+    check_efforts(run.settings, run.harness, renderer)
     pool = await open_sandboxes(run.fleet, run.sandbox)
     growing: Growing | None = None
     try:
@@ -141,7 +150,7 @@ async def _drive(run: RlRun, places: Places, on_start: Any, search: CodeSearch |
         reconciler = reconciler_at(progress, tasks, settings, store)
         controller = Controller(
             reconciler,
-            lambda slot: _attempt(run, setup, slot, sessions, service, growing, reconciler.note),
+            lambda slot: _attempt(run, setup, slot, sessions, service, growing, reward, reconciler.note),
             services,
             store,
             ledger,
@@ -189,6 +198,7 @@ async def _attempt(
     sessions: KeptSessions,
     service: Service | None = None,
     growing: Growing | None = None,
+    reward: RubricReward | None = None,
     note: Callable[[Slot, Phase, float, str], None] = lambda slot, phase, now_s, where: None,
 ) -> Rollout:
     task = run.source.task(service.serve(slot.group, slot.task_id) if service else slot.task_id)
@@ -197,6 +207,7 @@ async def _attempt(
     name = f"{task.id}#{slot.group}.{slot.member}"
     place = (slot.group * run.settings.group_size + slot.member) * (run.settings.max_faults + 2) + slot.attempt
     seed = (run.settings.seed << 40) + place * SEED_STRIDE
+    setup = at_effort(setup, slot.group, run.settings)
     found = await attempt(
         task,
         setup,
@@ -205,5 +216,6 @@ async def _attempt(
         group=slot.group,
         told=lambda at, where: note(slot, PHASES[at], time.monotonic(), where),
     )
+    await earn(found, task, setup, reward)
     sessions.take(slot, found, task.level)
     return found.rollout

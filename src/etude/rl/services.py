@@ -61,7 +61,9 @@ class Services:
         self._since.append((step, groups, trained.digest))
         self.trainer_busy_s += trained.busy_s
         values = {"busy_s": trained.busy_s, "train_cpu_s": trained.cpu_s, **trained.figures}
-        return Step(step, trained.digest, trained.components, trained.advantages, values)
+        return Step(
+            step, trained.digest, trained.components, trained.advantages, values, trained.measured, trained.weights
+        )
 
     async def sync(self, version: int) -> dict[str, float]:
         published = await self._ask("publish", version)

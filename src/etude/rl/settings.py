@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from etude.rl.rewards.settings import RewardSettings
 from etude.rollout.settings import AttemptSettings
 from etude.train.settings import PolicyStepSettings
 
@@ -23,8 +24,18 @@ class EffortWeights(BaseModel):
     turns: float = Field(default=0.5, ge=0, description="weight of one turn")
 
 
+class EffortFactors(BaseModel):
+    """What the length penalty is multiplied by, by the effort that the agent was asked for (ours: the report names no numbers)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    low: float = Field(default=2.0, ge=0, description="factor where little effort was asked for")
+    medium: float = Field(default=1.0, ge=0, description="factor at the usual effort")
+    high: float = Field(default=0.5, ge=0, description="factor where much effort was asked for")
+
+
 class LengthPenalty(BaseModel):
-    """The concave length penalty: scale * ((1 + k x)^(1 - q) - 1) / (k (1 - q))."""
+    """The concave length penalty: scale * factor of the effort * ((1 + k x)^(1 - q) - 1) / (k (1 - q))."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -32,6 +43,7 @@ class LengthPenalty(BaseModel):
     k: float = Field(default=0.5, gt=0, description="curvature: how soon the penalty flattens")
     q: float = Field(default=1.0, ge=0, description="order: 0 is linear, 1 logarithmic, above 1 bounded")
     weights: EffortWeights = Field(default_factory=EffortWeights, description="weights of the six quantities")
+    effort: EffortFactors = Field(default_factory=EffortFactors, description="factors by effort")
 
 
 class CurriculumSettings(BaseModel):
@@ -87,9 +99,12 @@ class RlSettings(BaseModel):
         default=0.0, ge=0, description="weight of the k1 KL to the initial policy, placed in the reward"
     )
     length: LengthPenalty = Field(default_factory=LengthPenalty, description="length penalty")
-    unfinished_todo: float = Field(default=0.02, ge=0, description="reward lost per to-do item left unfinished")
-    untested_edit: float = Field(
-        default=0.02, ge=0, description="reward lost when the last edit was not followed by a test run"
+    efforts: dict[Literal["low", "medium", "high"], float] = Field(
+        default_factory=dict,
+        description="relative share of groups attempted at each effort, which the model is told; empty: harness.effort for all",
+    )
+    rewards: RewardSettings = Field(
+        default_factory=RewardSettings, description="components beside outcome, KL and length"
     )
     levels: dict[str, float] = Field(
         default_factory=dict, description="relative share of each level of the exercises; empty: their own mix"

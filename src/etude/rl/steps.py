@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """`components` and `advantages` belong to the rollouts of `groups`, group by group, slot by slot."""
+    """`components`, `advantages` and `measured` belong to the rollouts of `groups`, group by group, slot by slot."""
 
     step: int
     groups: list[int]
@@ -19,6 +19,8 @@ class StepRecord:
     versions: dict[str, int]  # sampled tokens by policy version
     components: list[dict[str, float]]
     advantages: list[float]
+    measured: list[dict[str, float]] = field(default_factory=list)  # components before any weight
+    weights: dict[str, float] = field(default_factory=dict)  # what they were mixed with
 
 
 def append(path: Path, record: StepRecord) -> None:

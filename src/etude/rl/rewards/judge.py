@@ -1,0 +1,68 @@
+"""The judge component: the share of a rubric's points that a model gives an attempt, asked once when the attempt is made.
+
+The `Judge` is the bench's: one criterion a call, blind to author and tests, its answers kept in a file so that nothing is asked
+twice. A fault of the endpoint is ours: asked again with growing waits, then an InfraFault that has the attempt made anew (promise
+8). A criterion that the judge would not decide leaves the rollout without a score, never with a made-up one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from etude.bench.grading.endpoint import client_of
+from etude.bench.grading.exhibit import Exhibit
+from etude.bench.grading.judge import Judge
+from etude.bench.grading.judged import judged
+from etude.bench.grading.judgement import Judgement, JudgementFile
+from etude.bench.grading.rubric import Rubric, read_rubric
+from etude.bench.targeted.cases import RUBRICS
+from etude.policy.protocol import PolicyError
+from etude.rl.rewards.settings import RewardSettings
+from etude.rollout.retry import InfraFault, delay_s
+from etude.rollout.settings import AttemptSettings
+
+
+class RubricReward:
+    """`score` may run many at once; the judge bounds how many questions are open."""
+
+    def __init__(self, judge: Judge, rubric: Rubric, retries: AttemptSettings) -> None:
+        self._judge = judge
+        self._rubric = rubric
+        self._retries = retries
+
+    async def score(self, exhibit: Exhibit, subject: str) -> float | None:
+        """Weighted mean of the criteria, in [0, 1]; None if one was not decided. Raises InfraFault."""
+        return judged(self._rubric, await self._asked(exhibit, subject)).total
+
+    async def _asked(self, exhibit: Exhibit, subject: str) -> list[Judgement]:
+        failed = 0
+        while True:
+            try:
+                return await self._judge.rubric(self._rubric, exhibit, subject)
+            except PolicyError as error:
+                failed += 1
+                wait_s = delay_s(failed, self._retries)
+                if wait_s is None:
+                    raise InfraFault(
+                        f"{subject}: the judge {self._judge.name} failed {failed} times: {error}"
+                    ) from error
+                await asyncio.sleep(wait_s)
+
+
+@asynccontextmanager
+async def rubric_reward(
+    settings: RewardSettings, retries: AttemptSettings, folder: Path
+) -> AsyncIterator[RubricReward | None]:
+    """The reward that the settings name, its answers in `folder/judged.jsonl`; None if they name nobody. Raises NoJudge, RubricError."""
+    if not settings.judge:
+        yield None
+        return
+    rubric = read_rubric(Path(settings.rubric) if settings.rubric else RUBRICS / "quality.toml")
+    client = client_of(settings.judge, settings.judge_key_env, option="rl.rewards.judge")
+    try:
+        yield RubricReward(Judge(client, JudgementFile(folder / "judged.jsonl")), rubric, retries)
+    finally:
+        await client.close()

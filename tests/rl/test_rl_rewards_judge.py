@@ -1,0 +1,65 @@
+"""A judge's word is asked for once, its endpoint's faults are ours, and where it is silent there is no score."""
+
+import asyncio
+
+import pytest
+
+from etude.bench.grading.exhibit import Exhibit
+from etude.bench.grading.judge import Judge
+from etude.bench.grading.judgement import JudgementFile
+from etude.bench.grading.rubric import rubric_of
+from etude.policy.protocol import PolicyError
+from etude.rl.rewards.judge import RubricReward
+from etude.rollout.retry import InfraFault
+from etude.rollout.settings import AttemptSettings
+from etude.trace.completion import Completion
+from etude.trace.message import Message
+
+RUBRIC = rubric_of({"criteria": [{"name": "clear", "question": "Is it?", "choices": ["no", "partly", "yes"]}]}, "test")
+EXHIBIT = Exhibit("do it", "+x = 1", "done")
+
+
+class Endpoint:
+    """Gives these answers in order; an exception is raised."""
+
+    name, takes_tokens = "judge", False
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = 0
+
+    async def complete(self, request):
+        self.asked += 1
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return Completion(Message("assistant", answer))
+
+    async def release(self, session_id):
+        pass
+
+
+def reward(endpoint, tmp_path, attempts=3):
+    judge = Judge(endpoint, JudgementFile(tmp_path / "judged.jsonl"))
+    return RubricReward(judge, RUBRIC, AttemptSettings(attempts=attempts, first_delay_s=0.0, max_delay_s=0.0))
+
+
+SAID = '{"reason": "so", "choice": "partly"}'
+
+
+def test_the_score_is_the_rubrics_and_is_asked_for_once(tmp_path):
+    endpoint = Endpoint(SAID)
+    assert asyncio.run(reward(endpoint, tmp_path).score(EXHIBIT, "a")) == 0.5
+    assert asyncio.run(reward(Endpoint(), tmp_path).score(EXHIBIT, "b")) == 0.5  # of another life: from the file
+    assert endpoint.asked == 1
+
+
+def test_a_fault_of_the_endpoint_is_retried_and_in_the_end_an_infra_fault(tmp_path):
+    endpoint = Endpoint(PolicyError("gone"), PolicyError("gone"), SAID)
+    assert asyncio.run(reward(endpoint, tmp_path).score(EXHIBIT, "a")) == 0.5 and endpoint.asked == 3
+    with pytest.raises(InfraFault, match="the judge judge failed 2 times: gone"):
+        asyncio.run(reward(Endpoint(*[PolicyError("gone")] * 2), tmp_path / "b", 2).score(EXHIBIT, "a"))
+
+
+def test_a_judge_that_does_not_decide_gives_no_score(tmp_path):
+    assert asyncio.run(reward(Endpoint("well", "hm", "perhaps"), tmp_path).score(EXHIBIT, "a")) is None
