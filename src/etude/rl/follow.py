@@ -9,7 +9,8 @@ from etude.factory.service.growing import Growing
 from etude.factory.service.service import Service
 from etude.rl.controller import Step
 from etude.rl.groups import Group
-from etude.rl.metrics import component_values, step_values, versions
+from etude.rl.metrics import component_values, step_values, tool_shares, versions
+from etude.rl.rewards.alarms import Watch
 from etude.rl.services import STAGE
 from etude.rl.sessions import KeptSessions
 from etude.rl.steps import StepRecord, append, read
@@ -41,7 +42,11 @@ class Follower:
         self._run = run
         self._setup = setup
         self._sessions = sessions
-        self._recorded = {record.step for record in read(run.folder / "steps.jsonl")}  # by earlier lives
+        self._watch = Watch()
+        self._recorded: set[int] = set()  # by earlier lives
+        for record in read(run.folder / "steps.jsonl"):
+            self._recorded.add(record.step)
+            self._watch.look(record.values)
 
     async def on_step(self, step: Step, groups: list[Group[Rollout]]) -> None:
         """Figures of the step into `steps.jsonl` and the event log."""
@@ -64,10 +69,12 @@ class Follower:
         values = step_values(step.step, rollouts, step.components, step.advantages)
         for name, value in step.values.items():
             values[DRIFT.get(name, name)] = value
-        values |= component_values(step.measured, step.weights) | evaluated
+        values |= component_values(step.measured, step.weights) | tool_shares(rollouts) | evaluated
         counts: Counter[int] = Counter()
         for rollout in rollouts:
             counts.update(versions(rollout))
+        alarms = self._watch.look(values)
+        values["alarms"] = float(len(alarms))
         record = StepRecord(
             step.step,
             [group.index for group in groups],
@@ -77,10 +84,13 @@ class Follower:
             step.advantages,
             step.measured,
             step.weights,
+            [alarm.text for alarm in alarms],
         )
         append(run.folder / "steps.jsonl", record)
         self._sessions.trained(step, groups)
         run.log.metric(STAGE, step.step, **values)
+        for alarm in alarms:
+            run.log.note(STAGE, f"step {step.step}, {alarm.cause}: {alarm.text}")
         run.log.progress(
             STAGE, step.step + 1, run.settings.steps, **{name: values[name] for name in SHOWN if name in values}
         )

@@ -62,6 +62,18 @@ def component_values(measured: Sequence[dict[str, float]], weights: dict[str, fl
     return values | {f"weight_{name}": weight for name, weight in weights.items()}
 
 
+def tool_shares(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Each tool's share of all the calls of the batch, and the broken calls and turns for each turn."""
+    total: Counter[str] = Counter()
+    for rollout in rollouts:
+        total.update(rollout.counters)
+    calls, turns = total["calls"], total["turns"]
+    used = {name.removeprefix("calls_"): count for name, count in total.items() if name.startswith("calls_")}
+    shares = {f"share_{name}": count / calls for name, count in sorted(used.items())} if calls else {}
+    broken = total["malformed_calls"] + total["malformed_turns"]
+    return shares | ({"broken_per_turn": broken / turns} if turns else {})
+
+
 def versions(rollout: Rollout) -> Counter[int]:
     """Sampled tokens of a rollout by policy version."""
     counts: Counter[int] = Counter()

@@ -2,8 +2,8 @@
 
 Folder: `ledger.jsonl` (decisions), `groups/` (finished rollouts), `states/` (trainer), `weights/` (anchors and deltas),
 `steps.jsonl` (figures), `mixed.jsonl` (the weights of rewards), `harder.jsonl` (which tasks were served in the stead of mastered
-ones), `gaps/` (trainer against sampler by token), `sessions/` (some rollouts in full), and at the end `checkpoint/` (Hugging Face), `summary.json`. Called again on the folder of a
-killed run it goes on (promise 6).
+ones), `gaps/` (trainer against sampler by token), `sessions/` (some rollouts in full), `judged.jsonl` (what a judge said), and at the
+end `checkpoint/` (Hugging Face), `summary.json`. Called again on the folder of a killed run it goes on (promise 6).
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ class StepRecord:
     advantages: list[float]
     measured: list[dict[str, float]] = field(default_factory=list)  # components before any weight
     weights: dict[str, float] = field(default_factory=dict)  # what they were mixed with
+    alarms: list[str] = field(default_factory=list)  # what `rewards/alarms.py` said of the step
 
 
 def append(path: Path, record: StepRecord) -> None:
