@@ -336,3 +336,22 @@ def test_a_mastered_template_is_served_harder_siblings_and_the_schedule_stays(ch
     assert {rollout.task_id for group in range(len(ids)) for rollout in store.load(group)} == deeper
     shares = [record.values["harder_groups"] for record in read(run.folder / "steps.jsonl")]
     assert sum(shares) * run.settings.groups_per_step == len(deeper - set(ids))
+
+
+def test_rewards_and_feedback_of_a_killed_run_are_those_of_its_first_life(checkpoint, tmp_path):
+    changes = {"todos": {"from_step": 2, "weights": {"broken_calls": 0.1, "unfinished_todos": 0.0}}}
+    settings = {"rewards": {"schedule": changes}, "feedback": {"weight": 0.5}, "save_every": 3}
+    run = a_run(checkpoint, tmp_path / "rl", **settings)
+    live(run, trainer={"train": 3})  # the third step is trained by another process, the first two once more
+    records = read(run.folder / "steps.jsonl")
+    assert [record.weights.get("broken_calls", 0.0) for record in records] == [0.0, 0.0, 0.1]
+    assert ["unfinished_todos" in record.weights for record in records] == [True, True, False]
+    rows = [json.loads(line) for line in (run.folder / "mixed.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [0, 1, 2]
+    assert [row["weights"] for row in rows] == [record.weights for record in records]
+    assert all("raw_broken_calls" in record.values and len(record.measured) == 6 for record in records)
+    flags = [hint for group in GroupStore(run.folder / "groups").groups() for r in GroupStore(run.folder / "groups").load(group)
+             for hint in r.info["hints"]]  # fmt: skip
+    assert flags and sum(record.values.get("feedback_turns", 0.0) for record in records) == len(flags)
+    with pytest.raises(ValueError, match="from_step 3 or later"):
+        live(a_run(checkpoint, tmp_path / "rl", rewards={"cap": 0.1}, feedback={"weight": 0.5}, save_every=3))

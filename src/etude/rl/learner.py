@@ -17,6 +17,7 @@ import torch
 from etude.engine.probe import Mismatch, compare
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.rl.advantage import advantages
+from etude.rl.hints.flagged import chosen
 from etude.rl.rewards.component import Subject
 from etude.rl.rewards.divergence import k1_sum
 from etude.rl.rewards.library import measured
@@ -28,6 +29,7 @@ from etude.trace.completion import SampledTokens
 from etude.trace.gap_file import write_gaps
 from etude.trace.segment import Rollout
 from etude.train.checkpoint import CheckpointError, load_state, save_state
+from etude.train.feedback import Flagged, add_feedback
 from etude.train.policy_step import PolicyTrainer, Scores
 from etude.weights.digest import state_digest
 from etude.weights.publisher import Publisher
@@ -88,7 +90,8 @@ class Learner:
         parts = _mixed_by_group(values, [len(group) for group in batch], mix)
         shared = _by_group([sum(part.values()) for part in parts], [len(group) for group in batch])
         self._keep_gaps(groups, batch, scores)
-        figures = self.trainer.update(rollouts, shared, scores)
+        fed = self._feed_back(rollouts)
+        figures = fed | self.trainer.update(rollouts, shared, scores)
         digest = state_digest(self.trainer.model.state_dict())
         busy_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
         return Trained(digest, figures, parts, shared, busy_s, cpu_s, values, mix.weights)
@@ -134,6 +137,17 @@ class Learner:
         for group, rollouts in zip(groups, batch, strict=True):
             gaps = [_gap(rollout, next(found)) for rollout in rollouts]
             write_gaps(self.folder / "gaps" / f"{group:06d}.npy", gaps)
+
+    def _feed_back(self, rollouts: list[Rollout]) -> dict[str, float]:
+        """The gradient of the targeted feedback, which the update adds its own to."""
+        settings = self.settings.feedback
+        if not settings.weight:
+            return {}
+        turns = [
+            Flagged(rollout.segments[row["segment"]], row["at"], row["start"], row["stop"], tuple(row["ids"]))
+            for rollout, row in chosen(rollouts, settings.most)
+        ]
+        return add_feedback(self.trainer.model, turns, len(rollouts), settings, self.settings.update)
 
     def _measured(self, index: int, rollout: Rollout, scores: Scores) -> dict[str, float]:
         k1 = k1_sum(rollout.segments, scores.reference[index]) if scores.reference is not None else None

@@ -25,12 +25,14 @@ from etude.factory.service.service import Service
 from etude.factory.service.siblings import FolderSiblings, Siblings
 from etude.fleet.open import open_sandboxes
 from etude.fleet.settings import FleetSettings
+from etude.harness.parts import fitted
 from etude.harness.settings import HarnessSettings
 from etude.rl.controller import Controller
 from etude.rl.earned import earn
 from etude.rl.efforts import at_effort, check_efforts
 from etude.rl.finish import finish
 from etude.rl.follow import Follower
+from etude.rl.hints.flagged import kept_hints
 from etude.rl.ledger import Ledger
 from etude.rl.life import Phase, Slot
 from etude.rl.local_ray import LocalRay
@@ -217,5 +219,8 @@ async def _attempt(
         told=lambda at, where: note(slot, PHASES[at], time.monotonic(), where),
     )
     await earn(found, task, setup, reward)
+    if run.settings.feedback.weight and setup.renderer is not None:
+        renderer = fitted(setup.renderer, setup.harness)
+        found.rollout.info["hints"] = kept_hints(found.outcome.session, renderer)
     sessions.take(slot, found, task.level)
     return found.rollout

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from etude.rl.rewards.settings import RewardSettings
 from etude.rollout.settings import AttemptSettings
+from etude.train.feedback_settings import FeedbackSettings
 from etude.train.settings import PolicyStepSettings
 
 
@@ -102,6 +103,10 @@ class RlSettings(BaseModel):
     efforts: dict[Literal["low", "medium", "high"], float] = Field(
         default_factory=dict,
         description="relative share of groups attempted at each effort, which the model is told; empty: harness.effort for all",
+    )
+    feedback: FeedbackSettings = Field(
+        default_factory=FeedbackSettings,
+        description="targeted feedback on turns that the harness flags (docs/rewards.md)",
     )
     rewards: RewardSettings = Field(
         default_factory=RewardSettings, description="components beside outcome, KL and length"

@@ -1,0 +1,17 @@
+"""A hint: the turn that is flagged, by which rule, and what it would have been told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["malformed_turn", "unknown_tool", "invalid_arguments", "unfinished_todos", "repeated_read"]
+
+
+@dataclass(frozen=True)
+class Hint:
+    """`entry` is the flagged completion's number in the session."""
+
+    entry: int
+    kind: Kind
+    text: str
