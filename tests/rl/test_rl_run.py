@@ -352,6 +352,9 @@ def test_rewards_and_feedback_of_a_killed_run_are_those_of_its_first_life(checkp
     assert all("raw_broken_calls" in record.values and len(record.measured) == 6 for record in records)
     flags = [hint for group in GroupStore(run.folder / "groups").groups() for r in GroupStore(run.folder / "groups").load(group)
              for hint in r.info["hints"]]  # fmt: skip
+    assert all(
+        r.rewards["quality"] <= 0.0 and r.info["effort"] == "medium" for r in GroupStore(run.folder / "groups").load(0)
+    )
     assert flags and sum(record.values.get("feedback_turns", 0.0) for record in records) == len(flags)
     with pytest.raises(ValueError, match="from_step 3 or later"):
         live(a_run(checkpoint, tmp_path / "rl", rewards={"cap": 0.1}, feedback={"weight": 0.5}, save_every=3))

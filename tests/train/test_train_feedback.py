@@ -123,6 +123,12 @@ def test_a_turn_that_does_not_lie_in_its_segment_is_refused(make, place):
         Flagged(**{"segment": segment, "at": 3, "start": 4, "stop": 6, "hint": HINT, **place})
 
 
+@pytest.fixture(scope="module")
+def lesson():
+    """Holds the taught model, which three tests begin with."""
+    return {}
+
+
 def taught(make):
     """A model that calls the wrong tool after PROMPT, the right one with the hint between, and its own after OTHER."""
     model = make.model(seed=2)
@@ -151,8 +157,10 @@ def at_turn(model, context):
 
 
 @pytest.mark.parametrize("settings", [{}, {"direction": "forward"}, {"top_k": 4}])
-def test_after_some_steps_the_unknown_tool_is_called_less_and_other_turns_stay_as_they_were(make, settings):
-    model = taught(make)
+def test_after_some_steps_the_unknown_tool_is_called_less_and_other_turns_stay_as_they_were(make, lesson, settings):
+    if not lesson:
+        lesson["model"] = taught(make)
+    model = copy.deepcopy(lesson["model"])
     wrong_turn = make.segment(model, [*PROMPT, ASSISTANT, WRONG, END], [0, 0, 0, 0, 0, 1, 1])
     other_turn = make.segment(model, [*OTHER, ASSISTANT, 20, END], [0, 0, 0, 0, 0, 1, 1])
     rollouts = [Rollout("a", "t", 0, [wrong_turn]), Rollout("b", "t", 0, [other_turn])]

@@ -1,0 +1,50 @@
+"""What is measured when an attempt is made stays with its rollout; a judge without a word leaves none."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from etude.rl.earned import earn
+from etude.trace.entry import Header
+from etude.trace.segment import Rollout
+from etude.trace.session import Session
+
+TASK = SimpleNamespace(files={"a.py": "x = 1\n"})
+SETUP = SimpleNamespace(harness=SimpleNamespace(effort="high"))
+
+
+class Word:
+    """A rubric's reward that says this."""
+
+    def __init__(self, score):
+        self.score_of_all = score
+        self.seen = []
+
+    async def score(self, exhibit, subject):
+        self.seen.append((exhibit.request, exhibit.diff, subject))
+        return self.score_of_all
+
+
+def earned(reward):
+    rollout = Rollout("r#0.1", "t", 0, [], {"outcome": 1.0}, {}, {"seconds": {"all": 9.0}})
+    session = Session(Header("s", facts={"instruction": "tidy up"}))
+    attempt = SimpleNamespace(
+        rollout=rollout, files={"a.py": b"x = 1\n# y = 2\n"}, seconds={"agent": 4.0}, outcome=SimpleNamespace(session=session)
+    )  # fmt: skip
+    asyncio.run(earn(attempt, TASK, SETUP, reward))  # type: ignore[arg-type]
+    return rollout
+
+
+def test_effort_seconds_and_quality_are_kept():
+    rollout = earned(None)
+    assert rollout.info == {"seconds": {"agent": 4.0, "all": 9.0}, "effort": "high"}
+    assert rollout.rewards == {"outcome": 1.0, "quality": -1.0}
+
+
+@pytest.mark.parametrize(("score", "kept"), [(0.0, {"judge": 0.0}), (0.7, {"judge": 0.7}), (None, {})])
+def test_the_judge_sees_the_request_and_the_change(score, kept):
+    word = Word(score)
+    assert earned(word).rewards == {"outcome": 1.0, "quality": -1.0} | kept
+    ((request, diff, subject),) = word.seen
+    assert request == "tidy up" and "+# y = 2" in diff and subject == "r#0.1"
