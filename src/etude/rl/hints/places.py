@@ -78,7 +78,10 @@ def generation_ids(renderer: Renderer) -> list[int]:
 
 
 def placed(hints: Iterable[Hint], session: Session, renderer: Renderer) -> list[dict[str, Any]]:
-    """Each hint with its place: kind, text, ids, segment, at, start, stop. A turn has one hint, the first. Raises Unplaced."""
+    """Each hint with its place: kind, text, ids, segment, at, start, stop. A turn has one hint, the first. Raises Unplaced.
+
+    Behind the `ids`, put before position `at`, the generation prompt stands whole.
+    """
     where, prompt = places(session), generation_ids(renderer)
     rows: dict[int, dict[str, Any]] = {}
     for hint in hints:
@@ -86,13 +89,17 @@ def placed(hints: Iterable[Hint], session: Session, renderer: Renderer) -> list[
         if place is None or hint.entry in rows:
             continue  # without sampled tokens there is nothing to teach
         tokens = session.entries[hint.entry].tokens
-        at = place.start - len(prompt)
-        if tokens is None or tokens.ids[: tokens.lead][-len(prompt) :] != prompt:
-            raise Unplaced(
-                f"turn {hint.entry} of {session.header.session_id} does not begin with the generation prompt of {renderer.name}"
-            )
+        kept = _shared_end(tokens.ids[: tokens.lead] if tokens else [], prompt)
+        ids = [*hint_ids(renderer, hint.text), *prompt[: len(prompt) - kept]]
         rows[hint.entry] = {
-            "kind": hint.kind, "text": hint.text, "ids": hint_ids(renderer, hint.text), "segment": place.segment, "at": at,
+            "kind": hint.kind, "text": hint.text, "ids": ids, "segment": place.segment, "at": place.start - kept,
             "start": place.start, "stop": place.stop,
         }  # fmt: skip
     return list(rows.values())
+
+
+def _shared_end(lead: list[int], prompt: list[int]) -> int:
+    """How many tokens of the generation prompt stand before the turn already. Some formats have none, or a part of it, behind a
+    tool's answer; behind a hint it is whole."""
+    most = min(len(lead), len(prompt))
+    return next((n for n in range(most, 0, -1) if lead[-n:] == prompt[-n:]), 0)

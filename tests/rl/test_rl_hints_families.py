@@ -1,0 +1,51 @@
+"""In every family's chat format a hint is tokens behind all that the turn had seen, and the turn is sampled behind it as it always is."""
+
+import pytest
+
+from etude.chat.families import FAMILIES
+from etude.rl.hints.hint import Hint
+from etude.rl.hints.places import generation_ids, hint_ids, placed
+from etude.trace.entry import EntryTokens, Header
+from etude.trace.message import Message, ToolCall
+from etude.trace.session import Recorder
+
+REQUEST, HINT = Message("user", "fix the tally"), "Reminder: Available tools: read, edit."
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+TOOLS = [{"type": "function", "function": {"name": "read", "description": "reads", "parameters": SCHEMA}}]
+
+families = pytest.mark.parametrize("family", [family.name for family in FAMILIES])
+
+
+@families
+def test_a_hint_is_what_the_format_itself_would_have_put_there(family, make_renderer):
+    renderer = make_renderer(family)
+    plain = renderer.render([REQUEST], ())
+    prompt = generation_ids(renderer)
+    assert prompt and plain[-len(prompt) :] == prompt
+    hinted = plain[: -len(prompt)] + hint_ids(renderer, HINT) + prompt
+    assert hinted == renderer.render([REQUEST, Message("user", HINT)], ())
+
+
+@families
+def test_behind_a_tools_answer_the_hint_is_followed_by_the_whole_generation_prompt(family, make_renderer):
+    renderer = make_renderer(family)
+    prompt = generation_ids(renderer)
+    said = renderer.answer(Message("assistant", calls=(ToolCall("call_0", "read", {"path": "a.py"}),)))
+    turn = renderer.parse(said, tools=TOOLS)
+    bridge = renderer.bridge(turn, said, [Message("tool", "text", call_id=turn.calls[0].id)], TOOLS)
+    assert bridge is not None
+    end = renderer.answer(Message("assistant", "done"))
+    recorder = Recorder(Header("s"))
+    parent = recorder.append(
+        "message", {"role": "user"}, tokens=EntryTokens(renderer.render([REQUEST], TOOLS)[: -len(prompt)])
+    )
+    for lead, ids in ((prompt, said), (bridge.ids, end)):
+        count = len(ids)
+        tokens = EntryTokens([*lead, *ids], len(lead), [-1.0] * count, [0] * count)
+        parent = recorder.append("completion", {}, parent=parent, tokens=tokens)
+    (row,) = placed([Hint(parent, "unknown_tool", HINT)], recorder.session, renderer)
+    ids = recorder.session.segments()[0].ids.tolist()
+    hinted = ids[: row["at"]] + row["ids"] + ids[row["at"] :]
+    assert ids[row["start"] : row["stop"]] == end
+    tail = [*hint_ids(renderer, HINT), *prompt, *end]
+    assert hinted[-len(tail) :] == tail and hinted[: row["at"]] == ids[: row["at"]]
