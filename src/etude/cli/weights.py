@@ -1,18 +1,20 @@
-"""`etude weights`: what a run's weight store holds, and whether every version can be reached bit by bit (promise 7)."""
+"""`etude weights`: what a weight store holds, whether every version can be reached bit by bit (promise 7), what a sync costs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 
-app = typer.Typer(no_args_is_help=True, help="Show or verify a weight store.")
+app = typer.Typer(no_args_is_help=True, help="Show or verify a weight store; measure weight sync.")
 
-_Store = Annotated[Path, typer.Argument(metavar="DIR", help="A weight store, e.g. runs/laptop/rl/weights.")]
+_Store = Annotated[
+    str, typer.Argument(metavar="STORE", help="A weight store: runs/laptop/rl/weights, or s3://bucket/prefix.")
+]
 
 
 class NoStore(Exception):
@@ -46,7 +48,60 @@ def verify(store: _Store, json: Json = False) -> Answer:
     )
 
 
-def _existing(store: Path) -> Path:
-    if not store.is_dir():
+@app.command()
+def bench(
+    megabytes: Annotated[int, typer.Option(min=1, help="Size of a synthetic bf16 state.")] = 256,
+    learning_rate: Annotated[float, typer.Option(min=0, help="Of the synthetic Adam step.")] = 1e-6,
+    real: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option("--from", metavar="DIR DIR", help="A checkpoint and its successor instead."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Rates are medians over these.")] = 5,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Publish through this empty store (a folder or s3://bucket/prefix), not a temporary folder."),
+    ] = None,
+    json: Json = False,
+) -> Answer:
+    """Measure the delta of one step: size, encode and apply rates of one core, seconds through a store."""
+    import torch
+
+    from etude.weights.folders import read_state
+    from etude.weights.measure import measure
+    from etude.weights.step import step
+
+    torch.set_num_threads(1)
+    states = step(megabytes * 10**6, learning_rate) if real is None else (read_state(real[0]), read_state(real[1]))
+    document = measure(*states, repeats, store)
+    document["source"] = (
+        f"synthetic step, learning rate {learning_rate:g}" if real is None else f"{real[0]} to {real[1]}"
+    )
+    return Answer(document, _bench_lines(document))
+
+
+def _bench_lines(d: dict[str, Any]) -> str:
+    giant, bars = d["extrapolated"], d["bars"]
+    said = lambda name: "met" if bars[name]["met"] else "missed"
+    return "\n".join(
+        [
+            f"{d['source']}: {d['raw_bytes'] / 1e6:.0f} MB, {100 * d['changed_share']:.2f}% of the elements and "
+            f"{100 * d['changed_bytes_share']:.2f}% of the bytes changed",
+            f"delta {d['delta_bytes'] / 1e6:.2f} MB: {100 * d['wire_share']:.2f}% of the raw state (bar 2%, {said('wire_share')}), "
+            f"{100 * d['wire_share_of_anchor']:.2f}% of the compressed anchor ({d['anchor_bytes'] / 1e6:.0f} MB)",
+            f"one core, CPU time, median of {d['repeats']} in turns with memcpy at {d['memcpy_gb_s']:.1f} GB/s:",
+            f"  delta   encode {d['encode_gb_s']:.2f} GB/s (bar 1, {said('encode_gb_s')}), "
+            f"apply {d['apply_gb_s']:.2f} GB/s (bar 2, {said('apply_gb_s')})",
+            f"  anchor  encode {d['encode_anchor_gb_s']:.2f} GB/s, apply {d['apply_anchor_gb_s']:.2f} GB/s",
+            f"through the store, wall time: publish {d['publish_delta_s']:.2f} s, catch up {d['catch_up_delta_s']:.2f} s "
+            f"(anchor: {d['publish_anchor_s']:.2f} s and {d['catch_up_anchor_s']:.2f} s)",
+            f"EXTRAPOLATED, not measured: 1T bf16 parameters at these rates on {giant['cores']} cores a side, "
+            f"{giant['gbit_s']:.0f} Gbit/s: {giant['wire_bytes'] / 1e9:.1f} GB of {giant['full_bytes'] / 1e9:.0f} GB travel; "
+            f"encode {giant['encode_s']:.0f} s, transfer {giant['transfer_s']:.0f} s, apply {giant['apply_s']:.0f} s",
+        ]
+    )
+
+
+def _existing(store: str) -> str:
+    if "://" not in store and not Path(store).is_dir():
         raise NoStore(f"{store} is no folder; give a weight store such as runs/laptop/rl/weights")
     return store

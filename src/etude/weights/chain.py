@@ -31,16 +31,19 @@ class Plan:
 
 
 class Chain:
-    """The sender's memory. `resume_from` is the newest version in a store that an earlier sender left."""
+    """The sender's memory. `newest` is the newest version in a store that an earlier sender left, `base` the same if its
+    state is at hand; if it is not, the next publication is an anchor."""
 
-    def __init__(self, anchor_every: int, *, resume_from: int | None = None, since_anchor: int = 0) -> None:
+    def __init__(
+        self, anchor_every: int, *, base: int | None = None, newest: int | None = None, since_anchor: int = 0
+    ) -> None:
         if anchor_every < 1:
             raise ValueError(f"anchor_every is {anchor_every}; it counts publications and is at least 1")
         self._anchor_every = anchor_every
         self._since_anchor = since_anchor
         self._held: dict[str, int | None] = {}  # live receivers and the newest version each acknowledged
-        self.base = resume_from
-        self.newest = resume_from
+        self.base = base
+        self.newest = newest
         self._pending: list[int] = []  # published after the base, held, oldest first
 
     @property
@@ -75,8 +78,11 @@ class Chain:
         """What to publish as `version`. Changes nothing, so that a failed write can be planned again."""
         if self.newest is not None and version <= self.newest:
             raise ValueError(f"version {version} comes after {self.newest}, which is published; versions only grow")
-        first = self.newest is None
-        return Plan(version, self.base, first or self._since_anchor + 1 >= self._anchor_every)
+        return Plan(version, self.base, self.base is None or self._since_anchor + 1 >= self._anchor_every)
+
+    def anchor_next(self) -> None:
+        """The next publication brings an anchor, whenever the last one was."""
+        self._since_anchor = self._anchor_every
 
     def published(self, plan: Plan) -> None:
         """The plan's files are in the store and its index names them."""

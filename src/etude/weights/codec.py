@@ -1,186 +1,170 @@
-"""Lossless deltas between two states: XOR of bit patterns, byte planes, zstd (promise 7).
+"""Lossless deltas between two states: the elements that changed, XOR of their bits, zstd (promise 7).
 
-    delta = encode(new, base)      new = decode(delta, base)      base = decode(delta, new, rewind=True)
+    manifest = encode(new, put, base=base)      new = decode(manifest, read, base)      base = decode(manifest, read, new, rewind=True)
 
 An anchor is the delta from nothing (zeros). XOR is its own inverse, so a delta can be walked both ways: a receiver that is
 ahead of the sender's base steps back through the delta it came by, instead of keeping old states. `decode` answers with the
-bits that were encoded or raises: every file is checked by sha256 before use and the whole result after.
+bits that were encoded or raises: every shard is checked by sha256 before use and the whole result by its digest after.
+Shards are independent of one another: `workers` threads make or fetch and apply them side by side, each holding one.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from etude.weights.digest import State, bits, digest_of_table, dtype_name, state_digest, tensor_digest
+from etude.weights.digest import State, digest_of_table, dtype_name, state_digest, tensor_digest
 from etude.weights.errors import CorruptShard, CorruptTensor, LayoutMismatch, WrongBase
+from etude.weights.layout import Cut, Layout, blank, elements
 from etude.weights.manifest import Manifest, ShardRecord, TensorRecord
-from etude.weights.planes import pack, unpack
+from etude.weights.shard import apply_shard, encode_shard
+from etude.weights.workers import Workers
 
-# Large enough that zstd and file overhead vanish, small enough to fetch and check many at once.
+# Bytes of the state that one shard tells of: large enough that zstd and request overhead vanish, small enough that a
+# worker's copies of it are no burden and that many travel at once.
 SHARD_BYTES = 64 << 20
-
-
-class _ShardWriter:
-    """Collects the XOR of changed tensors into shards of one element width each."""
-
-    def __init__(self, shard_bytes: int) -> None:
-        self.shards: list[ShardRecord | None] = []
-        self.blobs: list[bytes] = []
-        self._limit = shard_bytes
-        self._open: dict[int, tuple[int, list[np.ndarray], int]] = {}  # item bytes -> (shard, pieces, bytes so far)
-
-    def add(self, piece: np.ndarray, item_bytes: int) -> tuple[int, int]:
-        """Where the piece went: (shard, first element)."""
-        shard, pieces, size = self._open.get(item_bytes, (len(self.shards), [], 0))
-        if not pieces:
-            self.shards.append(None)
-            self.blobs.append(b"")
-        pieces.append(piece)
-        self._open[item_bytes] = (shard, pieces, size + piece.nbytes)
-        if size + piece.nbytes >= self._limit:
-            self._flush(item_bytes)
-        return shard, size // item_bytes
-
-    def close(self) -> tuple[tuple[ShardRecord, ...], list[bytes]]:
-        for item_bytes in list(self._open):
-            self._flush(item_bytes)
-        return tuple(shard for shard in self.shards if shard is not None), self.blobs
-
-    def _flush(self, item_bytes: int) -> None:
-        shard, pieces, size = self._open.pop(item_bytes)
-        frames = pack(np.concatenate(pieces), item_bytes)
-        blob = b"".join(frames)
-        sha256 = hashlib.sha256(blob).hexdigest()
-        lengths = tuple(len(frame) for frame in frames)
-        self.shards[shard] = ShardRecord(f"shard-{shard:05d}.bin", sha256, item_bytes, size // item_bytes, lengths)
-        self.blobs[shard] = blob
 
 
 def encode(
     state: State,
+    put: Callable[[ShardRecord, bytes], None],
     *,
     version: int,
     base: State | None = None,
     base_version: int | None = None,
+    base_digest: str | None = None,
     shard_bytes: int = SHARD_BYTES,
-) -> tuple[Manifest, list[bytes]]:
-    """The anchor of `state`, or its delta from `base`: the manifest, and the bytes of each shard.
+    workers: int = 1,
+) -> Manifest:
+    """The anchor of `state`, or its delta from `base`: hands each shard to `put` (from any worker) and gives the manifest.
 
-    Raises LayoutMismatch if the two states have different tensors.
+    `base_digest` spares hashing the base if its digest is known. Raises LayoutMismatch if the two states have different
+    tensors, and whatever `put` raises.
     """
     if base is not None:
         _same_layout(state, base)
-    writer = _ShardWriter(shard_bytes)
-    records = []
-    for name in sorted(state):
-        new, shard, start = bits(state[name]), None, 0
-        if base is not None:
-            new = new ^ bits(base[name])
-        if base is None or new.any():
-            shard, start = writer.add(new, state[name].element_size())
-        tensor = state[name]
-        digest = tensor_digest(tensor)
-        records.append(TensorRecord(name, dtype_name(tensor.dtype), tuple(tensor.shape), digest, shard, start))
-    shards, blobs = writer.close()
-    manifest = Manifest(
+    layout = Layout(_rows(state))
+    new = {name: elements(tensor) for name, tensor in state.items()}
+    old = None if base is None else {name: elements(tensor) for name, tensor in base.items()}
+
+    def one(numbered: tuple[int, Cut]) -> tuple[ShardRecord, set[str]] | None:
+        number, cut = numbered
+        pieces = list(layout.pieces(cut))
+        fresh = [new[piece.name][piece.of_tensor] for piece in pieces]
+        before = None if old is None else [old[piece.name][piece.of_tensor] for piece in pieces]
+        found = encode_shard(number, cut, fresh, before)
+        if found is None:
+            return None
+        record, blob, touched = found
+        put(record, blob)
+        return record, {piece.name for piece, is_touched in zip(pieces, touched, strict=True) if is_touched}
+
+    with Workers(workers) as pool:
+        found = [shard for shard in pool.map(one, list(enumerate(layout.cuts(shard_bytes)))) if shard is not None]
+        digests = dict(zip(state, pool.map(tensor_digest, list(state.values())), strict=True))
+        if base is not None and base_digest is None:
+            base_digest = state_digest(base)
+    touched = {name for _, names in found for name in names}
+    records = tuple(TensorRecord(*row, digests[row[0]], base is None or row[0] in touched) for row in _rows(state))
+    return Manifest(
         version=version,
         base=base_version if base is not None else None,
-        sha256=digest_of_table((r.name, r.dtype, r.shape, r.sha256) for r in records),
-        base_sha256=state_digest(base) if base is not None else None,
+        digest=digest_of_table((*record.row, record.digest) for record in records),
+        base_digest=base_digest if base is not None else None,
         raw_bytes=sum(t.numel() * t.element_size() for t in state.values()),
-        tensors=tuple(records),
-        shards=shards,
+        tensors=records,
+        shards=tuple(record for record, _ in found),
     )
-    return manifest, blobs
 
 
 def decode(
-    manifest: Manifest, read: Callable[[int], bytes], base: State | None = None, *, rewind: bool = False
+    manifest: Manifest,
+    read: Callable[[int], bytes],
+    base: State | None = None,
+    *,
+    rewind: bool = False,
+    workers: int = 1,
 ) -> dict[str, Tensor]:
     """The state the manifest names (or, with `rewind`, the one it was made from, given the one it names as `base`).
 
-    `read(i)` gives the bytes of shard i. Unchanged tensors are shared with `base`. Raises a WeightsError that names the
-    shard or tensor at fault; `base` is never written to.
+    `read(i)`, called from any worker, gives the bytes of shard i. Unchanged tensors are shared with `base`. Raises a
+    WeightsError that names the shard or tensor at fault, or what `read` raises; `base` is never written to.
     """
-    if manifest.base is not None:
-        if base is None:
-            raise WrongBase(f"{manifest.name} needs version {manifest.base}; none is at hand: start from an anchor")
+    if manifest.base is None:
+        base = None
+    elif base is None:
+        raise WrongBase(f"{manifest.name} needs version {manifest.base}; none is at hand: start from an anchor")
+    else:
         _fits(manifest, base)
-    source = None if manifest.base is None else base
-    state = dict(source) if source is not None else {}
-    shard, data = -1, np.empty(0, np.uint8)
-    for record in sorted(manifest.changed, key=lambda r: r.shard or 0):
-        if record.shard != shard:
-            shard = record.shard or 0
-            data = _open_shard(manifest, shard, read(shard))
-        width = manifest.shards[shard].item_bytes
-        piece = data[record.start * width : (record.start + record.elements) * width]
-        old = source[record.name] if source is not None else None
-        state[record.name] = _restore(record, piece, old)
-    _check(manifest, state, source, rewind)
+    layout = Layout(record.row for record in manifest.tensors)
+    with Workers(workers) as pool:
+        state = dict(base) if base is not None else {}
+        names = [record.name for record in manifest.changed]
+        state.update(zip(names, pool.map(partial(_own, base), manifest.changed), strict=True))
+        flat = {name: elements(state[name]) for name in names}
+
+        def one(number: int) -> None:
+            blob, record = read(number), manifest.shards[number]
+            manifest.check_shard(number, blob)
+            try:
+                pieces = [piece for piece in layout.pieces(record.cut) if piece.name in flat]
+                apply_shard(record, blob, pieces, [flat[piece.name][piece.of_tensor] for piece in pieces])
+            except (ValueError, IndexError) as error:
+                raise CorruptShard(
+                    f"{manifest.name}/{record.file}: {error}; manifest and shard do not belong together"
+                ) from error
+
+        for _ in pool.map(one, range(len(manifest.shards))):
+            pass
+        digests = dict(zip(state, pool.map(tensor_digest, list(state.values())), strict=True))
+    _check(manifest, state, digests, base, rewind)
     return state
 
 
-def _restore(record: TensorRecord, piece: np.ndarray, old: Tensor | None) -> Tensor:
-    new = torch.empty(record.shape, dtype=getattr(torch, record.dtype))
-    if old is None:
-        bits(new)[:] = piece  # `bits` shares memory with a contiguous tensor
+def _own(base: State | None, record: TensorRecord) -> Tensor:
+    """Memory of our own for what will be written: a copy of the base's tensor, or zeros of its form."""
+    if base is None:
+        new = blank(torch.empty(record.shape, dtype=getattr(torch, record.dtype), device="meta"))
+        elements(new).fill(0)
     else:
-        np.bitwise_xor(piece, bits(old), out=bits(new))
+        new = blank(base[record.name])
+        np.copyto(elements(new), elements(base[record.name]))
     return new
 
 
-def _open_shard(manifest: Manifest, number: int, blob: bytes) -> np.ndarray:
-    shard = manifest.shards[number]
-    manifest.check_shard(number, blob)
-    frames, at = [], 0
-    for length in shard.planes:
-        frames.append(blob[at : at + length])
-        at += length
-    try:
-        return unpack(frames, shard.elements)
-    except ValueError as error:
-        raise CorruptShard(
-            f"{manifest.name}/{shard.file}: {error}; manifest and shard do not belong together"
-        ) from error
-
-
-def _check(manifest: Manifest, state: State, base: State | None, rewind: bool) -> None:
+def _check(manifest: Manifest, state: State, digests: dict[str, str], base: State | None, rewind: bool) -> None:
     """The result is bit-identical to what was encoded, or the reason why not is raised."""
-    wanted, came_from = manifest.sha256, manifest.base_sha256
+    wanted, came_from = manifest.digest, manifest.base_digest
     if rewind:
         wanted, came_from = came_from, wanted
-    digests = {name: tensor_digest(tensor) for name, tensor in state.items()}
-    rows = ((n, dtype_name(t.dtype), tuple(t.shape), digests[n]) for n, t in state.items())
-    if digest_of_table(rows) == wanted:
+    if digest_of_table((*row, digests[row[0]]) for row in _rows(state)) == wanted:
         return
     if base is not None and state_digest(base) != came_from:
         version = manifest.version if rewind else manifest.base
         raise WrongBase(
             f"{manifest.name}: the state at hand is not version {version}, which the delta connects: start from an anchor"
         )
-    wrong = [] if rewind else [r.name for r in manifest.tensors if digests[r.name] != r.sha256]
+    wrong = [] if rewind else [record.name for record in manifest.tensors if digests[record.name] != record.digest]
     raise CorruptTensor(f"{manifest.name}: {', '.join(wrong[:3]) or 'the state'} came out different; use an anchor")
 
 
-def _rows(state: State) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    return ((name, dtype_name(t.dtype), tuple(t.shape)) for name, t in sorted(state.items()))
+def _rows(state: State) -> list[tuple[str, str, tuple[int, ...]]]:
+    return [(name, dtype_name(tensor.dtype), tuple(tensor.shape)) for name, tensor in sorted(state.items())]
 
 
 def _same_layout(new: State, base: State) -> None:
     odd = sorted(set(_rows(new)) ^ set(_rows(base)))
     if odd:
         raise LayoutMismatch(
-            f"{odd[0]} is on one side only ({len(odd)} such): a delta needs equal layouts, send an anchor"
+            f"{odd[0]} is on one side only ({len(odd)} such): it is another model's chain, publish into a new store"
         )
 
 
 def _fits(manifest: Manifest, base: State) -> None:
-    odd = sorted({(r.name, r.dtype, r.shape) for r in manifest.tensors} ^ set(_rows(base)))
+    odd = sorted({record.row for record in manifest.tensors} ^ set(_rows(base)))
     if odd:
         raise LayoutMismatch(f"{manifest.name}: {odd[0]} is on one side only ({len(odd)} such); start from an anchor")

@@ -33,3 +33,19 @@ class Unreachable(WeightsError):
 
 class ForkedChain(WeightsError):
     """Two different states claim the same version."""
+
+
+class ForeignFormat(WeightsError):
+    """The store is of another format, older or newer: nothing in it is read by guessing."""
+
+
+class Overtaken(WeightsError):
+    """Another writer claimed the store; whoever meets this must not write on."""
+
+
+class BadStore(WeightsError):
+    """The place itself: credentials, a bucket that does not exist, a server that does not answer."""
+
+
+class PublishFailed(WeightsError):
+    """A version handed over earlier could not be published; its cause is chained."""

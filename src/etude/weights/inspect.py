@@ -24,7 +24,7 @@ def show(store: WeightStore) -> dict[str, Any]:
         "raw_bytes": entries[-1].raw_bytes if entries else 0,
         "mean_ratio": sum(ratios) / len(ratios) if ratios else None,
         "entries": [
-            {"name": e.name, "version": e.version, "base": e.base, "bytes": e.bytes, "sha256": e.sha256}
+            {"name": e.name, "version": e.version, "base": e.base, "bytes": e.bytes, "digest": e.digest}
             for e in entries
         ],
     }

@@ -7,43 +7,57 @@ import json
 from dataclasses import asdict, dataclass
 
 from etude.weights.digest import digest_of_table
-from etude.weights.errors import CorruptShard
+from etude.weights.errors import CorruptShard, ForeignFormat
+from etude.weights.layout import Cut
 
-FORMAT = 1
+# 2: lanes cut into shards of equal size, changed elements by their gaps, XXH3 of tensors, names that carry the content.
+FORMAT = 2
 
 
 @dataclass(frozen=True)
 class ShardRecord:
-    """One file: the byte planes of its elements, each a zstd frame, one after another."""
+    """One file: zstd frames, one after another (`etude.weights.shard`). Its name carries its content's digest, so that
+    no other writer's file can take its place."""
 
     file: str
     sha256: str
     item_bytes: int  # width of an element; a shard holds tensors of one width
+    first: int  # where its elements begin within the lane of that width
     elements: int
-    planes: tuple[int, ...]  # compressed bytes of each plane, lowest byte first
+    changed: int | None  # elements that differ from the base's; None: the dense form, which tells of all
+    frames: tuple[int, ...]  # compressed bytes of each plane, lowest byte first
 
     @property
     def bytes(self) -> int:
-        return sum(self.planes)
+        return sum(self.frames)
+
+    @property
+    def cut(self) -> Cut:
+        return Cut(self.item_bytes, self.first, self.elements)
+
+
+def check_format(found: object, where: str) -> None:
+    """Raises ForeignFormat unless `found` is the format that this code writes."""
+    if found != FORMAT:
+        raise ForeignFormat(
+            f"{where} is of format {found}, this reads format {FORMAT}: read it with the version of etude that wrote it, or "
+            "publish into a new store"
+        )
 
 
 @dataclass(frozen=True)
 class TensorRecord:
-    """One tensor of the result. `shard` is None if its bits are those of the base."""
+    """One tensor of the result; `changed` says whether its bits are other than the base's."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
-    sha256: str
-    shard: int | None
-    start: int  # first element within the shard
+    digest: str
+    changed: bool
 
     @property
-    def elements(self) -> int:
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+    def row(self) -> tuple[str, str, tuple[int, ...]]:
+        return self.name, self.dtype, self.shape
 
 
 @dataclass(frozen=True)
@@ -52,8 +66,8 @@ class Manifest:
 
     version: int
     base: int | None
-    sha256: str  # of the state at `version`
-    base_sha256: str | None
+    digest: str  # of the state at `version`
+    base_digest: str | None
     raw_bytes: int  # of the whole state
     tensors: tuple[TensorRecord, ...]
     shards: tuple[ShardRecord, ...]
@@ -69,7 +83,7 @@ class Manifest:
 
     @property
     def changed(self) -> tuple[TensorRecord, ...]:
-        return tuple(record for record in self.tensors if record.shard is not None)
+        return tuple(record for record in self.tensors if record.changed)
 
     def check_shard(self, number: int, blob: bytes) -> None:
         """Raises CorruptShard unless `blob` is shard `number` as it was written."""
@@ -87,14 +101,13 @@ class Manifest:
         """Raises CorruptShard if the text is no manifest or contradicts itself."""
         try:
             data = json.loads(text)
-            if data.pop("format") != FORMAT:
-                raise ValueError(f"not format {FORMAT}")
+            check_format(data.pop("format"), "a manifest")
             tensors = tuple(TensorRecord(**{**t, "shape": tuple(t["shape"])}) for t in data.pop("tensors"))
-            shards = tuple(ShardRecord(**{**s, "planes": tuple(s["planes"])}) for s in data.pop("shards"))
+            shards = tuple(ShardRecord(**{**s, "frames": tuple(s["frames"])}) for s in data.pop("shards"))
             manifest = cls(tensors=tensors, shards=shards, **data)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptShard(f"this is no manifest of weights ({error}); fetch it again or use an anchor") from error
-        table = digest_of_table((t.name, t.dtype, t.shape, t.sha256) for t in tensors)
-        if table != manifest.sha256:
+        table = digest_of_table((t.name, t.dtype, t.shape, t.digest) for t in tensors)
+        if table != manifest.digest:
             raise CorruptShard(f"manifest {manifest.name} contradicts its own digest; fetch it again or use an anchor")
         return manifest

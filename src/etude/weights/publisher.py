@@ -1,28 +1,33 @@
 """The sending side: turns each new state into a delta (now and then an anchor too) and puts it into the store.
 
 The base of the next delta advances only when every live receiver acknowledged (promise 7; `etude.weights.chain`). One
-thread at a time. A publisher opened on a store that an earlier one left goes on after its newest version.
+thread at a time (`etude.weights.background` puts it on one). A publisher opened on a store that an earlier one left takes it
+over and goes on after its newest version; if that can't be read any more, the next publication is an anchor, which heals.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-
-from torch import Tensor
+from functools import partial
 
 from etude.weights.chain import Chain
 from etude.weights.codec import encode
 from etude.weights.digest import State, state_digest
-from etude.weights.errors import ForkedChain
+from etude.weights.errors import ForkedChain, WeightsError
+from etude.weights.index import Entry, Index
+from etude.weights.layout import owned
 from etude.weights.path import needed
 from etude.weights.receiver import Receiver
-from etude.weights.store import Entry, Index, WeightStore, without_after
+from etude.weights.store import WeightStore
+from etude.weights.writer import StoreWriter
 
 # A late receiver walks at most this many deltas; at half the size of a copy each, more would cost it minutes for nothing.
 ANCHOR_EVERY = 25
 # The one before the newest stays for readers that began their walk there.
 KEEP_ANCHORS = 2
+# Shards made and uploaded at once: a bucket far away answers late, not slowly. Bounds memory to some shards each.
+WORKERS = 4
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class Published:
 
     version: int
     base: int | None
-    sha256: str
+    digest: str
     delta_bytes: int | None
     anchor_bytes: int  # of the newest anchor in the store
     raw_bytes: int  # of the state itself
@@ -46,15 +51,22 @@ class Publisher:
     """The one writer of a store."""
 
     def __init__(
-        self, store: WeightStore, *, anchor_every: int = ANCHOR_EVERY, keep_anchors: int = KEEP_ANCHORS
+        self,
+        store: WeightStore,
+        *,
+        anchor_every: int = ANCHOR_EVERY,
+        keep_anchors: int = KEEP_ANCHORS,
+        workers: int = WORKERS,
     ) -> None:
         self.store = store
         self._keep_anchors = keep_anchors
         self._anchor_every = anchor_every
-        self._states: dict[int, dict[str, Tensor]] = {}  # by version: the base and what is pending
-        self._index = Index()
+        self._workers = workers
+        self._states: dict[int, State] = {}  # by version: the base and what is pending
+        self._writer = StoreWriter(store)
         self._chain = Chain(anchor_every)
-        self._open(store.index())
+        self.unreadable: WeightsError | None = None  # why the newest version in the store could not be gone on from
+        self._open()
 
     @property
     def newest(self) -> int | None:
@@ -78,67 +90,81 @@ class Publisher:
         self._chain.acknowledge(receiver, version)
         self._forget()
 
-    def publish(self, state: State, version: int) -> Published:
-        """Puts `state` into the store as `version`; it is copied, so the caller may train on.
+    def publish(self, state: State, version: int, *, copied: bool = False) -> Published:
+        """Puts `state` into the store as `version`; it is copied, so the caller may train on (`copied`: nobody else writes to it).
 
-        Publishing a version again is fine if the state is the same (a resumed trainer), else it raises ForkedChain.
+        Publishing a version again is fine if the state is the same (a resumed trainer), else it raises ForkedChain. If
+        anything fails nothing is published and the same may be tried again, but for Overtaken: another writer has the store.
         """
         start = time.perf_counter()
-        known = self._index.digest(version)
+        known = self._writer.index.digest(version)
         if known is not None:
             return self._again(state, version, known, start)
+        state = state if copied else owned(state)
         plan = self._chain.plan(version)
-        entries = list(self._index.entries)
+        entries = list(self._writer.index.entries)
         if plan.base is not None:
             entries.append(self._write(state, version, plan.base))
         if plan.anchor:
             entries.append(self._write(state, version, None))
-        copy = {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
         held = {*self._chain.held, version}
         kept = {edge for edge in needed([entry.edge for entry in entries], self._keep_anchors, held)}
-        index = Index(tuple(entry for entry in entries if entry.edge in kept))
-        self.store.commit(index)
-        self._index = index
+        self._writer.commit(Index(tuple(entry for entry in entries if entry.edge in kept)))
         self._chain.published(plan)
-        self._states[version] = copy
+        self._states[version] = state
         self._forget()
         return self._report(version, start)
 
+    def heal(self) -> None:
+        """Makes the next publication an anchor: for when receivers report that the chain can't be walked."""
+        self._chain.anchor_next()
+
     def truncate(self, version: int) -> None:
         """Forgets every version after `version`: for a trainer that resumes from an older checkpoint on another course."""
-        index = without_after(self._index, version)
-        self.store.commit(index)
-        self._open(index)
+        self._writer.commit(self._writer.index.without_after(version))
+        self._open()
 
-    def _open(self, index: Index) -> None:
-        newest = index.newest
-        self._index, self._states = index, {}
+    def _open(self) -> None:
+        index = self._writer.index
+        newest, self._states, self.unreadable = index.newest, {}, None
         since = sum(entry.base is not None for entry in index.entries[_last_anchor(index) + 1 :])
-        self._chain = Chain(self._anchor_every, resume_from=newest, since_anchor=since)
         if newest is not None:
-            self._states[newest] = Receiver(self.store).catch_up().state
+            try:
+                self._states[newest] = Receiver(self.store).catch_up().state
+            except WeightsError as error:
+                self.unreadable = error
+        base = newest if newest in self._states else None
+        self._chain = Chain(self._anchor_every, base=base, newest=newest, since_anchor=since)
 
     def _write(self, state: State, version: int, base: int | None) -> Entry:
-        before = None if base is None else self._states[base]
-        return self.store.write(*encode(state, version=version, base=before, base_version=base))
+        manifest = encode(
+            state,
+            partial(self._writer.put_shard, f"{'anchor' if base is None else 'delta'}-{version}"),
+            version=version,
+            base=None if base is None else self._states[base],
+            base_version=base,
+            base_digest=None if base is None else self._writer.index.digest(base),
+            workers=self._workers,
+        )
+        return self._writer.put_manifest(manifest)
 
     def _again(self, state: State, version: int, known: str, start: float) -> Published:
         digest = state_digest(state)
         if digest != known:
             raise ForkedChain(
-                f"version {version} is published with sha256 {known[:12]}…, this state has {digest[:12]}…: "
+                f"version {version} is published with digest {known[:12]}…, this state has {digest[:12]}…: "
                 f"truncate({version - 1}) first if the course since then is given up"
             )
         return self._report(version, start)
 
     def _report(self, version: int, start: float) -> Published:
-        own = {entry.base is None: entry for entry in self._index.entries if entry.version == version}
-        delta, anchor = own.get(False), self._index.entries[_last_anchor(self._index)]
+        own = {entry.base is None: entry for entry in self._writer.index.entries if entry.version == version}
+        delta, anchor = own.get(False), self._writer.index.entries[_last_anchor(self._writer.index)]
         some = delta or anchor
         return Published(
             version=version,
             base=delta.base if delta else None,
-            sha256=some.sha256,
+            digest=some.digest,
             delta_bytes=delta.bytes if delta else None,
             anchor_bytes=anchor.bytes,
             raw_bytes=some.raw_bytes,

@@ -1,7 +1,8 @@
 """The receiving side: from whatever it holds to the newest version, bit-identical or refused (promise 7).
 
 `catch_up` fetches and checks while the engine serves; nothing it returns is written to later, and what the caller holds is
-never touched. A broken file on the way is named in `refused` and walked around if an anchor allows, else its error is raised.
+never touched. Shards are fetched and applied side by side. A broken file on the way is named in `refused` and walked around
+if an anchor allows, else its error is raised.
 """
 
 from __future__ import annotations
@@ -13,9 +14,24 @@ from torch import Tensor
 
 from etude.weights.codec import decode
 from etude.weights.digest import State, state_digest
-from etude.weights.errors import LayoutMismatch, Unreachable, WeightsError, WrongBase
+from etude.weights.errors import (
+    BadStore,
+    ForeignFormat,
+    LayoutMismatch,
+    MissingShard,
+    Unreachable,
+    WeightsError,
+    WrongBase,
+)
+from etude.weights.index import Index
 from etude.weights.path import Edge, Step, cheapest
-from etude.weights.store import Index, WeightStore
+from etude.weights.store import WeightStore
+
+# Shards fetched, checked and applied at once.
+WORKERS = 4
+# How often the store may be tidied under our feet (its index is then a newer one) before we give up: a slow walk against a
+# fast trainer meets it once or twice.
+REREADS = 3
 
 
 @dataclass(frozen=True)
@@ -32,18 +48,30 @@ class Received:
 class Receiver:
     """Reads one store; holds no state of its own."""
 
-    def __init__(self, store: WeightStore) -> None:
+    def __init__(self, store: WeightStore, *, workers: int = WORKERS) -> None:
         self.store = store
+        self._workers = workers
 
     def catch_up(self, state: State | None = None, version: int | None = None, *, goal: int | None = None) -> Received:
         """From `state` at `version` (or from nothing) to version `goal`, by default the newest.
 
-        Raises Unreachable if the store leads there in no way, or the error of the file that stands in the way.
+        Raises Unreachable if the store leads there in no way, or the error of the file that stands in the way; BadStore,
+        ForeignFormat if the store itself can't be read.
         """
         index = self.store.index()
+        for _ in range(REREADS):
+            try:
+                return self._from(index, state, version, goal)
+            except MissingShard:
+                before, index = index, self.store.index()
+                if index.serial == before.serial:
+                    raise
+        return self._from(index, state, version, goal)
+
+    def _from(self, index: Index, state: State | None, version: int | None, goal: int | None) -> Received:
         target = index.newest if goal is None else goal
         if target is None or index.digest(target) is None:
-            raise Unreachable(f"{self.store.root} holds no version {'at all' if target is None else target} yet")
+            raise Unreachable(f"{self.store.url} holds no version {'at all' if target is None else target} yet")
         if state is not None and version is not None and version == target:
             if state_digest(state) == index.digest(target):
                 return Received(dict(state), target)
@@ -56,7 +84,7 @@ class Receiver:
         while True:
             walk = cheapest(edges, version, target)
             if walk is None:
-                nowhere = Unreachable(f"no anchor in {self.store.root} leads to version {target}")
+                nowhere = Unreachable(f"no anchor in {self.store.url} leads to version {target}")
                 raise refused[0] if refused else nowhere
             reached = self._walk(walk, state, index)
             if isinstance(reached, dict):
@@ -76,7 +104,11 @@ class Receiver:
         for step in walk:
             try:
                 manifest = self.store.manifest(index.entry(step.edge))
-                state = decode(manifest, partial(self.store.shard, manifest), state, rewind=step.rewind)
+                state = decode(
+                    manifest, partial(self.store.shard, manifest), state, rewind=step.rewind, workers=self._workers
+                )
+            except (BadStore, ForeignFormat):
+                raise  # no way around leads through the same store
             except WeightsError as error:
                 return step.edge, error
         assert state is not None
