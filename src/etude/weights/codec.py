@@ -11,7 +11,6 @@ Shards are independent of one another: `workers` threads make or fetch and apply
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from etude.weights.digest import State, digest_of_table, dtype_name, state_digest, tensor_digest
 from etude.weights.errors import CorruptShard, CorruptTensor, LayoutMismatch, WrongBase
-from etude.weights.layout import Cut, Layout, blank, elements
+from etude.weights.layout import Cut, Layout, blanks, elements
 from etude.weights.manifest import Manifest, ShardRecord, TensorRecord
 from etude.weights.shard import apply_shard, encode_shard
 from etude.weights.workers import Workers
@@ -102,10 +101,11 @@ def decode(
         _fits(manifest, base)
     layout = Layout(record.row for record in manifest.tensors)
     with Workers(workers) as pool:
-        state = dict(base) if base is not None else {}
-        names = [record.name for record in manifest.changed]
-        state.update(zip(names, pool.map(partial(_own, base), manifest.changed), strict=True))
-        flat = {name: elements(state[name]) for name in names}
+        fresh = blanks({record.name: _form(record) for record in manifest.changed})
+        for _ in pool.map(lambda name: _fill(fresh[name], None if base is None else base[name]), list(fresh)):
+            pass
+        state = {**(base or {}), **fresh}
+        flat = {name: elements(tensor) for name, tensor in fresh.items()}
 
         def one(number: int) -> None:
             blob, record = read(number), manifest.shards[number]
@@ -125,15 +125,16 @@ def decode(
     return state
 
 
-def _own(base: State | None, record: TensorRecord) -> Tensor:
-    """Memory of our own for what will be written: a copy of the base's tensor, or zeros of its form."""
-    if base is None:
-        new = blank(torch.empty(record.shape, dtype=getattr(torch, record.dtype), device="meta"))
+def _form(record: TensorRecord) -> Tensor:
+    return torch.empty(record.shape, dtype=getattr(torch, record.dtype), device="meta")
+
+
+def _fill(new: Tensor, old: Tensor | None) -> None:
+    """What the XOR goes onto: the base's bits, or zeros before an anchor's."""
+    if old is None:
         elements(new).fill(0)
     else:
-        new = blank(base[record.name])
-        np.copyto(elements(new), elements(base[record.name]))
-    return new
+        np.copyto(elements(new), elements(old))
 
 
 def _check(manifest: Manifest, state: State, digests: dict[str, str], base: State | None, rewind: bool) -> None:

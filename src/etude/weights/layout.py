@@ -5,7 +5,7 @@ lanes, of equal size whatever the tensors' sizes are. Pure: both sides derive th
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,8 @@ from etude.weights.digest import State, bits
 
 # Elements wider than eight bytes (complex128) are taken as several.
 WIDEST = 8
+# Where tensors of one piece of memory begin: a cache line, which is also as far as torch aligns its own.
+ALIGNED = 64
 
 
 @dataclass(frozen=True)
@@ -86,17 +88,27 @@ def elements(tensor: Tensor) -> np.ndarray:
     return bits(tensor).view(f"u{min(tensor.element_size(), WIDEST)}")
 
 
-def blank(like: Tensor) -> Tensor:
-    """An uninitialised CPU tensor. Through numpy, which asks for huge pages: first touch is four times as fast."""
-    if not like.numel():
-        return torch.empty(like.shape, dtype=like.dtype)
-    memory = np.empty(like.numel() * like.element_size(), np.uint8)
-    return torch.from_numpy(memory).view(like.dtype).reshape(like.shape)
+def blanks(likes: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Uninitialised CPU tensors of these forms, in one piece of memory, which lives as long as any of them.
+
+    One piece, and through numpy, which asks for huge pages: first touch is most of what applying a delta costs, and so runs
+    at 8 GB/s instead of 1.4 with an allocation by torch for each tensor.
+    """
+    sizes = {name: like.numel() * like.element_size() for name, like in likes.items()}
+    memory = np.empty(sum(-(-size // ALIGNED) * ALIGNED for size in sizes.values()), np.uint8)
+    made, at = {}, 0
+    for name, like in likes.items():
+        if sizes[name]:
+            made[name] = torch.from_numpy(memory[at : at + sizes[name]]).view(like.dtype).reshape(like.shape)
+        else:
+            made[name] = torch.empty(like.shape, dtype=like.dtype)
+        at += -(-sizes[name] // ALIGNED) * ALIGNED
+    return made
 
 
 def owned(state: State) -> dict[str, Tensor]:
     """A copy on the CPU that nobody else writes to."""
-    copy = {name: blank(tensor) for name, tensor in state.items()}
+    copy = blanks(state)
     for name, tensor in state.items():
         copy[name].copy_(tensor.detach())
     return copy
