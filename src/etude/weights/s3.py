@@ -155,9 +155,10 @@ def _client(endpoint: str | None, attempts: int) -> Any:
         response_checksum_validation="when_required",
         s3={"addressing_style": "path"} if endpoint else {},
     )
-    region = {} if os.environ.get("AWS_DEFAULT_REGION") or not endpoint else {"region_name": "us-east-1"}
+    # Servers that are not Amazon's have no regions, but signatures want a name.
+    region = "us-east-1" if endpoint and not os.environ.get("AWS_DEFAULT_REGION") else None
     # A session of our own: the shared one keeps the first credentials it saw, and is not for several threads.
-    return Session().client("s3", endpoint_url=endpoint, config=config, **region)
+    return Session().client("s3", endpoint_url=endpoint, config=config, region_name=region)
 
 
 def _errors() -> tuple[Any, Any]:
