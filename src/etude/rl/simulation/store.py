@@ -41,7 +41,7 @@ class MadeUpStore:
     def reopened(self) -> None:
         """The sender died: the next one goes on after the newest version, and knows of no receiver."""
         newest = self.chain.newest
-        self.chain = Chain(self._anchor_every, resume_from=newest)
+        self.chain = Chain(self._anchor_every, base=newest, newest=newest)
 
     async def fetch(self, held: int, version: int) -> None:
         """The cheapest walk, at the wire's pace. Raises AssertionError where none is left: the chain broke its promise."""
