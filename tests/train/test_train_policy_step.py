@@ -10,6 +10,7 @@ from etude.trace.segment import Rollout, Segment
 from etude.train.loop import TrainingDiverged
 from etude.train.policy_step import PolicyTrainer
 from etude.train.settings import PolicyStepSettings
+from etude.train.trust.settings import TisSettings, TrustSettings
 
 
 def gradients(model, rollouts, advantages, **settings):
@@ -48,7 +49,8 @@ def test_gradient_equals_the_formula(model, make, graph_tokens):
     rollouts = make.rollouts(make.model(seed=1, family=model.config.family), 6)  # sampled by other weights
     advantages = [0.5, -0.25, 1.0, 0.0, -1.0, 0.1]
     got = gradients(
-        model, rollouts, advantages, loss_tokens=17, importance_cap=1.3, replay_ratio=0.0, batch_tokens=64,
+        model, rollouts, advantages, loss_tokens=17, trust=TrustSettings(tis=TisSettings(cap=1.3)), replay_ratio=0.0,
+        batch_tokens=64,
         graph_tokens=graph_tokens,
     )  # fmt: skip
     assert_same(got, by_hand(model, rollouts, advantages, 17, 1.3))

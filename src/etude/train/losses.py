@@ -59,19 +59,13 @@ def divergence(hidden: Tensor, teacher: Tensor, head: Head) -> Tensor:
     return _chunked(hidden, teacher, kl)
 
 
-def policy_coefficients(
-    advantages: Tensor, logprobs: Tensor, sampler_logprobs: Tensor, cap: float | None, rollouts: int, loss_tokens: int
-) -> Tensor:
+def policy_coefficients(advantages: Tensor, weights: Tensor, rollouts: int, loss_tokens: int) -> Tensor:
     """(N,) the factors c of the policy loss sum(c * logprob), one a sampled token; constants to the gradient.
 
     c = -A * w / (rollouts * loss_tokens): the mean over rollouts of a sum over tokens divided by a constant (Dr. GRPO,
     arXiv 2503.20783): neither lengths nor the group's spread enter, and segments of one rollout simply add up (promise 4).
-    w = min(p_trainer / p_sampler, cap) corrects for tokens that older weights sampled, truncated from above; 1 if `cap`
-    is None. All the inputs are (N,).
+    `weights` w (N,) are what `trust` makes of tokens that other weights sampled; all the inputs are (N,).
     """
-    weights = torch.ones_like(advantages)
-    if cap is not None:
-        weights = (logprobs.detach() - sampler_logprobs).exp().clamp(max=cap)
     return -advantages * weights / (rollouts * loss_tokens)
 
 

@@ -1,9 +1,9 @@
 """One policy-gradient step on a batch of rollouts: REINFORCE with the group's mean as baseline, and little else.
 
 How it differs from GRPO: no division by the group's std, no length normalisation (a constant instead), no PPO epochs: each
-batch is used once. Tokens that older weights sampled are corrected by a truncated importance ratio. The loss is
+batch is used once. w_t says what a token that older weights sampled counts: by default its truncated importance ratio (`trust/`). The loss is
 
-    - 1 / (rollouts * loss_tokens) * sum over rollouts, segments, sampled tokens of  A_rollout * min(ratio_t, cap) * log p_t
+    - 1 / (rollouts * loss_tokens) * sum over rollouts, segments, sampled tokens of  A_rollout * w_t * log p_t
 
 Promises: a rollout counts once, however many segments it was cut into (4); logprobs are recomputed with the engine's
 experts replayed, and the mismatch to what the engine reported is measured (3).
@@ -37,6 +37,7 @@ from etude.train.replay import ReplayCounts, replaying
 from etude.train.rollout_batch import RolloutBatch, by_segment, rollout_batches
 from etude.train.schedule import policy_lr_factor
 from etude.train.settings import PolicyStepSettings
+from etude.train.trust.registry import Trusted, trusted
 
 
 @dataclass
@@ -119,7 +120,7 @@ class PolicyTrainer:
         if scores.step != self.steps:
             raise ValueError(f"scores are of step {scores.step}, the trainer is at {self.steps}; score again")
         figures = self._figures(rollouts, scores)
-        self._backward(torch.tensor(advantages, dtype=torch.float32), len(rollouts), scores)
+        figures |= self._backward(torch.tensor(advantages, dtype=torch.float32), len(rollouts), scores)
         self.steps += 1
         self._optimizers.set_factor(policy_lr_factor(self.settings, self.steps, self.total_steps))
         norm = self._optimizers.clip()
@@ -174,23 +175,20 @@ class PolicyTrainer:
         values = [self._forward(self.reference, batch, replay=False)[0] for batch in batches]
         return by_segment(rollouts, batches, values)
 
-    def _backward(self, advantages: Tensor, rollouts: int, scores: Scores) -> None:
-        kept = bool(scores.graphs)
+    def _backward(self, advantages: Tensor, rollouts: int, scores: Scores) -> dict[str, float]:
+        kept, told = bool(scores.graphs), Trusted()
         with replaying(self.model, self.settings.replay_ratio):
             for i, batch in enumerate(scores.batches):
                 logprobs = scores.graphs[i] if kept else self._forward(self.model, batch, replay=True)[0]
-                coefficients = policy_coefficients(
-                    advantages[batch.owner],
-                    logprobs,
-                    batch.sampler_logprobs,
-                    self.settings.importance_cap,
-                    rollouts,
-                    self.settings.loss_tokens,
-                )
+                owned = advantages[batch.owner]
+                weights = trusted(logprobs, batch.sampler_logprobs, owned, self.settings.trust)
+                told.take(weights, logprobs, batch.sampler_logprobs)
+                coefficients = policy_coefficients(owned, weights, rollouts, self.settings.loss_tokens)
                 if coefficients.any():  # a batch of groups without spread teaches nothing
                     (coefficients * logprobs).sum().backward()
         scores.graphs.clear()
         scores.batches.clear()
+        return told.figures()
 
     def _figures(self, rollouts: Sequence[Rollout], scores: Scores) -> dict[str, float]:
         lags = self._tokens_by_lag(rollouts)

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from etude.train.trust.settings import TrustSettings
+
 
 class OptimizerSettings(BaseModel):
     """Muon for matrices, AdamW for embeddings, head, gains and routers; or AdamW for all."""
@@ -212,8 +214,8 @@ class PolicyStepSettings(BaseModel):
     loss_tokens: int = Field(
         default=128, ge=1, description="The constant each rollout's loss is divided by (no lengths)."
     )
-    importance_cap: float | None = Field(
-        default=2.0, gt=0, description="Cap of the importance ratio trainer/sampler; unset: no correction."
+    trust: TrustSettings = Field(
+        default_factory=TrustSettings, description="What tokens that older weights sampled count."
     )
     temperature: float = Field(
         default=1.0, gt=0, description="Not for recipes: the rl stage puts harness.temperature here."

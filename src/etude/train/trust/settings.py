@@ -1,0 +1,87 @@
+"""Settings of the options. Torch-free: the recipe imports them. Where a default's number comes from stands with its option."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+TrustKind = Literal["none", "tis", "ppo_clip", "icepop", "dppo_mask"]
+
+
+class TisSettings(BaseModel):
+    """Truncated importance sampling."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    cap: float = Field(default=2.0, gt=0, description="Most that a token's ratio trainer/sampler counts.")
+
+
+class PpoClipSettings(BaseModel):
+    """The gradient of PPO's clipped surrogate."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    low: float = Field(
+        default=0.2, gt=0, lt=1, description="A token that is to become rarer stops below a ratio of 1 minus this."
+    )
+    high: float = Field(
+        default=0.28, gt=0, description="A token that is to become likelier stops above a ratio of 1 plus this."
+    )
+    dual: float | None = Field(
+        default=3.0,
+        gt=1,
+        description="A token that is to become rarer stops above this ratio too; unset: it counts ever more.",
+    )
+
+
+class IcePopSettings(BaseModel):
+    """A band of ratios outside of which a token is dropped."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    low: float = Field(default=0.5, ge=0, lt=1, description="Least ratio trainer/sampler of a token that counts.")
+    high: float = Field(default=5.0, gt=1, description="Largest ratio of a token that counts.")
+
+
+class DppoMaskSettings(BaseModel):
+    """A bound on how far a token's probability has moved already."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    divergence: float = Field(
+        default=0.2,
+        gt=0,
+        lt=1,
+        description="A token is dropped whose probability has moved so far the way its advantage pushes it.",
+    )
+    cap: float = Field(default=5.0, ge=1, description="Most that a kept token's ratio counts.")
+
+
+class TrustSettings(BaseModel):
+    """Which option holds, and the numbers of each."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kind: TrustKind = Field(
+        default="tis", description="How tokens that older weights sampled are corrected (docs/rl.md)."
+    )
+    tis: TisSettings = Field(default_factory=TisSettings, description="Numbers of tis.")
+    ppo_clip: PpoClipSettings = Field(default_factory=PpoClipSettings, description="Numbers of ppo_clip.")
+    icepop: IcePopSettings = Field(default_factory=IcePopSettings, description="Numbers of icepop.")
+    dppo_mask: DppoMaskSettings = Field(default_factory=DppoMaskSettings, description="Numbers of dppo_mask.")
+
+    @model_validator(mode="after")
+    def _chosen(self) -> TrustSettings:
+        """Numbers of an option that is not chosen would be read by nobody."""
+        blocks = {name: found for name, found in TrustSettings.model_fields.items() if name not in ("kind", self.kind)}
+        told = [
+            name
+            for name, found in blocks.items()
+            if getattr(self, name) != found.get_default(call_default_factory=True)
+        ]
+        if told:
+            raise ValueError(
+                f"trust.{told[0]} has numbers, but trust.kind is {self.kind!r}: choose {told[0]!r} or leave them out"
+            )
+        return self
