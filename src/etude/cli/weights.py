@@ -64,13 +64,10 @@ def bench(
     json: Json = False,
 ) -> Answer:
     """Measure the delta of one step: size, encode and apply rates of one core, seconds through a store."""
-    import torch
-
     from etude.weights.folders import read_state
     from etude.weights.measure import measure
     from etude.weights.step import step
 
-    torch.set_num_threads(1)
     states = step(megabytes * 10**6, learning_rate) if real is None else (read_state(real[0]), read_state(real[1]))
     document = measure(*states, repeats, store)
     document["source"] = (

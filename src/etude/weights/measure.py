@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from etude.weights.codec import decode, encode
 from etude.weights.digest import State, bits, state_digest
@@ -47,7 +48,12 @@ def measure(before: State, after: State, repeats: int, place: Path | str | None 
         "encode_anchor": lambda: _encoded(after),
         "apply_anchor": lambda: decode(anchor, whole.__getitem__),
     }
-    rates = {f"{name}_gb_s": full / seconds / 1e9 for name, seconds in _medians(works, repeats).items()}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        rates = {f"{name}_gb_s": full / seconds / 1e9 for name, seconds in _medians(works, repeats).items()}
+    finally:
+        torch.set_num_threads(threads)
     changed = sum(int(np.count_nonzero(elements(after[n]) != elements(before[n]))) for n in after)
     document = {
         "raw_bytes": full,
