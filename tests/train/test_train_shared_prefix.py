@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.train.balance import rows_to_train
 from etude.train.rollout_batch import by_segment, rollout_batches
 from etude.train.shared_prefix import TokenTree, TreeMask
 
@@ -75,7 +76,7 @@ def test_values_return_to_their_segments_whatever_the_batching(make, model):
     rollouts = make.rollouts(model, 9)
     for batch_tokens in (64, 10_000):
         batches = rollout_batches(rollouts, batch_tokens)
-        values = by_segment(rollouts, batches, [batch.sampler_logprobs for batch in batches])
+        values = by_segment(rollouts, rows_to_train(rollouts), torch.cat([batch.sampler_logprobs for batch in batches]))
         for rollout, arrays in zip(rollouts, values, strict=True):
             np.testing.assert_array_equal(arrays[0], rollout.segments[0].logprobs)
     assert len(batches) == 1 and batches[0].ids.numel() < sum(len(r.segments[0]) for r in rollouts)

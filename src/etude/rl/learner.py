@@ -1,13 +1,15 @@
 """The trainer's side of rl: groups from disk in, rewards, advantages, one policy step, weights out.
 
-Plain class; `placement.py` puts it into a process of its own. It holds no queue and no plan: `train` is a pure function of its
-state and the stored groups, which is what exact resume rests on (promise 6). The store of weights is the only way out of it.
+Plain class; `placement.py` puts it into a process of its own, or one into each of several that train together (`ranks`). It holds no
+queue and no plan: `train` is a pure function of its state and the stored groups, which is what exact resume rests on (promise 6).
+All ranks restore and train, and come to the same bits or stop; rank 0 alone writes. The store of weights is the only way out of it.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from etude.rl.hints.flagged import chosen
 from etude.rl.rewards.component import Subject
 from etude.rl.rewards.divergence import k1_sum
 from etude.rl.rewards.library import measured
-from etude.rl.rewards.mix import Mix, ever_weighed, mixed
+from etude.rl.rewards.mix import Mix, ever_weighed, mix_at, mixed
 from etude.rl.rewards.mixed_file import MIXED, MixedFile
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
@@ -29,8 +31,10 @@ from etude.trace.completion import SampledTokens
 from etude.trace.gap_file import write_gaps
 from etude.trace.segment import Rollout
 from etude.train.checkpoint import CheckpointError, load_state, save_state
-from etude.train.feedback import Flagged, add_feedback
-from etude.train.policy_step import PolicyTrainer, Scores
+from etude.train.feedback import Flagged, add_feedback, feedback_of_all
+from etude.train.policy_step import PolicyTrainer
+from etude.train.ranks import ALONE, Ranks, RanksDiverged
+from etude.train.scores import Scores
 from etude.weights.digest import state_digest
 from etude.weights.publisher import Publisher
 from etude.weights.store import WeightStore
@@ -56,15 +60,22 @@ class Trained:
 class Learner:
     """Holds model, reference, optimizer and publisher."""
 
-    def __init__(self, checkpoint: Path, folder: Path, settings: RlSettings, threads: int) -> None:
+    def __init__(
+        self, checkpoint: Path, folder: Path, settings: RlSettings, threads: int, ranks: Ranks = ALONE
+    ) -> None:
         torch.set_num_threads(threads)
+        self.ranks = ranks
         self.checkpoint = checkpoint
         self.folder = folder
         self.settings = settings
         self.groups = GroupStore(folder / "groups")
-        self.publisher = Publisher(WeightStore(folder / "weights"), anchor_every=settings.anchor_every)
         self.mixes = MixedFile(folder / MIXED)
         self.trainer = self._fresh()
+
+    @cached_property
+    def publisher(self) -> Publisher:
+        """The one writer of the store: opened by whoever is asked to publish, which is rank 0."""
+        return Publisher(WeightStore(self.folder / "weights"), anchor_every=self.settings.anchor_every)
 
     def restore(self, step: int) -> None:
         """The state after `step` steps, from the checkpoint that holds it; 0 is the initial policy."""
@@ -80,19 +91,27 @@ class Learner:
                 ) from error
 
     def train(self, groups: list[int]) -> Trained:
-        """One step on the stored groups; their order decides the sums' order, so it is part of the input."""
+        """One step on the stored groups; their order decides the sums' order, so it is part of the input.
+
+        With other ranks all are asked at once. Raises RankLost if one of them is gone, RanksDiverged if their weights differ after it.
+        """
         started, cpu_started = time.perf_counter(), time.process_time()
         batch = [self.groups.load(group) for group in groups]
         rollouts = [rollout for group in batch for rollout in group]
-        mix = self.mixes.at(self.trainer.steps, self.settings)
+        mix = (
+            self.mixes.at(self.trainer.steps, self.settings)
+            if self._first
+            else mix_at(self.trainer.steps, self.settings)
+        )
         scores = self.trainer.score(rollouts, with_reference="kl" in mix.weights)
         values = [self._measured(i, rollout, scores) for i, rollout in enumerate(rollouts)]
         parts = _mixed_by_group(values, [len(group) for group in batch], mix)
         shared = _by_group([sum(part.values()) for part in parts], [len(group) for group in batch])
-        self._keep_gaps(groups, batch, scores)
+        if self._first:
+            self._keep_gaps(groups, batch, scores)
         fed = self._feed_back(rollouts)
         figures = fed | self.trainer.update(rollouts, shared, scores)
-        digest = state_digest(self.trainer.model.state_dict())
+        digest = self._digest()
         busy_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
         return Trained(digest, figures, parts, shared, busy_s, cpu_s, values, mix.weights)
 
@@ -129,7 +148,22 @@ class Learner:
 
     def _fresh(self) -> PolicyTrainer:
         reference = load_checkpoint(self.checkpoint) if ever_weighed("kl", self.settings) else None
-        return PolicyTrainer(load_checkpoint(self.checkpoint), reference, self.settings.update, self.settings.steps)
+        model = load_checkpoint(self.checkpoint)
+        return PolicyTrainer(model, reference, self.settings.update, self.settings.steps, self.ranks)
+
+    @property
+    def _first(self) -> bool:
+        return self.ranks.rank == 0
+
+    def _digest(self) -> str:
+        """Of the weights that all ranks hold."""
+        digests = self.ranks.gather(state_digest(self.trainer.model.state_dict()))
+        if len(set(digests)) > 1:
+            raise RanksDiverged(
+                f"after step {self.trainer.steps} the trainer's ranks hold different weights ({', '.join(d[:12] for d in digests)}): give "
+                "all of them the same machine, threads and versions, or set rl.ranks to 1, and run again: it goes on"
+            )
+        return digests[0]
 
     def _keep_gaps(self, groups: list[int], batch: list[list[Rollout]], scores: Scores) -> None:
         """Per token what the trainer's logprobs are above the sampler's, for whoever reads rollouts."""
@@ -147,7 +181,9 @@ class Learner:
             Flagged(rollout.segments[row["segment"]], row["at"], row["start"], row["stop"], tuple(row["ids"]))
             for rollout, row in chosen(rollouts, settings.most)
         ]
-        return add_feedback(self.trainer.model, turns, len(rollouts), settings, self.settings.update)
+        mine = turns[self.ranks.rank :: self.ranks.size]
+        figures = add_feedback(self.trainer.model, mine, len(rollouts), settings, self.settings.update)
+        return feedback_of_all(self.ranks.gather(figures))
 
     def _measured(self, index: int, rollout: Rollout, scores: Scores) -> dict[str, float]:
         k1 = k1_sum(rollout.segments, scores.reference[index]) if scores.reference is not None else None

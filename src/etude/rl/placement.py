@@ -23,8 +23,11 @@ from etude.engine.settings import EngineSettings
 from etude.model.checkpoint import load_checkpoint
 from etude.rl.learner import Learner
 from etude.rl.memory import keep_freed_memory
+from etude.rl.rank_group import RankGroup
 from etude.rl.restarts import ProcessDied
 from etude.rl.settings import RlSettings
+from etude.train.gloo_ranks import GlooRanks
+from etude.train.ranks import ALONE
 from etude.weights.store import WeightStore
 
 # A poll blocks one thread of the actor, a staging another; submissions, releases and readings need a third.
@@ -48,9 +51,14 @@ class EngineProcess(EngineService):
 class TrainerProcess(Learner):
     """What the trainer actor holds."""
 
-    def __init__(self, checkpoint: Path, folder: Path, settings: RlSettings, threads: int) -> None:
+    def __init__(
+        self, checkpoint: Path, folder: Path, settings: RlSettings, threads: int, rank: int = 0, meeting: str = ""
+    ) -> None:
+        """With `meeting`, one of several ranks: waits there for the others first."""
         keep_freed_memory()
-        super().__init__(checkpoint, folder, settings, threads)
+        host, silence_s = ray.util.get_node_ip_address(), settings.rank_silence_s
+        ranks = GlooRanks(meeting, host, rank, settings.ranks, silence_s) if meeting else ALONE
+        super().__init__(checkpoint, folder, settings, threads, ranks)
 
 
 class Remote:
@@ -91,6 +99,11 @@ class LocalPlaces:
             )
         )
 
-    def start_trainer(self) -> Remote:
+    def start_trainer(self) -> Remote | RankGroup:
+        if self.settings.ranks == 1:
+            return self._start_rank(0, "")
+        return RankGroup.start(self.settings.ranks, self._start_rank, ray.util.get_node_ip_address())
+
+    def _start_rank(self, rank: int, meeting: str) -> Remote:
         actor: Any = ray.remote(num_cpus=0)(TrainerProcess)
-        return Remote(actor.remote(self.checkpoint, self.folder, self.settings, self.settings.threads))
+        return Remote(actor.remote(self.checkpoint, self.folder, self.settings, self.settings.threads, rank, meeting))

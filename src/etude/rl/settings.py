@@ -85,6 +85,16 @@ class RlSettings(BaseModel):
         gt=0,
         description="seconds without a sign of life after which an engine is ended and started anew",
     )
+    ranks: int = Field(
+        default=1,
+        ge=1,
+        description="processes that train together, each on its share of a batch; changing it changes the weights' last bits",
+    )
+    rank_silence_s: float = Field(
+        default=600.0,
+        gt=0,
+        description="seconds that trainer ranks wait for one another before all are ended and started anew; more than a step takes",
+    )
     mode: Literal["async", "sync"] = Field(
         default="async", description="sync takes turns: generate a batch, then train on it"
     )

@@ -64,6 +64,15 @@ def add_feedback(
     return {"feedback_turns": float(count), "feedback_kl": total / count, "feedback_dlogp": moved / count}
 
 
+def feedback_of_all(parts: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The figures of several ranks' turns as those of all turns; empty if no rank had one."""
+    turns = sum(part.get("feedback_turns", 0.0) for part in parts)
+    if not turns:
+        return {}
+    mean = lambda name: sum(part[name] * part["feedback_turns"] for part in parts if part) / turns
+    return {"feedback_turns": turns, "feedback_kl": mean("feedback_kl"), "feedback_dlogp": mean("feedback_dlogp")}
+
+
 def distributions(model: CausalLM, turn: Flagged, update: PolicyStepSettings) -> tuple[Tensor, Tensor]:
     """Hidden states (T, H) that predict the turn's tokens, without the hint (with graph) and with it (without).
 

@@ -9,8 +9,9 @@ Promises: a rollout counts once, however many segments it was cut into (4); logp
 experts replayed, and the mismatch to what the engine reported is measured (3).
 
 The caller scores first (reference logprobs for the k1 KL, which belongs into the *reward*), then computes advantages, then
-updates. A batch that fits `graph_tokens` keeps the graph of the scoring pass, so the update costs a backward pass only; and tokens
-that attempts at one task have in common run once (`shared_prefix`).
+updates. Each of `ranks` scores and learns its share of the rows (`balance`), and the sum of all gradients makes them one. A
+share that fits `graph_tokens` keeps the graph of the scoring pass, so the update costs a backward pass only; and tokens that
+attempts at one task have in common run once (`shared_prefix`).
 """
 
 from __future__ import annotations
@@ -18,47 +19,33 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from etude.model.causal_lm import CausalLM
 from etude.model.router import balanced_bias, expert_load
 from etude.trace.segment import Rollout
+from etude.train.balance import Cost, dealt
 from etude.train.loop import TrainingDiverged
 from etude.train.losses import logprobs_and_entropy, policy_coefficients
-from etude.train.mismatch import Mismatch
 from etude.train.next_token import routers
-from etude.train.optimizer import Optimizers
-from etude.train.replay import ReplayCounts, replaying
-from etude.train.rollout_batch import RolloutBatch, by_segment, rollout_batches
+from etude.train.optimizer import DRAFTS, Optimizers
+from etude.train.ranks import ALONE, Ranks, sum_gradients
+from etude.train.replay import replaying
+from etude.train.rollout_batch import RolloutBatch, rollout_batches
 from etude.train.schedule import policy_lr_factor
+from etude.train.scores import Part, Scores, flat, together
 from etude.train.settings import PolicyStepSettings
 from etude.train.trust.registry import Trusted, trusted
-
-
-@dataclass
-class Scores:
-    """What one batch of rollouts looks like to the trainer. Arrays are (T_i,) a segment, 0 where not sampled."""
-
-    step: int  # the trainer's step these were computed at; an update refuses older ones
-    current: list[list[np.ndarray]]  # [rollout][segment] logprobs under the current weights, experts replayed
-    reference: list[list[np.ndarray]] | None  # the same under the reference model; None without one
-    mismatch: Mismatch
-    entropy: float  # mean over sampled tokens, nats
-    replay: ReplayCounts
-    batches: list[RolloutBatch] = field(repr=False, default_factory=list)
-    graphs: list[Tensor] = field(repr=False, default_factory=list)  # logprobs (M,) with graph, one a batch; or empty
-    load: Tensor | None = field(repr=False, default=None)  # (L_moe, E) expert choices
 
 
 class PolicyTrainer:
     """Holds the learning model and its Adam. After n updates the weights are policy version n.
 
-    `total_steps` is where the decay of the learning rate ends; without it there is none.
+    `total_steps` is where the decay of the learning rate ends; without it there is none. Draft layers, if the model has any, are
+    no part of it (`fresh_drafts`).
     """
 
     def __init__(
@@ -67,24 +54,32 @@ class PolicyTrainer:
         reference: CausalLM | None,
         settings: PolicyStepSettings,
         total_steps: int | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.model = model
+        self.ranks = ranks
         self.reference = reference
         self.settings = settings
         self.total_steps = total_steps
         self.steps = 0
         self._bad_in_a_row = 0
         self._routers = routers(model)
-        trainable = [p for p in model.parameters() if p.requires_grad]
+        self._cost = Cost.of_model(model.config)
+        trainable = [p for name, p in model.named_parameters() if p.requires_grad and not name.startswith(DRAFTS)]
         adam = torch.optim.AdamW(trainable, settings.lr, settings.adam_betas, weight_decay=0.0, fused=True)
         self._optimizers = Optimizers([adam], settings.clip_norm)
         if reference is not None:
             reference.requires_grad_(False).eval()
 
     def score(self, rollouts: Sequence[Rollout], *, with_reference: bool = True) -> Scores:
-        """Logprobs of all sampled tokens under the current weights and, if wanted and there is one, the reference."""
-        batches = rollout_batches(rollouts, self.settings.batch_tokens)
-        keep = sum(b.ids.numel() for b in batches) <= self.settings.graph_tokens
+        """Logprobs of all sampled tokens under the current weights and, if wanted and there is one, the reference.
+
+        Each rank runs its share of the rows and hears the others'. Raises RankLost.
+        """
+        share = dealt(rollouts, self._cost, self.ranks.size)
+        batches = rollout_batches(rollouts, self.settings.batch_tokens, share.rows[self.ranks.rank])
+        forwarded = sum(b.ids.numel() for b in batches)
+        keep = forwarded <= self.settings.graph_tokens
         graphs: list[Tensor] = []
         values: list[Tensor] = []
         entropies: list[Tensor] = []
@@ -101,17 +96,11 @@ class PolicyTrainer:
                     load = batch_load if load is None else load + batch_load
                 values.append(logprobs.detach())
                 entropies.append(entropy)
-        return Scores(
-            step=self.steps,
-            current=by_segment(rollouts, batches, values),
-            reference=self._reference(rollouts, batches) if with_reference else None,
-            mismatch=Mismatch.of(values, [b.sampler_logprobs for b in batches]),
-            entropy=float(torch.cat(entropies).mean()) if entropies else float("nan"),
-            replay=replay,
-            batches=batches,
-            graphs=graphs,
-            load=load,
-        )
+        reference = self._reference(batches) if with_reference else None
+        counts = (replay.replayed, replay.replaced, replay.agreed)
+        mine = Part(flat(values), flat(entropies), reference, counts, load, forwarded)
+        parts = [Part(**part) for part in self.ranks.gather(vars(mine))]
+        return together(self.steps, rollouts, share, parts, batches, graphs)
 
     def update(self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: Scores) -> dict[str, float]:
         """One optimizer step; returns its figures. Uses `scores` up: each batch of rollouts is trained on once."""
@@ -168,12 +157,11 @@ class PolicyTrainer:
         return logprobs, entropy, out.routes
 
     @torch.inference_mode()
-    def _reference(self, rollouts: Sequence[Rollout], batches: list[RolloutBatch]) -> list[list[np.ndarray]] | None:
+    def _reference(self, batches: list[RolloutBatch]) -> Tensor | None:
         if self.reference is None:
             return None
         # The reference chooses its own experts: the recorded ones belong to the policy.
-        values = [self._forward(self.reference, batch, replay=False)[0] for batch in batches]
-        return by_segment(rollouts, batches, values)
+        return flat([self._forward(self.reference, batch, replay=False)[0] for batch in batches])
 
     def _backward(self, advantages: Tensor, rollouts: int, scores: Scores) -> dict[str, float]:
         kept, told = bool(scores.graphs), Trusted()
@@ -188,7 +176,8 @@ class PolicyTrainer:
                     (coefficients * logprobs).sum().backward()
         scores.graphs.clear()
         scores.batches.clear()
-        return told.figures()
+        sum_gradients(self._optimizers.params, self.ranks)
+        return Trusted.of_all(self.ranks.gather((told.tokens, told.sums))).figures()
 
     def _figures(self, rollouts: Sequence[Rollout], scores: Scores) -> dict[str, float]:
         lags = self._tokens_by_lag(rollouts)
@@ -200,9 +189,11 @@ class PolicyTrainer:
             "replaced_routes": scores.replay.replaced,
             "expert_agreement": scores.replay.agreement,
             "sampled_tokens": sum(lags.values()),
-            "forwarded_tokens": sum(batch.ids.numel() for batch in scores.batches),
+            "forwarded_tokens": scores.forwarded,
             "held_tokens": sum(len(segment) for rollout in rollouts for segment in rollout.segments),
         }
+        if self.ranks.size > 1:
+            figures["rank_imbalance"] = scores.imbalance
         return figures | {f"tokens_lag_{lag}": float(count) for lag, count in sorted(lags.items())}
 
     def _tokens_by_lag(self, rollouts: Sequence[Rollout]) -> Counter[int]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from etude.trace.segment import NO_ROUTE, Rollout, Segment
+from etude.train.balance import Row, rows_to_train
 from etude.train.shared_prefix import TokenTree, TreeMask
 
 
@@ -17,7 +18,6 @@ from etude.train.shared_prefix import TokenTree, TreeMask
 class RolloutBatch:
     """N nodes of the token tree; M sampled tokens, in the order of segments and then of time."""
 
-    rows: list[tuple[int, int]]  # (rollout, segment) of each row of the tree
     ids: Tensor  # (1, N) int64
     mask: TreeMask
     routes: Tensor | None  # (1, N, L_moe, K), NO_ROUTE where the engine gave none
@@ -25,24 +25,16 @@ class RolloutBatch:
     targets: Tensor  # (M,) int64, the token's id
     owner: Tensor  # (M,) int64, index of the rollout
     sampler_logprobs: Tensor  # (M,) float32
-    counts: list[int]  # sampled tokens of each row, adding up to M
 
 
-def rollout_batches(rollouts: Sequence[Rollout], batch_tokens: int) -> list[RolloutBatch]:
-    """All segments with a sampled token. A batch holds about `batch_tokens` tokens before sharing; order is fixed.
-
-    Rollouts of one group stay neighbours, because they share their beginnings.
-    """
-    rows = [
-        (r, s)
-        for r in sorted(range(len(rollouts)), key=lambda r: rollouts[r].group)
-        for s, segment in enumerate(rollouts[r].segments)
-        if segment.sampled[1:].any()
-    ]
+def rollout_batches(
+    rollouts: Sequence[Rollout], batch_tokens: int, rows: Sequence[Row] | None = None
+) -> list[RolloutBatch]:
+    """These rows (by default all with a sampled token), in their order. A batch holds about `batch_tokens` tokens before sharing."""
     batches: list[RolloutBatch] = []
-    held: list[tuple[int, int]] = []
+    held: list[Row] = []
     tokens = 0
-    for row in rows:
+    for row in rows_to_train(rollouts) if rows is None else rows:
         length = len(rollouts[row[0]].segments[row[1]])
         if held and tokens + length > batch_tokens:
             batches.append(_batch(rollouts, held))
@@ -52,7 +44,7 @@ def rollout_batches(rollouts: Sequence[Rollout], batch_tokens: int) -> list[Roll
     return [*batches, _batch(rollouts, held)] if held else batches
 
 
-def _batch(rollouts: Sequence[Rollout], rows: list[tuple[int, int]]) -> RolloutBatch:
+def _batch(rollouts: Sequence[Rollout], rows: list[Row]) -> RolloutBatch:
     segments = [rollouts[r].segments[s] for r, s in rows]
     tree = TokenTree([s.ids for s in segments], [s.routes for s in segments])
     # A sampled first token has no context to be predicted from; chats always begin with a prompt.
@@ -63,7 +55,6 @@ def _batch(rollouts: Sequence[Rollout], rows: list[tuple[int, int]]) -> RolloutB
         return torch.from_numpy(np.concatenate(arrays).astype(dtype))
 
     return RolloutBatch(
-        rows=rows,
         ids=torch.from_numpy(tree.ids)[None],
         mask=TreeMask(tree),
         routes=_routes(segments, tree),
@@ -71,7 +62,6 @@ def _batch(rollouts: Sequence[Rollout], rows: list[tuple[int, int]]) -> RolloutB
         targets=gather([s.ids[place] for s, place in zip(segments, places, strict=True)], np.int64),
         owner=torch.from_numpy(np.repeat([r for r, _ in rows], counts)),
         sampler_logprobs=gather([s.logprobs[place] for s, place in zip(segments, places, strict=True)], np.float32),
-        counts=counts,
     )
 
 
@@ -86,12 +76,16 @@ def _routes(segments: list[Segment], tree: TokenTree) -> Tensor | None:
     return torch.from_numpy(routes)[None]
 
 
-def by_segment(
-    rollouts: Sequence[Rollout], batches: list[RolloutBatch], values: list[Tensor]
-) -> list[list[np.ndarray]]:
-    """Values (M,) a batch -> [rollout][segment] arrays (T,) float32, 0 where not sampled."""
+def by_segment(rollouts: Sequence[Rollout], rows: Sequence[Row], values: Tensor) -> list[list[np.ndarray]]:
+    """Values (M,) of the rows' sampled tokens -> [rollout][segment] arrays (T,) float32, 0 where not sampled."""
     out = [[np.zeros(len(segment), np.float32) for segment in rollout.segments] for rollout in rollouts]
-    for batch, flat in zip(batches, values, strict=True):
-        for (r, s), part in zip(batch.rows, flat.split(batch.counts), strict=True):
-            out[r][s][1:][rollouts[r].segments[s].sampled[1:]] = part.numpy()
+    marks = [rollouts[r].segments[s].sampled[1:] for r, s in rows]
+    for (r, s), at, part in zip(rows, marks, values.split([int(at.sum()) for at in marks]), strict=True):
+        out[r][s][1:][at] = part.numpy()
     return out
+
+
+def sampler_logprobs(rollouts: Sequence[Rollout], rows: Sequence[Row]) -> Tensor:
+    """(M,) float32 of the rows' sampled tokens."""
+    parts = [rollouts[r].segments[s].logprobs[1:][rollouts[r].segments[s].sampled[1:]] for r, s in rows]
+    return torch.from_numpy(np.concatenate([np.zeros(0, np.float32), *parts]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -30,21 +30,26 @@ def trusted(logprobs: Tensor, sampler: Tensor, advantages: Tensor, settings: Tru
 class Trusted:
     """Figures over a step's tokens: how many were dropped or cut short, what the kept ones count, how far the ratios are from 1."""
 
-    def __init__(self) -> None:
-        self._tokens = 0
-        self._sums = torch.zeros(4, dtype=torch.float64)
+    def __init__(self, tokens: int = 0, sums: Tensor | None = None) -> None:
+        self.tokens = tokens
+        self.sums = torch.zeros(4, dtype=torch.float64) if sums is None else sums
+
+    @classmethod
+    def of_all(cls, parts: Sequence[tuple[int, Tensor]]) -> Trusted:
+        """Of the (tokens, sums) of every rank."""
+        return cls(sum(tokens for tokens, _ in parts), torch.stack([sums for _, sums in parts]).sum(0))
 
     def take(self, weights: Tensor, logprobs: Tensor, sampler: Tensor) -> None:
         """One micro-batch; all (N,)."""
         ratios = (logprobs.detach() - sampler).double().exp()
         found = weights.double()
         parts = (found == 0, (found > 0) & (found < ratios * (1 - 1e-6)), found, (ratios - 1).square())
-        self._tokens += len(found)
-        self._sums += torch.stack([part.double().sum() for part in parts]).cpu()
+        self.tokens += len(found)
+        self.sums += torch.stack([part.double().sum() for part in parts]).cpu()
 
     def figures(self) -> dict[str, float]:
         """Shares and means; `ratio_chi2` is the mean of (r - 1)^2, the chi-square divergence of the trainer from the sampler."""
-        if not self._tokens:
+        if not self.tokens:
             return {}
-        dropped, cut, weight, chi2 = (self._sums / self._tokens).tolist()
+        dropped, cut, weight, chi2 = (self.sums / self.tokens).tolist()
         return {"trust_dropped": dropped, "trust_cut": cut, "trust_weight": weight, "ratio_chi2": chi2}
