@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from etude.chat.byte_tokenizer import byte_tokenizer
+from etude.harness.settings import HarnessSettings
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.model.init import new_model
 from etude.model.settings import ModelSettings
+from etude.rl.learner import Learner
 from etude.rl.ledger import Ledger, fold
 from etude.rl.local_ray import sweep
+from etude.rl.settings import RlSettings
 from etude.rl.steps import read
+from etude.train.gloo_ranks import GlooRanks, Meeting
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 STEPS, GROUPS = 5, 2
 
-# The driver: a process of its own, so that it can be killed. Arguments: checkpoint, folder.
-DRIVER = f"""
+# The driver: a process of its own, so that it can be killed. Arguments: checkpoint, folder, settings as JSON.
+SETTINGS = {"steps": STEPS, "groups_per_step": GROUPS, "group_size": 3, "slots": 6, "save_every": 2}
+DRIVER = """
 import sys
 from pathlib import Path
 from etude.engine.settings import EngineSettings
@@ -38,10 +46,9 @@ from etude.rl.run import run_rl
 from etude.rl.settings import RlSettings
 from etude.sandbox.settings import SandboxSettings
 
-checkpoint, folder = map(Path, sys.argv[1:])
-settings = RlSettings(steps={STEPS}, groups_per_step={GROUPS}, group_size=3, slots=6, save_every=2)
+checkpoint, folder = map(Path, sys.argv[1:3])
 run_rl(
-    settings,
+    RlSettings.model_validate_json(sys.argv[3]),
     checkpoint=checkpoint,
     folder=folder,
     source=ExerciseSource(ExerciseSettings()),
@@ -69,11 +76,12 @@ def hear_ctrl_c() -> None:
 
 
 @pytest.fixture
-def start(checkpoint, tmp_path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+def start(checkpoint, tmp_path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
-    def begin() -> subprocess.Popen[bytes]:
-        arguments = [sys.executable, "-c", DRIVER, str(checkpoint), str(tmp_path / "rl")]
+    def begin(**changes: Any) -> subprocess.Popen[bytes]:
+        settings = json.dumps(SETTINGS | changes)
+        arguments = [sys.executable, "-c", DRIVER, str(checkpoint), str(tmp_path / "rl"), settings]
         log = open(tmp_path / f"driver-{len(started)}.log", "wb")
         started.append(
             subprocess.Popen(
@@ -162,6 +170,42 @@ def test_a_killed_actor_comes_back_and_the_run_is_whole(start, tmp_path, title):
     assert process.wait(timeout=400) == 0
     check_whole(folder)
     assert json.loads((folder / "summary.json").read_text())["times"]["restarts"] == 1
+
+
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "hangs"])
+def test_a_rank_that_dies_or_hangs_costs_time_alone(start, tmp_path, checkpoint, blow):
+    """Both ranks end and begin again; every step comes to the digest that two ranks reach which nobody disturbs (promise 6)."""
+    folder, two = tmp_path / "rl", {"ranks": 2, "rank_silence_s": 10}
+    process = start(**two)
+    until(lambda: steps_trained(folder) >= 3, process)  # one step behind the checkpoint
+    ranks = [pid for pid in recorded(folder) if b"ray::TrainerProcess" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert len(ranks) == 2
+    held = {pid: recorded(folder)[pid] for pid in ranks}
+    os.kill(int(ranks[1]), blow)
+    until(lambda: not alive(held), process)  # also the one that can't end itself
+    assert process.wait(timeout=400) == 0
+    check_whole(folder)
+    assert json.loads((folder / "summary.json").read_text())["times"]["restarts"] == 1
+    progress = fold(Ledger(folder / "ledger.jsonl").entries)
+    assert undisturbed(checkpoint, folder, tmp_path / "again", two, progress.batches) == progress.digests
+
+
+def undisturbed(checkpoint: Path, trained: Path, folder: Path, changes: dict, batches: dict) -> dict[int, str]:
+    """The digest after each step of the same batches, trained by two ranks that are threads."""
+    shutil.copytree(trained / "groups", folder / "groups")
+    plain = RlSettings.model_validate(SETTINGS | changes)
+    update = plain.update.model_copy(update={"temperature": HarnessSettings().temperature})
+    settings, meeting = plain.model_copy(update={"update": update}), Meeting("127.0.0.1")
+
+    def train(rank: int) -> dict[int, str]:
+        ranks = GlooRanks(meeting.address, "127.0.0.1", rank, 2, 60)
+        learner = Learner(checkpoint, folder, settings, settings.threads, ranks)
+        return {step: learner.train(batches[step]).digest for step in sorted(batches)}
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(train, range(2))
+    assert first == second
+    return first
 
 
 def test_ctrl_c_ends_everything_and_run_again_goes_on(start, tmp_path):
