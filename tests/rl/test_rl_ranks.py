@@ -14,20 +14,29 @@ import pytest
 import torch
 
 from etude.chat.byte_tokenizer import byte_tokenizer
+from etude.engine.swap import load_checked
 from etude.events.log import EventLog
+from etude.factory.exercises.source import ExerciseSource
+from etude.factory.settings import ExerciseSettings
+from etude.harness.settings import HarnessSettings
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
-from etude.model.init import new_model
+from etude.model.init import new_model, with_drafts
 from etude.model.settings import ModelSettings
 from etude.rl.learner import Learner
 from etude.rl.rank_group import RankGroup
 from etude.rl.restarts import ProcessDied, ProcessLost
 from etude.rl.rewards.library import COMPONENTS
+from etude.rl.run import run_rl
 from etude.rl.services import Services
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
 from etude.trace.segment import NO_ROUTE, Rollout, Segment
+from etude.train.checkpoint import CheckpointError
 from etude.train.gloo_ranks import GlooRanks
 from etude.train.ranks import ALONE, RanksDiverged
+from etude.weights.digest import state_digest
+from etude.weights.receiver import Receiver
+from etude.weights.store import WeightStore
 
 STEPS, PER_STEP, SIZE = 4, 2, 3
 HOST = "127.0.0.1"
@@ -39,6 +48,7 @@ def checkpoint(tmp_path_factory) -> Path:
     tokenizer = byte_tokenizer()
     tokenizer.save(str(folder / "tokenizer.json"))
     model = new_model(ModelSettings(hidden_size=32, layers=2, heads=2, experts=4), tokenizer.get_vocab_size())
+    model = with_drafts(model, 1, seed=0)  # left aside but where `rl.drafts` asks for them
     save_checkpoint(model, folder / "model", folder)
     return folder / "model"
 
@@ -135,8 +145,8 @@ async def train_all(places: Places) -> tuple[list[str], Services]:
     return digests, services
 
 
-def by_one(checkpoint: Path, folder: Path) -> Learner:
-    learner = Learner(checkpoint, folder, settings_for(1), 1, ALONE)
+def by_one(checkpoint: Path, folder: Path, **changes: Any) -> Learner:
+    learner = Learner(checkpoint, folder, settings_for(1, **changes), 1, ALONE)
     for step in range(STEPS):
         learner.train(list(range(step * PER_STEP, (step + 1) * PER_STEP)))
     return learner
@@ -161,11 +171,14 @@ async def test_two_ranks_train_what_one_does_and_again_to_the_bit(checkpoint, fo
     assert gaps == [f"{group:06d}.npy" for group in range(STEPS * PER_STEP)]
 
 
-@pytest.mark.parametrize("die_at", [[0, 1], [0, 4], [3, 0]])
-async def test_a_rank_that_dies_takes_all_with_it_and_they_come_back_to_the_same_digests(checkpoint, folder, die_at):
+@pytest.mark.parametrize(("die_at", "draft_every"), [([0, 1], 0), ([0, 4], 0), ([3, 0], 0), ([0, 4], 1)])
+async def test_a_rank_that_dies_takes_all_with_it_and_they_come_back_to_the_same_digests(
+    checkpoint, folder, die_at, draft_every
+):
     """In the first step, after a checkpoint, and rank 0 itself. Services compares the digests of steps trained again."""
-    whole, _ = await train_all(Places(checkpoint, folder, settings_for(2)))
-    places = Places(checkpoint, folder, settings_for(2), lives=[die_at])
+    settings = settings_for(2, drafts={"every": draft_every})
+    whole, _ = await train_all(Places(checkpoint, folder, settings))
+    places = Places(checkpoint, folder, settings, lives=[die_at])
     digests, services = await train_all(places)
     assert digests == whole and places.started == 2 and services.restarts == 1
 
@@ -210,3 +223,40 @@ async def test_ranks_whose_weights_differ_are_found_out_at_once(checkpoint, fold
         odd.trainer.model.embed.weight[7, 3] += 1e-6
     with pytest.raises(RanksDiverged, match="after step 1 .* different weights"):
         await group.train([0, 1])
+
+
+def drafts_in(folder: Path) -> dict[str, torch.Tensor]:
+    return dict(load_checkpoint(folder, drafts=True).mtp.state_dict())
+
+
+def test_fresh_drafts_go_to_the_engines_and_into_the_checkpoint_and_the_trunk_does_not_see_them(checkpoint, folder):
+    plain, drafted = by_one(checkpoint, folder), by_one(checkpoint, folder, drafts={"every": 2})
+    trunk = {name: t for name, t in drafted.trainer.model.state_dict().items() if not name.startswith("mtp.")}
+    assert state_digest(trunk) == state_digest(plain.trainer.model.state_dict())
+    for learner, name in ((plain, "plain"), (drafted, "drafted")):
+        learner.export(folder / name)
+    start, kept, taught = drafts_in(checkpoint), drafts_in(folder / "plain"), drafts_in(folder / "drafted")
+    assert state_digest(kept) == state_digest(start) != state_digest(taught)
+    drafted.publish(4)
+    received = Receiver(WeightStore(folder / "weights")).catch_up().state
+    assert all(torch.equal(received[f"mtp.{name}"], tensor) for name, tensor in taught.items())
+    for drafts in (True, False):
+        model = load_checkpoint(checkpoint, drafts=drafts)
+        load_checked(model, received)
+        assert all(torch.equal(tensor, received[name]) for name, tensor in model.state_dict().items())
+
+
+def test_a_state_of_other_lessons_is_refused_with_the_remedy(checkpoint, folder):
+    by_one(checkpoint, folder, drafts={"every": 1}).save(STEPS)
+    with pytest.raises(CheckpointError, match="another rl.drafts.every: put that back"):
+        Learner(checkpoint, folder, settings_for(1), 1).restore(STEPS)
+
+
+def test_lessons_without_draft_layers_are_refused_before_anything_starts(checkpoint, folder):
+    save_checkpoint(load_checkpoint(checkpoint), folder / "bare", checkpoint)
+    parts: Any = dict.fromkeys(("engine", "sandbox", "log"))
+    with pytest.raises(ValueError, match="has no draft layers: give it some"):
+        run_rl(
+            settings_for(1, drafts={"every": 1}), checkpoint=folder / "bare", folder=folder / "rl", harness=HarnessSettings(),
+            source=ExerciseSource(ExerciseSettings()), **parts,
+        )  # fmt: skip

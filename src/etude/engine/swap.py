@@ -1,7 +1,7 @@
 """Putting a state into a live model: all of it or none.
 
-Draft layers may be left out, for RL trains the trunk alone: they then go on guessing as they did for the weights before,
-which costs acceptance and changes no token.
+Draft layers may be left out, where RL trains the trunk alone: they then go on guessing as they did for the weights before, which costs
+acceptance and changes no token. An engine without any takes the trunk of a state that has some.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ def load_checked(model: CausalLM, state: State) -> None:
     own = model.state_dict()
     if not any(name.startswith(DRAFTS) for name in state):
         own = {name: tensor for name, tensor in own.items() if not name.startswith(DRAFTS)}
+    elif not model.config.mtp_layers:
+        state = {name: tensor for name, tensor in state.items() if not name.startswith(DRAFTS)}
     odd = sorted(own.keys() ^ state.keys())
     if odd:
         side = f"lack {odd[0]}" if odd[0] in own else f"carry {odd[0]}, which the model has not"

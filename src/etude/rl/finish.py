@@ -60,9 +60,9 @@ def _shares(wall_s: float, trainer_busy_s: float, engine: dict[str, float]) -> d
         "engine_idle_share": max(0.0, 1 - busy_s / wall_s),
         "trainer_idle_share": max(0.0, 1 - trainer_busy_s / wall_s),
         **{
-            f"engine_{name}": engine[name]
-            for name in ("tokens_per_s", "mean_batch", "cache_hit", "refused_files")
-            if name in engine
+            f"engine_{name}": value
+            for name, value in engine.items()
+            if name in ("tokens_per_s", "mean_batch", "cache_hit", "refused_files") or name.startswith("acceptance_")
         },
     }
 

@@ -32,6 +32,7 @@ from etude.trace.gap_file import write_gaps
 from etude.trace.segment import Rollout
 from etude.train.checkpoint import CheckpointError, load_state, save_state
 from etude.train.feedback import Flagged, add_feedback, feedback_of_all
+from etude.train.fresh_drafts import FreshDrafts
 from etude.train.policy_step import PolicyTrainer
 from etude.train.ranks import ALONE, Ranks, RanksDiverged
 from etude.train.scores import Scores
@@ -70,7 +71,7 @@ class Learner:
         self.settings = settings
         self.groups = GroupStore(folder / "groups")
         self.mixes = MixedFile(folder / MIXED)
-        self.trainer = self._fresh()
+        self._begin()
 
     @cached_property
     def publisher(self) -> Publisher:
@@ -79,16 +80,21 @@ class Learner:
 
     def restore(self, step: int) -> None:
         """The state after `step` steps, from the checkpoint that holds it; 0 is the initial policy."""
-        self.trainer = self._fresh()
+        self._begin()
         if step:
             path = self.folder / "states" / f"state-{step:08d}.pt"
             try:
-                self.trainer.load_state_dict(load_state(path)["trainer"])
+                state = load_state(path)
             except CheckpointError as error:  # its own advice, to do without the file, is no way on from a ledger
                 raise CheckpointError(
                     f"{path}, from which the ledger goes on, can't be read ({error.__cause__}): put it back, or remove "
                     f"{self.folder} to start RL over"
                 ) from error
+            if ("drafts" in state) != (self.drafts is not None):
+                raise CheckpointError(f"{path} was written with another rl.drafts.every: put that back, and run again")
+            self.trainer.load_state_dict(state["trainer"])
+            if self.drafts is not None:
+                self.drafts.load_state_dict(state["drafts"])
 
     def train(self, groups: list[int]) -> Trained:
         """One step on the stored groups; their order decides the sums' order, so it is part of the input.
@@ -111,6 +117,8 @@ class Learner:
             self._keep_gaps(groups, batch, scores)
         fed = self._feed_back(rollouts)
         figures = fed | self.trainer.update(rollouts, shared, scores)
+        if self.drafts is not None:
+            figures |= self.drafts.after(self.trainer.steps, rollouts)
         digest = self._digest()
         busy_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
         return Trained(digest, figures, parts, shared, busy_s, cpu_s, values, mix.weights)
@@ -136,20 +144,29 @@ class Learner:
 
     def save(self, step: int) -> None:
         """The whole training state after `step` steps."""
-        save_state(self.folder / "states", step, {"trainer": self.trainer.state_dict()}, STATES_KEPT)
+        state: dict[str, Any] = {"trainer": self.trainer.state_dict()}
+        if self.drafts is not None:
+            state["drafts"] = self.drafts.state_dict()
+        save_state(self.folder / "states", step, state, STATES_KEPT)
 
     def export(self, folder: Path) -> None:
-        """The policy as a Hugging Face directory, with the draft layers that the checkpoint had: RL teaches the trunk alone."""
-        save_checkpoint(self.trainer.model, folder, self.checkpoint, drafts_from=self.checkpoint)
+        """The policy as a Hugging Face directory, with its draft layers; where RL taught the trunk alone, with the checkpoint's."""
+        drafts_from = self.checkpoint if self.drafts is None else None
+        save_checkpoint(self.trainer.model, folder, self.checkpoint, drafts_from=drafts_from)
 
     def compare(self, sampled: list[tuple[tuple[int, ...], SampledTokens]]) -> Mismatch:
         """How far what the engine sampled after these prompts is from the plain forward of the same version."""
         return compare(self.trainer.model, sampled)
 
-    def _fresh(self) -> PolicyTrainer:
-        reference = load_checkpoint(self.checkpoint) if ever_weighed("kl", self.settings) else None
-        model = load_checkpoint(self.checkpoint)
-        return PolicyTrainer(model, reference, self.settings.update, self.settings.steps, self.ranks)
+    def _begin(self) -> None:
+        """The initial policy."""
+        settings = self.settings
+        reference = load_checkpoint(self.checkpoint) if ever_weighed("kl", settings) else None
+        model = load_checkpoint(self.checkpoint, drafts=settings.drafts.every > 0)
+        self.trainer = PolicyTrainer(model, reference, settings.update, settings.steps, self.ranks)
+        self.drafts = (
+            FreshDrafts(model, settings.drafts, settings.update, self.ranks) if settings.drafts.every else None
+        )
 
     @property
     def _first(self) -> bool:

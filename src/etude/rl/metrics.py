@@ -18,7 +18,7 @@ from etude.trace.segment import NO_ROUTE, Rollout
 CURVE = (
     "pass_rate reward reward_outcome reward_kl reward_length advantage_abs uniform_groups harder_groups staleness_max "
     "staleness_mean drift_k3 drift_p99 delta_ratio delta_bytes grad_norm entropy turns sampled_tokens wait_s train_s train_cpu_s "
-    "sync_s"
+    "sync_s draft_acceptance_1 draft_loss"
 ).split()
 
 

@@ -27,6 +27,7 @@ from etude.fleet.open import open_sandboxes
 from etude.fleet.settings import FleetSettings
 from etude.harness.parts import fitted
 from etude.harness.settings import HarnessSettings
+from etude.model.checkpoint import load_config
 from etude.rl.controller import Controller
 from etude.rl.earned import earn
 from etude.rl.efforts import at_effort, check_efforts
@@ -99,6 +100,10 @@ def run_rl(
     if settings.harder_above is not None and siblings is None:
         raise ValueError(
             f"rl.harder_above is {settings.harder_above}, but {source.name} knows no harder siblings of its tasks"
+        )
+    if settings.drafts.every and not load_config(checkpoint).mtp_layers:
+        raise ValueError(
+            f"rl.drafts.every is {settings.drafts.every}, but {checkpoint} has no draft layers: give it some (stage mtp), or set it to 0"
         )
     settings = settings.model_copy(
         update={"update": settings.update.model_copy(update={"temperature": harness.temperature})}

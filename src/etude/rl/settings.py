@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from etude.rl.rewards.settings import RewardSettings
 from etude.rollout.settings import AttemptSettings
 from etude.train.feedback_settings import FeedbackSettings
+from etude.train.mtp_settings import FreshDraftsSettings
 from etude.train.settings import PolicyStepSettings
 
 
@@ -105,6 +106,10 @@ class RlSettings(BaseModel):
     )
     update: PolicyStepSettings = Field(
         default_factory=lambda: PolicyStepSettings.model_validate({}), description="the policy-gradient step"
+    )
+    drafts: FreshDraftsSettings = Field(
+        default_factory=FreshDraftsSettings,
+        description="lessons of the draft layers, if the checkpoint has any (docs/mtp.md)",
     )
     kl_beta: float = Field(
         default=0.0, ge=0, description="weight of the k1 KL to the initial policy, placed in the reward"

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from etude.model.causal_lm import CausalLM
 from etude.model.mtp import ahead
-from etude.train.batch import padded_batch
+from etude.train.batch import like_lengths, padded_batch
 from etude.train.losses import CHUNK_POSITIONS
 from etude.train.self_distillation import draft_states, draft_weights
 
@@ -90,7 +90,7 @@ def measure_acceptance(
     depths = model.config.mtp_layers
     sums = np.zeros((depths, len(held), len(RULES), len(POSITIONS)))
     counts = np.zeros((depths, len(held), len(POSITIONS)), np.int64)
-    for numbers in _batches([len(ids) for ids, _ in held]):
+    for numbers in like_lengths([len(ids) for ids, _ in held], BATCH_TOKENS):
         batch = padded_batch([held[n][0] for n in numbers], [held[n][1] for n in numbers])
         mask = batch.mask()
         hidden = model(batch.ids, mask, logits_at=torch.zeros_like(batch.real)).hidden
@@ -106,18 +106,6 @@ def measure_acceptance(
     if not counts.sum(axis=(1, 2)).all():
         raise ValueError(f"{len(held)} texts hold no token to draft at every depth up to {depths}")
     return [Acceptance(d + 1, sums[d], counts[d]) for d in range(depths)]
-
-
-def _batches(lengths: list[int]) -> Iterable[list[int]]:
-    """Texts of like length together, up to BATCH_TOKENS with padding."""
-    chosen: list[int] = []
-    for number in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if chosen and (len(chosen) + 1) * lengths[number] > BATCH_TOKENS:
-            yield chosen
-            chosen = []
-        chosen.append(number)
-    if chosen:
-        yield chosen
 
 
 def _accepted(model: CausalLM, drafts: Tensor, targets: Tensor, temperature: float) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -67,3 +67,15 @@ def padded_batch(ids: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> Ba
         weights=torch.from_numpy(pad_rows([row.astype(np.float32) for row in weights])),
         real=torch.from_numpy(pad_rows([np.ones(len(row), np.bool_) for row in ids])),
     )
+
+
+def like_lengths(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """The numbers of all rows, the shortest first, those of like length together: up to `most` tokens with padding, or one row."""
+    chosen: list[int] = []
+    for number in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if chosen and (len(chosen) + 1) * lengths[number] > most:
+            yield chosen
+            chosen = []
+        chosen.append(number)
+    if chosen:
+        yield chosen

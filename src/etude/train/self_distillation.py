@@ -66,7 +66,7 @@ class DraftLearner:
         self._routers = [
             module for layer in draft_layers(model) for module in layer.modules() if isinstance(module, Router)
         ]
-        self._loads: list[Tensor] = []  # (1, E) of the last batch, one a depth
+        self.loads: list[Tensor] = []  # (1, E) of the last batch, one a depth
         self._loss = float("nan")
 
     def loss(self, batch: Batch) -> Tensor:
@@ -79,13 +79,13 @@ class DraftLearner:
         """The same after a forward of the trunk that somebody else needed too: `hidden` (B, T, H) is what it left."""
         mask = batch.mask()
         positions, teacher = mask.positions.to(hidden.device), hidden.detach()
-        losses, self._loads = [], []
+        losses, self.loads = [], []
         for depth, (states, experts) in enumerate(draft_states(self.model, hidden, batch.ids, mask), 1):
             weights = draft_weights(batch.weights, positions, depth)
             at = weights > 0
             kl = divergence(states[at], ahead(teacher, depth)[at], self._head)
             losses.append((weights[at] * kl).sum() / weights.sum().clamp(min=1e-9))  # 0 where a batch has no target
-            self._loads.append(expert_load(experts.unsqueeze(1)[batch.real.flatten()], self.model.config.experts))
+            self.loads.append(expert_load(experts.unsqueeze(1)[batch.real.flatten()], self.model.config.experts))
         loss = torch.stack(losses).mean()
         self._loss = float(loss.detach())
         return loss
@@ -93,7 +93,7 @@ class DraftLearner:
     @torch.no_grad()
     def accepted(self) -> dict[str, float]:
         """Moves the selection biases towards balance; returns the loss of the last batch (nats) and its busiest expert."""
-        for router, load in zip(self._routers, self._loads, strict=True):
+        for router, load in zip(self._routers, self.loads, strict=True):
             if router.bias is not None and self.rate:
                 router.bias.copy_(balanced_bias(router.bias, load[0], self.rate))
         return self.figures
@@ -101,9 +101,9 @@ class DraftLearner:
     @property
     def figures(self) -> dict[str, float]:
         """Of the last batch the draft layers saw; empty before the first."""
-        if not self._loads:
+        if not self.loads:
             return {}
-        busiest = max(float(load.max() / load.mean()) for load in self._loads)
+        busiest = max(float(load.max() / load.mean()) for load in self.loads)
         return {"draft_loss": self._loss, "draft_load_max": busiest}
 
     def _head(self, hidden: Tensor) -> Tensor:
