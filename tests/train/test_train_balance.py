@@ -28,7 +28,7 @@ def a_segment(length: int, shared: int, trained: bool = True) -> Segment:
 
 
 def a_rollout(group: int, lengths: list[int], trained: bool = True) -> Rollout:
-    return Rollout(f"{group}", "t", group, [a_segment(length, min(4, length - 1), trained) for length in lengths])
+    return Rollout(f"{group}", "t", group, [a_segment(length, min(150, length - 1), trained) for length in lengths])
 
 
 BATCHES = st.lists(
@@ -78,19 +78,34 @@ def test_bundles_are_neighbours_of_one_group_and_cut_only_where_they_cost_too_mu
 ) -> None:
     found = bundles(rollouts, COST, ranks)
     assert [row for bundle in found for row in bundle.rows] == rows_to_train(rollouts)
-    alone = lambda row: COST.of(len(rollouts[row[0]].segments[row[1]]), [len(rollouts[row[0]].segments[row[1]])])
-    most = FINEST * sum(map(alone, rows_to_train(rollouts))) / ranks
+    most = FINEST * sum(bundle.cost for bundle in bundles(rollouts, COST, 1)) / ranks
     for bundle in found:
         assert len({rollouts[r].group for r, _ in bundle.rows}) == 1
         assert len(bundle.rows) == 1 or bundle.cost <= most
     for one, after in itertools.pairwise(found):
         if rollouts[one.rows[0][0]].group == rollouts[after.rows[0][0]].group:
-            assert one.cost + alone(after.rows[0]) > most, "cut although both would have fitted"
+            assert one.cost + alone(rollouts, after.rows[0]) > most, "cut although both would have fitted"
+
+
+def alone(rollouts: list[Rollout], row: tuple[int, int]) -> float:
+    length = len(rollouts[row[0]].segments[row[1]])
+    return COST.of(length, [length])
+
+
+@given(BATCHES, st.integers(2, 5))
+def test_no_rank_carries_a_quarter_above_the_mean_unless_one_row_is_that_dear(
+    rollouts: list[Rollout], ranks: int
+) -> None:
+    found = dealt(rollouts, COST, ranks)
+    if rows := rows_to_train(rollouts):
+        mean = sum(bundle.cost for bundle in bundles(rollouts, COST, ranks)) / ranks
+        dearest = max(FINEST, max(alone(rollouts, row) for row in rows) / mean)
+        assert found.imbalance <= (1 + (1 - 1 / ranks) * dearest) * (1 + 1e-9)
 
 
 def test_common_beginnings_are_paid_once() -> None:
     bundle, _ = bundles([a_rollout(0, [104, 54]), a_rollout(1, [5000])], Cost(1.0, 0.0), 2)
-    assert bundle.rows == ((0, 0), (0, 1)) and bundle.cost == 104 + 54 - 4
+    assert bundle.rows == ((0, 0), (0, 1)) and bundle.cost == 104 + 54 - 53
 
 
 def test_long_segments_cost_more_than_their_share_of_tokens() -> None:

@@ -13,6 +13,7 @@ Ties go to the earlier bundle and the lower rank, so the same batch is dealt ali
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -70,19 +71,25 @@ def rows_to_train(rollouts: Sequence[Rollout]) -> list[Row]:
 
 def bundles(rollouts: Sequence[Rollout], cost: Cost, ranks: int) -> list[Bundle]:
     """All rows to train, in their order, cut at borders of groups and where a bundle would cost more than FINEST of a rank's share."""
-    rows = rows_to_train(rollouts)
-    lengths = {row: len(rollouts[row[0]].segments[row[1]]) for row in rows}
-    alone = {row: cost.of(lengths[row], [lengths[row]]) for row in rows}
-    most = FINEST * sum(alone.values()) / ranks
+    whole = _cut(rollouts, cost, math.inf)
+    if ranks == 1:
+        return whole
+    # Cuts only add to the work, so this is at most FINEST of what the ranks carry in the mean.
+    return _cut(rollouts, cost, FINEST * sum(bundle.cost for bundle in whole) / ranks)
+
+
+def _cut(rollouts: Sequence[Rollout], cost: Cost, most: float) -> list[Bundle]:
+    """Neighbours of one group together, up to a cost of `most` or one row."""
     out: list[Bundle] = []
     held: list[Row] = []
     spent = 0.0
-    for row in rows:
-        common = _common(rollouts, held[-1], row) if held else 0
-        more = alone[row] - cost.token * common
+    for row in rows_to_train(rollouts):
+        length = len(rollouts[row[0]].segments[row[1]])
+        alone = cost.of(length, [length])
+        more = alone - cost.token * _common(rollouts, held[-1], row) if held else alone
         if held and (rollouts[held[-1][0]].group != rollouts[row[0]].group or spent + more > most):
             out.append(Bundle(tuple(held), spent))
-            held, spent, more = [], 0.0, alone[row]
+            held, spent, more = [], 0.0, alone
         held.append(row)
         spent += more
     return [*out, Bundle(tuple(held), spent)] if held else out

@@ -1,0 +1,135 @@
+"""What becomes of draft layers in RL, with lessons and without: `python benchmarks/rl_drafts.py --folder DIR`. About fifteen minutes.
+
+One RL run of the laptop recipe from the committed SFT checkpoint. One new draft layer is taught, behind the checkpoint's trunk, by the
+rollouts of the first steps until it has learnt what it can; then the run's recorded batches are trained again with each of
+several ways of lessons (`rl.drafts`). The trunk is bit for bit the same in all of them, which is checked, so all that differs is what the
+layer knows. Acceptance (rule `coupled`, by which the engine accepts) is measured after each step, under the new weights, on that step's
+rollouts before any lesson on them. Writes `benchmarks/results/rl_drafts.json`; run again on the same folder it goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from etude.events.log import EventLog
+from etude.factory.exercises.source import ExerciseSource
+from etude.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.model.init import with_drafts
+from etude.recipe.read import find_recipe, read_recipe
+from etude.recipe.recipe import Recipe
+from etude.rl.learner import Learner
+from etude.rl.ledger import Ledger, fold
+from etude.rl.run import run_rl
+from etude.rl.settings import RlSettings
+from etude.rl.store import GroupStore
+from etude.run.machine import machine, versions
+from etude.train.fresh_drafts import FreshDrafts
+from etude.train.mtp_settings import FreshDraftsSettings
+from etude.train.settings import OptimizerSettings
+from etude.weights.digest import state_digest
+
+CHECKPOINT = Path(__file__).parents[1] / "checkpoints" / "sft-nano"
+# `never` needs lessons too weak to change anything, so that acceptance is measured in the same places.
+NEVER = {"optimizer": {"matrices": "adamw", "adam_lr": 1e-12}, "router_bias_rate": 0.0}
+WAYS: dict[str, dict[str, Any]] = {
+    "never": NEVER,
+    "every step, as set by default": {},
+    "every 4th step": {"every": 4},
+    "every step, AdamW 1e-3": {"optimizer": {"matrices": "adamw", "adam_lr": 1e-3}},
+    "every step, twice the default's rates": {"optimizer": {"muon_lr": 0.01, "adam_lr": 2e-3}},
+}
+TAUGHT_STEPS, LESSONS = 2, 120  # of the layer that the run begins with
+
+
+def the_run(recipe: Recipe, folder: Path) -> dict[int, list[int]]:
+    """The groups of each step."""
+    run_rl(
+        recipe.rl.model_copy(update={"keep_sessions": 0}),
+        checkpoint=CHECKPOINT,
+        folder=folder,
+        source=ExerciseSource(recipe.exercises),
+        harness=recipe.harness,
+        engine=recipe.engine,
+        sandbox=recipe.sandbox,
+        log=EventLog.null(),
+    )
+    return fold(Ledger(folder / "ledger.jsonl").entries).batches
+
+
+def drafted(folder: Path, batches: dict[int, list[int]], settings: RlSettings) -> Path:
+    """The checkpoint with a draft layer that the first batches taught."""
+    out = folder.parent / "drafted"
+    if out.exists():
+        return out
+    model, store = with_drafts(load_checkpoint(CHECKPOINT), 1, seed=0), GroupStore(folder / "groups")
+    rollouts = [rollout for step in range(TAUGHT_STEPS) for group in batches[step] for rollout in store.load(group)]
+    for rate in (1.0, 0.3):
+        optimizer = OptimizerSettings(muon_lr=0.02 * rate, adam_lr=3e-3 * rate)
+        drafts = FreshDrafts(model, FreshDraftsSettings(every=1, optimizer=optimizer), settings.update)
+        for lesson in range(LESSONS):
+            told = drafts.after(lesson, rollouts[lesson % 4 :: 4])
+            if lesson % 20 == 0:
+                print(f"teaching, lesson {lesson}: {told}", flush=True)
+    save_checkpoint(model, out, CHECKPOINT)
+    return out
+
+
+def way(
+    checkpoint: Path, folder: Path, settings: RlSettings, batches: dict[int, list[int]], told: dict[str, Any]
+) -> dict[str, Any]:
+    """Every step's acceptance under one way of lessons."""
+    drafts = FreshDraftsSettings.model_validate({"every": 1} | told)
+    learner = Learner(checkpoint, folder, settings.model_copy(update={"drafts": drafts}), 1)
+    curve, busy = [], []
+    for step in sorted(batches):
+        trained = learner.train(batches[step])
+        if "draft_acceptance_1" in trained.figures:
+            curve.append((step + 1, round(trained.figures["draft_acceptance_1"], 4)))
+        busy.append(trained.busy_s)
+    trunk = {name: t for name, t in learner.trainer.model.state_dict().items() if not name.startswith("mtp.")}
+    return {"trunk": state_digest(trunk), "step_s": round(median(busy), 3), "curve": curve}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, required=True, help="for the run; kept")
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "rl_drafts.json")
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    recipe = read_recipe([find_recipe("laptop")], [f"rl.steps={options.steps}", "rl.eval_every=0"])
+    folder = options.folder / "rl"
+    batches = (
+        fold(Ledger(folder / "ledger.jsonl").entries).batches
+        if (folder / "summary.json").exists()
+        else the_run(recipe, folder)
+    )
+    update = recipe.rl.update.model_copy(update={"temperature": recipe.harness.temperature})
+    settings = recipe.rl.model_copy(update={"update": update})
+    checkpoint = drafted(folder, batches, settings)
+    result: dict[str, Any] = {"machine": machine(), "versions": versions(), "steps": options.steps, "ways": {}}
+    for number, (name, told) in enumerate(WAYS.items()):
+        place = options.folder / f"way-{number}"
+        place.mkdir(exist_ok=True)
+        if not (place / "groups").exists():
+            (place / "groups").symlink_to(folder.resolve() / "groups")
+        done = place / "found.json"
+        if not done.exists():
+            done.write_text(json.dumps(way(checkpoint, place, settings, batches, told)), encoding="utf-8")
+        found = json.loads(done.read_text(encoding="utf-8"))
+        result["ways"][name] = found
+        rates = [rate for _, rate in found["curve"]]
+        first, last = mean(rates[:5]), mean(rates[-5:])
+        print(f"{name}: first five {first:.3f}, last five {last:.3f}, {found['step_s']} s a step", flush=True)
+    trunks = {found["trunk"] for found in result["ways"].values()}
+    assert len(trunks) == 1, f"lessons changed the trunk: {trunks}"
+    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
