@@ -1,10 +1,10 @@
-"""What becomes of draft layers in RL, with lessons and without: `python benchmarks/rl_drafts.py --folder DIR`. About fifteen minutes.
+"""What becomes of draft layers in RL, with lessons and without: `python benchmarks/rl_drafts.py --folder DIR`. About twenty minutes.
 
-One RL run of the laptop recipe from the committed SFT checkpoint. One new draft layer is taught, behind the checkpoint's trunk, by the
-rollouts of the first steps until it has learnt what it can; then the run's recorded batches are trained again with each of
-several ways of lessons (`rl.drafts`). The trunk is bit for bit the same in all of them, which is checked, so all that differs is what the
-layer knows. Acceptance (rule `coupled`, by which the engine accepts) is measured after each step, under the new weights, on that step's
-rollouts before any lesson on them. Writes `benchmarks/results/rl_drafts.json`; run again on the same folder it goes on.
+Two RL runs of the laptop recipe from the committed SFT checkpoint, of different seeds. One new draft layer is taught, behind the
+checkpoint's trunk, by the rollouts of the first; then the recorded batches of the second are trained again with each of several ways
+of lessons (`rl.drafts`). The trunk is bit for bit the same in all of them, which is checked, so all that differs is what the layer knows.
+Acceptance (rule `coupled`, by which the engine accepts) is measured after each step, under the new weights, on that step's rollouts
+before any lesson on them. Writes `benchmarks/results/rl_drafts.json`; run again on the same folder it goes on.
 """
 
 from __future__ import annotations
@@ -38,43 +38,48 @@ CHECKPOINT = Path(__file__).parents[1] / "checkpoints" / "sft-nano"
 NEVER = {"optimizer": {"matrices": "adamw", "adam_lr": 1e-12}, "router_bias_rate": 0.0}
 WAYS: dict[str, dict[str, Any]] = {
     "never": NEVER,
-    "every step, as set by default": {},
+    "every step": {},
     "every 4th step": {"every": 4},
     "every step, AdamW 1e-3": {"optimizer": {"matrices": "adamw", "adam_lr": 1e-3}},
-    "every step, twice the default's rates": {"optimizer": {"muon_lr": 0.01, "adam_lr": 2e-3}},
 }
-TAUGHT_STEPS, LESSONS = 2, 120  # of the layer that the run begins with
+# How the layer is taught that the runs begin with: times over all rollouts of the first run, and the rates of each time over Muon's and
+# AdamW's defaults.
+RATES = (1.0, 0.5, 0.15)
+PART = 4  # a lesson is so many groups
 
 
-def the_run(recipe: Recipe, folder: Path) -> dict[int, list[int]]:
+def a_run(recipe: Recipe, folder: Path, **changes: Any) -> dict[int, list[int]]:
     """The groups of each step."""
-    run_rl(
-        recipe.rl.model_copy(update={"keep_sessions": 0}),
-        checkpoint=CHECKPOINT,
-        folder=folder,
-        source=ExerciseSource(recipe.exercises),
-        harness=recipe.harness,
-        engine=recipe.engine,
-        sandbox=recipe.sandbox,
-        log=EventLog.null(),
-    )
+    if not (folder / "summary.json").exists():
+        run_rl(
+            recipe.rl.model_copy(update={"keep_sessions": 0} | changes),
+            checkpoint=CHECKPOINT,
+            folder=folder,
+            source=ExerciseSource(recipe.exercises),
+            harness=recipe.harness,
+            engine=recipe.engine,
+            sandbox=recipe.sandbox,
+            log=EventLog.null(),
+        )
     return fold(Ledger(folder / "ledger.jsonl").entries).batches
 
 
-def drafted(folder: Path, batches: dict[int, list[int]], settings: RlSettings) -> Path:
-    """The checkpoint with a draft layer that the first batches taught."""
+def drafted(folder: Path, settings: RlSettings) -> Path:
+    """The checkpoint with a draft layer that the groups of this run taught."""
     out = folder.parent / "drafted"
     if out.exists():
         return out
     model, store = with_drafts(load_checkpoint(CHECKPOINT), 1, seed=0), GroupStore(folder / "groups")
-    rollouts = [rollout for step in range(TAUGHT_STEPS) for group in batches[step] for rollout in store.load(group)]
-    for rate in (1.0, 0.3):
+    groups = store.groups()
+    for rate in RATES:
         optimizer = OptimizerSettings(muon_lr=0.02 * rate, adam_lr=3e-3 * rate)
         drafts = FreshDrafts(model, FreshDraftsSettings(every=1, optimizer=optimizer), settings.update)
-        for lesson in range(LESSONS):
-            told = drafts.after(lesson, rollouts[lesson % 4 :: 4])
-            if lesson % 20 == 0:
-                print(f"teaching, lesson {lesson}: {told}", flush=True)
+        told: dict[str, float] = {}
+        for lesson, first in enumerate(range(0, len(groups), PART)):
+            told = drafts.after(
+                lesson, [rollout for group in groups[first : first + PART] for rollout in store.load(group)]
+            )
+        print(f"taught once over, rates times {rate}; of the last lesson: {told}", flush=True)
     save_checkpoint(model, out, CHECKPOINT)
     return out
 
@@ -85,33 +90,30 @@ def way(
     """Every step's acceptance under one way of lessons."""
     drafts = FreshDraftsSettings.model_validate({"every": 1} | told)
     learner = Learner(checkpoint, folder, settings.model_copy(update={"drafts": drafts}), 1)
-    curve, busy = [], []
+    curve, spent = [], []
     for step in sorted(batches):
         trained = learner.train(batches[step])
         if "draft_acceptance_1" in trained.figures:
             curve.append((step + 1, round(trained.figures["draft_acceptance_1"], 4)))
-        busy.append(trained.busy_s)
+        spent.append(trained.cpu_s)
     trunk = {name: t for name, t in learner.trainer.model.state_dict().items() if not name.startswith("mtp.")}
-    return {"trunk": state_digest(trunk), "step_s": round(median(busy), 3), "curve": curve}
+    return {"trunk": state_digest(trunk), "step_cpu_s": round(median(spent), 3), "curve": curve}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="for the run; kept")
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "rl_drafts.json")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     recipe = read_recipe([find_recipe("laptop")], [f"rl.steps={options.steps}", "rl.eval_every=0"])
-    folder = options.folder / "rl"
-    batches = (
-        fold(Ledger(folder / "ledger.jsonl").entries).batches
-        if (folder / "summary.json").exists()
-        else the_run(recipe, folder)
-    )
+    folder, texts = options.folder / "rl", options.folder / "texts"
+    a_run(recipe, texts, seed=1)
+    batches = a_run(recipe, folder)
     update = recipe.rl.update.model_copy(update={"temperature": recipe.harness.temperature})
     settings = recipe.rl.model_copy(update={"update": update})
-    checkpoint = drafted(folder, batches, settings)
+    checkpoint = drafted(texts, settings)
     result: dict[str, Any] = {"machine": machine(), "versions": versions(), "steps": options.steps, "ways": {}}
     for number, (name, told) in enumerate(WAYS.items()):
         place = options.folder / f"way-{number}"
@@ -124,8 +126,10 @@ def main() -> None:
         found = json.loads(done.read_text(encoding="utf-8"))
         result["ways"][name] = found
         rates = [rate for _, rate in found["curve"]]
-        first, last = mean(rates[:5]), mean(rates[-5:])
-        print(f"{name}: first five {first:.3f}, last five {last:.3f}, {found['step_s']} s a step", flush=True)
+        first, last = mean(rates[:10]), mean(rates[-10:])
+        print(
+            f"{name}: first ten {first:.3f}, last ten {last:.3f}, {found['step_cpu_s']} core-seconds a step", flush=True
+        )
     trunks = {found["trunk"] for found in result["ways"].values()}
     assert len(trunks) == 1, f"lessons changed the trunk: {trunks}"
     options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

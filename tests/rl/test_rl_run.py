@@ -161,12 +161,14 @@ def check_whole(run: RlRun) -> None:
             assert all(step - r.start_version <= run.settings.max_staleness for r in rollouts if r.segments)
     published = Receiver(WeightStore(run.folder / "weights")).catch_up()
     assert published.version == run.settings.steps
-    exported = load_checkpoint(run.folder / "checkpoint").state_dict()
+    lessons = run.settings.drafts.every > 0
+    exported = load_checkpoint(run.folder / "checkpoint", drafts=lessons).state_dict()
+    assert exported.keys() == published.state.keys()
     assert all(torch.equal(exported[name], tensor) for name, tensor in published.state.items())
     given, left = (
         load_checkpoint(f, drafts=True).mtp.state_dict() for f in (run.checkpoint, run.folder / "checkpoint")
     )
-    assert given and all(torch.equal(left[name], tensor) for name, tensor in given.items())
+    assert given and all(torch.equal(left[name], tensor) for name, tensor in given.items()) != lessons
     check_sessions(run, store)
 
 
@@ -231,6 +233,17 @@ def test_a_run_leaves_policy_figures_and_a_probe_within_its_bars(checkpoint, tmp
                 )  # the first step's tokens are of its own weights
     again, _ = live(run)  # nothing is trained twice
     assert again["counts"] == summary["counts"] and len(read(tmp_path / "steps.jsonl")) == 3
+
+
+@pytest.mark.parametrize("draft_tokens", [0, 1])
+def test_draft_layers_keep_up_with_the_policy_whether_engines_draft_or_not(checkpoint, tmp_path, draft_tokens):
+    """And the trainer's death in the midst of it changes no bit: the run compares the digests."""
+    run = a_run(checkpoint, tmp_path, drafts={"every": 1})
+    summary, _ = live(replace(run, engine=EngineSettings(draft_tokens=draft_tokens)), trainer={"train": 2})
+    check_whole(run)
+    assert summary["times"]["restarts"] == 1 and summary["mismatch"]["k3"] <= 1e-9
+    assert all(0 <= point["draft_acceptance_1"] <= 1 and point["draft_loss"] > 0 for point in summary["curve"])
+    assert ("engine_acceptance_1" in summary["times"]) == bool(draft_tokens)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from etude.rl.rank_group import RankGroup
 from etude.rl.restarts import ProcessDied
 from etude.rl.settings import RlSettings
 from etude.train.gloo_ranks import GlooRanks
-from etude.train.ranks import ALONE
+from etude.train.ranks import ALONE, Ranks
 from etude.weights.store import WeightStore
 
 # A poll blocks one thread of the actor, a staging another; submissions, releases and readings need a third.
@@ -56,8 +56,10 @@ class TrainerProcess(Learner):
     ) -> None:
         """With `meeting`, one of several ranks: waits there for the others first."""
         keep_freed_memory()
-        host, silence_s = ray.util.get_node_ip_address(), settings.rank_silence_s
-        ranks = GlooRanks(meeting, host, rank, settings.ranks, silence_s) if meeting else ALONE
+        ranks: Ranks = ALONE
+        if meeting:
+            host = ray.util.get_node_ip_address()
+            ranks = GlooRanks(meeting, host, rank, settings.ranks, settings.rank_silence_s)
         super().__init__(checkpoint, folder, settings, threads, ranks)
 
 
