@@ -4,7 +4,8 @@ Two RL runs of the laptop recipe from the committed SFT checkpoint, of different
 checkpoint's trunk, by the rollouts of the first; then the recorded batches of the second are trained again with each of several ways
 of lessons (`rl.drafts`). The trunk is bit for bit the same in all of them, which is checked, so all that differs is what the layer knows.
 Acceptance (rule `coupled`, by which the engine accepts) is measured after each step, under the new weights, on that step's rollouts
-before any lesson on them. Writes `benchmarks/results/rl_drafts.json`; run again on the same folder it goes on.
+before any lesson on them. Core-seconds are those of the median step: with lessons every 4th step, one without. Writes
+`benchmarks/results/rl_drafts.json`; run again on the same folder it goes on.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ CHECKPOINT = Path(__file__).parents[1] / "checkpoints" / "sft-nano"
 NEVER = {"optimizer": {"matrices": "adamw", "adam_lr": 1e-12}, "router_bias_rate": 0.0}
 WAYS: dict[str, dict[str, Any]] = {
     "never": NEVER,
-    "every step": {},
-    "every 4th step": {"every": 4},
+    "every step, Muon 0.005, AdamW 1e-3": {},
+    "every 4th step, Muon 0.005, AdamW 1e-3": {"every": 4},
     "every step, AdamW 1e-3": {"optimizer": {"matrices": "adamw", "adam_lr": 1e-3}},
+    "every step, Muon 0.02, AdamW 3e-3": {"optimizer": {}},
+    "every 4th step, Muon 0.02, AdamW 3e-3": {"every": 4, "optimizer": {}},
 }
 # How the layer is taught that the runs begin with: times over all rollouts of the first run, and the rates of each time over Muon's and
 # AdamW's defaults.
@@ -88,7 +91,7 @@ def way(
     checkpoint: Path, folder: Path, settings: RlSettings, batches: dict[int, list[int]], told: dict[str, Any]
 ) -> dict[str, Any]:
     """Every step's acceptance under one way of lessons."""
-    drafts = FreshDraftsSettings.model_validate({"every": 1} | told)
+    drafts = FreshDraftsSettings.model_validate({"every": 1, "measured_tokens": 2048} | told)
     learner = Learner(checkpoint, folder, settings.model_copy(update={"drafts": drafts}), 1)
     curve, spent = [], []
     for step in sorted(batches):
@@ -98,6 +101,14 @@ def way(
         spent.append(trained.cpu_s)
     trunk = {name: t for name, t in learner.trainer.model.state_dict().items() if not name.startswith("mtp.")}
     return {"trunk": state_digest(trunk), "step_cpu_s": round(median(spent), 3), "curve": curve}
+
+
+def thirds(ways: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
+    """Mean acceptance in each third of the steps at which all ways were measured."""
+    curves = {name: dict(found["curve"]) for name, found in ways.items()}
+    steps = sorted(set.intersection(*(set(curve) for curve in curves.values())))
+    parts = [steps[len(steps) * n // 3 : len(steps) * (n + 1) // 3] for n in range(3)]
+    return {name: [round(mean(curve[step] for step in part), 3) for part in parts] for name, curve in curves.items()}
 
 
 def main() -> None:
@@ -125,11 +136,10 @@ def main() -> None:
             done.write_text(json.dumps(way(checkpoint, place, settings, batches, told)), encoding="utf-8")
         found = json.loads(done.read_text(encoding="utf-8"))
         result["ways"][name] = found
-        rates = [rate for _, rate in found["curve"]]
-        first, last = mean(rates[:10]), mean(rates[-10:])
-        print(
-            f"{name}: first ten {first:.3f}, last ten {last:.3f}, {found['step_cpu_s']} core-seconds a step", flush=True
-        )
+    told = thirds(result["ways"])
+    for name, found in result["ways"].items():
+        found["thirds"] = told[name]
+        print(f"{name}: {told[name]}, median step {found['step_cpu_s']} core-seconds", flush=True)
     trunks = {found["trunk"] for found in result["ways"].values()}
     assert len(trunks) == 1, f"lessons changed the trunk: {trunks}"
     options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -235,15 +235,14 @@ def test_a_run_leaves_policy_figures_and_a_probe_within_its_bars(checkpoint, tmp
     assert again["counts"] == summary["counts"] and len(read(tmp_path / "steps.jsonl")) == 3
 
 
-@pytest.mark.parametrize("draft_tokens", [0, 1])
-def test_draft_layers_keep_up_with_the_policy_whether_engines_draft_or_not(checkpoint, tmp_path, draft_tokens):
-    """And the trainer's death in the midst of it changes no bit: the run compares the digests."""
+def test_draft_layers_keep_up_with_the_policy(checkpoint, tmp_path):
+    """Engines draft with the newest; and the trainer's death in the midst of it changes no bit: the run compares the digests."""
     run = a_run(checkpoint, tmp_path, drafts={"every": 1})
-    summary, _ = live(replace(run, engine=EngineSettings(draft_tokens=draft_tokens)), trainer={"train": 2})
+    summary, _ = live(replace(run, engine=EngineSettings(draft_tokens=1)), trainer={"train": 2})
     check_whole(run)
     assert summary["times"]["restarts"] == 1 and summary["mismatch"]["k3"] <= 1e-9
     assert all(0 <= point["draft_acceptance_1"] <= 1 and point["draft_loss"] > 0 for point in summary["curve"])
-    assert ("engine_acceptance_1" in summary["times"]) == bool(draft_tokens)
+    assert 0 <= summary["times"]["engine_acceptance_1"] <= 1
 
 
 @pytest.mark.parametrize(

@@ -182,11 +182,11 @@ def test_a_silent_rank_ends_the_meeting_of_all_in_bounded_time(how):
 
     begun = time.monotonic()
     if how == "silent":
-        found = on(2, work, silence_s=1.0)
+        found = on(2, work, silence_s=0.5)
     else:
         meeting = Meeting("127.0.0.1")
         with pytest.raises(RankLost, match="rank 0 did not meet all 2") as error:
-            GlooRanks(meeting.address, "127.0.0.1", 0, 2, 1.0)
+            GlooRanks(meeting.address, "127.0.0.1", 0, 2, 0.5)
         found = [error.value]
     assert isinstance(found[0], RankLost) and time.monotonic() - begun < 15
 

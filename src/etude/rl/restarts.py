@@ -14,7 +14,7 @@ class ProcessLost(Exception):
 
 
 class ProcessDied(Exception):
-    """The process behind a handle is gone. One that hangs is not found out: calls have no time limit."""
+    """The process behind a handle is gone. Calls have no time limit: who hangs is found out by others (`engines`, `rank_group`)."""
 
 
 class Lifeline(Generic[Handle]):

@@ -52,7 +52,7 @@ class FreshDraftsSettings(BaseModel):
         default=0.01, ge=0, description="Step of the selection bias of the draft layers' routers; 0 freezes it."
     )
     measured_tokens: int = Field(
-        default=2048,
+        default=1024,
         ge=0,
         description="Tokens of the batch whose drafts are measured before and after a lesson; 0: none.",
     )
