@@ -21,6 +21,7 @@ from etude.harness.services import CodeHit, Services, WebHit
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
+from etude.hygiene.facts import MALFORMED
 from etude.harness.truncation import Shown
 from etude.policy.scripted import ScriptedPolicy
 from etude.trace.message import Message, ToolCall
@@ -127,8 +128,9 @@ async def test_lenient_settings_take_the_text_5_for_5_and_count_it(sandbox: Any)
     read = preset_of(lenient).tools["read_file"]
     answer = await read.run({"target_file": "shop.py", "offset": "4", "limit": 1.0}, context(sandbox, lenient))
     assert answer.text.startswith("        out -= x\n") and answer.facts["bent_arguments"] == 2
-    with pytest.raises(ToolError, match='read_file: offset must be an integer, got "4"'):
-        await read.run({"target_file": "shop.py", "offset": "4"}, context(sandbox))
+    refused = await read.run({"target_file": "shop.py", "offset": "4"}, context(sandbox))
+    assert refused.text == 'read_file: offset must be an integer, got "4"' and refused.failed
+    assert refused.facts == {MALFORMED: 1.0}
 
 
 WORDS = "shop.py|a/b|.||..|out|total|/etc/x|$OUTPUTS/1.txt|é|\0|\ud800|*** Begin Patch|(|a\nb"

@@ -70,12 +70,10 @@ def test_wrong_arguments_are_told_the_right_ones_and_the_objection():
     assert played.texts[0] == "Reminder: read takes path, first (may be left out). Not so: read: unknown argument file"
 
 
-def test_wrong_arguments_are_found_by_the_schema_where_the_tool_itself_refused_them():
+def test_a_call_that_failed_in_its_work_is_not_flagged():
     played = Played()
-    first = played.turn("read", failed=True, file="x", path="a.py")
-    second = played.turn("edit", failed=True)
-    played.turn("edit", failed=True, path="a.py")  # failed for another reason
-    assert played.hints == [(first, "invalid_arguments"), (second, "invalid_arguments")]
+    played.turn("edit", failed=True, answer="no such file", path="a.py")
+    assert played.hints == []
 
 
 def test_an_answer_that_can_not_be_read_is_flagged_and_one_that_was_cut_off_is_not():

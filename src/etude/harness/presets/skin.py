@@ -12,8 +12,9 @@ from typing import Any
 from etude.harness.presets.arguments import BadArguments, check
 from etude.harness.presets.names import Names
 from etude.harness.presets.parameter import Parameter, object_schema
-from etude.harness.tools.tool import Implementation, ToolContext, ToolError, ToolResult
+from etude.harness.tools.tool import Implementation, ToolContext, ToolResult
 from etude.harness.truncation import Keep
+from etude.hygiene.facts import MALFORMED
 
 _SLOT = re.compile(r"\{(tool\.)?([a-z_]+(?:\.[a-z_]+)?)\}")
 
@@ -63,11 +64,11 @@ class Skinned:
         return {"type": "function", "function": function}
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Raises ToolError also for arguments that don't fit."""
+        """Arguments that don't fit are a malformed call, as with tools that a format checks (the counters and feedback read it)."""
         try:
             checked = check(self.shape, arguments, strict=context.settings.strict_arguments)
         except BadArguments as bad:
-            raise ToolError(f"{self.name}: {bad}") from bad
+            return ToolResult(f"{self.name}: {bad}", failed=True, facts={MALFORMED: 1.0})
         values = {**self.fixed, **self._canonical(checked.values)}
         result = await self.implementation.run(values, context)
         return replace(result, facts={**result.facts, "bent_arguments": float(checked.bent)})

@@ -7,7 +7,7 @@ from typing import Any
 
 from etude.hygiene.of_session import tool_names
 from etude.rl.hints.hint import Hint
-from etude.rl.hints.turns import Called, turns_of
+from etude.rl.hints.turns import turns_of
 from etude.trace.message import CUT_OFF
 from etude.trace.session import Session
 
@@ -34,9 +34,7 @@ def invalid_arguments(session: Session) -> Iterator[Hint]:
     """One for each turn whose call of an offered tool was refused: what the tool takes and what it objected to."""
     offered, names = _schemas(session), tool_names(session)
     for turn in turns_of(session):
-        refused = next(
-            (one for one in turn.calls if one.call.name in names and _refused(one, offered.get(one.call.name))), None
-        )
+        refused = next((one for one in turn.calls if one.call.name in names and one.malformed), None)
         if refused is not None:
             objection = " ".join(refused.text.split())[:MOST_CHARACTERS]
             takes = _told(refused.call.name, offered.get(refused.call.name, {}))
@@ -48,14 +46,6 @@ def _schemas(session: Session) -> dict[str, dict[str, Any]]:
     rows = session.header.harness_facts.get("schemas") or session.header.harness_facts.get("tools") or ()
     functions = [row.get("function", row) for row in rows if isinstance(row, dict)]
     return {one["name"]: one.get("parameters") or {} for one in functions if one.get("name")}
-
-
-def _refused(one: Called, parameters: dict[str, Any] | None) -> bool:
-    """Described tools check their arguments themselves and report a failed call only: there the schema tells."""
-    if one.malformed or not one.failed or not parameters:
-        return one.malformed
-    given, known = set(one.call.arguments), set(parameters.get("properties", {}))
-    return not given <= known or not set(parameters.get("required", ())) <= given
 
 
 def _told(name: str, parameters: dict[str, Any]) -> str:
