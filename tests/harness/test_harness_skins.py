@@ -21,8 +21,8 @@ from etude.harness.services import CodeHit, Services, WebHit
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
-from etude.hygiene.facts import MALFORMED
 from etude.harness.truncation import Shown
+from etude.hygiene.facts import MALFORMED
 from etude.policy.scripted import ScriptedPolicy
 from etude.trace.message import Message, ToolCall
 from etude.workspace.local_folder import LocalFolder
