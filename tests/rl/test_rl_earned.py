@@ -10,7 +10,7 @@ from etude.trace.entry import Header
 from etude.trace.segment import Rollout
 from etude.trace.session import Session
 
-TASK = SimpleNamespace(files={"a.py": "x = 1\n"})
+TASK = SimpleNamespace(category="features", files={"a.py": "x = 1\n"})
 SETUP = SimpleNamespace(harness=SimpleNamespace(effort="high"))
 
 
@@ -38,7 +38,7 @@ def earned(reward):
 
 def test_effort_seconds_and_quality_are_kept():
     rollout = earned(None)
-    assert rollout.info == {"seconds": {"agent": 4.0, "all": 9.0}, "effort": "high"}
+    assert rollout.info == {"seconds": {"agent": 4.0, "all": 9.0}, "effort": "high", "category": "features"}
     assert rollout.rewards == {"outcome": 1.0, "quality": -1.0}
 
 

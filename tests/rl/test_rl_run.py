@@ -26,6 +26,7 @@ from etude.harness.settings import HarnessSettings
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.model.init import new_model, with_drafts
 from etude.model.settings import ModelSettings
+from etude.rl.baseline import RunningMeans
 from etude.rl.controller import Step
 from etude.rl.follow import Follower
 from etude.rl.groups import Group
@@ -348,6 +349,23 @@ def test_a_mastered_template_is_served_harder_siblings_and_the_schedule_stays(ch
     assert {rollout.task_id for group in range(len(ids)) for rollout in store.load(group)} == deeper
     shares = [record.values["harder_groups"] for record in read(run.folder / "steps.jsonl")]
     assert sum(shares) * run.settings.groups_per_step == len(deeper - set(ids))
+
+
+def test_groups_of_one_are_held_against_what_their_category_earned_also_by_a_trainer_that_came_back(
+    checkpoint, tmp_path
+):
+    single = {"group_size": 1, "groups_per_step": 4, "baseline": "category", "slots": 4, "keep_sessions": 0}
+    run = a_run(checkpoint, tmp_path, **single)
+    live(
+        run, trainer={"train": 3}
+    )  # a checkpoint holds two steps; without their means the third would come out otherwise
+    store, records = GroupStore(run.folder / "groups"), read(run.folder / "steps.jsonl")
+    means = RunningMeans(run.settings.baseline_horizon)
+    for record in records:
+        rewards = [sum(parts.values()) for parts in record.components]
+        categories = [store.load(group)[0].info["category"] for group in record.groups]
+        assert record.advantages == means.advantages(rewards, categories)
+    assert any(record.advantages != [0.0] * 4 for record in records)
 
 
 def test_rewards_and_feedback_of_a_killed_run_are_those_of_its_first_life(checkpoint, tmp_path):

@@ -16,6 +16,7 @@ async def earn(attempt: Attempt, task: Task, setup: Setup, reward: RubricReward 
     """Add to the attempt's rollout. Raises InfraFault where the judge's endpoint stays away."""
     rollout = attempt.rollout
     rollout.info |= {
+        "category": task.category,
         "effort": setup.harness.effort,
         "seconds": {"agent": attempt.seconds["agent"], **rollout.info["seconds"]},
     }

@@ -18,7 +18,7 @@ import torch
 
 from etude.engine.probe import Mismatch, compare
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
-from etude.rl.advantage import advantages
+from etude.rl.baseline import RunningMeans, by_group
 from etude.rl.hints.flagged import chosen
 from etude.rl.rewards.component import Subject
 from etude.rl.rewards.divergence import k1_sum
@@ -93,6 +93,7 @@ class Learner:
             if ("drafts" in state) != (self.drafts is not None):
                 raise CheckpointError(f"{path} was written with another rl.drafts.every: put that back, and run again")
             self.trainer.load_state_dict(state["trainer"])
+            self.means.load_state_dict(state["baseline"])
             if self.drafts is not None:
                 self.drafts.load_state_dict(state["drafts"])
 
@@ -112,7 +113,7 @@ class Learner:
         scores = self.trainer.score(rollouts, with_reference="kl" in mix.weights)
         values = [self._measured(i, rollout, scores) for i, rollout in enumerate(rollouts)]
         parts = _mixed_by_group(values, [len(group) for group in batch], mix)
-        shared = _by_group([sum(part.values()) for part in parts], [len(group) for group in batch])
+        shared = self._advantages([sum(part.values()) for part in parts], batch)
         if self._first:
             self._keep_gaps(groups, batch, scores)
         fed = self._feed_back(rollouts)
@@ -144,7 +145,7 @@ class Learner:
 
     def save(self, step: int) -> None:
         """The whole training state after `step` steps."""
-        state: dict[str, Any] = {"trainer": self.trainer.state_dict()}
+        state: dict[str, Any] = {"trainer": self.trainer.state_dict(), "baseline": self.means.state_dict()}
         if self.drafts is not None:
             state["drafts"] = self.drafts.state_dict()
         save_state(self.folder / "states", step, state, STATES_KEPT)
@@ -161,6 +162,7 @@ class Learner:
     def _begin(self) -> None:
         """The initial policy."""
         settings = self.settings
+        self.means = RunningMeans(settings.baseline_horizon)
         reference = load_checkpoint(self.checkpoint) if ever_weighed("kl", settings) else None
         model = load_checkpoint(self.checkpoint, drafts=settings.drafts.every > 0)
         self.trainer = PolicyTrainer(model, reference, settings.update, settings.steps, self.ranks)
@@ -181,6 +183,12 @@ class Learner:
                 "all of them the same machine, threads and versions, or set rl.ranks to 1, and run again: it goes on"
             )
         return digests[0]
+
+    def _advantages(self, rewards: list[float], batch: list[list[Rollout]]) -> list[float]:
+        """In the order of the rollouts."""
+        if self.settings.baseline == "group":
+            return by_group(rewards, [len(group) for group in batch])
+        return self.means.advantages(rewards, [rollout.info["category"] for group in batch for rollout in group])
 
     def _keep_gaps(self, groups: list[int], batch: list[list[Rollout]], scores: Scores) -> None:
         """Per token what the trainer's logprobs are above the sampler's, for whoever reads rollouts."""
@@ -218,12 +226,4 @@ def _mixed_by_group(values: list[dict[str, float]], sizes: list[int], mix: Mix) 
     out: list[dict[str, float]] = []
     for size in sizes:
         out += mixed(values[len(out) : len(out) + size], mix)
-    return out
-
-
-def _by_group(rewards: list[float], sizes: list[int]) -> list[float]:
-    """Advantages within each group, in the order of the rollouts."""
-    out: list[float] = []
-    for size in sizes:
-        out += advantages(rewards[len(out) : len(out) + size])
     return out

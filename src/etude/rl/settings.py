@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from etude.rl.rewards.settings import RewardSettings
 from etude.rollout.settings import AttemptSettings
@@ -69,7 +69,14 @@ class RlSettings(BaseModel):
 
     steps: int = Field(default=40, ge=1, description="training steps")
     groups_per_step: int = Field(default=16, ge=1, description="groups (tasks) per step")
-    group_size: int = Field(default=8, ge=2, description="rollouts per group")
+    group_size: int = Field(default=8, ge=1, description="rollouts per group; 1 needs a baseline of its own")
+    baseline: Literal["group", "category"] = Field(
+        default="group",
+        description="what a reward is held against: the mean of its group, or the running mean of its category over earlier steps",
+    )
+    baseline_horizon: int = Field(
+        default=256, ge=1, description="rewards of a category over which its running mean forgets"
+    )
     max_staleness: int = Field(
         default=2, ge=0, description="most policy versions between sampling a token and training on it"
     )
@@ -161,3 +168,12 @@ class RlSettings(BaseModel):
     )
     eval_every: int = Field(default=0, ge=0, description="steps between evaluations on validation tasks; 0 is never")
     eval_tasks: int = Field(default=32, ge=1, description="validation tasks per evaluation")
+
+    @model_validator(mode="after")
+    def _a_group_of_one_has_a_baseline(self) -> RlSettings:
+        if self.group_size == 1 and self.baseline == "group":
+            raise ValueError(
+                'rl.group_size = 1 with rl.baseline = "group": a rollout alone is its own mean and would teach nothing; '
+                'take rl.baseline = "category", or larger groups'
+            )
+        return self

@@ -1,0 +1,66 @@
+"""What a reward is held against: the mean of its group, or what its category earned so far.
+
+A group of one has no mean but its own reward. Its baseline is the running mean of its category (debugging, features, ...), from earlier steps
+alone: a baseline that holds the rollout's own reward would shrink its gradient, one that holds others' only leaves its expectation as it
+is (Williams 1992, REINFORCE with a baseline). A category that no earlier step has seen is held against the rest of the batch in it,
+and where there is no rest a rollout teaches nothing but what its category's mean is.
+
+    mean <- mean + (reward - mean) / min(n, horizon)        n rewards seen, this one among them
+
+Worked example, horizon 100, the first step's rewards 1, 0, 0 in one category: held against 0, 0.5, 0.5; advantages 1, -0.5, -0.5; the mean
+is 1/3 after it, and a reward of 1 at the next step has the advantage 2/3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from etude.rl.advantage import advantages
+
+
+@dataclass
+class RunningMeans:
+    """By category what its rewards were on average; part of the trainer's state, so that a resume holds against the same."""
+
+    horizon: int
+    seen: dict[str, int] = field(default_factory=dict)
+    means: dict[str, float] = field(default_factory=dict)
+
+    def advantages(self, rewards: Sequence[float], categories: Sequence[str]) -> list[float]:
+        """One per rollout, in order; the means take the rewards in behind that, in the same order."""
+        found = [
+            reward - self._baseline(i, rewards, categories)
+            for i, (reward, _) in enumerate(zip(rewards, categories, strict=True))
+        ]
+        for reward, category in zip(rewards, categories, strict=True):
+            seen, mean = self.seen.get(category, 0) + 1, self.means.get(category, 0.0)
+            self.seen[category] = seen
+            self.means[category] = mean + (reward - mean) / min(seen, self.horizon)
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seen": dict(self.seen), "means": dict(self.means)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.seen, self.means = dict(state["seen"]), dict(state["means"])
+
+    def _baseline(self, index: int, rewards: Sequence[float], categories: Sequence[str]) -> float:
+        category = categories[index]
+        if category in self.seen:
+            return self.means[category]
+        rest = [
+            reward
+            for i, (reward, other) in enumerate(zip(rewards, categories, strict=True))
+            if other == category and i != index
+        ]
+        return sum(rest) / len(rest) if rest else rewards[index]
+
+
+def by_group(rewards: Sequence[float], sizes: Sequence[int]) -> list[float]:
+    """Advantages against the mean of each group, in the order of the rollouts."""
+    out: list[float] = []
+    for size in sizes:
+        out += advantages(rewards[len(out) : len(out) + size])
+    return out

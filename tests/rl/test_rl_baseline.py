@@ -1,0 +1,58 @@
+"""Groups of one are held against what their category earned before; a group's own mean needs company."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from etude.rl.baseline import RunningMeans
+from etude.rl.settings import RlSettings
+
+REWARDS = st.lists(
+    st.tuples(st.floats(-1, 1), st.sampled_from(["debugging", "features", "tests"])), min_size=1, max_size=8
+)
+
+
+def test_the_worked_example():
+    means = RunningMeans(100)
+    assert means.advantages([1.0, 0.0, 0.0], ["tests"] * 3) == pytest.approx([1.0, -0.5, -0.5])
+    assert means.advantages([1.0], ["tests"]) == pytest.approx([2 / 3])
+
+
+def test_a_category_seen_for_the_first_time_alone_teaches_nothing_yet():
+    means = RunningMeans(100)
+    assert means.advantages([1.0], ["review"]) == [0.0]
+    assert means.advantages([0.5], ["review"]) == [-0.5]
+
+
+@given(REWARDS, st.integers(0, 7), st.floats(-1, 1))
+def test_no_rollout_is_held_against_its_own_reward(batch, index, other):
+    """Its advantage rises with its reward one for one, as far as its category has a baseline without it."""
+    index %= len(batch)
+    rewards, categories = [list(column) for column in zip(*batch, strict=True)]
+    if categories.count(categories[index]) == 1:
+        return
+    changed = [*rewards[:index], other, *rewards[index + 1 :]]
+    before, after = (RunningMeans(9).advantages(row, categories)[index] for row in (rewards, changed))
+    assert after - before == pytest.approx(other - rewards[index], abs=1e-9)
+
+
+@given(st.lists(REWARDS, min_size=2, max_size=5), st.integers(1, 9))
+def test_a_state_read_back_goes_on_the_same_and_means_stay_within_the_rewards(steps, horizon):
+    whole = RunningMeans(horizon)
+    for batch in steps:
+        resumed = RunningMeans(horizon)
+        resumed.load_state_dict(whole.state_dict())
+        rewards, categories = zip(*batch, strict=True)
+        assert resumed.advantages(rewards, categories) == whole.advantages(rewards, categories)
+        assert resumed.state_dict() == whole.state_dict()
+    seen = [reward for batch in steps for reward, _ in batch]
+    assert all(min(seen) - 1e-9 <= mean <= max(seen) + 1e-9 for mean in whole.means.values())
+
+
+def test_a_group_of_one_without_a_baseline_is_refused_with_the_remedy():
+    with pytest.raises(ValidationError, match='take rl.baseline = "category", or larger groups'):
+        RlSettings(group_size=1)
+    assert RlSettings(group_size=1, baseline="category").group_size == 1
