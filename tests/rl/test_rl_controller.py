@@ -109,6 +109,15 @@ class MortalStore(GroupStore):
         super().save(group, rollouts)
         self.life.act()
 
+    def keep(self, group: int, version: int, member: int, rollout: Rollout) -> None:
+        self.life.act()
+        super().keep(group, version, member, rollout)
+        self.life.act()
+
+    def forget(self, group: int) -> None:
+        self.life.act()
+        super().forget(group)
+
 
 class World:
     """Fake engine, trainer and sandboxes on one seed. Weights are a hash of everything trained, in order."""
@@ -124,12 +133,14 @@ class World:
         self.weights = "initial"
         self.steps: list[tuple[int, list[int]]] = []
         self.staleness: list[int] = []
+        self.attempted: set[tuple[int, int]] = set()
 
     async def restore(self, step: int) -> None:
         if step:
             self.weights = (self.folder / f"checkpoint-{step}").read_text()
 
     async def attempt(self, slot: Slot) -> Rollout:
+        self.attempted.add((slot.group, slot.member))
         versions = [self.served]
         for _ in range(self.rng.randint(1, 4)):
             await asyncio.sleep(self.rng.paretovariate(1.3))
@@ -220,8 +231,12 @@ async def drive(folder: Path, plan: RlSettings, world: World, loop: SimulatedLoo
     await controller.run()
 
 
+SPARE = 12
+
+
 def schedule(plan: RlSettings) -> Schedule:
-    return draw({"only": [f"task-{i}" for i in range(400)]}, {}, plan.steps * plan.groups_per_step, plan.seed)
+    spare = 0 if plan.set_aside == "none" else SPARE
+    return draw({"only": [f"task-{i}" for i in range(400)]}, {}, plan.steps * plan.groups_per_step + spare, plan.seed)
 
 
 def trained_tasks(folder: Path, plan: RlSettings) -> list[str]:
@@ -270,6 +285,44 @@ def test_kills_change_neither_the_trained_tasks_nor_the_bound(plan, seed, kills)
         assert len(set(tasks)) == len(tasks)
         assert sorted(tasks) == sorted(schedule(plan).task_ids)
         assert all(value <= plan.max_staleness for value in world.staleness)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    plan=st.builds(a_plan, groups_per_step=st.integers(1, 3), group_size=st.integers(2, 4), set_aside=st.just("uniform")),
+    seed=st.integers(0, 2**32),
+    kills=st.lists(st.integers(1, 90), max_size=4),
+)  # fmt: skip
+def test_a_group_set_aside_is_never_trained_and_another_takes_its_place(plan, seed, kills):
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        folder = Path(name)
+        for number, ends_at in enumerate(kills):
+            live(folder, plan, seed + number, fault_rate=0.1, life=Life(ends_at))
+        world = live(folder, plan, seed + len(kills), fault_rate=0.1)
+        progress, total = fold(Ledger(folder / "ledger.jsonl").entries), len(schedule(plan))
+        assert (
+            not progress.trained & progress.aside and len(progress.trained) == progress.next_step * plan.groups_per_step
+        )
+        outcomes = lambda group: {one.rewards["outcome"] for one in world.store.load(group)}
+        assert all(len(outcomes(group)) > 1 for group in progress.trained)
+        assert all(len(outcomes(group)) == 1 for group in progress.aside)
+        left = total - len(progress.trained) - len(progress.aside)
+        assert progress.next_step == plan.steps or left < plan.groups_per_step
+        assert all(value <= plan.max_staleness for value in world.staleness)
+
+
+@settings(max_examples=40, deadline=None)
+@given(plan=plans, seed=st.integers(0, 2**32), ends_at=st.integers(5, 90))
+def test_what_was_scored_before_a_kill_is_not_attempted_again(plan, seed, ends_at):
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        folder = Path(name)
+        live(folder, plan, seed, fault_rate=0.1, life=Life(ends_at))
+        kept = GroupStore(folder / "groups").kept()
+        held = {(group, member): one.id for group, (_, members) in kept.items() for member, one in members.items()}
+        world = live(folder, plan, seed + 1, fault_rate=0.1)
+        assert not world.attempted & held.keys()
+        assert all(world.store.load(group)[member].id == name for (group, member), name in held.items())
+        assert not list((folder / "groups" / "scored").iterdir())
 
 
 @pytest.fixture
@@ -321,7 +374,7 @@ def test_a_task_that_never_works_stops_the_run_by_name(tmp_path):
 
 def test_a_replay_that_comes_to_other_weights_is_refused(tmp_path):
     plan = a_plan(save_every=5)
-    life = Life(60)
+    life = Life(110)
     live(tmp_path, plan, 3, life=life)
     progress = fold(Ledger(tmp_path / "ledger.jsonl").entries)
     assert progress.digests and not progress.saved

@@ -23,8 +23,14 @@ class Driven(RuleBasedStateMachine):
         staleness=st.integers(0, 3),
         slots=st.integers(1, 9),
         reach=st.sampled_from([None, 1, 2]),
+        barren=st.sets(st.integers(0, 40), max_size=6),
+        spare=st.integers(0, 8),
     )
-    def begin(self, per_step: int, size: int, staleness: int, slots: int, reach: int | None) -> None:
+    def begin(
+        self, per_step: int, size: int, staleness: int, slots: int, reach: int | None, barren: set[int], spare: int
+    ) -> None:
+        self.barren, self.spare = barren, spare
+        self.aside: list[int] = []
         self.size, self.staleness, self.per_step = size, staleness, per_step
         self.window = StalenessWindow(per_step, staleness, reach=None if reach is None else reach * per_step)
         self.reconciler = self.fresh(slots, 0)
@@ -34,8 +40,11 @@ class Driven(RuleBasedStateMachine):
         self.attempts: dict[tuple[int, int], int] = {}
 
     def fresh(self, slots: int, version: int) -> Reconciler[str]:
-        tasks = Schedule(tuple(f"task-{n}" for n in range(STEPS * self.per_step)))
-        return Reconciler(tasks, self.window, slots=slots, group_size=self.size, max_faults=10**6, version=version)
+        tasks = Schedule(tuple(f"task-{n}" for n in range(STEPS * self.per_step + self.spare)))
+        aside = lambda results: int(results[0].split(".")[0]) in self.barren
+        return Reconciler(
+            tasks, self.window, slots=slots, group_size=self.size, max_faults=10**6, version=version, steps=STEPS, aside=aside
+        )  # fmt: skip
 
     @rule()
     def start(self) -> None:
@@ -50,8 +59,13 @@ class Driven(RuleBasedStateMachine):
     @rule(data=st.data())
     def finish(self, data: st.DataObject) -> None:
         slot = self.running.pop(data.draw(st.integers(0, len(self.running) - 1)))
+        self.over(slot)
+
+    def over(self, slot: Slot) -> None:
         group = self.reconciler.finish(slot, f"{slot.group}.{slot.member}")
         assert group is None or group.members == [f"{slot.group}.{member}" for member in range(self.size)]
+        if group is not None and slot.group not in self.reconciler.groups:
+            self.aside.append(slot.group)
 
     @precondition(lambda self: self.running)
     @rule(data=st.data())
@@ -78,16 +92,23 @@ class Driven(RuleBasedStateMachine):
     def serve(self) -> None:
         self.reconciler.version = self.window.next_step
 
-    @rule()
-    def die_and_go_on(self) -> None:
-        """As after a kill: what is complete is kept with the version of its admission, all else begins anew."""
+    @rule(data=st.data())
+    def die_and_go_on(self, data: st.DataObject) -> None:
+        """As after a kill: what was scored is kept with the version of its admission, some or all of it; what ran begins anew."""
         version, kept = self.window.next_step, self.reconciler.groups
-        complete = {index: (group.version, group.results) for index, group in kept.items() if group.complete}
+        begun = {index: (group.version, dict(group.results)) for index, group in kept.items() if group.results}
+        for _, results in begun.values():
+            if len(results) < self.size and data.draw(st.booleans()):
+                results.pop(max(results))
+        begun = {index: one for index, one in begun.items() if one[1]}
         self.window = StalenessWindow(self.per_step, self.staleness, version, reach=self.window.reach)
         self.reconciler = self.fresh(self.reconciler.slots, version)
-        self.reconciler.restore(self.trained, complete)
+        self.reconciler.restore([*self.trained, *self.aside], begun)
+        assert {index: group.results for index, group in self.reconciler.groups.items()} == {
+            index: results for index, (_, results) in begun.items()
+        }
         self.running, self.attempts = [], {}
-        self.admitted_at = {index: version for index, (version, _) in complete.items()}
+        self.admitted_at = {index: version for index, (version, _) in begun.items()}
 
     @invariant()
     def holds(self) -> None:
@@ -97,26 +118,32 @@ class Driven(RuleBasedStateMachine):
         assert self.reconciler.running == len(self.running) <= self.reconciler.slots
         assert {life.slot for life in lives if life.running} == set(self.running)
         assert len(set(self.trained)) == len(self.trained)
-        assert not set(self.trained) & set(self.reconciler.groups)
+        assert not {*self.trained, *self.aside} & set(self.reconciler.groups)
+        assert set(self.aside) <= self.barren and not self.barren & set(self.trained)
+        assert len(self.reconciler.groups) <= self.per_step * (STEPS - self.window.next_step)
         assert all(life.slot.attempt == self.attempts.get((life.slot.group, life.slot.member), 0) for life in lives)
         for group in self.reconciler.groups.values():
             assert group.queued == sum(life.phase is Phase.QUEUED for life in group.lives)
             assert group.complete == all(life.phase is Phase.GROUPED for life in group.lives)
 
     def teardown(self) -> None:
-        """From wherever chance left it, it comes to its end: nothing is stuck, and every task was trained once."""
+        """From wherever chance left it, it comes to its end: nothing is stuck, no task was trained twice, and all steps were made unless
+        the tasks to spare were used up."""
         if not hasattr(self, "running"):
             return
         while not self.reconciler.done:
             self.start()
             for slot in self.running:
-                self.reconciler.finish(slot, f"{slot.group}.{slot.member}")
+                self.over(slot)
             self.running = []
-            before = self.window.next_step
             self.train()
-            assert self.window.next_step > before or not self.reconciler.done
             self.serve()
-        assert sorted(self.trained) == list(range(STEPS * self.per_step))
+        assert len(self.trained) == self.per_step * self.window.next_step
+        tasks = STEPS * self.per_step + self.spare
+        usable = tasks - len(self.barren & set(range(tasks)))
+        assert self.window.next_step == min(STEPS, usable // self.per_step)
+        if not self.aside and not self.spare:
+            assert sorted(self.trained) == list(range(tasks))
 
 
 Driven.TestCase.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)

@@ -76,3 +76,22 @@ def test_a_group_in_two_batches_is_refused():
         fold(entries)
     with pytest.raises(ValueError, match="trains step 1 after step -1"):
         fold([entries[0], entries[2]])
+
+
+def test_rollouts_of_an_unfinished_group_are_kept_and_a_damaged_one_is_made_again(tmp_path):
+    store = GroupStore(tmp_path)
+    for member in (0, 2):
+        store.keep(7, 3, member, a_rollout(member, 1, False))
+    store.keep(8, 4, 0, a_rollout(9, 2, True))
+    assert store.groups() == []
+    kept = store.kept()
+    assert {group: (version, sorted(members)) for group, (version, members) in kept.items()} == {
+        7: (3, [0, 2]),
+        8: (4, [0]),
+    }
+    assert kept[7][1][2].id == "r2"
+    (damaged,) = tmp_path.rglob("000007-002-*")
+    damaged.write_bytes(damaged.read_bytes()[:20])
+    assert sorted(store.kept()[7][1]) == [0]
+    store.forget(7)
+    assert list(store.kept()) == [8]

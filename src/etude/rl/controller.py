@@ -81,6 +81,7 @@ class Controller:
         on_step: OnStep,
         clock: Callable[[], float] = time.monotonic,
         on_wait: Callable[[str], None] | None = None,
+        on_aside: Callable[[Group[Rollout]], None] = lambda group: None,
     ) -> None:
         self.reconciler = reconciler
         self.attempt = attempt
@@ -91,6 +92,7 @@ class Controller:
         self.on_step = on_step
         self.clock = clock
         self.on_wait = on_wait  # is told whom the run waits for, when it takes long
+        self.on_aside = on_aside  # is told of a group that is not to be trained
         self._doing = ""
         self._since_s = 0.0
         self._changed = asyncio.Event()
@@ -132,10 +134,18 @@ class Controller:
             self.ledger.note("fault", group=slot.group, member=slot.member, attempt=slot.attempt, reason=str(fault))
             self.reconciler.fail(slot, str(fault), self.clock())
             return
+        version = self.reconciler.groups[slot.group].version
         group = self.reconciler.finish(slot, rollout, self.clock())
-        if group is not None:
-            self.store.save(group.index, group.members)
+        if group is None:
+            self.store.keep(slot.group, version, slot.member, rollout)
+            return
+        self.store.save(group.index, group.members)
+        if group.index in self.reconciler.groups:
             self.ledger.write("completed", group=group.index, version=group.version)
+        else:
+            self.ledger.write("set_aside", group=group.index)
+            self.on_aside(group)
+        self.store.forget(group.index)
 
     def _train_next(self) -> None:
         if self._training is not None:

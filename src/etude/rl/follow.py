@@ -43,6 +43,7 @@ class Follower:
         self._setup = setup
         self._sessions = sessions
         self._watch = Watch()
+        self._aside = 0  # groups set aside since the last step
         self._recorded: set[int] = set()  # by earlier lives
         for record in read(run.folder / "steps.jsonl"):
             self._recorded.add(record.step)
@@ -62,6 +63,11 @@ class Follower:
         else:
             self._write(step, groups, {})
 
+    def on_aside(self, group: Group[Rollout]) -> None:
+        """A group that is not trained is still heard of by who makes tasks harder."""
+        self._aside += 1
+        self._hear([group])
+
     def _write(self, step: Step, groups: list[Group[Rollout]], evaluated: dict[str, float]) -> None:
         run = self._run
         evaluated = {**evaluated, **self._hear(groups)}
@@ -69,6 +75,9 @@ class Follower:
         values = step_values(step.step, rollouts, step.components, step.advantages)
         for name, value in step.values.items():
             values[DRIFT.get(name, name)] = value
+        values["set_aside"], self._aside = float(self._aside), 0
+        made = len(groups) + values["set_aside"]  # whatever is set aside is uniform too
+        values["uniform_groups"] = (values["uniform_groups"] * len(groups) + values["set_aside"]) / made
         values |= component_values(step.measured, step.weights) | tool_shares(rollouts) | evaluated
         counts: Counter[int] = Counter()
         for rollout in rollouts:

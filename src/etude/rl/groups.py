@@ -32,9 +32,12 @@ class Group(Generic[Result]):
     queued: int = 0  # rollouts that wait for a place
 
     def __post_init__(self) -> None:
-        phase = Phase.GROUPED if self.results else Phase.QUEUED
-        self.queued = 0 if self.results else self.size
-        self.lives = [Life(Slot(self.index, member, self.task_id), phase) for member in range(self.size)]
+        had = Phase.GROUPED if self.complete else Phase.SCORED
+        self.queued = self.size - len(self.results)
+        self.lives = [
+            Life(Slot(self.index, member, self.task_id), had if member in self.results else Phase.QUEUED)
+            for member in range(self.size)
+        ]
 
     @property
     def complete(self) -> bool:

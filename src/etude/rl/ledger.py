@@ -4,6 +4,7 @@
     {"kind": "admitted", "group": 3, "version": 7}
     {"kind": "fault", "group": 3, "member": 0, "attempt": 0, "reason": ...}    infra faults ate an attempt; it is made again
     {"kind": "completed", "group": 3, "version": 7}         its rollouts are in `groups/` already
+    {"kind": "set_aside", "group": 4}                       so are its, but it is not trained
     {"kind": "batch", "step": 8, "groups": [3, ...]}        written before the step is trained
     {"kind": "trained", "step": 8, "digest": ...}           weights after it
     {"kind": "saved", "step": 9}                            a checkpoint that holds the first 9 steps
@@ -30,6 +31,7 @@ class Progress:
     plan: str | None = None
     batches: dict[int, list[int]] = field(default_factory=dict)  # step -> groups
     complete: dict[int, int] = field(default_factory=dict)  # untrained group -> version at admission
+    aside: set[int] = field(default_factory=set)
     digests: dict[int, str] = field(default_factory=dict)  # step -> weights after it
     saved: int = 0  # steps in the last checkpoint
 
@@ -51,6 +53,8 @@ def fold(entries: Iterable[dict[str, Any]]) -> Progress:
             progress.plan = entry["digest"]
         elif kind == "completed":
             progress.complete[entry["group"]] = entry["version"]
+        elif kind == "set_aside":
+            progress.aside.add(entry["group"])
         elif kind == "batch":
             _take_batch(progress, entry["step"], entry["groups"])
         elif kind == "trained":

@@ -4,6 +4,7 @@ Life of a group (that of a rollout: `life.py`):
     planned -> admitted    by `start`, if the staleness window says that it can still be trained in time
     admitted -> complete   by `finish` of its last rollout; infra faults (`fail`) queue the slot again, never give the group up
     complete -> trained    by `batch`, exactly once, at a step within its deadline
+    admitted -> set aside  by `finish`, where what it came to is not to be trained (`aside`); another task takes its place
 Invariants: at most `slots` rollouts run; every admitted group is within its deadline; a group is handed out once, whole.
 The controller asks `start` whenever something changed, runs what it gets, and asks `batch` whenever the trainer is free.
 Admission follows the schedule's order, so the admitted groups are a prefix of it (after a resume: minus the trained).
@@ -12,7 +13,7 @@ Admission follows the schedule's order, so the admitted groups are a prefix of i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from etude.rl.groups import Group
@@ -35,27 +36,38 @@ class Reconciler(Generic[Result]):
         group_size: int,
         max_faults: int,
         version: int = 0,
+        steps: int | None = None,
+        aside: Callable[[list[Result]], bool] = lambda results: False,
     ) -> None:
+        """`steps`: to be trained, where the schedule has tasks to spare for groups that are set aside."""
         self.schedule = schedule
         self.window = window
         self.slots = slots
         self.group_size = group_size
         self.max_faults = max_faults
         self.version = version
+        self.steps = len(schedule) // window.groups_per_step if steps is None else steps
+        self.aside = aside
         self.groups: dict[int, Group[Result]] = {}  # admitted and untrained
         self.admitted: list[Group[Result]] = []  # since the last `take_admitted`, for the ledger
         self._planned: deque[int] = deque(range(len(schedule)))
         self._running = 0
         self._complete: set[int] = set()  # of the admitted
 
-    def restore(self, trained: Iterable[int], complete: dict[int, tuple[int, dict[int, Result]]]) -> None:
-        """After a kill: `trained` groups are done; `complete` ones come with their admission version and results."""
-        done = set(trained)
-        self._planned = deque(i for i in self._planned if i not in done and i not in complete)
-        for index, (version, results) in sorted(complete.items()):
-            self.window.admit(index, version)
-            self.groups[index] = Group(index, self.schedule.task_ids[index], self.group_size, version, dict(results))
-            self._complete.add(index)
+    def restore(self, done: Iterable[int], begun: Mapping[int, tuple[int, Mapping[int, Result]]]) -> None:
+        """After a kill: `done` groups are trained or set aside; `begun` ones come with their admission version and the results that
+        there are, all or some of them. Unfinished ones begin anew where the window has no room for them any more."""
+        found = [
+            Group(index, self.schedule.task_ids[index], self.group_size, version, dict(results))
+            for index, (version, results) in sorted(begun.items())
+        ]
+        for group in sorted(found, key=lambda group: not group.complete):
+            if group.complete or self.window.may_admit(group.version):
+                self.window.admit(group.index, group.version)
+                self.groups[group.index] = group
+        self._complete = {index for index, group in self.groups.items() if group.complete}
+        over = {*done, *self.groups}
+        self._planned = deque(index for index in self._planned if index not in over)
 
     @property
     def running(self) -> int:
@@ -63,8 +75,10 @@ class Reconciler(Generic[Result]):
 
     @property
     def done(self) -> bool:
-        """Every group of the schedule has been handed out for training."""
-        return not self._planned and not self.groups
+        """Every step has been handed out for training, or there are too few tasks left for one more."""
+        return self.window.next_step >= self.steps or (
+            not self._planned and len(self.groups) < self.window.groups_per_step
+        )
 
     def start(self, now_s: float = 0.0) -> list[Slot]:
         """Slots to launch now: free places go to the oldest admitted group first, then to newly admitted groups."""
@@ -87,13 +101,17 @@ class Reconciler(Generic[Result]):
         return [life for index in sorted(self.groups) for life in self.groups[index].lives]
 
     def finish(self, slot: Slot, result: Result, now_s: float = 0.0) -> Group[Result] | None:
-        """A rollout came in; returns its group if that is complete now."""
+        """A rollout came in; returns its group if that is complete now: to be trained if it is still among `groups`, else set aside."""
         group = self.groups[slot.group]
         group.put(slot, result, now_s)
         self._running -= 1
         if not group.complete:
             return None
-        self._complete.add(slot.group)
+        if self.aside(group.members):
+            self.window.leave(slot.group)
+            del self.groups[slot.group]
+        else:
+            self._complete.add(slot.group)
         return group
 
     def fail(self, slot: Slot, reason: str, now_s: float = 0.0) -> None:
@@ -123,7 +141,8 @@ class Reconciler(Generic[Result]):
         return admitted
 
     def _admit(self) -> Group[Result] | None:
-        if not self._planned or not self.window.may_admit(self.version):
+        wanted = self.window.groups_per_step * (self.steps - self.window.next_step)
+        if not self._planned or len(self.window) >= wanted or not self.window.may_admit(self.version):
             return None
         index = self._planned.popleft()
         self.window.admit(index, self.version)

@@ -5,6 +5,7 @@ What is lost is the time of unfinished rollouts, nothing else: finished groups a
 
 from __future__ import annotations
 
+from etude.rl.barren import barren
 from etude.rl.controller import Learner, OnStep
 from etude.rl.groups import Group
 from etude.rl.ledger import Ledger, Progress, fold
@@ -47,9 +48,17 @@ def reconciler_at(
         group_size=settings.group_size,
         max_faults=settings.max_faults,
         version=progress.next_step,
+        steps=settings.steps,
+        aside=barren(settings.set_aside),
     )
-    complete = {group: (version, dict(enumerate(store.load(group)))) for group, version in progress.complete.items()}
-    reconciler.restore(progress.trained, complete)
+    begun = {group: (version, dict(enumerate(store.load(group)))) for group, version in progress.complete.items()}
+    over = progress.trained | progress.aside
+    for group, (version, members) in store.kept().items():
+        if group in over or group in begun or max(members) >= settings.group_size:
+            store.forget(group)
+        else:
+            begun[group] = (version, members)
+    reconciler.restore(over, begun)
     return reconciler
 
 

@@ -164,8 +164,14 @@ async def _drive(
             save_every=settings.save_every,
             on_step=follower.on_step,
             on_wait=lambda told: run.log.note(STAGE, told),
+            on_aside=follower.on_aside,
         )
         await controller.run()
+        if (made := reconciler.window.next_step) < settings.steps:
+            run.log.note(
+                STAGE,
+                f"ends after {made} of {settings.steps} steps: the tasks to spare for groups set aside are used up",
+            )
         times = {"start_s": ready - started, "train_s": time.perf_counter() - ready}
         times["controller_cpu_s"] = time.process_time() - ready_cpu
         return await finish(run, services, renderer, times)

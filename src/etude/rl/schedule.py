@@ -18,7 +18,8 @@ from etude.tasks.task import Measured, TaskSource
 
 @dataclass(frozen=True)
 class Schedule:
-    """`task_ids[i]` is the task of group i; there are steps * groups_per_step of them, all different."""
+    """`task_ids[i]` is the task of group i; there are steps * groups_per_step of them, all different, and some to spare where groups may be
+    set aside."""
 
     task_ids: tuple[str, ...]
 
@@ -34,6 +35,8 @@ class Schedule:
 def task_list(settings: RlSettings, source: TaskSource) -> Schedule:
     """The list of a run: the source's own mix of levels, or the shares that the settings give."""
     count = settings.steps * settings.groups_per_step
+    if settings.set_aside != "none":
+        count += round(settings.spare * count)
     shares = {level: share for level, share in settings.levels.items() if share > 0}
     if not settings.levels:
         pools = {"": source.ids("train")}

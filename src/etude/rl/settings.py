@@ -12,6 +12,8 @@ from etude.train.feedback_settings import FeedbackSettings
 from etude.train.mtp_settings import FreshDraftsSettings
 from etude.train.settings import PolicyStepSettings
 
+SetAside = Literal["none", "failed", "uniform"]
+
 
 class EffortWeights(BaseModel):
     """Weights of the six quantities that make up the effort x of a rollout (composer2-facts 6.2; values not disclosed)."""
@@ -140,6 +142,15 @@ class RlSettings(BaseModel):
     curriculum: CurriculumSettings = Field(
         default_factory=CurriculumSettings, description="harder tasks more often later on"
     )
+    set_aside: SetAside = Field(
+        default="none",
+        description="finished groups that give their place to other tasks: none, those where all failed, or all whose outcomes are the same",
+    )
+    spare: float = Field(
+        default=0.5,
+        ge=0,
+        description="tasks to take for groups set aside, as a share of steps x groups_per_step; the run ends early when they are used up",
+    )
     harder_above: float | None = Field(
         default=None,
         gt=0,
@@ -170,10 +181,14 @@ class RlSettings(BaseModel):
     eval_tasks: int = Field(default=32, ge=1, description="validation tasks per evaluation")
 
     @model_validator(mode="after")
-    def _a_group_of_one_has_a_baseline(self) -> RlSettings:
+    def _a_group_of_one_is_no_group(self) -> RlSettings:
         if self.group_size == 1 and self.baseline == "group":
             raise ValueError(
                 'rl.group_size = 1 with rl.baseline = "group": a rollout alone is its own mean and would teach nothing; '
                 'take rl.baseline = "category", or larger groups'
+            )
+        if self.group_size == 1 and self.set_aside != "none":
+            raise ValueError(
+                f'rl.set_aside = "{self.set_aside}" with rl.group_size = 1: every outcome of a single rollout is uniform; take larger groups'
             )
         return self

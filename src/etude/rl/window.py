@@ -94,6 +94,10 @@ class StalenessWindow:
                 )
         self.next_step += 1
 
+    def leave(self, group: int) -> None:
+        """The group will not be trained."""
+        del self._deadlines[group]
+
     def _near(self) -> set[int] | None:
         """The groups that a batch may be taken from; None: any. Numbers of groups grow in the order of admission."""
         if self.reach is None or self.reach >= len(self._deadlines):

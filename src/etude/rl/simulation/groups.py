@@ -16,6 +16,15 @@ class GroupsInMemory:
     def save(self, group: int, rollouts: list[Rollout]) -> None:
         self._held[group] = rollouts
 
+    def keep(self, group: int, version: int, member: int, rollout: Rollout) -> None:
+        """The simulated controller does not die, so what is unfinished is in its memory."""
+
+    def forget(self, group: int) -> None:
+        """Nothing was kept."""
+
+    def kept(self) -> dict[int, tuple[int, dict[int, Rollout]]]:
+        return {}
+
     def load(self, group: int) -> list[Rollout]:
         return self._held[group]
 
