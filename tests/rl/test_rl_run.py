@@ -124,7 +124,15 @@ class Threads:
 
 
 def a_run(checkpoint: Path, folder: Path, **changes: Any) -> RlRun:
-    small = {"steps": 3, "groups_per_step": 2, "group_size": 3, "slots": 6, "save_every": 2, "kl_beta": 0.01}
+    small = {
+        "steps": 3,
+        "groups_per_step": 2,
+        "group_size": 3,
+        "slots": 6,
+        "save_every": 2,
+        "kl_beta": 0.01,
+        "solvable_tasks": 0,
+    }
     return RlRun(
         RlSettings.model_validate(small | changes),
         checkpoint,
@@ -212,9 +220,10 @@ def test_sessions_of_rollouts_replay_byte_for_byte(checkpoint, tmp_path):
 
 
 def test_a_run_leaves_policy_figures_and_a_probe_within_its_bars(checkpoint, tmp_path):
-    run = a_run(checkpoint, tmp_path)
+    run = a_run(checkpoint, tmp_path, solvable_tasks=2)
     summary, _ = live(run)
     check_whole(run)
+    assert summary["solvable"]["tasks"] == 2 and summary["solvable"]["attempts"] == 8
     assert summary == json.loads((tmp_path / "summary.json").read_text())
     assert summary["mismatch"]["k3"] <= 1e-9 and summary["mismatch"]["p99"] <= 1e-5
     assert summary["mismatch"]["routes_equal"]

@@ -70,6 +70,7 @@ epochs = 50
 steps = 30
 checkpoint_every = 3
 [rl]
+solvable_tasks = 2
 steps = 4
 groups_per_step = 2
 group_size = 4

@@ -63,6 +63,11 @@ def machinery(report: dict[str, Any]) -> str:
         add(key, words, "", bar("more than 0", counts.get(key, 0) > 0))
     add("replaced_routes", "of them replaced by the trainer's own as implausible")
     add("retried", "attempts repeated after infra faults, never scored")
+    if found := rl.get("solvable"):
+        solved = f"{100 * found['share']:.0f}% ({100 * found['interval'][0]:.0f} to {100 * found['interval'][1]:.0f})"
+        rows.append(
+            [f"tasks that the start solves in {found['attempts']} attempts, of", cell(found["tasks"]), solved, ""]
+        )
     versions = sum(1 for tokens in counts.get("tokens_by_version", {}).values() if tokens)
     if versions:
         rows.append(["policy versions with tokens", cell(versions), "", bar("more than 1", versions > 1)])

@@ -2,8 +2,9 @@
 
 Folder: `ledger.jsonl` (decisions), `groups/` (finished rollouts), `states/` (trainer), `weights/` (anchors and deltas),
 `steps.jsonl` (figures), `mixed.jsonl` (the weights of rewards), `harder.jsonl` (which tasks were served in the stead of mastered
-ones), `gaps/` (trainer against sampler by token), `sessions/` (some rollouts in full), `judged.jsonl` (what a judge said), and at the
-end `checkpoint/` (Hugging Face), `summary.json`. Called again on the folder of a killed run it goes on (promise 6).
+ones), `gaps/` (trainer against sampler by token), `sessions/` (some rollouts in full), `judged.jsonl` (what a judge said),
+`solvable.json` (what the start could solve), and at the end `checkpoint/` (Hugging Face), `summary.json`. Called again on the folder of
+a killed run it goes on (promise 6).
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ from etude.rl.local_ray import LocalRay
 from etude.rl.resume import open_progress, reconciler_at, train_again
 from etude.rl.rewards.judge import RubricReward, rubric_reward
 from etude.rl.rewards.mixed_file import MIXED, check_mixed
-from etude.rl.schedule import task_list
+from etude.rl.schedule import Schedule, task_list
 from etude.rl.services import STAGE, Places, Services
 from etude.rl.sessions import KeptSessions
 from etude.rl.settings import RlSettings
+from etude.rl.solvable import SOLVABLE, measure
 from etude.rl.store import GroupStore
 from etude.rollout.attempt import At, Setup, attempt
 from etude.rollout.code_search import CodeSearch, code_search
@@ -152,6 +154,7 @@ async def _drive(
         follower = Follower(run, setup, sessions, service, growing)
         await train_again(progress, tasks, store, ledger, services, follower.on_replay)
         await services.sync(progress.next_step)
+        await _solvable(run, setup, tasks, progress.next_step)
         ready, ready_cpu = time.perf_counter(), time.process_time()
         services.trainer_busy_s = 0.0  # what was trained again belongs to the start
         reconciler = reconciler_at(progress, tasks, settings, store)
@@ -181,6 +184,16 @@ async def _drive(
         await services.close()
         await pool.close()
         ledger.close()
+
+
+async def _solvable(run: RlRun, setup: Setup, tasks: Schedule, step: int) -> None:
+    """Once, before the first step."""
+    path, count = run.folder / SOLVABLE, run.settings.solvable_tasks
+    if step or not count or path.exists():
+        return
+    first = [run.source.task(task) for task in tasks.task_ids[:count]]
+    note = lambda told: run.log.note(STAGE, told)
+    await measure(first, setup, path, concurrency=run.settings.slots, seed=run.settings.seed, note=note)
 
 
 def _setup(run: RlRun, services: Services, pool: Any, renderer: Renderer, search: CodeSearch | None) -> Setup:
