@@ -33,7 +33,14 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 STEPS, GROUPS = 5, 2
 
 # The driver: a process of its own, so that it can be killed. Arguments: checkpoint, folder, settings as JSON.
-SETTINGS = {"steps": STEPS, "groups_per_step": GROUPS, "group_size": 3, "slots": 6, "save_every": 2, "solvable_tasks": 0}
+SETTINGS = {
+    "steps": STEPS,
+    "groups_per_step": GROUPS,
+    "group_size": 3,
+    "slots": 6,
+    "save_every": 2,
+    "solvable_tasks": 0,
+}
 DRIVER = """
 import sys
 from pathlib import Path

@@ -128,6 +128,7 @@ def test_the_hidden_test_tells_a_migration_from_what_looks_like_one(
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(600)
 async def test_a_real_project_is_migrated_and_dropped_annotations_are_no_migration():
     pool = await open_pool(SandboxSettings())
     try:
