@@ -31,10 +31,14 @@ class Fake:
     async def close(self) -> None: ...
 
 
+async def at_hand(number: int) -> None: ...
+
+
 def several(count: int) -> tuple[Replicas, list[Fake], list[bool]]:
     fakes, ready = [Fake() for _ in range(count)], [True] * count
     replicas: list[Any] = list(fakes)
-    return Replicas(replicas, lambda n: ready[n]), fakes, ready
+    distance = lambda n: 0 if ready[n] else 1 if replicas[n].lost is None else 3
+    return Replicas(replicas, distance, at_hand), fakes, ready
 
 
 def turn(session: str) -> Request:

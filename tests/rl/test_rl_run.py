@@ -308,7 +308,7 @@ def test_only_a_step_killed_before_its_line_gets_one_when_it_is_trained_again(tm
     run = a_run(tmp_path / "none", tmp_path, eval_every=1)
     recorded = StepRecord(0, [0], {"eval_pass_rate": 0.5, "delta_bytes": 80_863.0}, {}, [{"outcome": 0.0}], [0.0])
     append(tmp_path / "steps.jsonl", recorded)
-    follower = Follower(run, None, KeptSessions(tmp_path / "sessions", run.settings, []))  # type: ignore[arg-type]
+    follower = Follower(run, None, KeptSessions(tmp_path / "sessions", run.settings, []), None)  # type: ignore[arg-type]
     group = Group(0, "t", 1, -1, {0: Rollout("r", "t", 0, [], {"outcome": 1.0})})
     for step in (0, 1):
         asyncio.run(follower.on_replay(Step(step, "digest", [{"outcome": 1.0}], [0.5]), [group]))
@@ -358,6 +358,17 @@ def test_a_mastered_template_is_served_harder_siblings_and_the_schedule_stays(ch
     assert {rollout.task_id for group in range(len(ids)) for rollout in store.load(group)} == deeper
     shares = [record.values["harder_groups"] for record in read(run.folder / "steps.jsonl")]
     assert sum(shares) * run.settings.groups_per_step == len(deeper - set(ids))
+
+
+def test_evaluations_run_on_a_lent_engine_at_the_steps_own_version_while_training_goes_on(checkpoint, tmp_path):
+    run = a_run(checkpoint, tmp_path, engines=2, eval_every=1, eval_tasks=2)
+    summary, _ = live(run)
+    check_whole(run)
+    records = read(tmp_path / "steps.jsonl")
+    assert len(records) == 3 and all("eval_pass_rate" in one.values and one.values["eval_s"] > 0 for one in records)
+    lines = [json.loads(line)["step"] for line in (tmp_path / "steps.jsonl").read_text().splitlines()]
+    assert sorted(lines) == [0, 0, 1, 1, 2, 2]  # each evaluation came behind its step
+    assert summary["steps"] == 3
 
 
 def test_groups_of_one_are_held_against_what_their_category_earned_also_by_a_trainer_that_came_back(

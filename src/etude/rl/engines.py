@@ -21,6 +21,9 @@ from etude.rl.restarts import Lifeline, ProcessDied
 AskTrainer = Callable[..., Awaitable[Any]]
 LOOKS = 4  # within the time of silence that is one too many
 LOADING = 10  # times that: what an engine may take until it answers first
+READY, COMING, LENT, LOST = range(
+    4
+)  # of a replica: who is asked sooner; one that comes back is waited for before a loan is ended
 SUMMED = ("tokens_per_s",)  # of the replicas' readings; all others are means
 
 
@@ -33,6 +36,8 @@ class Replica:
         self.client = EnginePolicy(lifeline)
         self.receiver: str | None = None  # its name with the trainer, one for each life
         self.served = -1
+        self.lent = False  # to an evaluation, at the version that it serves
+        self.returning = asyncio.Lock()
 
     @property
     def up(self) -> bool:
@@ -62,7 +67,7 @@ class Engines:
         for number in range(count):
             name = "engine" if count == 1 else f"engine {number}"
             self.replicas.append(Replica(number, Lifeline(name, partial(self._spawn, number), max_restarts)))
-        self.policy = Replicas([one.client for one in self.replicas], self._ready)
+        self.policy = Replicas([one.client for one in self.replicas], self._distance, self._at_hand)
 
     @property
     def restarts(self) -> int:
@@ -77,12 +82,37 @@ class Engines:
         self._published = version
         fresh = [one for one in self.replicas if one.lifeline.generation < 0]
         await asyncio.gather(*(one.lifeline.start() for one in fresh))
-        while behind := [one for one in self.replicas if one.up and one.served < version]:
+        while behind := [one for one in self.replicas if one.up and not one.lent and one.served < version]:
             await asyncio.gather(*(self._bring(one, version) for one in behind))
-        while not any(one.up and one.served >= version for one in self.replicas):
+        while not any(one.up and not one.lent and one.served >= version for one in self.replicas):
             await self._someone_back()
         await self._part_with_lost()
         self._served = version
+
+    async def lend(self) -> Replica | None:
+        """A replica that an evaluation may have to itself, at the version that it serves; None where the run has none to spare. Turns in
+        flight there end there, new ones go to the others, and the weights that come meanwhile pass it by."""
+        spare = [one for one in self.replicas if self._distance(one.number) == READY]
+        if len(spare) < 2:
+            return None
+        one = min(spare, key=lambda one: self.policy.turns(one.number))
+        one.lent = True
+        await self._ask("leave", one.receiver)
+        return one
+
+    async def take_back(self, one: Replica) -> None:
+        """The loan is over: it comes to the newest weights and serves the run again. Nothing happens where it has been called back."""
+        async with one.returning:
+            if not one.lent:
+                return
+            name = one.receiver
+            if one.up:
+                await self._ask("join", name, None)
+            while one.up and one.lent and one.served < self._published:
+                await self._bring(one, self._published)
+            if one.receiver != name:  # it died meanwhile and goes by another one
+                await self._ask("leave", name)
+            one.lent = False
 
     async def stats(self) -> dict[str, float]:
         """Readings of those that live: sums of what adds up, means of the rest; none is brought back for them."""
@@ -104,11 +134,19 @@ class Engines:
 
     def receivers(self) -> list[tuple[str, int]]:
         """Who listens to the trainer, and what each serves: for a trainer that comes back."""
-        return [(one.receiver, one.served) for one in self.replicas if one.receiver is not None]
+        return [(one.receiver, one.served) for one in self.replicas if one.receiver is not None and not one.lent]
 
-    def _ready(self, number: int) -> bool:
+    def _distance(self, number: int) -> int:
         one = self.replicas[number]
-        return one.up and one.served >= self._served
+        if one.client.lost is not None:
+            return LOST
+        if one.lent and one.up:
+            return LENT
+        return READY if one.up and one.served >= self._served else COMING
+
+    async def _at_hand(self, number: int) -> None:
+        """It is to be asked for want of another: a loan ends with that, for it may not answer with old weights (promise 5)."""
+        await self.take_back(self.replicas[number])
 
     async def _bring(self, one: Replica, version: int) -> None:
         generation = one.lifeline.generation
@@ -146,6 +184,9 @@ class Engines:
             await asyncio.wait(coming, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.sleep(0)  # whoever hears of its end comes first
             return
+        if lent := [one for one in self.replicas if one.lent and one.up]:
+            await asyncio.gather(*(self.take_back(one) for one in lent))
+            return
         lost = [one.client.lost for one in self.replicas if one.client.lost is not None]
         raise lost[-1]
 
@@ -170,6 +211,7 @@ class Engines:
         await self._ask("join", name, one.receiver)
         one.receiver = name
         one.served = -1
+        one.lent = False  # a loan ends with the life that was lent
         while one.served < self._published:
             await handle.stage(self._published)
             one.served = await handle.apply()

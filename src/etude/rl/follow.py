@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from etude.factory.service.growing import Growing
 from etude.factory.service.service import Service
 from etude.rl.controller import Step
+from etude.rl.engines import Engines, Replica
 from etude.rl.groups import Group
 from etude.rl.metrics import component_values, step_values, tool_shares, versions
 from etude.rl.rewards.alarms import Watch
@@ -35,6 +39,7 @@ class Follower:
         run: RlRun,
         setup: Setup,
         sessions: KeptSessions,
+        engines: Engines,
         service: Service | None = None,
         growing: Growing | None = None,
     ) -> None:
@@ -42,6 +47,8 @@ class Follower:
         self._run = run
         self._setup = setup
         self._sessions = sessions
+        self._engines = engines
+        self._evaluation: asyncio.Task[None] | None = None
         self._watch = Watch()
         self._aside = 0  # groups set aside since the last step
         self._recorded: set[int] = set()  # by earlier lives
@@ -50,10 +57,28 @@ class Follower:
             self._watch.look(record.values)
 
     async def on_step(self, step: Step, groups: list[Group[Rollout]]) -> None:
-        """Figures of the step into `steps.jsonl` and the event log."""
+        """Figures of the step into `steps.jsonl` and the event log, and those of its evaluation, which may come later."""
         every = self._run.settings.eval_every
-        due = every and (step.step + 1) % every == 0
-        self._write(step, groups, await self._evaluate() if due else {})
+        if not every or (step.step + 1) % every:
+            self._write(step, groups, {})
+            return
+        await self.evaluated()  # one at a time
+        lent = await self._engines.lend()
+        if lent is None:
+            self._write(step, groups, await self._evaluate(self._setup))
+        else:
+            self._evaluation = asyncio.create_task(self._beside(lent, self._write(step, groups, {})))
+
+    async def evaluated(self) -> None:
+        """No evaluation is under way any more."""
+        if self._evaluation is not None:
+            await self._evaluation
+
+    async def close(self) -> None:
+        """The run ends, whatever is under way."""
+        if self._evaluation is not None:
+            self._evaluation.cancel()
+            await asyncio.gather(self._evaluation, return_exceptions=True)
 
     async def on_replay(self, step: Step, groups: list[Group[Rollout]]) -> None:
         """A step trained again after a kill, to the same weights. Its line stands: the times, the delta and the evaluation in
@@ -68,7 +93,22 @@ class Follower:
         self._aside += 1
         self._hear([group])
 
-    def _write(self, step: Step, groups: list[Group[Rollout]], evaluated: dict[str, float]) -> None:
+    async def _beside(self, lent: Replica, record: StepRecord) -> None:
+        """Evaluate on an engine of its own, at the step's version, while the run goes on with the others."""
+        version, life, began_s = lent.served, lent.lifeline.generation, time.monotonic()
+        try:
+            found = await self._evaluate(replace(self._setup, policy=lent.client))
+            if not lent.lent or (lent.served, lent.lifeline.generation) != (version, life):
+                told = f"the evaluation of step {record.step} has no figure: its engine died or was called back, and did not keep version {version}"
+                self._run.log.note(STAGE, told)
+                return
+        finally:
+            await self._engines.take_back(lent)
+        found["eval_s"] = time.monotonic() - began_s
+        append(self._run.folder / "steps.jsonl", replace(record, values=record.values | found))
+        self._run.log.metric(STAGE, record.step, **found)
+
+    def _write(self, step: Step, groups: list[Group[Rollout]], evaluated: dict[str, float]) -> StepRecord:
         run = self._run
         evaluated = {**evaluated, **self._hear(groups)}
         rollouts = [rollout for group in groups for rollout in group.members]
@@ -103,6 +143,7 @@ class Follower:
         run.log.progress(
             STAGE, step.step + 1, run.settings.steps, **{name: values[name] for name in SHOWN if name in values}
         )
+        return record
 
     def _hear(self, groups: list[Group[Rollout]]) -> dict[str, float]:
         """Tell the service how the groups ended; the share of them that had a harder sibling, and how many were made for the run so far."""
@@ -114,15 +155,15 @@ class Follower:
         made = {"harder_made": float(self._growing.made)} if self._growing else {}
         return {"harder_groups": sum(harder) / len(harder), **made}
 
-    async def _evaluate(self) -> dict[str, float]:
-        """Share of validation tasks solved by the policy that serves now, of those that could be attempted (promise 8: without
-        any there is no figure); generation for training goes on beside it."""
+    async def _evaluate(self, setup: Setup) -> dict[str, float]:
+        """Share of validation tasks solved by the setup's policy, of those that could be attempted (promise 8: without any there is no
+        figure); generation for training goes on beside it."""
         source = self._run.source
         ids = source.ids("validation")
         jobs = [
             Job(source.task(ids[i]), f"eval-{i}", seed=i) for i in range(min(self._run.settings.eval_tasks, len(ids)))
         ]
-        batch = await run_batch(jobs, self._setup, concurrency=max(1, self._run.settings.slots // 2))
+        batch = await run_batch(jobs, setup, concurrency=max(1, self._run.settings.slots // 2))
         for fault in batch.faults.values():
             self._run.log.note(STAGE, f"evaluation without {fault}")
         if not batch.attempts:

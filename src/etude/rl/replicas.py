@@ -7,7 +7,7 @@ replicas that serve the admitted version may be asked: a group admitted at versi
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from etude.policy.protocol import Request
 from etude.rl.engine_policy import EnginePolicy
@@ -18,15 +18,21 @@ REMEMBERED = 1 << 16
 
 
 class Replicas:
-    """A token policy. `ready(n)`: whether replica n serves what it has to; a dead one is asked all the same where no other is ready, and
-    then waits for its own return."""
+    """A token policy. `distance(n)`: how far replica n is from serving what it has to, 0 where it does; the nearest is asked, and a dead one
+    that is asked waits for its own return. `at_hand(n)`: replica n is about to be asked."""
 
     name = "engine"
     takes_tokens = True
 
-    def __init__(self, replicas: Sequence[EnginePolicy], ready: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        replicas: Sequence[EnginePolicy],
+        distance: Callable[[int], int],
+        at_hand: Callable[[int], Awaitable[None]],
+    ) -> None:
         self._replicas = replicas
-        self._ready = ready
+        self._distance = distance
+        self._at_hand = at_hand
         self._home: OrderedDict[str, int] = OrderedDict()
         self._turns = [0] * len(replicas)  # asked and not answered
 
@@ -35,13 +41,18 @@ class Replicas:
         number = self._place(request.session_id)
         self._turns[number] += 1
         try:
+            await self._at_hand(number)
             return await self._replicas[number].complete(request)
         finally:
             self._turns[number] -= 1
 
+    def turns(self, number: int) -> int:
+        """Asked of replica `number` and not answered."""
+        return self._turns[number]
+
     async def release(self, session_id: str) -> None:
         number = self._home.pop(session_id, None)
-        if number is not None and self._ready(number):
+        if number is not None and not self._distance(number):
             await self._replicas[number].release(session_id)
 
     async def close(self) -> None:
@@ -49,17 +60,12 @@ class Replicas:
             await replica.close()
 
     def _place(self, session_id: str) -> int:
-        """Where the session's last turn was, if that one is ready; else the ready one with the fewest turns in flight."""
+        """Where the session's last turn was, if that one is ready; else the nearest one with the fewest turns in flight."""
         home = self._home.get(session_id)
-        if home is None or not self._ready(home):
-            home = self._fewest()
+        if home is None or self._distance(home):
+            home = min(range(len(self._replicas)), key=lambda n: (self._distance(n), self._turns[n], n))
         self._home[session_id] = home
         self._home.move_to_end(session_id)
         while len(self._home) > REMEMBERED:
             self._home.popitem(last=False)
         return home
-
-    def _fewest(self) -> int:
-        left = [n for n, replica in enumerate(self._replicas) if replica.lost is None] or [0]
-        ready = [n for n in left if self._ready(n)] or left
-        return min(ready, key=lambda n: (self._turns[n], n))

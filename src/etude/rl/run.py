@@ -146,12 +146,13 @@ async def _drive(
     check_efforts(run.settings, run.harness, renderer)
     pool = await open_sandboxes(run.fleet, run.sandbox)
     growing: Growing | None = None
+    follower: Follower | None = None
     try:
         setup = _setup(run, services, pool, renderer, search)
         sessions = KeptSessions(run.folder / "sessions", settings, renderer.vocabulary())
         service = _service(run, tasks.task_ids)
         growing = _growing(run, service, pool)
-        follower = Follower(run, setup, sessions, service, growing)
+        follower = Follower(run, setup, sessions, services.engines, service, growing)
         await train_again(progress, tasks, store, ledger, services, follower.on_replay)
         await services.sync(progress.next_step)
         await _solvable(run, setup, tasks, progress.next_step)
@@ -177,8 +178,11 @@ async def _drive(
             )
         times = {"start_s": ready - started, "train_s": time.perf_counter() - ready}
         times["controller_cpu_s"] = time.process_time() - ready_cpu
+        await follower.evaluated()
         return await finish(run, services, renderer, times)
     finally:
+        if follower is not None:
+            await follower.close()
         if growing is not None:
             await growing.close()
         await services.close()

@@ -182,7 +182,11 @@ class RlSettings(BaseModel):
         ge=0,
         description="tasks of the schedule that are attempted eight times before step 1, to report the solvable share; 0: none",
     )
-    eval_every: int = Field(default=0, ge=0, description="steps between evaluations on validation tasks; 0 is never")
+    eval_every: int = Field(
+        default=0,
+        ge=0,
+        description="steps between evaluations on validation tasks, on an engine of their own where there are several; 0 is never",
+    )
     eval_tasks: int = Field(default=32, ge=1, description="validation tasks per evaluation")
 
     @model_validator(mode="after")
