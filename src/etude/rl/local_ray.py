@@ -23,6 +23,8 @@ OBJECT_STORE_BYTES = 200 << 20
 # Ray gives its raylet 30 s to register, which a machine with a test suite on every core may exceed; the next start then mostly does not.
 STARTS = 3
 SLOW = "timed out during startup"
+# Its node and its head: nobody starts these anew, and calls to actors then never return.
+NEEDED = ("raylet", "gcs_server")
 
 
 class SlowMachine(Exception):
@@ -37,6 +39,7 @@ class LocalRay:
         self._others: dict[
             str, int
         ] = {}  # children of this process that were there before and are none of our business
+        self._needed: dict[str, dict[str, int]] = {}  # by name: start time by process id
 
     def __enter__(self) -> LocalRay:
         for left in reversed(range(STARTS)):
@@ -80,7 +83,17 @@ class LocalRay:
             self.__exit__()
             raise
         self._write(temp)
+        self.look_for_needed()
         return self
+
+    def look_for_needed(self) -> None:
+        """From now on `lost` tells of those of `NEEDED` that run."""
+        ours = self._ours()
+        self._needed = {name: ids for name in NEEDED if (ids := _named(name, ours))}
+
+    def lost(self) -> str:
+        """The name of Ray's own process that has ended; empty while all live."""
+        return next((name for name, ids in self._needed.items() if not _alive(ids)), "")
 
     def remember(self) -> None:
         """Write down the processes that have come up since (actors)."""
@@ -94,11 +107,14 @@ class LocalRay:
         sweep(self.record)
 
     def _write(self, temp: str) -> None:
-        found = _processes_below(os.getpid())
-        processes = {pid: started for pid, started in found.items() if self._others.get(pid) != started}
+        processes = self._ours()
         side = self.record.with_suffix(".tmp")
         side.write_text(json.dumps({"temp": temp, "driver": os.getpid(), "processes": processes}))
         side.rename(self.record)
+
+    def _ours(self) -> dict[str, int]:
+        found = _processes_below(os.getpid())
+        return {pid: started for pid, started in found.items() if self._others.get(pid) != started}
 
 
 def sweep(record: Path) -> list[int]:
@@ -132,6 +148,22 @@ def _start_time(pid: int) -> int | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if fields[0] == "Z" else int(fields[19])
+
+
+def _named(name: str, processes: dict[str, int]) -> dict[str, int]:
+    """Those whose program is called so."""
+    return {pid: started for pid, started in processes.items() if _program(pid) == name}
+
+
+def _program(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _alive(processes: dict[str, int]) -> bool:
+    return any(_start_time(int(pid)) == started for pid, started in processes.items())
 
 
 def _processes_below(root: int) -> dict[str, int]:

@@ -34,6 +34,7 @@ from etude.rl.earned import earn
 from etude.rl.efforts import at_effort, check_efforts
 from etude.rl.finish import finish
 from etude.rl.follow import Follower
+from etude.rl.held import held
 from etude.rl.hints.flagged import kept_hints
 from etude.rl.ledger import Ledger
 from etude.rl.life import Phase, Slot
@@ -119,7 +120,7 @@ def run_rl(
         from etude.rl.placement import LocalPlaces  # imports ray, which reads its environment then
 
         places = LocalPlaces(checkpoint, folder, settings, engine)
-        return asyncio.run(drive(run, places, on_start=local.remember))
+        return asyncio.run(held(drive(run, places, on_start=local.remember), local.lost))
 
 
 async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dict[str, Any]:

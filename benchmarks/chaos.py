@@ -1,0 +1,195 @@
+"""Kill anything: `python benchmarks/chaos.py --folder DIR [--kills 210] [--steps 240] [--seed 0]`. About an hour; run again it begins anew.
+
+A real RL run from the committed SFT checkpoint (exercises, sandboxes, code search, engine, two trainer ranks, Ray), and a process beside it
+that kills -9 by process id whatever the seed says: sandboxes, commands in them, the zygote, the code index, engines, trainer ranks, Ray's node
+and its head, the controller; half of those that have such windows in the middle of something that must be whole (`killing/points.py`). A run
+that ends is started again by the same words. A twin of the same settings that nobody touches comes after it. Then, from their folders:
+trained task ids are the schedule's and the twin's, none twice; weights, versions and step lines hold; every reward is a verdict, and
+every verdict is what the same files get in peace. Writes `benchmarks/results/chaos.json`; ends with 1 if a promise was broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from killing import verify
+from killing.monkey import Monkey, Story
+from killing.plan import plan
+from killing.witness import files_of, gradings
+
+from etude.factory.exercises.source import ExerciseSource
+from etude.factory.settings import ExerciseSettings
+from etude.rl.ledger import Ledger
+from etude.rl.schedule import task_list
+from etude.rl.settings import RlSettings
+from etude.rl.steps import read
+from etude.rl.store import GroupStore
+from etude.run.machine import machine
+from etude.sandbox.pool import open_pool
+from etude.sandbox.settings import SandboxSettings
+from etude.tasks.registry import grade
+
+HERE = Path(__file__).resolve().parent
+CHECKPOINT = HERE.parent / "checkpoints" / "sft-nano"
+RESULTS = HERE / "results" / "chaos.json"
+# Small groups and batches: many steps, and all processes at work at once. Restarts and faults are what is wanted here.
+SETTINGS: dict[str, Any] = {
+    "groups_per_step": 2,
+    "group_size": 3,
+    "slots": 6,
+    "save_every": 5,
+    "solvable_tasks": 0,
+    "keep_sessions": 0,
+    "max_restarts": 10_000,
+    "max_faults": 10_000,
+    "rank_silence_s": 60,
+}
+PEACE = 4  # gradings at once, afterwards
+
+
+def command(checkpoint: Path, folder: Path, settings: dict[str, Any]) -> list[str]:
+    """What starts the run, and starts it again."""
+    return [sys.executable, str(HERE / "killing" / "driver.py"), str(checkpoint), str(folder), json.dumps(settings)]
+
+
+def killed_run(checkpoint: Path, folder: Path, settings: dict[str, Any], seed: int, kills: int) -> Story:
+    """The run in `folder/rl`, with what was done to it in `folder/rl-chaos`."""
+    monkey = Monkey(
+        command(checkpoint, folder / "rl", settings),
+        folder / "rl",
+        folder / "rl-chaos",
+        seed,
+        lambda told: print(f"{time.strftime('%H:%M:%S')} {told}", flush=True),
+    )
+    return monkey.run(plan(seed, kills, settings["steps"]))
+
+
+def twin_run(checkpoint: Path, folder: Path, settings: dict[str, Any]) -> float:
+    """The same, untouched, in `folder/twin`; its wall time, s."""
+    began = time.monotonic()
+    with open(folder / "twin.log", "wb") as log:
+        subprocess.run(command(checkpoint, folder / "twin", settings), stdout=log, stderr=subprocess.STDOUT, check=True)
+    return time.monotonic() - began
+
+
+def schedule_of(settings: dict[str, Any]) -> tuple[str, ...]:
+    return task_list(RlSettings.model_validate(settings), ExerciseSource(ExerciseSettings())).task_ids
+
+
+def broken_promises(run: Path, settings: dict[str, Any]) -> dict[str, list[str]]:
+    """Of what the run's folder and its witness hold."""
+    rl, ledger = RlSettings.model_validate(settings), Ledger(run / "ledger.jsonl")
+    ledger.close()
+    entries, records = ledger.entries, read(run / "steps.jsonl")
+    told = gradings(run.parent / f"{run.name}-witness")
+    store = GroupStore(run / "groups")
+    groups = {index: store.load(index) for index in store.groups()}
+    return {
+        "trained once": verify.trained_once(entries, schedule_of(settings), rl.steps),
+        "same weights": verify.same_weights(entries),
+        "steps told": verify.steps_told(entries, records, rl.steps),
+        "versions in order": verify.versions_in_order(entries, records, rl.max_staleness),
+        "rewards explained": verify.rewards_explained(groups, told),
+        "verdicts repeated": verify.verdicts_repeated(told, asyncio.run(in_peace(run))),
+    }
+
+
+async def in_peace(run: Path) -> dict[str, float]:
+    """Every verdict's files graded anew: score by key."""
+    witness, source = run.parent / f"{run.name}-witness", ExerciseSource(ExerciseSettings())
+    tasks = {told["key"]: told["task"] for told in gradings(witness) if "score" in told}
+    pool, room = await open_pool(SandboxSettings()), asyncio.Semaphore(PEACE)
+
+    async def one(key: str, task: str) -> tuple[str, float]:
+        async with room:
+            return key, (await grade(source.task(task), files_of(witness, key), pool)).score
+
+    try:
+        return dict(await asyncio.gather(*(one(key, task) for key, task in tasks.items())))
+    finally:
+        await pool.close()
+
+
+def figures(story: Story) -> dict[str, Any]:
+    """What was done, and what it cost."""
+    kinds = Counter(kill.kind for kill in story.kills)
+    points = Counter(kill.point for kill in story.kills if kill.point)
+    lost = verify.time_lost(story.trained, [(kill.unix_s, kill.kind) for kill in story.kills])
+    return {
+        "kills": len(story.kills),
+        "by_kind": dict(sorted(kinds.items())),
+        "in_windows": dict(sorted(points.items())),
+        "missed": story.missed,
+        "steps": len(story.trained),
+        "lives": len(story.ends) + 1,
+        "ends": [{name: end[name] for name in ("by", "rc", "caused", "after_s", "said")} for end in story.ends],
+        "hangs": story.hangs,
+        "whole": story.whole,
+        "wall_s": round(story.ended_unix_s - story.began_unix_s, 1),
+        "lost_s": {kind: {name: round(v, 2) for name, v in found.items()} for kind, found in lost.items()},
+    }
+
+
+def bad(told: dict[str, Any]) -> bool:
+    """Whether a promise was broken in it."""
+    unasked = any(not end["caused"] for end in told["ends"])
+    return not told["whole"] or bool(told["hangs"]) or unasked or any(told["broken"].values())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--kills", type=int, default=210)
+    parser.add_argument("--steps", type=int, default=240)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
+    parser.add_argument("--no-twin", action="store_true")
+    parser.add_argument("--write", action="store_true", help=f"the results into {RESULTS.name}")
+    options = parser.parse_args()
+    os.environ["PYTHONPATH"] = f"{HERE.parent / 'src'}:{HERE}"  # of the driver and of Ray's workers
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    settings = SETTINGS | {"steps": options.steps, "ranks": options.ranks, "seed": options.seed}
+    folder = options.folder.resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    story = killed_run(options.checkpoint, folder, settings, options.seed, options.kills)
+    told: dict[str, Any] = {"command": f"python {' '.join(sys.argv)}", "machine": machine(), "settings": settings}
+    told |= figures(story) | {"broken": broken_promises(folder / "rl", settings)}
+    if not options.no_twin:
+        told["twin_s"] = round(twin_run(options.checkpoint, folder, settings), 1)
+        told["broken"]["twin"] = differences(folder)
+    text = json.dumps(told, indent=1) + "\n"
+    (folder / "chaos.json").write_text(text)
+    if options.write:
+        RESULTS.write_text(text)
+    print(text)
+    return int(bad(told))
+
+
+def differences(folder: Path) -> list[str]:
+    """Between the trained tasks of the killed run and of its twin."""
+    found = []
+    for name in ("rl", "twin"):
+        ledger = Ledger(folder / name / "ledger.jsonl")
+        ledger.close()
+        tasks = {entry["group"]: entry["task"] for entry in ledger.entries if entry["kind"] == "admitted"}
+        batches = [entry["groups"] for entry in ledger.entries if entry["kind"] == "batch"]
+        found.append((len(batches), Counter(tasks[group] for groups in batches for group in groups)))
+    (steps, mine), (others, twins) = found
+    broken = [] if steps == others else [f"{steps} steps, the twin made {others}"]
+    return broken + [f"{task} differs in how often it is trained" for task in sorted((mine - twins) + (twins - mine))]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
