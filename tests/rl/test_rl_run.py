@@ -339,6 +339,26 @@ async def test_dying_while_it_is_brought_back_is_one_more_death_within_the_same_
     assert lives == [0] + [1] * min(3, 1 + deaths)
 
 
+@pytest.mark.parametrize("deaths", range(1, 5))
+async def test_dying_before_it_was_ever_ready_is_one_death_within_the_same_bound(deaths):
+    lives = []
+
+    async def spawn(generation):
+        lives.append(generation)
+        line.end()  # as the engines' own: nothing is there yet to be ended
+        if len(lives) <= deaths:
+            raise ProcessDied(f"killed while it loaded, {len(lives)}")
+        return f"life {generation}"
+
+    line = Lifeline("engine", spawn, 3)
+    if deaths <= 3:
+        await line.start()
+        assert (line.generation, line.handle, line.restarts) == (1, "life 1", deaths)
+    else:
+        with pytest.raises(ProcessLost, match="died 4 times, the last time with: killed while it loaded, 4"):
+            await line.start()
+
+
 def test_the_synchronous_baseline_trains_on_fresh_rollouts_only(checkpoint, tmp_path):
     run = a_run(checkpoint, tmp_path, mode="sync", steps=2)
     summary, _ = live(run)

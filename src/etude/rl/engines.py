@@ -202,7 +202,7 @@ class Engines:
     async def _spawn(self, number: int, generation: int) -> Any:
         one = self.replicas[number]
         if generation:
-            one.lifeline.handle.kill()
+            one.lifeline.end()
             self._note(f"the {one.lifeline.name} process died; starting it again (number {generation + 1})")
         handle = self._early.pop() if self._early else self._start()
         self._watches = [watch for watch in self._watches if not watch.done()]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-Handle = TypeVar("Handle")
+Handle = TypeVar("Handle", bound=Any)
 
 
 class ProcessLost(Exception):
@@ -39,9 +39,17 @@ class Lifeline(Generic[Handle]):
         return self._handle
 
     async def start(self) -> None:
-        """The first life."""
+        """The first life, or, where the process dies before it is ready, the next. Raises ProcessLost beyond the bound."""
         self.generation = 0
-        self._handle = await self._spawn(0)
+        try:
+            self._handle = await self._spawn(0)
+        except ProcessDied as death:
+            await self.revive(0, str(death))
+
+    def end(self) -> None:
+        """Whatever is left of the last life that was ready."""
+        if self._handle is not None:
+            self._handle.kill()
 
     async def revive(self, dead: int, reason: str) -> None:
         """Life number `dead` is over: start the next one, unless somebody has. Raises ProcessLost beyond the bound."""
