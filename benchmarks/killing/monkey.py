@@ -100,8 +100,8 @@ class Monkey:
         self._pass(kill.delay_s)
         if kill.point is not None and self._in_window(kill):
             return
-        one = self._rng.choice(self._find(kill.kind))
-        self._blow(kill, one, None)
+        while not self._blow(kill, self._rng.choice(self._find(kill.kind)), None):
+            self._pass(LOOK_S)  # it ended by itself: commands are short
 
     def _find(self, kind: str) -> list[Process]:
         until_s = time.monotonic() + FIND_S
@@ -124,21 +124,20 @@ class Monkey:
                 pid = int(came.name.rpartition("-")[2])
                 came.unlink()
                 one = read_processes().get(pid)
-                if one is not None:
-                    self._blow(kill, one, kill.point)
+                if one is not None and self._blow(kill, one, kill.point):
                     return True
             self._pass(LOOK_S / 4)
         arm.unlink(missing_ok=True)
         self.story.missed.append(f"{kill.number}: nobody came to {kill.point}")
         return False
 
-    def _blow(self, kill: Kill, one: Process, point: str | None) -> None:
+    def _blow(self, kill: Kill, one: Process, point: str | None) -> bool:
+        """Whether it was still there to be killed."""
         self._look()
         try:
             os.kill(one.pid, signal.SIGKILL)
         except ProcessLookupError:
-            self.story.missed.append(f"{kill.number}: {kill.kind} {one.pid} was gone")
-            return
+            return False
         done = Done(
             kill.number,
             kill.kind,
@@ -151,6 +150,7 @@ class Monkey:
         self.story.kills.append(done)
         self.say(f"kill {done.number} at step {done.step}: {done.kind} {done.pid} {point or ''} {done.doing}")
         self._write()
+        return True
 
     def _pass(self, seconds: float) -> None:
         """Time passes; the run is watched meanwhile."""

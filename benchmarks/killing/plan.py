@@ -10,18 +10,18 @@ from killing.points import OWNER
 
 # Of 210. Sandboxes and commands cost an attempt, actors some seconds, a controller or Ray itself a whole start.
 SHARES = {
-    "sandbox": 50,
+    "sandbox": 53,
     "command": 34,
     "engine": 36,
     "trainer": 36,
     "zygote": 14,
     "index": 12,
-    "controller": 20,
-    "raylet": 5,
+    "controller": 18,
+    "raylet": 4,
     "gcs": 3,
 }
 IN_A_WINDOW = 0.5  # of the kills of a process that has windows
-DELAY_S = 1.0  # mean of the random wait before a kill
+DELAY_S = 0.5  # mean of the random wait before a kill
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,6 +126,45 @@ async def test_infra_trouble_is_raised_and_never_a_score() -> None:
 
     with pytest.raises(SandboxDied):
         await grade(_task(1), {"core.py": b"def f(n):\n    return 1\n"}, Broken())  # type: ignore[arg-type]
+
+
+async def test_a_run_that_was_killed_from_outside_is_made_again_and_no_score(pool: SandboxPool) -> None:
+    """As the kernel does where memory is short: the code is right, and loses nothing (promise 8)."""
+    spy = _Spy(pool)
+    source = "import time\ndef f(n):\n    time.sleep(0.2)\n    return n\n"
+    striking = asyncio.create_task(_kill_one_inside())
+    answers = await run_calls({"core.py": source.encode()}, CALLS, spy)  # type: ignore[arg-type]
+    await striking
+    assert [result.value for result in answers.results] == [0, 1, 2] and answers.ending == "exit 0"
+    assert spy.seen.count(b"SandboxSpec(") == 2
+
+
+async def test_code_that_kills_itself_does_so_again_and_is_judged_by_that(pool: SandboxPool) -> None:
+    source = "import os\ndef f(n):\n    if n: os.kill(os.getpid(), 9)\n    return n\n"
+    assert await _answers(pool, source) == ([0, "-", "-"], "exit 137")
+
+
+async def _kill_one_inside() -> None:
+    """The first process, other than PID 1, that turns up in a sandbox below this process."""
+    while True:
+        parents: dict[int, int] = {}
+        inner: list[int] = []
+        for status in Path("/proc").glob("[0-9]*/status"):
+            try:
+                facts = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            pid, spaces = int(facts["Pid"]), facts["NSpid"].split()
+            parents[pid] = int(facts["PPid"])
+            if len(spaces) > 1 and spaces[-1] != "1" and "Z" not in facts["State"]:
+                inner.append(pid)
+        for pid in inner:
+            above = pid
+            while above in parents and above != os.getpid():
+                above = parents[above]
+            if above == os.getpid():
+                return os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(0.005)
 
 
 @given(VALUES, VALUES)
