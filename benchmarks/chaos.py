@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
+import math
 import shutil
 import subprocess
 import sys
@@ -24,7 +24,7 @@ from typing import Any
 
 from killing import verify
 from killing.monkey import Monkey, Story
-from killing.plan import plan
+from killing.plan import Kill, plan
 from killing.witness import files_of, gradings
 
 from etude.factory.exercises.source import ExerciseSource
@@ -55,6 +55,8 @@ SETTINGS: dict[str, Any] = {
     "rank_silence_s": 60,
 }
 PEACE = 4  # gradings at once, afterwards
+# Of the driver and of Ray's workers, which import the windows too.
+ENVIRONMENT = {"PYTHONPATH": f"{HERE.parent / 'src'}:{HERE}", "OMP_NUM_THREADS": "1"}
 
 
 def command(checkpoint: Path, folder: Path, settings: dict[str, Any]) -> list[str]:
@@ -62,16 +64,13 @@ def command(checkpoint: Path, folder: Path, settings: dict[str, Any]) -> list[st
     return [sys.executable, str(HERE / "killing" / "driver.py"), str(checkpoint), str(folder), json.dumps(settings)]
 
 
-def killed_run(checkpoint: Path, folder: Path, settings: dict[str, Any], seed: int, kills: int) -> Story:
+def killed_run(
+    checkpoint: Path, folder: Path, settings: dict[str, Any], kills: list[Kill], limit_s: float = math.inf
+) -> Story:
     """The run in `folder/rl`, with what was done to it in `folder/rl-chaos`."""
-    monkey = Monkey(
-        command(checkpoint, folder / "rl", settings),
-        folder / "rl",
-        folder / "rl-chaos",
-        seed,
-        lambda told: print(f"{time.strftime('%H:%M:%S')} {told}", flush=True),
-    )
-    return monkey.run(plan(seed, kills, settings["steps"]))
+    words, say = command(checkpoint, folder / "rl", settings), lambda told: print(time.strftime("%T"), told, flush=True)
+    monkey = Monkey(words, ENVIRONMENT, folder / "rl", folder / "rl-chaos", settings["seed"], say)
+    return monkey.run(kills, limit_s)
 
 
 def twin_run(checkpoint: Path, folder: Path, settings: dict[str, Any]) -> float:
@@ -154,16 +153,18 @@ def main() -> int:
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
+    parser.add_argument(
+        "--limit-s", type=float, default=math.inf, help="nobody is killed after so long; the run goes to its end"
+    )
     parser.add_argument("--no-twin", action="store_true")
     parser.add_argument("--write", action="store_true", help=f"the results into {RESULTS.name}")
     options = parser.parse_args()
-    os.environ["PYTHONPATH"] = f"{HERE.parent / 'src'}:{HERE}"  # of the driver and of Ray's workers
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     settings = SETTINGS | {"steps": options.steps, "ranks": options.ranks, "seed": options.seed}
     folder = options.folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    story = killed_run(options.checkpoint, folder, settings, options.seed, options.kills)
+    kills = plan(options.seed, options.kills, options.steps)
+    story = killed_run(options.checkpoint, folder, settings, kills, options.limit_s)
     told: dict[str, Any] = {"command": f"python {' '.join(sys.argv)}", "machine": machine(), "settings": settings}
     told |= figures(story) | {"broken": broken_promises(folder / "rl", settings)}
     if not options.no_twin:

@@ -61,9 +61,17 @@ class Over(Exception):
 
 
 class Monkey:
-    def __init__(self, command: list[str], folder: Path, side: Path, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        environment: dict[str, str],
+        folder: Path,
+        side: Path,
+        seed: int,
+        say: Callable[[str], None],
+    ) -> None:
         """`folder`: the run's; `side`: for logs, windows and the story."""
-        self.command, self.folder, self.side, self.say = command, folder, side, say
+        self.command, self.environment, self.folder, self.side, self.say = command, environment, folder, side, say
         self.windows = side / "windows"
         self.windows.mkdir(parents=True, exist_ok=True)
         self.story = Story()
@@ -73,13 +81,17 @@ class Monkey:
         self._moved_s = time.monotonic()
         self._process: subprocess.Popen[bytes] | None = None
         self._life = 0
+        self._born_unix_s = 0.0
 
-    def run(self, kills: list[Kill]) -> Story:
-        """To the run's own end."""
+    def run(self, kills: list[Kill], limit_s: float = float("inf")) -> Story:
+        """To the run's own end; nobody is killed after `limit_s`."""
         self.story.began_unix_s = time.time()
         try:
             self._start()
             for kill in kills:
+                if time.time() - self.story.began_unix_s > limit_s:
+                    self.story.missed.append(f"{kill.number} and all after it: time was up")
+                    break
                 self._execute(kill)
             while True:
                 self._pass(1.0)
@@ -217,7 +229,7 @@ class Monkey:
         self._born_unix_s = time.time()
         for left in self.windows.iterdir():
             left.unlink()
-        environment = os.environ | {FOLDER: str(self.windows)}
+        environment = os.environ | self.environment | {FOLDER: str(self.windows)}
         with open(self._log(), "wb") as log:
             self._process = subprocess.Popen(
                 self.command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, env=environment

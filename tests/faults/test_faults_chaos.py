@@ -1,0 +1,27 @@
+"""A small part of `benchmarks/chaos.py`: a real run whose processes are killed, ten of eight kinds, keeps its promises (5, 6, 8)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+KILLS, STEPS, SEED = 10, 30, 5
+
+
+def test_whatever_is_killed_the_run_trains_each_task_once_and_no_fault_is_a_reward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import chaos
+    from killing.plan import SHARES, plan
+
+    shares = {kind: share for kind, share in SHARES.items() if kind != "gcs"}  # Ray takes a minute to miss its head
+    settings = chaos.SETTINGS | {"steps": STEPS, "seed": SEED, "ranks": 1}
+    story = chaos.killed_run(chaos.CHECKPOINT, tmp_path, settings, plan(SEED, KILLS, STEPS, shares))
+    told = chaos.figures(story) | {"broken": chaos.broken_promises(tmp_path / "rl", settings)}
+    assert not chaos.bad(told), told
+    assert told["kills"] == KILLS and len(told["by_kind"]) >= 6, told
