@@ -1,4 +1,4 @@
-"""Kill anything: `python benchmarks/chaos.py --folder DIR [--kills 210] [--steps 240] [--seed 0]`. About an hour; run again it begins anew.
+"""Kill anything: `python benchmarks/chaos.py --folder DIR [--kills 216] [--steps 400] [--seed 0]`. About an hour; run again it begins anew.
 
 A real RL run from the committed SFT checkpoint (exercises, sandboxes, code search, engine, two trainer ranks, Ray), and a process beside it
 that kills -9 by process id whatever the seed says: sandboxes, commands in them, the zygote, the code index, engines, trainer ranks, Ray's node
@@ -148,8 +148,8 @@ def bad(told: dict[str, Any]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--kills", type=int, default=210)
-    parser.add_argument("--steps", type=int, default=240)
+    parser.add_argument("--kills", type=int, default=216)
+    parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)

@@ -10,6 +10,7 @@ from etude.rl.steps import StepRecord
 from etude.trace.segment import Rollout
 
 Entries = Sequence[Mapping[str, Any]]
+AFTER = 2  # steps that may still be trained before a death is felt
 EXPORT = "the files can't be exported"  # an attempt's own doing that no grader sees
 
 
@@ -86,19 +87,21 @@ def verdicts_repeated(gradings: Iterable[Mapping[str, Any]], again: Mapping[str,
 
 
 def time_lost(trained: Mapping[int, float], kills: Sequence[tuple[float, str]]) -> dict[str, dict[str, float]]:
-    """By kind: how many kills were alone between two steps, and how much longer than a quiet one that stretch was, s (median, most).
+    """By kind, of the kills that had their time to themselves: how many, and how much longer than quiet ones the stretch between two steps in
+    which they fell and the `AFTER` next ones were together, s (median, most). "none": the quiet stretches themselves.
 
-    `trained`: unix s of each step's end; `kills`: unix s and kind. A stretch is quiet if nobody was killed in it nor in the one before.
+    `trained`: unix s of each step's end; `kills`: unix s and kind. Quiet is a stretch if nobody was killed in it nor in those before it.
     """
     ends = [trained[step] for step in sorted(trained)]
     stretches = list(zip(ends, ends[1:], strict=False))
     within = [[kind for at, kind in kills if begin < at <= end] for begin, end in stretches]
-    before = [[], *within[:-1]]
-    quiet = [b - a for (a, b), now, past in zip(stretches, within, before, strict=True) if not now and not past]
+    quiet = [end - begin for n, (begin, end) in enumerate(stretches) if not any(within[max(0, n - AFTER) : n + 1])]
     usual = median(quiet) if quiet else 0.0
     lost: dict[str, list[float]] = {}
-    for (begin, end), now in zip(stretches, within, strict=True):
-        if len(now) == 1:
-            lost.setdefault(now[0], []).append(end - begin - usual)
+    for n, here in enumerate(within):
+        alone = len(here) == 1 and not any(within[max(0, n - AFTER) : n]) and not any(within[n + 1 : n + 1 + AFTER])
+        if alone:
+            hit = stretches[n : n + 1 + AFTER]
+            lost.setdefault(here[0], []).append(hit[-1][1] - hit[0][0] - len(hit) * usual)
     found = {kind: {"alone": len(s), "median_s": median(s), "most_s": max(s)} for kind, s in sorted(lost.items())}
     return found | {"none": {"alone": len(quiet), "median_s": usual, "most_s": max(quiet, default=0.0)}}

@@ -108,13 +108,17 @@ def test_a_verdict_that_the_same_files_do_not_get_in_peace_is_found() -> None:
     assert verify.verdicts_repeated([GRADED], {"k": 0.0})
 
 
-def test_time_lost_is_a_kills_stretch_against_the_quiet_ones() -> None:
-    trained = {0: 10.0, 1: 12.0, 2: 14.0, 3: 24.0, 4: 26.0, 5: 28.0, 6: 60.0}
-    kills = [(15.0, "engine"), (29.0, "raylet"), (30.0, "engine")]
+def test_time_lost_is_a_kills_stretch_and_the_next_ones_against_the_quiet_ones() -> None:
+    lengths = [2, 2, 10, 2, 5, 2, 2, 30, 2]  # the engine dies in the third, which is felt in the fifth too
+    trained = {0: 100.0}
+    for step, length in enumerate(lengths, 1):
+        trained[step] = trained[step - 1] + length
+    kills = [(105.0, "engine"), (129.0, "raylet"), (130.0, "engine")]
     found = verify.time_lost(trained, kills)
-    assert found["engine"] == {"alone": 1, "median_s": 8.0, "most_s": 8.0}
+    assert found["engine"] == {"alone": 1, "median_s": 17 - 3 * 2, "most_s": 11.0}
     assert "raylet" not in found, "it was not alone"
-    assert found["none"] == {"alone": 3, "median_s": 2.0, "most_s": 2.0}, "the stretch after a kill is not quiet"
+    assert found["none"] == {"alone": 4, "median_s": 2.0, "most_s": 2.0}, "the stretches after a kill are not quiet"
+    assert verify.time_lost({}, kills)["none"]["alone"] == 0
 
 
 @given(seed=st.integers(0, 999), kills=st.integers(0, 300), steps=st.integers(3, 300))
