@@ -52,6 +52,7 @@ SETTINGS: dict[str, Any] = {
     "keep_sessions": 0,
     "max_restarts": 10_000,
     "max_faults": 10_000,
+    "ranks": 2,
     "rank_silence_s": 60,
 }
 PEACE = 4  # gradings at once, afterwards
@@ -61,7 +62,8 @@ ENVIRONMENT = {"PYTHONPATH": f"{HERE.parent / 'src'}:{HERE}", "OMP_NUM_THREADS":
 
 def command(checkpoint: Path, folder: Path, settings: dict[str, Any]) -> list[str]:
     """What starts the run, and starts it again."""
-    return [sys.executable, str(HERE / "killing" / "driver.py"), str(checkpoint), str(folder), json.dumps(settings)]
+    told = [rl_settings(settings).model_dump_json(), json.dumps(settings.get("fleet", {}))]
+    return [sys.executable, str(HERE / "killing" / "driver.py"), str(checkpoint), str(folder), *told]
 
 
 def killed_run(
@@ -81,13 +83,17 @@ def twin_run(checkpoint: Path, folder: Path, settings: dict[str, Any]) -> float:
     return time.monotonic() - began
 
 
+def rl_settings(settings: dict[str, Any]) -> RlSettings:
+    return RlSettings.model_validate({name: value for name, value in settings.items() if name != "fleet"})
+
+
 def schedule_of(settings: dict[str, Any]) -> tuple[str, ...]:
-    return task_list(RlSettings.model_validate(settings), ExerciseSource(ExerciseSettings())).task_ids
+    return task_list(rl_settings(settings), ExerciseSource(ExerciseSettings())).task_ids
 
 
 def broken_promises(run: Path, settings: dict[str, Any]) -> dict[str, list[str]]:
     """Of what the run's folder and its witness hold."""
-    rl, ledger = RlSettings.model_validate(settings), Ledger(run / "ledger.jsonl")
+    rl, ledger = rl_settings(settings), Ledger(run / "ledger.jsonl")
     ledger.close()
     entries, records = ledger.entries, read(run / "steps.jsonl")
     told = gradings(run.parent / f"{run.name}-witness")
@@ -150,7 +156,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--kills", type=int, default=216)
     parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--more", type=json.loads, default={}, help="other settings of rl, and `fleet`, as JSON")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
     parser.add_argument(
@@ -159,7 +165,7 @@ def main() -> int:
     parser.add_argument("--no-twin", action="store_true")
     parser.add_argument("--write", action="store_true", help=f"the results into {RESULTS.name}")
     options = parser.parse_args()
-    settings = SETTINGS | {"steps": options.steps, "ranks": options.ranks, "seed": options.seed}
+    settings = SETTINGS | {"steps": options.steps, "seed": options.seed} | options.more
     folder = options.folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

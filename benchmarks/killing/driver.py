@@ -1,4 +1,4 @@
-"""The run under test: `python driver.py CHECKPOINT FOLDER SETTINGS`, to be started again by the same words whenever it was killed.
+"""The run under test: `python driver.py CHECKPOINT FOLDER SETTINGS FLEET`, to be started again by the same words whenever it was killed.
 
 An RL run as the stage makes it, on exercises, in real sandboxes, on a Ray of its own; graders are watched (`witness.py`), and processes have
 windows to be killed in (`points.py`). SIGUSR1 makes it tell where it stands.
@@ -16,6 +16,7 @@ from etude.engine.settings import EngineSettings
 from etude.events.log import EventLog
 from etude.factory.exercises.source import ExerciseSource
 from etude.factory.settings import ExerciseSettings
+from etude.fleet.settings import FleetSettings
 from etude.harness.settings import HarnessSettings
 from etude.rl import run
 from etude.rl.local_ray import LocalRay
@@ -52,6 +53,7 @@ def main() -> None:
         engine=EngineSettings(),
         sandbox=SandboxSettings(),
         log=EventLog(folder / "events.jsonl"),
+        fleet=FleetSettings.model_validate_json(sys.argv[4]),
         graders=witnessed(folder.parent / f"{folder.name}-witness"),
     )
 

@@ -43,7 +43,9 @@ def kind_of(one: Process, run: Process) -> str | None:
         return "trainer"
     if "etude.index.process" in one.words:
         return "index"
-    if one.words[1:6] == ZYGOTE and one.parent == run.pid:
+    if first.startswith("ray::HostActor"):
+        return "host"
+    if one.words[1:6] == ZYGOTE:
         return "zygote"
     return None
 

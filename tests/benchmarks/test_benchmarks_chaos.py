@@ -156,10 +156,11 @@ def test_victims_are_told_by_what_they_are_and_never_strangers() -> None:
         one(18, 15, *zygote, space="b", inner=1, state="Z"),
         one(19, 9, "python", "-m", "etude.index.process", "socket"),
         one(20, 1, "ray::EngineProcess"),
+        one(21, 11, "ray::HostActor.ask"),
     ]
     found = victims({each.pid: each for each in there}, 9)
     assert {kind: [each.pid for each in some] for kind, some in found.items()} == {
         "controller": [9], "gcs": [10], "raylet": [11], "trainer": [12], "engine": [13], "zygote": [15], "sandbox": [16], "command": [17],
-        "index": [19],
+        "index": [19], "host": [21],
     }  # fmt: skip
     assert victims({each.pid: each for each in there}, 8) == {}
