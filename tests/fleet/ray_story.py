@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
+from functools import partial
 
 import ray
 
@@ -20,7 +21,7 @@ from etude.fleet.open import open_sandboxes
 from etude.fleet.settings import FleetSettings
 from etude.fleet.wire.ray_host import HostActor, RayLink
 from etude.fleet.wire.remote import RemoteHost
-from etude.sandbox.errors import SandboxError, SandboxNotFound, UserError
+from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound, UserError
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 
@@ -64,13 +65,9 @@ async def layers_from_actor_to_actor() -> None:
     hosts: list[tuple[RemoteHost, RayLink]] = []
     for name in ("one", "two"):
         settings = SandboxSettings(backend="local", layers=tempfile.mkdtemp(prefix=f"{name}-", dir=temp))
-        actor = (
-            ray.remote(HostActor)
-            .options(num_cpus=0, max_concurrency=100)
-            .remote(name, settings, FleetSettings(max_live=2))
-        )
-        assert not await actor.open.remote()
-        link = RayLink(actor)
+        actor = ray.remote(HostActor).options(num_cpus=0, max_concurrency=100)
+        link = RayLink(partial(actor.remote, name, settings, FleetSettings(max_live=2)))
+        assert not await link.open()
         hosts.append((RemoteHost(name, link), link))
     fleet = await Fleet.open([host for host, _ in hosts])
     fleet.after_close = [link.close for _, link in hosts]
@@ -87,7 +84,8 @@ async def layers_from_actor_to_actor() -> None:
 
 
 async def a_host_that_dies() -> None:
-    """Its actor is killed while a command runs: that fails with a typed error, and nothing hangs."""
+    """Its actor is killed while a command runs: that fails with a typed error, and nothing hangs. Another is begun, and after a rest the host
+    is trusted with sandboxes again."""
     pool = await open_sandboxes(FleetSettings(hosts="ray", patience_s=1.0, attempts=2), SandboxSettings(backend="fake"))
     box = await pool.create(SandboxSpec())
     waiting = asyncio.ensure_future(box.run("sleep 1000", timeout_s=2000))
@@ -99,6 +97,14 @@ async def a_host_that_dies() -> None:
         raise AssertionError("a command on a dead host ended well")
     except HostLost as error:
         assert box.state == "dead", error
+    async with asyncio.timeout(120):
+        while True:
+            try:
+                again = await pool.create(SandboxSpec())
+                break
+            except InfraError:
+                await asyncio.sleep(1)
+    assert (await again.run("echo back")).out == b"back\n"
     await pool.close()
     print("death done")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from typing import Any
 
 import ray
@@ -58,24 +59,59 @@ class HostActor:
 
 
 class RayLink:
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
+    """To a host's actor. Where its process has ended, the next heartbeat begins another, which holds nothing of the dead one's; on a machine
+    that is gone for good none begins, and heartbeats stay out."""
+
+    def __init__(self, begin: Callable[[], Any]) -> None:
+        self._begin = begin
+        self._actor = begin()
+        self._gone = False
+        self._coming: asyncio.Task[None] | None = None
+
+    async def open(self) -> str:
+        """Nothing, or why this machine can hold no sandboxes."""
+        try:
+            return await self._actor.open.remote()
+        except RayActorError as error:
+            return f"its actor is gone: {error}"
 
     async def ask(self, method: str, *args: Any, **named: Any) -> Answer:
+        if self._gone:
+            await self._back(method)
+        actor = self._actor
         try:
-            return await self._actor.ask.remote(method, args, named)
+            return await actor.ask.remote(method, args, named)
         except RayActorError as error:
+            self._gone = self._gone or actor is self._actor
             raise HostLost(f"its actor is gone: {error}") from None
         except RayError as error:
             raise InfraError(f"Ray could not carry {method}: {error}") from error
 
     async def close(self) -> None:
+        if self._coming is not None:
+            self._coming.cancel()
         try:
             await self._actor.close.remote()
         except RayActorError:
             return
         finally:
             ray.kill(self._actor)
+
+    async def _back(self, method: str) -> None:
+        """Raises HostLost while there is no other."""
+        if method != "beat":
+            raise HostLost("its actor is gone; a heartbeat begins another")
+        if self._coming is None or self._coming.done():
+            self._coming = asyncio.create_task(self._again())
+        await asyncio.shield(
+            self._coming
+        )  # a start may take longer than a heartbeat has time: then the next one waits for it
+
+    async def _again(self) -> None:
+        self._actor = self._begin()
+        if reason := await self.open():
+            raise HostLost(reason)
+        self._gone = False
 
 
 async def ray_hosts(settings: FleetSettings, sandbox: SandboxSettings) -> list[tuple[RemoteHost, RayLink]]:
@@ -109,19 +145,13 @@ async def _open(
 ) -> tuple[RemoteHost, RayLink] | str:
     name = f"{node['NodeManagerHostname']}-{node['NodeID'][:6]}"
     place = NodeAffinitySchedulingStrategy(node_id=node["NodeID"], soft=False)
-    actor: Any = (
-        ray.remote(HostActor)
-        .options(num_cpus=0, max_concurrency=_AT_ONCE, max_restarts=0, scheduling_strategy=place)
-        .remote(name, limits, settings)
-    )
-    link = RayLink(actor)
-    try:
-        reason = await actor.open.remote()
-    except RayActorError as error:
-        reason = f"its actor is gone: {error}"
+    options = {"num_cpus": 0, "max_concurrency": _AT_ONCE, "max_restarts": 0, "scheduling_strategy": place}
+    actor: Any = ray.remote(HostActor)
+    link = RayLink(lambda: actor.options(**options).remote(name, limits, settings))
+    reason = await link.open()
     if not reason:
         return RemoteHost(name, link), link
-    ray.kill(actor)
+    await link.close()
     return f"{name}: {reason}"
 
 
