@@ -24,7 +24,7 @@ from typing import Any
 
 from killing import verify
 from killing.monkey import Monkey, Story
-from killing.plan import Kill, plan
+from killing.plan import SHARES, Kill, plan
 from killing.witness import files_of, gradings
 
 from etude.factory.exercises.source import ExerciseSource
@@ -55,6 +55,7 @@ SETTINGS: dict[str, Any] = {
     "ranks": 2,
     "rank_silence_s": 60,
 }
+HOSTS = 10  # the share of a fleet's hosts in the kills, where there is a fleet; each costs its rest of 30 s
 PEACE = 4  # gradings at once, afterwards
 # Of the driver and of Ray's workers, which import the windows too.
 ENVIRONMENT = {"PYTHONPATH": f"{HERE.parent / 'src'}:{HERE}", "OMP_NUM_THREADS": "1"}
@@ -169,7 +170,8 @@ def main() -> int:
     folder = options.folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    kills = plan(options.seed, options.kills, options.steps)
+    shares = SHARES | ({"host": HOSTS} if settings.get("fleet") else {})
+    kills = plan(options.seed, options.kills, options.steps, shares)
     story = killed_run(options.checkpoint, folder, settings, kills, options.limit_s)
     told: dict[str, Any] = {"command": f"python {' '.join(sys.argv)}", "machine": machine(), "settings": settings}
     told |= figures(story) | {"broken": broken_promises(folder / "rl", settings)}
