@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -79,8 +80,9 @@ def killed_run(
 def twin_run(checkpoint: Path, folder: Path, settings: dict[str, Any]) -> float:
     """The same, untouched, in `folder/twin`; its wall time, s."""
     began = time.monotonic()
+    words, environment = command(checkpoint, folder / "twin", settings), os.environ | ENVIRONMENT
     with open(folder / "twin.log", "wb") as log:
-        subprocess.run(command(checkpoint, folder / "twin", settings), stdout=log, stderr=subprocess.STDOUT, check=True)
+        subprocess.run(words, stdout=log, stderr=subprocess.STDOUT, check=True, env=environment)
     return time.monotonic() - began
 
 
@@ -170,14 +172,17 @@ def main() -> int:
     folder = options.folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    load = round(os.getloadavg()[0], 2)
     shares = SHARES | ({"host": HOSTS} if settings.get("fleet") else {})
     kills = plan(options.seed, options.kills, options.steps, shares)
     story = killed_run(options.checkpoint, folder, settings, kills, options.limit_s)
     told: dict[str, Any] = {"command": f"python {' '.join(sys.argv)}", "machine": machine(), "settings": settings}
+    told["load_1min"] = [load, round(os.getloadavg()[0], 2)]
     told |= figures(story) | {"broken": broken_promises(folder / "rl", settings)}
     if not options.no_twin:
         told["twin_s"] = round(twin_run(options.checkpoint, folder, settings), 1)
         told["broken"]["twin"] = differences(folder)
+        told["lost_a_kill_s"] = round((told["wall_s"] - told["twin_s"]) / max(1, told["kills"]), 2)
     text = json.dumps(told, indent=1) + "\n"
     (folder / "chaos.json").write_text(text)
     if options.write:
