@@ -212,7 +212,9 @@ class Monkey:
 
     def _ended(self, code: int) -> None:
         log = self._log().read_text(errors="replace").splitlines()
-        last = next((line for line in reversed(log) if line.strip()), "")
+        last = (
+            next((line for line in reversed(log) if line.strip()), "") if code > 0 else ""
+        )  # else it had no last word
         kill = self.story.kills[-1] if self.story.kills else None
         # A life ends by what happened in it: Ray may take a minute to notice that its head is gone.
         caused = [one for one in self.story.kills if one.unix_s >= self._born_unix_s and one.kind in ENDED_BY]
