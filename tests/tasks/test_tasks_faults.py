@@ -79,6 +79,21 @@ async def test_code_that_kills_what_runs_it_scores_0_because_the_reference_runs(
     assert verdict.score == 0 and verdict.reason == ROWS["silenced"].verdict
 
 
+async def test_an_attempt_that_was_killed_from_outside_is_judged_by_a_second_run(pool: SandboxPool):
+    """As the kernel does where memory is short, and the reference runs again a moment later."""
+
+    class Struck(CommandsGrader):
+        runs = 0
+
+        async def _run(self, task: Task, files: dict[str, bytes], pool: SandboxPool) -> Ran:
+            self.runs += 1
+            return SIGNS["silenced"] if self.runs == 1 else await super()._run(task, files, pool)
+
+    struck = Struck()
+    verdict = await struck.grade(shop(), {"a.py": b"X = 1\n"}, pool)
+    assert verdict.score == 1 and struck.runs == 3
+
+
 async def test_where_the_reference_dies_too_the_machine_is_at_fault(pool: SandboxPool):
     task = shop()
     task.solution["a.py"] = KILL.decode()

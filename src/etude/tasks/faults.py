@@ -2,7 +2,7 @@
 
 Handbook C.4, "breaking the environment so that the rollout is dropped or retried": a run that dies in a way that both could have caused
 is `doubtful`, and decided by a control: the reference is graded at once in a sandbox of its own. If the reference passes, the machine is
-well and the attempt is at fault; if not, it is ours. `tests/tasks/test_tasks_faults.py` has one test a row.
+well, and what the attempt comes to in a second run is its verdict; if not, it is ours. `tests/tasks/test_tasks_faults.py` has one test a row.
 """
 
 from __future__ import annotations

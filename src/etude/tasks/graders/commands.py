@@ -69,6 +69,8 @@ class CommandsGrader:
         outcome = judged(task.hidden, ran)
         if outcome.fault is not None and outcome.fault.fault == "doubtful":
             await self._well(task, pool, outcome.fault)
+            # The machine is well now. Was it then? A process that the kernel chose when memory was short is no evidence: the second run says.
+            outcome = judged(task.hidden, await self._run(task, files, pool))
         return Verdict(float(not outcome.reason), outcome.tests, outcome.reason, time.perf_counter() - start)
 
     async def _run(self, task: Task, files: dict[str, bytes], pool: Machines) -> Ran:
