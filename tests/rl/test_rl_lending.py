@@ -2,73 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-
-from etude.policy.protocol import Request
-from etude.rl.engines import Engines
-from etude.rl.restarts import ProcessDied
-from etude.trace.completion import Completion, SampledTokens
-
-
-class Process:
-    """An engine process that answers with its version."""
-
-    def __init__(self) -> None:
-        self.version = self.staged = -1
-        self.dead = False
-
-    async def stage(self, version: int) -> None:
-        self._alive()
-        self.staged = version
-
-    async def apply(self) -> int:
-        self._alive()
-        self.version = self.staged
-        return self.version
-
-    async def stats(self) -> dict[str, float]:
-        self._alive()
-        return {}
-
-    def kill(self) -> None:
-        self.dead = True
-
-    def _alive(self) -> None:
-        if self.dead:
-            raise ProcessDied("killed")
-
-
-class World:
-    """Two engines, and what the trainer was told."""
-
-    def __init__(self, max_restarts: int = 3) -> None:
-        self.processes: list[Process] = []
-        self.told: list[tuple[Any, ...]] = []
-        self.engines = Engines(2, self._start, self._ask, max_restarts, 60.0, lambda told: None, lambda: None)
-        for one in self.engines.replicas:
-            one.client.complete = self._answers(one)  # type: ignore[method-assign]
-
-    def _start(self) -> Process:
-        self.processes.append(Process())
-        return self.processes[-1]
-
-    async def _ask(self, *call: Any) -> None:
-        self.told.append(call)
-
-    def _answers(self, one: Any) -> Any:
-        async def complete(request: Request) -> Completion:
-            if one.client.revival is not None:
-                await one.client.revival
-            return Completion(tokens=SampledTokens([1], [0.0], [one.lifeline.handle.version]))
-
-        return complete
-
-    async def turn(self, session: str = "s") -> int:
-        answer = await self.engines.policy.complete(Request(session, (), prompt_ids=(1,)))
-        assert answer.tokens is not None
-        return answer.tokens.versions[0]
+from engine_world import World
 
 
 @pytest.fixture

@@ -19,3 +19,11 @@ Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="The run directory itself. Default: runs/<recipe name>/.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the resolved recipe and the plan, do nothing.")]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        metavar="HOST:PORT",
+        help="Run the rl stage on this Ray cluster (docs/cluster.md); short for --set cluster.address=…",
+    ),
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,9 @@ DEFAULT_RECIPE = "laptop"
 CHECKPOINTS = ("model.init", "run.sft_checkpoint")  # keys that name one
 
 
-def prepare(recipes: list[str] | None, overrides: list[str] | None, out: Path | None) -> Run:
+def prepare(
+    recipes: list[str] | None, overrides: list[str] | None, out: Path | None, address: str | None = None
+) -> Run:
     """Without a recipe named, a directory goes on with its own; without a directory either, it is the laptop recipe."""
     # Here and not above: building every room's settings costs 0.1 s, which --help need not pay.
     from etude.recipe.read import find_recipe, read_recipe
@@ -26,7 +29,8 @@ def prepare(recipes: list[str] | None, overrides: list[str] | None, out: Path | 
         files = [own]
     else:
         files = [find_recipe(name) for name in recipes or [DEFAULT_RECIPE]]
-    recipe = read_recipe(files, overrides or [])
+    named = [] if address is None else [f"cluster.address={json.dumps(address)}"]
+    recipe = read_recipe(files, [*(overrides or []), *named])
     _find_checkpoints(recipe)
     folder = out if out is not None else Path("runs") / recipe.run.name
     return Run(recipe, folder, pruned(GRAPH, recipe.run.without))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from etude.cli.answer import Answer
-from etude.cli.option import DryRun, Json, Out, Overrides, Recipes
+from etude.cli.option import Address, DryRun, Json, Out, Overrides, Recipes
 from etude.cli.prepare import prepare, require_checkpoints, require_levels, require_stages, require_tasks
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ def run(
     recipes: Recipes = None,
     overrides: Overrides = None,
     out: Out = None,
+    address: Address = None,
     only: Annotated[
         str | None,
         typer.Option("--only", metavar="STAGE", help="Run this stage alone; --dry-run names them."),
@@ -31,7 +32,7 @@ def run(
     """Run a recipe end to end (default: laptop). Stopped at any point, the same command goes on from there."""
     from etude.run.plan import select
 
-    found = prepare(recipes, overrides, out)
+    found = prepare(recipes, overrides, out, address)
     return go(found, select(found.graph, only, first, last), dry_run=dry_run)
 
 

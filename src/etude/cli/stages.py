@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from etude.cli.answer import Answer
-from etude.cli.option import DryRun, Json, Out, Overrides, Recipes
+from etude.cli.option import Address, DryRun, Json, Out, Overrides, Recipes
 from etude.cli.prepare import prepare
 from etude.cli.run import go
 
@@ -25,7 +25,12 @@ def sft(
 
 
 def rl(
-    recipes: Recipes = None, overrides: Overrides = None, out: Out = None, dry_run: DryRun = False, json: Json = False
+    recipes: Recipes = None,
+    overrides: Overrides = None,
+    out: Out = None,
+    address: Address = None,
+    dry_run: DryRun = False,
+    json: Json = False,
 ) -> Answer:
     """Train by asynchronous reinforcement learning in sandboxes: the run's rl stage."""
-    return go(prepare(recipes, overrides, out), ["rl"], dry_run=dry_run)
+    return go(prepare(recipes, overrides, out, address), ["rl"], dry_run=dry_run)

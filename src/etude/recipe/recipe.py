@@ -14,7 +14,7 @@ from etude.fleet.settings import FleetSettings
 from etude.harness.settings import HarnessSettings
 from etude.model.settings import ModelSettings
 from etude.report.settings import ReportSettings
-from etude.rl.settings import RlSettings
+from etude.rl.settings import ClusterSettings, RlSettings
 from etude.run.settings import ProbeSettings, RunSettings
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.settings import TaskSettings
@@ -46,6 +46,7 @@ class Recipe(BaseModel):
     sft: SftSettings = _section(SftSettings)
     probes: ProbeSettings = _section(ProbeSettings)
     rl: RlSettings = _section(RlSettings)
+    cluster: ClusterSettings = _section(ClusterSettings)
     bench: BenchSettings = _section(BenchSettings)
     report: ReportSettings = _section(ReportSettings)
 

@@ -5,6 +5,9 @@ told, so that a delta may start from them. A version counts as served once every
 back starts with the newest, and may be asked only when it has what the others serve. A replica that died too often is given up
 while others live; the last one's loss ends the run. One that lives and hangs is found by asking: a reading is taken between two of its
 steps, and whoever gives none for `silence_s` is ended and brought back.
+
+Of those that are ready the `count` longest up serve, the others stand by: loaded and at the newest weights. So when one dies or is lent,
+another answers at once, and the dead one's successor is the next to stand by.
 """
 
 from __future__ import annotations
@@ -21,9 +24,8 @@ from etude.rl.restarts import Lifeline, ProcessDied
 AskTrainer = Callable[..., Awaitable[Any]]
 LOOKS = 4  # within the time of silence that is one too many
 LOADING = 10  # times that: what an engine may take until it answers first
-READY, COMING, LENT, LOST = range(
-    4
-)  # of a replica: who is asked sooner; one that comes back is waited for before a loan is ended
+# Of a replica: who is asked sooner. One that comes back is waited for before a loan is ended.
+READY, STANDBY, COMING, LENT, LOST = range(5)
 SUMMED = ("tokens_per_s",)  # of the replicas' readings; all others are means
 
 
@@ -36,6 +38,7 @@ class Replica:
         self.client = EnginePolicy(lifeline)
         self.receiver: str | None = None  # its name with the trainer, one for each life
         self.served = -1
+        self.since = 0  # how many lives of any had begun to serve before this one
         self.lent = False  # to an evaluation, at the version that it serves
         self.returning = asyncio.Lock()
 
@@ -56,7 +59,10 @@ class Engines:
         silence_s: float,
         note: Callable[[str], None],
         on_start: Callable[[], None],
+        standbys: int = 0,
     ) -> None:
+        self._count = count
+        self._lives = 0
         self._start, self._ask, self._note, self._on_start = start, ask_trainer, note, on_start
         self._silence_s = silence_s
         self._watches: list[asyncio.Task[None]] = []
@@ -64,8 +70,8 @@ class Engines:
         self._published = -1
         self._served = -1  # by all that live
         self.replicas: list[Replica] = []
-        for number in range(count):
-            name = "engine" if count == 1 else f"engine {number}"
+        for number in range(count + standbys):
+            name = "engine" if count + standbys == 1 else f"engine {number}"
             self.replicas.append(Replica(number, Lifeline(name, partial(self._spawn, number), max_restarts)))
         self.policy = Replicas([one.client for one in self.replicas], self._distance, self._at_hand)
 
@@ -92,10 +98,10 @@ class Engines:
     async def lend(self) -> Replica | None:
         """A replica that an evaluation may have to itself, at the version that it serves; None where the run has none to spare. Turns in
         flight there end there, new ones go to the others, and the weights that come meanwhile pass it by."""
-        spare = [one for one in self.replicas if self._distance(one.number) == READY]
+        spare = sorted(self._ready(), key=lambda one: one.since)
         if len(spare) < 2:
             return None
-        one = min(spare, key=lambda one: self.policy.turns(one.number))
+        one = min(spare[self._count :] or spare, key=lambda one: self.policy.turns(one.number))
         one.lent = True
         await self._ask("leave", one.receiver)
         return one
@@ -115,9 +121,11 @@ class Engines:
             one.lent = False
 
     async def stats(self) -> dict[str, float]:
-        """Readings of those that live: sums of what adds up, means of the rest; none is brought back for them."""
+        """Readings of those that live and don't stand by: sums of what adds up, means of the rest; none is brought back for them."""
         found: list[dict[str, float]] = []
         for one in self.replicas:
+            if self._distance(one.number) == STANDBY:
+                continue
             try:
                 found.append(await one.lifeline.handle.stats())
             except ProcessDied:
@@ -142,7 +150,14 @@ class Engines:
             return LOST
         if one.lent and one.up:
             return LENT
-        return READY if one.up and one.served >= self._served else COMING
+        ready = self._ready()
+        if one not in ready:
+            return COMING
+        return READY if sum(other.since < one.since for other in ready) < self._count else STANDBY
+
+    def _ready(self) -> list[Replica]:
+        """Up, not lent, and at what the others serve."""
+        return [one for one in self.replicas if one.up and not one.lent and one.served >= self._served]
 
     async def _at_hand(self, number: int) -> None:
         """It is to be asked for want of another: a loan ends with that, for it may not answer with old weights (promise 5)."""
@@ -216,5 +231,7 @@ class Engines:
             await handle.stage(self._published)
             one.served = await handle.apply()
             await self._ask("acknowledge", name, one.served)
+        self._lives += 1
+        one.since = self._lives
         self._on_start()
         return handle

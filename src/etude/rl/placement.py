@@ -1,6 +1,7 @@
 """Where the processes are: engine and trainer as Ray actors, seen from the controller as one `controller.Learner` and a policy.
 
-Thin on purpose: decisions are elsewhere, here is who runs where and what happens when one dies. A dead trainer comes back
+Thin on purpose: decisions are elsewhere, here is who runs where and what happens when one dies. On a cluster engines spread over the
+machines and the trainer stays with the controller, unless the recipe gives resources that say otherwise. A dead trainer comes back
 from the last checkpoint and trains the batches since again (to the same digests); a dead engine comes back with the newest
 weights. Both a bounded number of times (`restarts.py`).
 """
@@ -15,7 +16,8 @@ from typing import Any
 
 import ray
 import torch
-from ray.exceptions import RayActorError
+from ray.exceptions import NodeDiedError, ObjectLostError, RayActorError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from etude.engine.core import EngineCore
 from etude.engine.service import EngineService
@@ -25,7 +27,7 @@ from etude.rl.learner import Learner
 from etude.rl.memory import keep_freed_memory
 from etude.rl.rank_group import RankGroup
 from etude.rl.restarts import ProcessDied
-from etude.rl.settings import RlSettings
+from etude.rl.settings import ClusterSettings, RlSettings
 from etude.train.gloo_ranks import GlooRanks
 from etude.train.ranks import ALONE, Ranks
 from etude.weights.store import WeightStore
@@ -73,7 +75,11 @@ class Remote:
         async def call(*arguments: Any) -> Any:
             try:
                 return await getattr(self.actor, method).remote(*arguments)
-            except RayActorError as error:
+            except (
+                RayActorError,
+                NodeDiedError,
+                ObjectLostError,
+            ) as error:  # the last: it died between answer and delivery
                 raise ProcessDied(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
 
         return call
@@ -83,20 +89,23 @@ class Remote:
         ray.kill(self.actor)
 
 
-@dataclass(frozen=True)
-class LocalPlaces:
-    """What it takes to start the processes: on a laptop both run here, on loopback."""
+@dataclass
+class RayPlaces:
+    """What it takes to start the processes."""
 
     checkpoint: Path
     folder: Path
     settings: RlSettings
     engine: EngineSettings
+    cluster: ClusterSettings
+    started: int = 0  # names of actors are unique in the life of a run
 
     def start_engine(self) -> Remote:
         settings = self.engine.model_copy(update={"threads": self.settings.threads})
-        actor: Any = ray.remote(num_cpus=0)(EngineProcess)
+        actor: Any = ray.remote(EngineProcess)
+        options = self._options("engine", self.cluster.engine, "SPREAD")
         return Remote(
-            actor.options(max_concurrency=ENGINE_CALLS).remote(
+            actor.options(max_concurrency=ENGINE_CALLS, **options).remote(
                 self.checkpoint, self.folder / "weights", settings, ENGINE_NICENESS
             )
         )
@@ -107,5 +116,17 @@ class LocalPlaces:
         return RankGroup.start(self.settings.ranks, self._start_rank, ray.util.get_node_ip_address())
 
     def _start_rank(self, rank: int, meeting: str) -> Remote:
-        actor: Any = ray.remote(num_cpus=0)(TrainerProcess)
-        return Remote(actor.remote(self.checkpoint, self.folder, self.settings, self.settings.threads, rank, meeting))
+        actor: Any = ray.remote(TrainerProcess)
+        here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
+        options = self._options("trainer", self.cluster.trainer, here)
+        arguments = (self.checkpoint, self.folder, self.settings, self.settings.threads, rank, meeting)
+        return Remote(actor.options(**options).remote(*arguments))
+
+    def _options(self, what: str, taken: dict[str, float], uncounted: Any) -> dict[str, Any]:
+        """`taken` resources say where it may run, else `uncounted` does."""
+        self.started += 1
+        options: dict[str, Any] = {"name": f"{what}-{self.started}", "num_cpus": taken.get("CPU", 0)}
+        if not taken:
+            return options | ({"scheduling_strategy": uncounted} if self.cluster.address else {})
+        own = {name: amount for name, amount in taken.items() if name not in ("CPU", "GPU")}
+        return options | {"num_gpus": taken.get("GPU", 0), "resources": own}

@@ -29,6 +29,7 @@ from etude.fleet.settings import FleetSettings
 from etude.harness.parts import fitted
 from etude.harness.settings import HarnessSettings
 from etude.model.checkpoint import load_config
+from etude.rl.cluster import Cluster
 from etude.rl.controller import Controller
 from etude.rl.earned import earn
 from etude.rl.efforts import at_effort, check_efforts
@@ -45,7 +46,7 @@ from etude.rl.rewards.mixed_file import MIXED, check_mixed
 from etude.rl.schedule import Schedule, task_list
 from etude.rl.services import STAGE, Places, Services
 from etude.rl.sessions import KeptSessions
-from etude.rl.settings import RlSettings
+from etude.rl.settings import ClusterSettings, RlSettings
 from etude.rl.solvable import SOLVABLE, measure
 from etude.rl.store import GroupStore
 from etude.rollout.attempt import At, Setup, attempt
@@ -93,6 +94,7 @@ def run_rl(
     log: EventLog,
     graders: Mapping[str, Grader] = GRADERS,
     fleet: FleetSettings | None = None,
+    cluster: ClusterSettings | None = None,
     siblings: Siblings | None = None,
     deepen: Callable[[SandboxPool], Deepening] | None = None,
 ) -> dict[str, Any]:
@@ -114,13 +116,21 @@ def run_rl(
     engine = engine.model_copy(update={"max_slots": max(engine.max_slots, settings.slots)})
     checkpoint, folder = checkpoint.resolve(), folder.resolve()  # the processes have directories of their own
     folder.mkdir(parents=True, exist_ok=True)
-    fleet = fleet or FleetSettings()
+    fleet, cluster = fleet or FleetSettings(), cluster or ClusterSettings()
     run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders, fleet, siblings, deepen)
-    with LocalRay(folder / "ray.json") as local:
-        from etude.rl.placement import LocalPlaces  # imports ray, which reads its environment then
+    with _ray(run, cluster) as started:
+        from etude.rl.placement import RayPlaces  # imports ray, which reads its environment then
 
-        places = LocalPlaces(checkpoint, folder, settings, engine)
-        return asyncio.run(held(drive(run, places, on_start=local.remember), local.lost))
+        places = RayPlaces(checkpoint, folder, settings, engine, cluster)
+        return asyncio.run(held(drive(run, places, on_start=started.remember), started.lost))
+
+
+def _ray(run: RlRun, cluster: ClusterSettings) -> LocalRay | Cluster:
+    """Where the processes are to run."""
+    if not cluster.address:
+        return LocalRay(run.folder / "ray.json")
+    engines = run.settings.engines + run.settings.standbys
+    return Cluster(cluster, run.folder, run.checkpoint, engines, run.settings.ranks)
 
 
 async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dict[str, Any]:

@@ -38,7 +38,14 @@ class Services:
         deaths, silence_s = settings.max_restarts, settings.engine_silence_s
         self.trainer: Lifeline[Any] = Lifeline("trainer", self._spawn_trainer, deaths)
         self.engines = Engines(
-            settings.engines, places.start_engine, self._ask, deaths, silence_s, self._note, on_start
+            settings.engines,
+            places.start_engine,
+            self._ask,
+            deaths,
+            silence_s,
+            self._note,
+            on_start,
+            settings.standbys,
         )
         self.policy = self.engines.policy
         self.trainer_busy_s = 0.0

@@ -64,6 +64,33 @@ class CurriculumSettings(BaseModel):
     start: float = Field(default=0.5, ge=0, lt=1, description="share of the run before which all are alike")
 
 
+class ClusterSettings(BaseModel):
+    """A Ray cluster that is there already (docs/cluster.md). With the default, `address = ""`, the run starts its own Ray on this machine."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    address: str = Field(default="", description='HOST:PORT of the cluster, or "auto" for the one of this machine')
+    engine: dict[str, float] = Field(
+        default_factory=dict,
+        description="Ray resources that each engine takes, e.g. {GPU = 1}; empty: spread over the machines without counting",
+    )
+    trainer: dict[str, float] = Field(
+        default_factory=dict,
+        description="Ray resources that each trainer rank takes; empty: the machine where the run was started, without counting",
+    )
+
+    @model_validator(mode="after")
+    def _resources_are_the_clusters(self) -> ClusterSettings:
+        for name, taken in (("engine", self.engine), ("trainer", self.trainer)):
+            if taken and not self.address:
+                raise ValueError(
+                    f"cluster.{name} = {taken} without cluster.address: a run on its own machine counts no resources; name the cluster"
+                )
+            if wrong := {resource: amount for resource, amount in taken.items() if amount <= 0}:
+                raise ValueError(f"cluster.{name} has {wrong}: amounts are above 0; leave out what isn't needed")
+        return self
+
+
 class RlSettings(BaseModel):
     """How the asynchronous reinforcement learning stage runs."""
 
@@ -90,6 +117,11 @@ class RlSettings(BaseModel):
     )
     slots: int = Field(default=64, ge=1, description="rollouts kept running at once")
     engines: int = Field(default=1, ge=1, description="replicas of the engine, each in a process of its own")
+    standbys: int = Field(
+        default=0,
+        ge=0,
+        description="further replicas that are kept loaded and at the newest weights, and serve from the moment that another dies",
+    )
     engine_silence_s: float = Field(
         default=300.0,
         gt=0,

@@ -23,6 +23,7 @@ class Shape:
     slots: int = 256
     order: Order = "windowed"
     engines: int = 2
+    standbys: int = 0
     engine_turns: int = 96  # turns that one engine runs at full speed; more of them share it
     hosts: int = 8
     tail: float = 1.5
@@ -76,5 +77,6 @@ def drawn(seed: int) -> Shape:
         save_every=dice.randint(1, 5),
         anchor_every=dice.choice((1, 2, 25)),
         fleet=dice.random() < 0.5,
+        standbys=dice.randint(0, 1),
         seed=seed,
     )

@@ -128,6 +128,7 @@ def _settings(shape: Shape) -> RlSettings:
         slots=shape.slots,
         window=shape.window,
         engines=shape.engines,
+        standbys=shape.standbys,
         save_every=shape.save_every,
         max_faults=10_000,
         max_restarts=10_000,

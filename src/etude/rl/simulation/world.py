@@ -58,12 +58,13 @@ class World:
             + ["hang"] * shape.hangs
             + ["host"] * min(shape.host_deaths, max(0, len(self.machines) - 1))
         )
+        lately = slice(-shape.engines - shape.standbys, None)
         for at_s, who in sorted((dice.random() * span_s, who) for who in whom):
             await asyncio.sleep(max(0.0, at_s - asyncio.get_running_loop().time()))
             if who == "host":
                 living = [one for one in self.machines if not one.link.broken]
                 dice.choice(living).crash()
             elif who == "hang":
-                dice.choice(self.engines[-shape.engines :]).hang()
+                dice.choice(self.engines[lately]).hang()
             else:
-                dice.choice([*self.engines[-shape.engines :], self.trainers[-1]]).die()
+                dice.choice([*self.engines[lately], self.trainers[-1]]).die()

@@ -25,6 +25,7 @@ def run(context: Context) -> None:
         sandbox=recipe.sandbox,
         log=context.log,
         fleet=recipe.fleet,
+        cluster=recipe.cluster,
         siblings=harder.siblings,
         deepen=harder.deepen,
     )

@@ -1,0 +1,80 @@
+"""Engines over processes made up in this one, and what the trainer was told."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from etude.policy.protocol import Request
+from etude.rl.engines import READY, Engines
+from etude.rl.restarts import ProcessDied
+from etude.trace.completion import Completion, SampledTokens
+
+
+class Process:
+    """An engine process that answers with its version."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.version = self.staged = -1
+        self.dead = False
+
+    async def stage(self, version: int) -> None:
+        self._alive()
+        self.staged = version
+
+    async def apply(self) -> int:
+        self._alive()
+        self.version = self.staged
+        return self.version
+
+    async def stats(self) -> dict[str, float]:
+        self._alive()
+        return {"process": float(self.number)}
+
+    def kill(self) -> None:
+        self.dead = True
+
+    def _alive(self) -> None:
+        if self.dead:
+            raise ProcessDied("killed")
+
+
+class World:
+    """`asked`: turns by replica."""
+
+    def __init__(self, count: int = 2, standbys: int = 0, max_restarts: int = 3) -> None:
+        self.processes: list[Process] = []
+        self.asked: Counter[int] = Counter()
+        self.told: list[tuple[Any, ...]] = []
+        self.engines = Engines(
+            count, self._start, self._ask, max_restarts, 60.0, lambda told: None, lambda: None, standbys
+        )
+        for one in self.engines.replicas:
+            one.client.complete = self._answers(one)  # type: ignore[method-assign]
+
+    def _start(self) -> Process:
+        self.processes.append(Process(len(self.processes)))
+        return self.processes[-1]
+
+    async def _ask(self, *call: Any) -> None:
+        self.told.append(call)
+
+    def _answers(self, one: Any) -> Any:
+        async def complete(request: Request) -> Completion:
+            self.asked[one.number] += 1
+            if one.client.revival is not None:
+                await one.client.revival
+            return Completion(tokens=SampledTokens([1], [0.0], [one.lifeline.handle.version]))
+
+        return complete
+
+    async def turn(self, session: str = "s") -> int:
+        answer = await self.engines.policy.complete(Request(session, (), prompt_ids=(1,)))
+        assert answer.tokens is not None
+        return answer.tokens.versions[0]
+
+    def serving(self) -> int:
+        """The one replica that new turns go to, where there is one."""
+        (number,) = (n for n in range(len(self.engines.replicas)) if self.engines._distance(n) == READY)
+        return number
