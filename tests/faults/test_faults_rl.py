@@ -7,115 +7,44 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rl_lab import SETTINGS, begin, check_whole, steps_trained, tiny_checkpoint, until
 
-from etude.chat.byte_tokenizer import byte_tokenizer
 from etude.harness.settings import HarnessSettings
-from etude.model.checkpoint import load_checkpoint, save_checkpoint
-from etude.model.init import new_model
-from etude.model.settings import ModelSettings
 from etude.rl.learner import Learner
 from etude.rl.ledger import Ledger, fold
 from etude.rl.local_ray import sweep
 from etude.rl.settings import RlSettings
-from etude.rl.steps import read
 from etude.train.gloo_ranks import GlooRanks, Meeting
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
-STEPS, GROUPS = 5, 2
-
-# The driver: a process of its own, so that it can be killed. Arguments: checkpoint, folder, settings as JSON.
-SETTINGS = {
-    "steps": STEPS,
-    "groups_per_step": GROUPS,
-    "group_size": 3,
-    "slots": 6,
-    "save_every": 2,
-    "solvable_tasks": 0,
-}
-DRIVER = """
-import sys
-from pathlib import Path
-from etude.engine.settings import EngineSettings
-from etude.events.log import EventLog
-from etude.factory.exercises.source import ExerciseSource
-from etude.factory.settings import ExerciseSettings
-from etude.harness.settings import HarnessSettings
-from etude.rl.run import run_rl
-from etude.rl.settings import RlSettings
-from etude.sandbox.settings import SandboxSettings
-
-checkpoint, folder = map(Path, sys.argv[1:3])
-run_rl(
-    RlSettings.model_validate_json(sys.argv[3]),
-    checkpoint=checkpoint,
-    folder=folder,
-    source=ExerciseSource(ExerciseSettings()),
-    harness=HarnessSettings(max_turns=3, max_tokens_per_turn=16),
-    engine=EngineSettings(),
-    sandbox=SandboxSettings(),
-    log=EventLog(folder / "events.jsonl"),
-)
-"""
-
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    tokenizer = byte_tokenizer()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    model = new_model(ModelSettings(hidden_size=32, layers=2, heads=2, experts=4), tokenizer.get_vocab_size())
-    save_checkpoint(model, folder / "model", folder)
-    return folder / "model"
-
-
-def hear_ctrl_c() -> None:
-    """As in a terminal: where the tests run as a shell's background job, their children would inherit SIGINT ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    return tiny_checkpoint(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture
 def start(checkpoint, tmp_path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
-    def begin(**changes: Any) -> subprocess.Popen[bytes]:
-        settings = json.dumps(SETTINGS | changes)
-        arguments = [sys.executable, "-c", DRIVER, str(checkpoint), str(tmp_path / "rl"), settings]
-        log = open(tmp_path / f"driver-{len(started)}.log", "wb")
-        started.append(
-            subprocess.Popen(
-                arguments, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=hear_ctrl_c
-            )
-        )
+    def one_more(**changes: Any) -> subprocess.Popen[bytes]:
+        log = tmp_path / f"driver-{len(started)}.log"
+        started.append(begin(checkpoint, tmp_path / "rl", log, changes))
         return started[-1]
 
-    yield begin
+    yield one_more
     for process in started:
         if process.poll() is None:
             process.kill()
             process.wait()
     sweep(tmp_path / "rl" / "ray.json")
-
-
-def steps_trained(folder: Path) -> int:
-    path = folder / "ledger.jsonl"
-    return path.read_bytes().count(b'"kind": "trained"') if path.exists() else 0
-
-
-def until(condition: Callable[[], bool], process: subprocess.Popen[bytes], limit_s: float = 240) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert process.poll() is None, "the run ended before it could be killed"
-        assert time.monotonic() < deadline, "the run makes no progress"
-        time.sleep(0.02)
 
 
 def recorded(folder: Path) -> dict[str, int]:
@@ -136,17 +65,6 @@ def alive(processes: dict[str, int]) -> list[str]:
             if fields[0] != "Z" and int(fields[19]) == started:
                 left.append(f"{pid} {Path(f'/proc/{pid}/cmdline').read_bytes()[:80]!r}")
     return left
-
-
-def check_whole(folder: Path) -> None:
-    progress = fold(Ledger(folder / "ledger.jsonl").entries)
-    groups = [group for step in range(STEPS) for group in progress.batches[step]]
-    assert sorted(groups) == list(range(STEPS * GROUPS)), "every group is trained once"
-    assert [record.step for record in read(folder / "steps.jsonl")] == list(range(STEPS))
-    summary = json.loads((folder / "summary.json").read_text())
-    assert summary["staleness"]["max"] <= 2 and summary["mismatch"]["k3"] <= 1e-9
-    assert load_checkpoint(folder / "checkpoint") is not None
-    assert not (folder / "ray.json").exists()
 
 
 def test_sigkill_at_any_step_then_run_again_goes_on_exactly(start, tmp_path):

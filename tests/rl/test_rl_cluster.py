@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.rl.cluster import ClusterError, Sight, code_digest, require_alike, require_room, sight
+from etude.rl.cluster import ClusterError, Sight, code_digest, require_alike, require_listener, require_room, sight
 from etude.rl.settings import ClusterSettings
 
 HERE = Sight("3.11.2", "c0de" * 16, {"ray": "2.60.0", "torch": "2.13.0"}, (), "proof")
@@ -51,6 +52,17 @@ def test_room_is_counted_machine_by_machine(machines: list[dict[str, float]], co
     else:
         with pytest.raises(ClusterError, match=f"room for {places}, and the run wants {count}"):
             require_room("engine", count, taken, machines)
+
+
+def test_an_address_where_nothing_listens_is_said_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        require_listener(f"127.0.0.1:{port}")
+    with pytest.raises(ClusterError, match=f"127.0.0.1:{port}.*nothing listens there"):
+        require_listener(f"127.0.0.1:{port}")
+    for wrong in ("ray://host:1", "host", "host:", ":6379"):
+        with pytest.raises(ClusterError, match="is not HOST:PORT"):
+            require_listener(wrong)
 
 
 def test_resources_without_a_cluster_or_of_no_amount_are_refused():

@@ -12,6 +12,7 @@ import importlib.metadata
 import logging
 import platform
 import secrets
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ import etude
 from etude.rl.settings import ClusterSettings
 
 LOOK_S = 120.0  # a machine that answers nothing for so long is named; a first worker there may take a while to start
+CONNECT_S = 5.0
 END_S = 60.0  # until what an earlier life left is gone
 COMPARED = ("ray", "torch", "numpy")
 
@@ -121,18 +123,35 @@ class Cluster:
 
 
 def join(address: str, namespace: str) -> None:
-    """Raises ClusterError where none answers, or one of another version."""
+    """Raises ClusterError where none answers, or one of another version or token."""
     import ray
 
+    require_listener(address)
     try:
         ray.init(address=address, namespace=namespace, logging_level=logging.ERROR, log_to_driver=False)
     except ConnectionError as error:
         raise ClusterError(
-            f"cluster.address = {address!r}: no Ray cluster answers ({error}). Start one (docs/cluster.md), give the address of a running one, "
-            "or leave it out to run on this machine alone"
+            f"cluster.address = {address!r}: no Ray cluster lets this run in ({error}). Is one running (docs/cluster.md), and is its token here too "
+            "(RAY_AUTH_MODE=token and RAY_AUTH_TOKEN, or ~/.ray/auth_token)? Without an address the run stays on this machine"
         ) from None
-    except (RuntimeError, ValueError) as error:  # versions that differ, a token that is missing or wrong
+    except (RuntimeError, ValueError) as error:  # another version of Ray or Python
         raise ClusterError(f"cluster.address = {address!r} can't be joined: {str(error).strip()}") from None
+
+
+def require_listener(address: str) -> None:
+    """Raises ClusterError where nothing listens, which Ray would try to reach for minutes. "auto" is Ray's to find."""
+    if address == "auto":
+        return
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdigit():
+        raise ClusterError(f'cluster.address = {address!r} is not HOST:PORT, nor "auto"')
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+    except OSError as error:
+        raise ClusterError(
+            f"cluster.address = {address!r}: nothing listens there ({error}). Start a cluster (docs/cluster.md), or leave the address out to "
+            "run on this machine alone"
+        ) from None
 
 
 def require_room(name: str, count: int, taken: Mapping[str, float], machines: Sequence[Mapping[str, float]]) -> None:

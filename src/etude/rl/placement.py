@@ -124,9 +124,12 @@ class RayPlaces:
 
     def _options(self, what: str, taken: dict[str, float], uncounted: Any) -> dict[str, Any]:
         """`taken` resources say where it may run, else `uncounted` does."""
+        options: dict[str, Any] = {"num_cpus": taken.get("CPU", 0)}
+        if not self.cluster.address:
+            return options
         self.started += 1
-        options: dict[str, Any] = {"name": f"{what}-{self.started}", "num_cpus": taken.get("CPU", 0)}
+        options["name"] = f"{what}-{self.started}"  # the run's namespace tells what is left of it (`cluster.py`)
         if not taken:
-            return options | ({"scheduling_strategy": uncounted} if self.cluster.address else {})
+            return options | {"scheduling_strategy": uncounted}
         own = {name: amount for name, amount in taken.items() if name not in ("CPU", "GPU")}
         return options | {"num_gpus": taken.get("GPU", 0), "resources": own}

@@ -1,0 +1,110 @@
+"""A small real run of the rl stage in a process of its own, for tests that kill it and its parts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from etude.chat.byte_tokenizer import byte_tokenizer
+from etude.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.model.init import new_model
+from etude.model.settings import ModelSettings
+from etude.rl.ledger import Ledger, fold
+from etude.rl.steps import read
+
+STEPS, GROUPS = 5, 2
+
+SETTINGS = {
+    "steps": STEPS,
+    "groups_per_step": GROUPS,
+    "group_size": 3,
+    "slots": 6,
+    "save_every": 2,
+    "solvable_tasks": 0,
+}
+# A process of its own, so that it can be killed. Arguments: checkpoint, folder, settings as JSON, and those of a cluster.
+DRIVER = """
+import sys
+from pathlib import Path
+from etude.engine.settings import EngineSettings
+from etude.events.log import EventLog
+from etude.factory.exercises.source import ExerciseSource
+from etude.factory.settings import ExerciseSettings
+from etude.harness.settings import HarnessSettings
+from etude.rl.run import run_rl
+from etude.rl.settings import ClusterSettings, RlSettings
+from etude.sandbox.settings import SandboxSettings
+
+checkpoint, folder = map(Path, sys.argv[1:3])
+run_rl(
+    RlSettings.model_validate_json(sys.argv[3]),
+    checkpoint=checkpoint,
+    folder=folder,
+    source=ExerciseSource(ExerciseSettings()),
+    harness=HarnessSettings(max_turns=3, max_tokens_per_turn=16),
+    engine=EngineSettings(),
+    sandbox=SandboxSettings(),
+    log=EventLog(folder / "events.jsonl"),
+    cluster=ClusterSettings.model_validate_json(sys.argv[4]),
+)
+"""
+
+
+def tiny_checkpoint(folder: Path) -> Path:
+    tokenizer = byte_tokenizer()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    model = new_model(ModelSettings(hidden_size=32, layers=2, heads=2, experts=4), tokenizer.get_vocab_size())
+    save_checkpoint(model, folder / "model", folder)
+    return folder / "model"
+
+
+def begin(
+    checkpoint: Path,
+    folder: Path,
+    log: Path,
+    changes: dict[str, Any],
+    cluster: dict[str, Any] | None = None,
+    **options: Any,
+) -> subprocess.Popen[bytes]:
+    """The run, with `changes` to SETTINGS; what it prints goes to `log`."""
+    settings = [json.dumps(SETTINGS | changes), json.dumps(cluster or {})]
+    arguments = [sys.executable, "-c", DRIVER, str(checkpoint), str(folder), *settings]
+    with open(log, "wb") as out:
+        return subprocess.Popen(
+            arguments, stdout=out, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=hear_ctrl_c, **options
+        )
+
+
+def hear_ctrl_c() -> None:
+    """As in a terminal: where the tests run as a shell's background job, their children would inherit SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def steps_trained(folder: Path) -> int:
+    path = folder / "ledger.jsonl"
+    return path.read_bytes().count(b'"kind": "trained"') if path.exists() else 0
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[bytes], limit_s: float = 240) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline, "the run makes no progress"
+        time.sleep(0.02)
+
+
+def check_whole(folder: Path) -> None:
+    progress = fold(Ledger(folder / "ledger.jsonl").entries)
+    groups = [group for step in range(STEPS) for group in progress.batches[step]]
+    assert sorted(groups) == list(range(STEPS * GROUPS)), "every group is trained once"
+    assert [record.step for record in read(folder / "steps.jsonl")] == list(range(STEPS))
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["staleness"]["max"] <= 2 and summary["mismatch"]["k3"] <= 1e-9
+    assert load_checkpoint(folder / "checkpoint") is not None
+    assert not (folder / "ray.json").exists()
