@@ -131,11 +131,24 @@ async def test_a_cancelled_command_is_killed_with_its_children(root: Path) -> No
     assert children(mark) == []
 
 
+async def test_a_command_whose_environment_is_not_to_be_seen_is_killed_too(root: Path) -> None:
+    """As that of any command is while it is in its exec: one cancelled there was waited for to its end, and everything with it."""
+    mark = f".{os.getpid()}3"
+    task = asyncio.create_task(LocalFolder(root).run(["env", "-i", "sleep", f"61{mark}"], timeout_s=90))
+    while not children(mark):
+        await asyncio.sleep(0.02)
+    task.cancel()
+    start = time.monotonic()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert children(mark) == [] and time.monotonic() - start < 30
+
+
 async def test_a_process_that_will_not_die_is_our_fault_not_a_result(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = kill_tree.end
-    monkeypatch.setattr(kill_tree, "end", lambda mark, grace_s: end(mark, grace_s) and False)
+    monkeypatch.setattr(kill_tree, "end", lambda *told: end(*told) and False)
     with pytest.raises(InfraError, match="stays in the kernel"):
         await LocalFolder(root).run("sleep 60", timeout_s=0.2)
 

@@ -70,12 +70,12 @@ async def run_process(
             await asyncio.wait_for(_death(process.pid), timeout_s)
         except TimeoutError:
             timed_out = True
-            await asyncio.to_thread(_kill, mark)
+            await asyncio.to_thread(_kill, mark, process.pid)
         duration_s = time.monotonic() - started_s
         status = process.wait()
         await asyncio.wait([asyncio.ensure_future(pipe.ended.wait()) for pipe in pipes], timeout=_DRAIN_S)
     except asyncio.CancelledError:
-        await asyncio.shield(asyncio.to_thread(_kill, mark))
+        await asyncio.shield(asyncio.to_thread(_kill, mark, process.pid))
         process.wait()
         raise
     finally:
@@ -127,9 +127,9 @@ async def _death(pid: int) -> None:
         os.close(pidfd)
 
 
-def _kill(mark: str) -> None:
+def _kill(mark: str, pid: int) -> None:
     """Raises InfraError if a process won't die."""
-    if not kill_tree.end(f"{MARK}={mark}".encode(), 0):
+    if not kill_tree.end(f"{MARK}={mark}".encode(), 0, pid):
         raise InfraError(
             "a killed command stays in the kernel; see its state with ps, a dead mount is the usual reason"
         )

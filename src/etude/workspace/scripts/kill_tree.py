@@ -16,8 +16,9 @@ _POLL_S = 0.02
 _DYING_S = 5.0
 
 
-def family(mark: bytes) -> list[int]:
-    """Living processes of the run, this one left out; parents first, so that no shell lives to report its child's death."""
+def family(mark: bytes, first: int | None = None) -> list[int]:
+    """Living processes of the run, this one left out; parents first, so that no shell lives to report its child's death. `first`: its
+    first process, if the caller knows it: while that is still in its exec the kernel shows an empty environment."""
     parents: dict[int, int] = {}
     marked: set[int] = set()
     for name in os.listdir("/proc"):
@@ -30,6 +31,8 @@ def family(mark: bytes) -> list[int]:
             if state in b"ZX":
                 continue
             parents[int(name)] = int(parent)
+            if int(name) == first:
+                marked.add(first)
             with open(f"/proc/{name}/environ", "rb") as file:
                 if mark in file.read().split(b"\0"):
                     marked.add(int(name))
@@ -58,13 +61,13 @@ def send(pids: list[int], number: int) -> None:
             continue  # already gone, which is what was wanted
 
 
-def end(mark: bytes, grace_s: float) -> bool:
-    """Whether all are gone."""
+def end(mark: bytes, grace_s: float, first: int | None = None) -> bool:
+    """Whether all are gone. `first` must not have been waited for: its number could be another's."""
     started_s = time.monotonic()
     polite = grace_s > 0
     if polite:
-        send(family(mark), signal.SIGTERM)
-    while members := family(mark):
+        send(family(mark, first), signal.SIGTERM)
+    while members := family(mark, first):
         waited_s = time.monotonic() - started_s
         if not polite or waited_s > grace_s:
             send(members, signal.SIGKILL)
