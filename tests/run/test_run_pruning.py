@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from etude.recipe.recipe import Recipe
 from etude.run.graph import GRAPH
 from etude.run.plan import PlanError
-from etude.run.pruning import pruned
+from etude.run.pruning import graph_of, pruned
 from etude.run.stage import Stage
 
 CHAIN = (
@@ -41,3 +42,13 @@ def test_controls_and_bench_can_be_left_out_of_the_real_graph() -> None:
     left = pruned(GRAPH, ["mtp", "long", "probes", "competent_sft", "attempts", "rewarded_sft", "trials", "bench"])
     assert [stage.name for stage in left] == ["corpus", "base", "short", "sessions", "sft", "rl", "report"]
     assert [stage.after for stage in left if stage.name == "sft"] == [("short", "sessions")]
+
+
+def test_a_named_checkpoint_is_enough_for_rl_and_its_control() -> None:
+    """Nothing before them is needed, in the order that there was."""
+    named = Recipe.model_validate({"run": {"sft_checkpoint": "checkpoints/sft-nano"}})
+    found = graph_of(named, GRAPH)
+    assert [s.name for s in found] == [s.name for s in GRAPH]
+    assert {s.name for s in found if s.after != GRAPH[found.index(s)].after} == {"rl", "attempts"}
+    assert all(s.after == () for s in found if s.name in ("rl", "attempts"))
+    assert graph_of(Recipe(), GRAPH) == GRAPH

@@ -22,7 +22,7 @@ def prepare(
     from etude.recipe.read import find_recipe, read_recipe
     from etude.run.execute import Run
     from etude.run.graph import GRAPH
-    from etude.run.pruning import pruned
+    from etude.run.pruning import graph_of
 
     own = out / "recipe.toml" if out is not None else None
     if not recipes and own is not None and own.is_file():
@@ -33,7 +33,7 @@ def prepare(
     recipe = read_recipe(files, [*(overrides or []), *named])
     _find_checkpoints(recipe)
     folder = out if out is not None else Path("runs") / recipe.run.name
-    return Run(recipe, folder, pruned(GRAPH, recipe.run.without))
+    return Run(recipe, folder, graph_of(recipe, GRAPH))
 
 
 def require_stages(run: Run, selected: list[str]) -> None:

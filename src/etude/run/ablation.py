@@ -25,7 +25,7 @@ from etude.run.execute import Run
 from etude.run.fork import fork
 from etude.run.graph import GRAPH
 from etude.run.plan import PlanError, flat_settings
-from etude.run.pruning import pruned
+from etude.run.pruning import graph_of
 from etude.run.stage import Stage, StageError, write_json
 
 RESULT, FIGURE = "ablation.json", "ablation.svg"
@@ -104,7 +104,7 @@ class Ablation:
         settings = self.settings
         words = [f"{key}={cell.seed}" for key in settings.seeded]
         recipe = self._resolve([*words, f"{settings.key}={json.dumps(cell.value)}", f"run.name={settings.name}"])
-        return Run(recipe, self.folder / cell.name, pruned(self._graph, recipe.run.without))
+        return Run(recipe, self.folder / cell.name, graph_of(recipe, self._graph))
 
     def _point(self, cell: Cell) -> dict[str, Any]:
         folder = self.folder / cell.name

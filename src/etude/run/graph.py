@@ -83,6 +83,7 @@ GRAPH: tuple[Stage, ...] = (
     Stage(
         "rl",
         after=("sft",),
+        stand_ins={"sft": "run.sft_checkpoint"},
         reads=("rl", "engine", "run.sft_checkpoint", *_AGENT),
         body="etude.run.stages.rl:run",
         processes="local Ray: engine, trainer, controller with the harness loops; sandboxes",
@@ -90,6 +91,7 @@ GRAPH: tuple[Stage, ...] = (
     Stage(
         "attempts",
         after=("sft",),
+        stand_ins={"sft": "run.sft_checkpoint"},
         reads=("rl", "engine", "run.sft_checkpoint", "run.control_share", *_AGENT),
         body="etude.run.stages.attempts:run",
         processes="engine thread and harness loops in one process; sandboxes",

@@ -1,12 +1,24 @@
-"""A graph with stages left out (`run.without`): what follows them depends on what they depended on."""
+"""The graph of one recipe: stages left out (`run.without`), and what a named checkpoint makes needless.
+
+What follows a stage left out depends on what that depended on; a stage that reads a checkpoint named by the recipe needs no stage for it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
 
-from etude.run.plan import PlanError
+from etude.recipe.recipe import Recipe
+from etude.run.plan import PlanError, flat_settings
 from etude.run.stage import Stage
+
+
+def graph_of(recipe: Recipe, graph: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """`graph` as this recipe wants it. Raises PlanError."""
+    whole = flat_settings(recipe.model_dump(mode="json"), tuple({key for s in graph for key in s.stand_ins.values()}))
+    named = {key for key, value in whole.items() if value}
+    free = [replace(s, after=tuple(n for n in s.after if s.stand_ins.get(n) not in named)) for s in graph]
+    return pruned(tuple(free), recipe.run.without)
 
 
 def pruned(graph: tuple[Stage, ...], without: Collection[str]) -> tuple[Stage, ...]:

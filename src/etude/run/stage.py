@@ -10,7 +10,7 @@ import importlib
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ class Stage:
         1.0  # of the machine's cores; stages that don't need each other run together as long as the sum is at most 1
     )
     nice: int = 0  # how far it yields to stages beside it: sandboxes take more cores than their stage's share
+    # A stage of `after`: the recipe key that names what is read instead of its output, where it is set.
+    stand_ins: dict[str, str] = field(default_factory=dict)
     spared_by: tuple[str, ...] = ()  # of the stages after it, those that can do without it (`run.without`)
 
     def __post_init__(self) -> None:
