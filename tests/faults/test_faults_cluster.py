@@ -147,6 +147,19 @@ def test_the_next_start_ends_what_a_killed_controller_left_on_the_cluster(machin
     assert not [pid for pid in before if Path(f"/proc/{pid}").exists()]
 
 
+def test_a_run_whose_head_dies_says_so_and_goes_on_on_another_cluster(machines, start, tmp_path):
+    folder = tmp_path / "rl"
+    process = start()
+    until(lambda: steps_trained(folder) >= 1, process)
+    machines.kill(machines.trees[0])
+    assert process.wait(timeout=200) == 1
+    assert "head of the cluster" in (tmp_path / "driver-0.log").read_text()
+    machines.address = ""
+    machines.start()
+    assert start().wait(timeout=400) == 0, (tmp_path / "driver-1.log").read_text()
+    check_whole(folder)
+
+
 def test_what_a_cluster_cannot_do_is_said_before_the_run_begins(machines, start, tmp_path):
     wrong = {
         "room for 0, and the run wants 1": start(cluster={"engine": {"GPU": 1}}),

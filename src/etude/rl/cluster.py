@@ -24,6 +24,7 @@ from etude.rl.settings import ClusterSettings
 
 LOOK_S = 120.0  # a machine that answers nothing for so long is named; a first worker there may take a while to start
 CONNECT_S = 5.0
+GLANCE_S = 0.5
 END_S = 60.0  # until what an earlier life left is gone
 COMPARED = ("ray", "torch", "numpy")
 
@@ -55,6 +56,7 @@ class Cluster:
         import ray
 
         join(self.settings.address, self.namespace)
+        self._head = str(ray.get_runtime_context().gcs_address)
         try:
             self._end_leftovers()
             self._look_over()
@@ -67,17 +69,16 @@ class Cluster:
         import ray
 
         try:
-            self._end_leftovers()
+            if not self.lost():  # else nobody is there to ask, and Ray ends this whole process after a minute of trying
+                self._end_leftovers()
         finally:
             ray.shutdown()
 
     def lost(self) -> str:
         """The name of what nobody starts anew, and without which calls to actors never return: the head; empty while it lives."""
-        import ray
-
-        host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
+        host, _, port = self._head.rpartition(":")
         try:
-            socket.create_connection((host, int(port)), timeout=CONNECT_S).close()
+            socket.create_connection((host, int(port)), timeout=GLANCE_S).close()
         except ConnectionRefusedError:
             return "head of the cluster"
         except OSError:  # a wire that is down for a moment is not the head's end
@@ -214,10 +215,8 @@ def _sight_of(node: str, probe: Path, checkpoint: Path) -> Any:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     there = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
-    look: Any = ray.remote(num_cpus=0, max_calls=1, scheduling_strategy=there)(
-        sight
-    )  # a worker of one call: what comes later imports anew
-    return look.remote(probe, checkpoint)
+    look: Any = ray.remote(num_cpus=0, max_calls=1)(sight)  # a worker of one call: what comes later imports anew
+    return look.options(scheduling_strategy=there).remote(probe, checkpoint)
 
 
 def _answer(name: str, answer: Any) -> Sight:

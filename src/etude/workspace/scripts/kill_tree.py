@@ -32,7 +32,7 @@ def family(mark: bytes, first: int | None = None) -> list[int]:
                 continue
             parents[int(name)] = int(parent)
             if int(name) == first:
-                marked.add(first)
+                marked.add(int(name))
             with open(f"/proc/{name}/environ", "rb") as file:
                 if mark in file.read().split(b"\0"):
                     marked.add(int(name))
