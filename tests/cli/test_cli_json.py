@@ -54,6 +54,8 @@ BAD: list[tuple[list[str], str]] = [
     (["run", "--absent"], "UsageError"),
     (["absent"], "UsageError"),
     (["report", "."], "NotARun"),
+    (["reload", "."], "ReloadRefused"),
+    (["reload"], "ReloadRefused"),
     (["tasks", "show", "absent"], "NoTask"),
     (["tasks", "list", "--level", "absent"], "NoTask"),
     (["session", "show", "absent.jsonl"], "FileNotFoundError"),

@@ -1,6 +1,17 @@
-"""The world beside this file is importable by its name."""
+"""The worlds beside this file are importable by their names."""
+
+from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))  # tests are no package: this is how they share a module
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from run_in_threads import tiny_checkpoint
+
+    return tiny_checkpoint(tmp_path_factory.mktemp("tiny"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -47,6 +48,9 @@ class World:
         self.processes: list[Process] = []
         self.asked: Counter[int] = Counter()
         self.told: list[tuple[Any, ...]] = []
+        self.answering = asyncio.Event()  # else turns are in flight
+        self.answering.set()
+        self.broken = False  # what is started from now on dies as it loads
         self.engines = Engines(
             count, self._start, self._ask, max_restarts, 60.0, lambda told: None, lambda: None, standbys
         )
@@ -55,6 +59,7 @@ class World:
 
     def _start(self) -> Process:
         self.processes.append(Process(len(self.processes)))
+        self.processes[-1].dead = self.broken
         return self.processes[-1]
 
     async def _ask(self, *call: Any) -> None:
@@ -65,6 +70,9 @@ class World:
             self.asked[one.number] += 1
             if one.client.revival is not None:
                 await one.client.revival
+            process = one.lifeline.handle
+            await self.answering.wait()
+            process._alive()
             return Completion(tokens=SampledTokens([1], [0.0], [one.lifeline.handle.version]))
 
         return complete

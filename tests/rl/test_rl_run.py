@@ -5,201 +5,33 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-import torch
+from run_in_threads import a_run, check_whole, live
 
-from etude.chat.byte_tokenizer import byte_tokenizer
 from etude.chat.nano import NanoRenderer
 from etude.engine.settings import EngineSettings
-from etude.events.log import EventLog
-from etude.factory.exercises.source import ExerciseSource
 from etude.factory.service.siblings import ExerciseSiblings
-from etude.factory.settings import ExerciseSettings
 from etude.harness.replay import Difference, replay
-from etude.harness.settings import HarnessSettings
-from etude.model.checkpoint import load_checkpoint, save_checkpoint
-from etude.model.init import new_model, with_drafts
-from etude.model.settings import ModelSettings
 from etude.rl.baseline import RunningMeans
 from etude.rl.controller import Step
 from etude.rl.follow import Follower
 from etude.rl.groups import Group
-from etude.rl.learner import Learner
 from etude.rl.ledger import Ledger, fold
-from etude.rl.placement import EngineProcess
 from etude.rl.restarts import Lifeline, ProcessDied, ProcessLost
-from etude.rl.run import HARDER, RlRun, drive
+from etude.rl.run import HARDER
 from etude.rl.schedule import task_list
 from etude.rl.sessions import KeptSessions
-from etude.rl.settings import RlSettings
 from etude.rl.steps import StepRecord, append, read
 from etude.rl.store import GroupStore
 from etude.sandbox.pool import open_pool
-from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
-from etude.tasks.registry import GRADERS
 from etude.trace.gap_file import read_gaps
 from etude.trace.reader import read_session
 from etude.trace.segment import Rollout
 from etude.trace.session import Session
-from etude.weights.receiver import Receiver
-from etude.weights.store import WeightStore
-
-TINY = ModelSettings(
-    hidden_size=32,
-    layers=2,
-    heads=2,
-    kv_lora_rank=16,
-    nope_dim=8,
-    rope_dim=8,
-    v_dim=8,
-    dense_intermediate=48,
-    moe_intermediate=16,
-    experts=4,
-    max_positions=1024,
-)
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    tokenizer = byte_tokenizer()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    model = with_drafts(new_model(TINY, tokenizer.get_vocab_size()), 1, seed=0)  # which RL leaves aside
-    save_checkpoint(model, folder / "model", folder)
-    return folder / "model"
-
-
-class InThread:
-    """A process that is an object; `die_at` is the number of the call to `method` before which it dies."""
-
-    def __init__(self, make: Callable[[], Any], die_at: dict[str, int]) -> None:
-        self.inner = make()
-        self.die_at = die_at
-        self.dead = False
-
-    def __getattr__(self, method: str) -> Any:
-        async def call(*arguments: Any) -> Any:
-            if method in self.die_at:
-                self.die_at[method] -= 1
-                self.dead |= self.die_at[method] == 0
-            if self.dead:
-                raise ProcessDied(f"killed at {method}")
-            if method == "poll":  # a thread can't be killed: it must not sit out the long poll after the run
-                arguments = (*arguments, 0.1)
-            result = await asyncio.to_thread(getattr(self.inner, method), *arguments)
-            if self.dead:
-                raise ProcessDied(f"killed during {method}")
-            return result
-
-        return call
-
-    def kill(self) -> None:
-        self.dead = True
-        if isinstance(self.inner, EngineProcess):
-            self.inner.close()
-
-
-class Threads:
-    def __init__(self, run: RlRun, **die_at: dict[str, int]) -> None:
-        self.run = run
-        self.die_at = die_at
-        self.engines: list[InThread] = []
-
-    def start_engine(self) -> InThread:
-        run = self.run
-        make = lambda: EngineProcess(run.checkpoint, run.folder / "weights", run.engine)
-        self.engines.append(InThread(make, self.die_at.get("engine", {})))
-        return self.engines[-1]
-
-    def start_trainer(self) -> InThread:
-        run = self.run
-        return InThread(lambda: Learner(run.checkpoint, run.folder, run.settings, 1), self.die_at.get("trainer", {}))
-
-
-def a_run(checkpoint: Path, folder: Path, **changes: Any) -> RlRun:
-    small = {
-        "steps": 3,
-        "groups_per_step": 2,
-        "group_size": 3,
-        "slots": 6,
-        "save_every": 2,
-        "kl_beta": 0.01,
-        "solvable_tasks": 0,
-    }
-    return RlRun(
-        RlSettings.model_validate(small | changes),
-        checkpoint,
-        folder,
-        ExerciseSource(ExerciseSettings()),
-        HarnessSettings(max_turns=3, max_tokens_per_turn=16, summary_trigger_tokens=100),
-        EngineSettings(),
-        SandboxSettings(),
-        EventLog(folder / "events.jsonl"),
-        GRADERS,
-    )
-
-
-def live(run: RlRun, **die_at: dict[str, int]) -> tuple[dict[str, Any], Threads]:
-    run.folder.mkdir(parents=True, exist_ok=True)
-    places = Threads(run, **die_at)
-    try:
-        return asyncio.run(drive(run, places)), places
-    finally:
-        for engine in places.engines:
-            engine.kill()
-
-
-def check_whole(run: RlRun) -> None:
-    """Every task of the schedule trained once, within the bound, and the checkpoint is the newest weights bit by bit."""
-    progress = fold(Ledger(run.folder / "ledger.jsonl").entries)
-    ids = task_list(run.settings, run.source).task_ids
-    groups = [group for step in range(run.settings.steps) for group in progress.batches[step]]
-    assert sorted(ids[group] for group in groups) == sorted(ids)
-    store = GroupStore(run.folder / "groups")
-    for step, batch in progress.batches.items():
-        for group in batch:
-            rollouts = store.load(group)
-            assert len(rollouts) == run.settings.group_size
-            assert all(step - r.start_version <= run.settings.max_staleness for r in rollouts if r.segments)
-    published = Receiver(WeightStore(run.folder / "weights")).catch_up()
-    assert published.version == run.settings.steps
-    lessons = run.settings.drafts.every > 0
-    exported = load_checkpoint(run.folder / "checkpoint", drafts=lessons).state_dict()
-    assert exported.keys() == published.state.keys()
-    assert all(torch.equal(exported[name], tensor) for name, tensor in published.state.items())
-    given, left = (
-        load_checkpoint(f, drafts=True).mtp.state_dict() for f in (run.checkpoint, run.folder / "checkpoint")
-    )
-    assert given and all(torch.equal(left[name], tensor) for name, tensor in given.items()) != lessons
-    check_sessions(run, store)
-
-
-def check_sessions(run: RlRun, store: GroupStore) -> None:
-    """The first group of every step's share lies there in full, token for token what was trained, with its reward."""
-    trained = {}
-    for record in read(run.folder / "steps.jsonl"):
-        places = [(group, member) for group in record.groups for member in range(run.settings.group_size)]
-        trained |= dict(zip(places, zip(record.components, record.advantages, strict=True), strict=True))
-    kept = sorted((run.folder / "sessions").glob("step-*/*.jsonl"))
-    assert len(kept) == run.settings.steps * run.settings.group_size
-    for path in kept:
-        session, (group, member) = read_session(path), map(int, path.stem.split("-"))
-        assert path.parent.name == f"step-{group // run.settings.groups_per_step:03d}"
-        rollout = store.load(group)[member]
-        for segment, sample in zip(session.segments(), rollout.segments, strict=True):
-            for name in ("ids", "sampled", "logprobs", "versions"):
-                assert np.array_equal(getattr(segment, name), getattr(sample, name)), name
-        score, judged = [entry.data for entry in session.of("verdict")]
-        components, advantage = trained[group, member]
-        assert score["score"] == rollout.rewards["outcome"] and judged["components"] == components
-        assert (judged["reward"], judged["advantage"]) == (sum(components.values()), advantage)
 
 
 def test_sessions_of_rollouts_replay_byte_for_byte(checkpoint, tmp_path):
@@ -318,6 +150,14 @@ def test_only_a_step_killed_before_its_line_gets_one_when_it_is_trained_again(tm
     assert "eval_pass_rate" not in second.values  # no engine serves yet: a figure would be made up
 
 
+class Life:
+    def __init__(self, number: int) -> None:
+        self.number, self.ended = number, False
+
+    def kill(self) -> None:
+        self.ended = True
+
+
 @pytest.mark.parametrize("deaths", range(4))
 async def test_dying_while_it_is_brought_back_is_one_more_death_within_the_same_bound(deaths):
     lives = []
@@ -326,13 +166,16 @@ async def test_dying_while_it_is_brought_back_is_one_more_death_within_the_same_
         lives.append(generation)
         if 2 <= len(lives) <= 1 + deaths:
             raise ProcessDied(f"killed at restore {len(lives)}")
-        return f"life {generation}"
+        return Life(generation)
 
-    line = Lifeline("trainer", spawn, 3)
+    told: list[str] = []
+    line = Lifeline("trainer", spawn, 3, told.append)
     await line.start()
+    first = line.handle
     if deaths < 3:
         await asyncio.gather(*(line.revive(0, "killed at train") for _ in range(3)))  # whoever saw it die
-        assert (line.generation, line.handle, line.restarts) == (1, "life 1", 1 + deaths)
+        assert (line.generation, line.handle.number, line.restarts) == (1, 1, 1 + deaths)
+        assert first.ended and not line.handle.ended and len(told) == 1 + deaths
     else:
         with pytest.raises(ProcessLost, match="died 4 times, the last time with: killed at restore 4"):
             await line.revive(0, "killed at train")
@@ -345,15 +188,14 @@ async def test_dying_before_it_was_ever_ready_is_one_death_within_the_same_bound
 
     async def spawn(generation):
         lives.append(generation)
-        line.end()  # as the engines' own: nothing is there yet to be ended
         if len(lives) <= deaths:
             raise ProcessDied(f"killed while it loaded, {len(lives)}")
-        return f"life {generation}"
+        return Life(generation)
 
-    line = Lifeline("engine", spawn, 3)
+    line = Lifeline("engine", spawn, 3, lambda told: None)
     if deaths <= 3:
         await line.start()
-        assert (line.generation, line.handle, line.restarts) == (1, "life 1", deaths)
+        assert (line.generation, line.handle.number, line.restarts) == (1, 1, deaths)
     else:
         with pytest.raises(ProcessLost, match="died 4 times, the last time with: killed while it loaded, 4"):
             await line.start()

@@ -23,6 +23,7 @@ from etude.cli import (
     doctor,
     index,
     model,
+    reload,
     report,
     run,
     sandbox,
@@ -44,6 +45,7 @@ app.command("run")(run.run)
 app.command("pretrain")(stages.pretrain)
 app.command("sft")(stages.sft)
 app.command("rl")(stages.rl)
+app.command("reload")(reload.reload)
 app.command("simulate")(simulate.simulate)
 app.add_typer(bench.app, name="bench")
 app.command("ablate")(ablate.ablate)

@@ -86,6 +86,12 @@ class EnginePolicy:
             self.revival = asyncio.create_task(self._engine.revive(generation, reason))
             self.revival.add_done_callback(self._back)
 
+    def replace(self, undo: Callable[[str], None]) -> asyncio.Task[None]:
+        """Its process is to begin anew though it is well (`Lifeline.renew`); raises nothing, `lost` tells."""
+        self.revival = asyncio.create_task(self._engine.renew(undo))
+        self.revival.add_done_callback(self._back)
+        return self.revival
+
     def _back(self, revival: asyncio.Task[None]) -> None:
         self.revival = None
         if not revival.cancelled():

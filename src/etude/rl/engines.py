@@ -22,6 +22,8 @@ from etude.rl.replicas import Replicas
 from etude.rl.restarts import Lifeline, ProcessDied
 
 AskTrainer = Callable[..., Awaitable[Any]]
+TELL_S = 10.0  # a wait as long is told
+DRAIN_LOOK_S = 0.05
 LOOKS = 4  # within the time of silence that is one too many
 LOADING = 10  # times that: what an engine may take until it answers first
 # Of a replica: who is asked sooner. One that comes back is waited for before a loan is ended.
@@ -41,6 +43,8 @@ class Replica:
         self.since = 0  # how many lives of any had begun to serve before this one
         self.lent = False  # to an evaluation, at the version that it serves
         self.returning = asyncio.Lock()
+        self.draining = False  # to be replaced when its turns in flight have ended
+        self.held = 0  # turns that wait for that
 
     @property
     def up(self) -> bool:
@@ -72,7 +76,7 @@ class Engines:
         self.replicas: list[Replica] = []
         for number in range(count + standbys):
             name = "engine" if count + standbys == 1 else f"engine {number}"
-            self.replicas.append(Replica(number, Lifeline(name, partial(self._spawn, number), max_restarts)))
+            self.replicas.append(Replica(number, Lifeline(name, partial(self._spawn, number), max_restarts, note)))
         self.policy = Replicas([one.client for one in self.replicas], self._distance, self._at_hand)
 
     @property
@@ -120,6 +124,26 @@ class Engines:
                 await self._ask("leave", name)
             one.lent = False
 
+    async def renew(self, one: Replica, drain_s: float, undo: Callable[[str], None]) -> None:
+        """Ends it and starts it anew, once its turns in flight have ended; new ones go to the others meanwhile, or wait where there are none.
+        Turns longer than `drain_s` fail as our fault. `undo` is told when the next life dies before it is ready, and the one after it is begun."""
+        while one.lent:
+            await asyncio.sleep(DRAIN_LOOK_S)
+        clock = asyncio.get_running_loop().time
+        life, until = one.lifeline.generation, clock() + drain_s
+        one.draining = True
+        try:
+            while self.policy.turns(one.number) > one.held and clock() < until:
+                await asyncio.sleep(DRAIN_LOOK_S)
+            if (
+                one.up and one.lifeline.generation == life
+            ):  # else it died meanwhile, and what comes back is new as it is
+                one.client.replace(undo)
+        finally:
+            one.draining = False
+        if one.client.revival is not None:
+            await asyncio.wait([one.client.revival])
+
     async def stats(self) -> dict[str, float]:
         """Readings of those that live and don't stand by: sums of what adds up, means of the rest; none is brought back for them."""
         found: list[dict[str, float]] = []
@@ -157,11 +181,21 @@ class Engines:
 
     def _ready(self) -> list[Replica]:
         """Up, not lent, and at what the others serve."""
-        return [one for one in self.replicas if one.up and not one.lent and one.served >= self._served]
+        return [
+            one for one in self.replicas if one.up and not one.lent and not one.draining and one.served >= self._served
+        ]
 
     async def _at_hand(self, number: int) -> None:
-        """It is to be asked for want of another: a loan ends with that, for it may not answer with old weights (promise 5)."""
-        await self.take_back(self.replicas[number])
+        """It is to be asked for want of another: a loan ends with that, for it may not answer with old weights (promise 5). One that is to
+        be replaced is not asked before it is."""
+        one = self.replicas[number]
+        await self.take_back(one)
+        one.held += 1
+        try:
+            while one.draining:
+                await asyncio.sleep(DRAIN_LOOK_S)
+        finally:
+            one.held -= 1
 
     async def _bring(self, one: Replica, version: int) -> None:
         generation = one.lifeline.generation
@@ -180,7 +214,7 @@ class Engines:
         while True:
             try:
                 async with asyncio.timeout(patience_s):  # Python 3.11's wait_for may swallow a cancellation
-                    await handle.stats()
+                    await self._told(one, handle.stats())
             except TimeoutError:
                 self._note(f"the {one.lifeline.name} has given no sign of life for {patience_s:g} s and is ended")
                 handle.kill()
@@ -191,6 +225,17 @@ class Engines:
                 return
             patience_s = self._silence_s
             await asyncio.sleep(patience_s / LOOKS)
+
+    async def _told(self, one: Replica, reading: Awaitable[Any]) -> None:
+        tell = asyncio.get_running_loop().call_later(
+            TELL_S,
+            self._note,
+            f"the {one.lifeline.name} has not answered for {TELL_S:g} s: it loads, waits for room, or hangs",
+        )
+        try:
+            await reading
+        finally:
+            tell.cancel()
 
     async def _someone_back(self) -> None:
         """Until a replica came back, or was given up."""
@@ -216,9 +261,6 @@ class Engines:
 
     async def _spawn(self, number: int, generation: int) -> Any:
         one = self.replicas[number]
-        if generation:
-            one.lifeline.end()
-            self._note(f"the {one.lifeline.name} process died; starting it again (number {generation + 1})")
         handle = self._early.pop() if self._early else self._start()
         self._watches = [watch for watch in self._watches if not watch.done()]
         self._watches.append(asyncio.create_task(self._watch(one, handle)))

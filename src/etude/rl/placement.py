@@ -101,12 +101,11 @@ class RayPlaces:
     started: int = 0  # names of actors are unique in the life of a run
 
     def start_engine(self) -> Remote:
-        settings = self.engine.model_copy(update={"threads": self.settings.threads})
         actor: Any = ray.remote(EngineProcess)
         options = self._options("engine", self.cluster.engine, "SPREAD")
         return Remote(
             actor.options(max_concurrency=ENGINE_CALLS, **options).remote(
-                self.checkpoint, self.folder / "weights", settings, ENGINE_NICENESS
+                self.checkpoint, self.folder / "weights", self.engine, ENGINE_NICENESS
             )
         )
 

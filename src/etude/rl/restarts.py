@@ -18,17 +18,20 @@ class ProcessDied(Exception):
 
 
 class Lifeline(Generic[Handle]):
-    """Holds the handle of a process that may die. `generation` counts the lives; callers that saw one die ask for the next.
+    """Holds the handle of a process that may die, or be replaced. `generation` counts the lives; callers that saw one die ask for the next.
 
     Many callers may notice the same death at once: the first brings the process back, the others wait for it.
     """
 
-    def __init__(self, name: str, spawn: Callable[[int], Awaitable[Handle]], max_restarts: int) -> None:
+    def __init__(
+        self, name: str, spawn: Callable[[int], Awaitable[Handle]], max_restarts: int, note: Callable[[str], None]
+    ) -> None:
         self.name = name
         self.generation = -1
         self.restarts = 0
         self._spawn = spawn
         self._max_restarts = max_restarts
+        self._note = note
         self._handle: Handle | None = None
         self._lock = asyncio.Lock()
 
@@ -46,11 +49,6 @@ class Lifeline(Generic[Handle]):
         except ProcessDied as death:
             await self.revive(0, str(death))
 
-    def end(self) -> None:
-        """Whatever is left of the last life that was ready."""
-        if self._handle is not None:
-            self._handle.kill()
-
     async def revive(self, dead: int, reason: str) -> None:
         """Life number `dead` is over: start the next one, unless somebody has. Raises ProcessLost beyond the bound."""
         async with self._lock:
@@ -61,9 +59,27 @@ class Lifeline(Generic[Handle]):
                         "Nothing that was trained is lost: mend the cause and run again"
                     )
                 self.restarts += 1
+                self._note(f"the {self.name} process died; starting it again (number {dead + 2}): {reason}")
                 try:
-                    self._handle = await self._spawn(dead + 1)
+                    await self._begin(dead + 1)
                 except ProcessDied as death:  # while it loaded or trained again: one more of its deaths
                     reason = str(death)
-                else:
-                    self.generation = dead + 1
+
+    async def renew(self, undo: Callable[[str], None]) -> None:
+        """Ends this life, well as it is, and begins the next, which counts as no restart. Where that dies before it is ready, `undo` hears
+        why, and the one after is begun like any other. Raises ProcessLost beyond the bound."""
+        async with self._lock:
+            old = self.generation
+            self._note(f"the {self.name} process is replaced (number {old + 2})")
+            try:
+                return await self._begin(old + 1)
+            except ProcessDied as death:
+                reason = str(death)
+        undo(reason)
+        await self.revive(old, reason)
+
+    async def _begin(self, generation: int) -> None:
+        if self._handle is not None:
+            self._handle.kill()  # whatever is left of the last life that was ready
+        self._handle = await self._spawn(generation)
+        self.generation = generation

@@ -40,6 +40,8 @@ from etude.rl.hints.flagged import kept_hints
 from etude.rl.ledger import Ledger
 from etude.rl.life import Phase, Slot
 from etude.rl.local_ray import LocalRay
+from etude.rl.reload import fitted_to, in_force
+from etude.rl.reloader import Reloader
 from etude.rl.resume import open_progress, reconciler_at, train_again
 from etude.rl.rewards.judge import RubricReward, rubric_reward
 from etude.rl.rewards.mixed_file import MIXED, check_mixed
@@ -113,9 +115,9 @@ def run_rl(
     settings = settings.model_copy(
         update={"update": settings.update.model_copy(update={"temperature": harness.temperature})}
     )
-    engine = engine.model_copy(update={"max_slots": max(engine.max_slots, settings.slots)})
     checkpoint, folder = checkpoint.resolve(), folder.resolve()  # the processes have directories of their own
     folder.mkdir(parents=True, exist_ok=True)
+    engine = fitted_to(settings, in_force(folder, engine))
     fleet, cluster = fleet or FleetSettings(), cluster or ClusterSettings()
     run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders, fleet, siblings, deepen)
     with _ray(run, cluster) as started:
@@ -158,6 +160,7 @@ async def _drive(
     pool = await open_sandboxes(run.fleet, run.sandbox)
     growing: Growing | None = None
     follower: Follower | None = None
+    reloader = Reloader(run.folder, places, services, settings, lambda told: run.log.note(STAGE, told))
     try:
         setup = _setup(run, services, pool, renderer, search)
         sessions = KeptSessions(run.folder / "sessions", settings, renderer.vocabulary())
@@ -181,6 +184,7 @@ async def _drive(
             on_wait=lambda told: run.log.note(STAGE, told),
             on_aside=follower.on_aside,
         )
+        reloader.start()
         await controller.run()
         if (made := reconciler.window.next_step) < settings.steps:
             run.log.note(
@@ -192,6 +196,7 @@ async def _drive(
         await follower.evaluated()
         return await finish(run, services, renderer, times)
     finally:
+        await reloader.close()
         if follower is not None:
             await follower.close()
         if growing is not None:

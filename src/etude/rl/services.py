@@ -7,9 +7,11 @@ between two steps, the trainer is told, and only then may a delta start from the
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from etude.engine.settings import EngineSettings
 from etude.events.log import EventLog
 from etude.rl.controller import Step
 from etude.rl.engines import Engines
@@ -22,7 +24,9 @@ STAGE = "rl"
 
 
 class Places(Protocol):
-    """Starts processes; `placement.Places` does it with Ray, tests in their own process."""
+    """Starts processes; `placement.RayPlaces` does it with Ray, tests in their own process."""
+
+    engine: EngineSettings  # of the engines that are started from now on
 
     def start_engine(self) -> Any: ...
     def start_trainer(self) -> Any: ...
@@ -36,7 +40,7 @@ class Services:
         self._on_start = on_start
         self._note = lambda told: log.note(STAGE, told)
         deaths, silence_s = settings.max_restarts, settings.engine_silence_s
-        self.trainer: Lifeline[Any] = Lifeline("trainer", self._spawn_trainer, deaths)
+        self.trainer: Lifeline[Any] = Lifeline("trainer", self._spawn_trainer, deaths, self._note)
         self.engines = Engines(
             settings.engines,
             places.start_engine,
@@ -51,6 +55,7 @@ class Services:
         self.trainer_busy_s = 0.0
         self._saved = 0  # steps in the last checkpoint
         self._since: list[tuple[int, list[int], str]] = []  # steps trained since: step, groups, digest
+        self._renewal: asyncio.Future[None] | None = None  # somebody waits for a new trainer process
 
     @property
     def restarts(self) -> int:
@@ -81,6 +86,16 @@ class Services:
     async def save(self, step: int) -> None:
         await self._ask("save", step)
         self._saved, self._since = step, []
+        if self._renewal is not None:
+            await self.trainer.renew(lambda reason: None)
+            self._renewal.set_result(None)
+            self._renewal = None
+
+    async def renew_trainer(self) -> None:
+        """Returns when its process has been replaced, which is done right after a checkpoint: nothing is trained again for it."""
+        if self._renewal is None:
+            self._renewal = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._renewal)
 
     async def export(self, folder: Any) -> None:
         """Write the policy as a Hugging Face directory."""
@@ -107,9 +122,6 @@ class Services:
                 await self.trainer.revive(generation, str(death))
 
     async def _spawn_trainer(self, generation: int) -> Any:
-        if generation:
-            self.trainer.handle.kill()
-            self._note(f"the trainer process died; starting it again (number {generation + 1})")
         handle = self._places.start_trainer()
         if generation:
             await handle.restore(self._saved)

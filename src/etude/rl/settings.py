@@ -127,6 +127,11 @@ class RlSettings(BaseModel):
         gt=0,
         description="seconds without a sign of life after which an engine is ended and started anew",
     )
+    drain_s: float = Field(
+        default=120.0,
+        ge=0,
+        description="seconds that turns in flight may take to end before an engine that is replaced is ended (`etude reload`)",
+    )
     ranks: int = Field(
         default=1,
         ge=1,

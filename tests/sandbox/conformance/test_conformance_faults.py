@@ -50,6 +50,13 @@ def _runner_of(pid: int) -> int:
         pid = int(lines["PPid"])
 
 
+async def _sleeper(marker: str) -> int:
+    """The one process with the marker: a shell that started it in the background is back before its child has become `sleep`."""
+    while len(found := _marked(marker)) != 1:
+        await asyncio.sleep(0.02)
+    return found[0]
+
+
 async def _until_gone(marker: str, patience_s: float = 10.0) -> bool:
     end_s = time.monotonic() + patience_s
     while time.monotonic() < end_s:
@@ -64,8 +71,7 @@ async def test_kill_is_idempotent_and_returns_when_all_is_gone(pool: MadePool) -
     """Test 16 of the handbook, as far as commands go."""
     box = await pool.create(SandboxSpec())
     await box.run(f"setsid sleep {MARK + 1} >/dev/null 2>&1 &")
-    while len(_marked(f"{MARK + 1}")) != 1:  # the shell is back before its child has become `sleep`
-        await asyncio.sleep(0.02)
+    await _sleeper(f"{MARK + 1}")
     await asyncio.gather(box.kill(), box.kill())
     assert _marked(f"{MARK + 1}") == []
     await box.kill()
@@ -94,7 +100,7 @@ async def test_a_killed_runner_fails_every_pending_call(box: Sandbox) -> None:
 async def test_a_stopped_runner_is_given_up_in_bounded_time(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("etude.sandbox.wire.process.GRACE_S", 0.5)
     await box.run(f"setsid sleep {MARK + 3} >/dev/null 2>&1 &")
-    runner = _runner_of(_marked(f"{MARK + 3}")[0])
+    runner = _runner_of(await _sleeper(f"{MARK + 3}"))
     os.kill(runner, signal.SIGSTOP)
     with pytest.raises(SandboxDied):
         await asyncio.wait_for(box.run(["true"], timeout_s=0.5), 10)

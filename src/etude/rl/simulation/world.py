@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 
+from etude.engine.settings import EngineSettings
 from etude.fleet.fleet import Fleet
 from etude.fleet.settings import FleetSettings
 from etude.fleet.simulation.world import Machine
@@ -21,6 +22,7 @@ class World:
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
+        self.engine = EngineSettings()
         self.groups = GroupsInMemory()
         self.store = MadeUpStore(shape.anchor_every, self.dice("store"))
         self.saves: dict[int, str] = {}

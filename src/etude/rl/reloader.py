@@ -1,0 +1,94 @@
+"""Does what `reload.py` asks for, beside the controller: engines one after the other, then the trainer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from etude.engine.settings import EngineSettings
+from etude.rl.reload import ANSWERS, REQUEST, Reload, answers, changed, fitted_to
+from etude.rl.services import Places, Services
+from etude.rl.settings import RlSettings
+
+LOOK_S = 0.5
+
+
+class Reloader:
+    """Looks for a request now and then, from `start` to `close`."""
+
+    def __init__(
+        self, folder: Path, places: Places, services: Services, settings: RlSettings, note: Callable[[str], None]
+    ) -> None:
+        self._folder, self._places, self._services = folder, places, services
+        self._settings, self._note = settings, note
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled():
+            self._note(f"requests to reload are looked for no longer: {task.exception()!r}")
+
+    async def _run(self) -> None:
+        while True:
+            if (path := self._folder / REQUEST).exists():
+                await self._answer(path)
+            await asyncio.sleep(LOOK_S)
+
+    async def _answer(self, path: Path) -> None:
+        try:
+            reload = Reload.model_validate_json(path.read_text())
+        except ValidationError as error:
+            self._note(f"{path} is no request to reload and is set aside: {error}")
+            path.rename(path.with_suffix(".bad"))
+            return
+        if reload.id not in [answer.id for answer in answers(self._folder)]:
+            began = time.monotonic()
+            error = await self._do(reload)
+            told = reload.model_dump() | {"seconds": round(time.monotonic() - began, 2), "error": error}
+            with open(self._folder / ANSWERS, "a") as file:
+                file.write(json.dumps(told) + "\n")
+            self._note(f"reload {reload.id}: {error or 'done'} in {told['seconds']:g} s")
+        path.unlink()
+
+    async def _do(self, reload: Reload) -> str:
+        """What went wrong; empty if nothing did."""
+        before = self._places.engine
+        try:
+            self._places.engine = fitted_to(self._settings, changed(before, reload.settings))
+        except ValidationError as error:
+            return str(error)
+        if reload.engines and (wrong := await self._engines(before)):
+            return wrong
+        if reload.trainer:
+            await self._services.renew_trainer()
+        return ""
+
+    async def _engines(self, before: EngineSettings) -> str:
+        failed: list[str] = []
+
+        def undo(reason: str) -> None:
+            failed.append(reason)
+            self._places.engine = before
+
+        engines = self._services.engines
+        done = 0
+        for one in engines.replicas:
+            await engines.renew(one, self._settings.drain_s, undo)
+            if failed:
+                rest = f"{done} of {len(engines.replicas)} run with the new settings until they are replaced again"
+                return f"the {one.lifeline.name} did not come up: {failed[0]}" + (f"; {rest}" if done else "")
+            done += 1
+        return ""
