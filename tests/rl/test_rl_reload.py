@@ -14,13 +14,14 @@ from pydantic import ValidationError
 from run_in_threads import a_run, check_whole, live
 
 from etude.engine.settings import EngineSettings
+from etude.rl.ledger import Ledger
 from etude.rl.reload import ANSWERS, REQUEST, Reload, ReloadRefused, answers, ask, changed, in_force
 from etude.rl.reloader import Reloader
 from etude.rl.settings import RlSettings
 
 
 def test_a_run_whose_engine_and_trainer_are_replaced_is_whole_and_counts_no_death(checkpoint: Path, tmp_path: Path):
-    run = a_run(checkpoint, tmp_path)
+    run = a_run(checkpoint, tmp_path, save_every=100)
     ask(tmp_path, Reload(id="one", settings={"max_batch": 3}))
     summary, places = live(run)
     check_whole(run)
@@ -29,6 +30,8 @@ def test_a_run_whose_engine_and_trainer_are_replaced_is_whole_and_counts_no_deat
     assert not (tmp_path / REQUEST).exists()
     assert [engine.settings.max_batch for engine in places.engines] == [64, 3]
     assert summary["times"]["restarts"] == 0
+    saved = [entry["step"] for entry in Ledger(tmp_path / "ledger.jsonl").entries if entry["kind"] == "saved"]
+    assert len(saved) == 2 and saved[0] < saved[1] == 3  # where the trainer was replaced, and at the end
 
 
 @pytest.fixture

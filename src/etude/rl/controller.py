@@ -82,6 +82,7 @@ class Controller:
         clock: Callable[[], float] = time.monotonic,
         on_wait: Callable[[str], None] | None = None,
         on_aside: Callable[[Group[Rollout]], None] = lambda group: None,
+        save_now: Callable[[], bool] = lambda: False,
     ) -> None:
         self.reconciler = reconciler
         self.attempt = attempt
@@ -93,6 +94,7 @@ class Controller:
         self.clock = clock
         self.on_wait = on_wait  # is told whom the run waits for, when it takes long
         self.on_aside = on_aside  # is told of a group that is not to be trained
+        self.save_now = save_now  # somebody waits for a checkpoint
         self._doing = ""
         self._since_s = 0.0
         self._changed = asyncio.Event()
@@ -173,7 +175,7 @@ class Controller:
         await self.on_step(
             outcome, batch
         )  # before the checkpoint: a step that a resume does not repeat is written down
-        if (step + 1) % self.save_every == 0 or self.reconciler.done:
+        if (step + 1) % self.save_every == 0 or self.reconciler.done or self.save_now():
             await self.learner.save(step + 1)
             self.ledger.write("saved", step=step + 1)
         self._idle_from = self._at("")

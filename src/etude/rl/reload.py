@@ -1,8 +1,9 @@
 """Processes replaced while a run goes on: for code that was changed, or with other settings of the engine. `etude reload` asks for it.
 
 `reload.json` is the request, there until it is answered; `reloads.jsonl` keeps the answers, and what they changed holds for every later
-start of the run. Engines are replaced one after the other: turns in flight end first, new ones go to the others. The trainer is replaced
-right after its next checkpoint. An engine that does not come up with the new settings is begun again with the old ones, and the rest stay.
+start of the run. Engines are replaced one after the other: turns in flight end first, new ones go to the others. One that does not come up
+with the new settings is begun again with the old ones, and the rest stay. The trainer is replaced after the step that it is at, with a
+checkpoint.
 """
 
 from __future__ import annotations

@@ -183,6 +183,7 @@ async def _drive(
             on_step=follower.on_step,
             on_wait=lambda told: run.log.note(STAGE, told),
             on_aside=follower.on_aside,
+            save_now=services.trainer_leaves,
         )
         reloader.start()
         await controller.run()

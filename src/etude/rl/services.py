@@ -91,6 +91,10 @@ class Services:
             self._renewal.set_result(None)
             self._renewal = None
 
+    def trainer_leaves(self) -> bool:
+        """Its process is to be replaced at the next checkpoint."""
+        return self._renewal is not None
+
     async def renew_trainer(self) -> None:
         """Returns when its process has been replaced, which is done right after a checkpoint: nothing is trained again for it."""
         if self._renewal is None:
