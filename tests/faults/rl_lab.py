@@ -99,11 +99,11 @@ def until(condition: Callable[[], bool], process: subprocess.Popen[bytes], limit
         time.sleep(0.02)
 
 
-def check_whole(folder: Path) -> None:
+def check_whole(folder: Path, steps: int = STEPS) -> None:
     progress = fold(Ledger(folder / "ledger.jsonl").entries)
-    groups = [group for step in range(STEPS) for group in progress.batches[step]]
-    assert sorted(groups) == list(range(STEPS * GROUPS)), "every group is trained once"
-    assert [record.step for record in read(folder / "steps.jsonl")] == list(range(STEPS))
+    groups = [group for step in range(steps) for group in progress.batches[step]]
+    assert sorted(groups) == list(range(steps * GROUPS)), "every group is trained once"
+    assert [record.step for record in read(folder / "steps.jsonl")] == list(range(steps))
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["staleness"]["max"] <= 2 and summary["mismatch"]["k3"] <= 1e-9
     assert load_checkpoint(folder / "checkpoint") is not None

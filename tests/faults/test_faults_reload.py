@@ -1,0 +1,79 @@
+"""Processes of a real run replaced while it goes on, and the controller killed in the middle of that."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rl_lab import begin, check_whole, steps_trained, tiny_checkpoint, until
+
+from etude.rl.local_ray import sweep
+from etude.rl.reload import REQUEST, Reload, answers, ask
+
+STEPS = 40  # longer than it takes to start three processes
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    checkpoint = tiny_checkpoint(tmp_path)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def one_more() -> subprocess.Popen[bytes]:
+        log = tmp_path / f"driver-{len(started)}.log"
+        started.append(begin(checkpoint, tmp_path / "rl", log, {"engines": 2, "steps": STEPS}))
+        return started[-1]
+
+    yield one_more
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    sweep(tmp_path / "rl" / "ray.json")
+
+
+def log_of(tmp_path: Path) -> str:
+    path = tmp_path / "rl" / "events.jsonl"
+    return path.read_text() if path.exists() else ""
+
+
+def test_two_engines_and_the_trainer_are_replaced_in_mid_run(start: Callable, tmp_path: Path):
+    folder = tmp_path / "rl"
+    process = start()
+    until(lambda: steps_trained(folder) >= 1, process)
+    ask(folder, Reload(id="all", settings={"max_batch": 8}))
+    assert process.wait(timeout=400) == 0, log_of(tmp_path)
+    check_whole(folder, STEPS)
+    (answer,) = answers(folder)
+    assert answer.error == ""
+    for who in ("engine 0", "engine 1", "trainer"):
+        assert log_of(tmp_path).count(f"the {who} process is replaced (number 2)") == 1
+    assert "process died" not in log_of(tmp_path)
+
+
+def test_settings_with_which_no_engine_starts_cost_one_start_of_one_engine(start: Callable, tmp_path: Path):
+    folder = tmp_path / "rl"
+    process = start()
+    until(lambda: steps_trained(folder) >= 1, process)
+    ask(folder, Reload(id="drafts", trainer=False, settings={"draft_tokens": 2}))  # the model has no draft layers
+    assert process.wait(timeout=400) == 0, log_of(tmp_path)
+    check_whole(folder, STEPS)
+    (answer,) = answers(folder)
+    assert "the engine 0 did not come up" in answer.error
+    assert "the engine 1" not in log_of(tmp_path)
+
+
+def test_a_controller_killed_during_a_reload_answers_it_in_its_next_life(start: Callable, tmp_path: Path):
+    folder = tmp_path / "rl"
+    process = start()
+    until(lambda: steps_trained(folder) >= 1, process)
+    ask(folder, Reload(id="late", settings={"max_batch": 8}))
+    until(lambda: "is replaced" in log_of(tmp_path), process)
+    process.kill()
+    process.wait()
+    assert (folder / REQUEST).exists() and not answers(folder)
+    assert start().wait(timeout=400) == 0, log_of(tmp_path)
+    check_whole(folder, STEPS)
+    assert [(answer.id, answer.error) for answer in answers(folder)] == [("late", "")]
