@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -248,3 +250,17 @@ def test_backoff_grows_to_its_cap_and_ends():
     settings = AttemptSettings(attempts=5, first_delay_s=0.1, max_delay_s=2.0)
     assert [delay_s(n, settings) for n in range(1, 6)] == pytest.approx([0.1, 0.4, 1.6, 2.0, None])
     assert delay_s(1, settings, hint_s=1.0) == 1.0
+
+
+async def test_calls_of_an_attempt_wait_their_recorded_latencies(tmp_path: Path):
+    tools = ("grep", "view", "edit", "test", "todo")
+    path = tmp_path / "latencies.json"
+    path.write_text(json.dumps({"source": {}, "seconds": {tool: [0.2] for tool in tools}}))
+    found = await attempt(TASK, setup(MemoryPool(), settings=FAST.model_copy(update={"tool_latencies": path})))
+    assert found.verdict.passed
+    calls = len(found.outcome.session.of("tool_result"))
+    assert calls >= 1 and found.seconds["agent"] >= 0.2 * calls
+    path = tmp_path / "fewer.json"
+    path.write_text(json.dumps({"source": {}, "seconds": {"edit": [0.2]}}))
+    with pytest.raises(ValueError, match="none for grep, test, todo, view"):
+        await attempt(TASK, setup(MemoryPool(), settings=FAST.model_copy(update={"tool_latencies": path})))

@@ -17,14 +17,17 @@ from typing import Literal
 
 from etude.chat.renderer import Renderer
 from etude.harness.agent import Outcome, build_agent
+from etude.harness.approval import Approver
 from etude.harness.header import session_header
 from etude.harness.instructions import NAME, Instructions, rendered
+from etude.harness.presets.preset import preset_of
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.protocol import Policy, PolicyError
 from etude.rollout.code_search import CodeSearch
 from etude.rollout.interjection import overheard
+from etude.rollout.latencies import SlowCalls, read_latencies
 from etude.rollout.latency import SlowSandbox
 from etude.rollout.retry import InfraFault, delay_s
 from etude.rollout.settings import AttemptSettings
@@ -148,7 +151,7 @@ async def _try(
     told("agent", host)
     created = time.perf_counter()
     try:
-        outcome = await _run_agent(task, setup, policy, sandbox, f"{name}.{number}", seed)
+        outcome = await _run_agent(task, setup, policy, sandbox, name, number, seed)
         ran = time.perf_counter()
         files, objection = await _export(sandbox, task, setup.settings)
     finally:
@@ -182,8 +185,9 @@ def _spec(task: Task, name: str, settings: AttemptSettings) -> SandboxSpec:
 
 
 async def _run_agent(
-    task: Task, setup: Setup, policy: Policy, sandbox: Disposable, session_id: str, seed: int | None
+    task: Task, setup: Setup, policy: Policy, sandbox: Disposable, name: str, number: int, seed: int | None
 ) -> Outcome:
+    session_id = f"{name}.{number}"
     if setup.settings.tool_latency_s:
         sandbox = SlowSandbox(sandbox, setup.settings.tool_latency_s)
     if setup.agent is not None:
@@ -202,9 +206,19 @@ async def _run_agent(
             seed=seed,
             services=services,
             inbox=inbox,
+            approver=_approver(setup, name),
             watcher=bystander,
         )
         return await agent.run()
+
+
+def _approver(setup: Setup, name: str) -> Approver | None:
+    """Nobody asks in a rollout; where latencies are replayed, calls wait for theirs."""
+    if setup.settings.tool_latencies is None:
+        return None
+    latencies = read_latencies(setup.settings.tool_latencies)
+    latencies.check(set(preset_of(setup.harness).tools) - {"done"})  # a session's end is no call
+    return SlowCalls(latencies, name)
 
 
 async def _export(sandbox: Disposable, task: Task, settings: AttemptSettings) -> tuple[dict[str, bytes], str]:

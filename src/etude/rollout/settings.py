@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class AttemptSettings(BaseModel):
@@ -21,3 +23,16 @@ class AttemptSettings(BaseModel):
     tool_latency_s: float = Field(
         default=0.0, ge=0, description="sleep before every sandbox command, to replay slow tools"
     )
+    tool_latencies: Path | None = Field(
+        default=None,
+        description="file of recorded latencies by tool (benchmarks/latencies.py): each call of a tool waits one of them first, drawn by "
+        "rollout and call; unset: none",
+    )
+
+    @model_validator(mode="after")
+    def _one_latency(self) -> AttemptSettings:
+        if self.tool_latency_s and self.tool_latencies:
+            raise ValueError(
+                f"tool_latency_s = {self.tool_latency_s} and tool_latencies = {self.tool_latencies}: calls would wait twice; keep one"
+            )
+        return self
