@@ -49,6 +49,7 @@ def test_a_named_checkpoint_is_enough_for_rl_and_its_control() -> None:
     named = Recipe.model_validate({"run": {"sft_checkpoint": "checkpoints/sft-nano"}})
     found = graph_of(named, GRAPH)
     assert [s.name for s in found] == [s.name for s in GRAPH]
-    assert {s.name for s in found if s.after != GRAPH[found.index(s)].after} == {"rl", "attempts"}
+    assert {s.name for s in found if s.after != GRAPH[found.index(s)].after} == {"rl", "attempts", "rewarded_sft"}
     assert all(s.after == () for s in found if s.name in ("rl", "attempts"))
+    assert [s.after for s in found if s.name == "rewarded_sft"] == [("attempts", "rl")]
     assert graph_of(Recipe(), GRAPH) == GRAPH

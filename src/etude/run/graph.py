@@ -99,7 +99,8 @@ GRAPH: tuple[Stage, ...] = (
     Stage(
         "rewarded_sft",
         after=("sft", "attempts", "rl"),
-        reads=("sft", "rl.update.lr", "run.control_share"),
+        stand_ins={"sft": "run.sft_checkpoint"},
+        reads=("sft", "rl.update.lr", "run.sft_checkpoint", "run.control_share"),
         body="etude.run.stages.rewarded:run",
         processes="one process, torch threads",
         share=_HALF,

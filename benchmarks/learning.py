@@ -1,0 +1,188 @@
+"""What the parts of RL are worth, arm against arm on the same tasks: `python benchmarks/learning.py --seeds 0 1 2`.
+
+Every arm is the ci recipe's RL from the committed SFT checkpoint with one key changed; all arms of a seed get the same tasks in the same
+order, and as many rollouts. Every training task is seen once, so what counts is the last third of them, as new tasks: attempts solved,
+tokens sampled a rollout, p99 of |dlogp| between sampler and trainer; differences to `base` are paired by task, with 95% intervals
+that resample tasks. `--control` trains rejection-sampled SFT too, from as many attempts as RL made and for as much CPU time as its
+trainer took, and asks held-out tasks of SFT, control and RL, 16 times each.
+
+An arm of 20 steps takes about three minutes of two quiet cores (five to eight on busy ones), the control six. Core-seconds of every arm
+stand beside its figures: the machine may be busy. Each arm and seed has a folder; one that is finished is not run again, and one that was
+killed goes on. `--only` runs some arms; the figures are of all that is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from etude.bench.claims import discovery, lift
+from etude.bench.outcome import OutcomeFile
+from etude.bench.settings import BenchSettings
+from etude.rl.store import GroupStore
+from etude.run.machine import machine, versions
+from etude.statistics.bounded import difference
+from etude.statistics.interval import stratified
+
+ARMS: dict[str, list[str]] = {
+    "base": [],  # trust tis, replay on, length penalty 0.01
+    "none": ["rl.update.trust.kind=none"],
+    "no_penalty": ["rl.length.scale=0"],
+    "penalty_0.05": ["rl.length.scale=0.05"],
+    "no_replay": ["rl.update.router_replay=false"],
+    "ppo_clip": ["rl.update.trust.kind=ppo_clip"],
+    "icepop": ["rl.update.trust.kind=icepop"],
+    "dppo_mask": ["rl.update.trust.kind=dppo_mask"],
+}
+CONTROL = "rewarded_sft"
+OTHER_STAGES = "corpus base short mtp long sessions sft competent_sft trials probes bench report".split()
+CONTROL_STAGES = ["attempts", CONTROL]
+EASY = ("one-bug", "from-tests", "docstring")  # levels of a single edit
+RESAMPLES = 2000
+ETUDE = [sys.executable, "-c", "import sys; from etude.cli.main import main; sys.argv[0] = 'etude'; main()"]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One task of the last third: means over its group."""
+
+    level: str
+    solved: float
+    tokens: float
+
+
+def run(arm: str, seed: int, steps: int, folder: Path) -> None:
+    """The arm's RL to its end; `CONTROL` is the base arm's run, gone on with its control."""
+    without = OTHER_STAGES if arm == CONTROL else [*OTHER_STAGES, *CONTROL_STAGES]
+    settings = [f"rl.steps={steps}", f"rl.seed={seed}", "rl.solvable_tasks=0", "rl.keep_sessions=0"]
+    settings += [f"run.without={json.dumps(without)}", "run.control_share=1.0", *ARMS.get(arm, [])]
+    words = [word for setting in settings for word in ("--set", setting)]
+    subprocess.run([*ETUDE, "run", "recipes/ci.toml", "--out", str(folder), *words], check=True)
+
+
+def seen(folder: Path, steps: int) -> dict[str, Seen]:
+    """The tasks of the last third of the schedule, by id."""
+    store = GroupStore(folder / "rl" / "groups")
+    groups = store.groups()
+    found = {}
+    for group in groups[len(groups) * 2 // 3 :]:
+        rollouts = store.load(group)
+        tokens = mean(float(sum(s.sampled.sum() for s in r.segments)) for r in rollouts)
+        name = rollouts[0].task_id
+        found[name] = Seen(name.split("/")[0], mean(float(r.rewards["outcome"] >= 1) for r in rollouts), tokens)
+    return found
+
+
+def row(seed: int, folder: Path, tasks: dict[str, Seen]) -> dict[str, Any]:
+    """One arm under one seed."""
+    curve = json.loads((folder / "rl" / "summary.json").read_text())["curve"]
+    easy = [task for task in tasks.values() if task.level in EASY]
+    late = curve[len(curve) * 2 // 3 :]
+    return {
+        "seed": seed,
+        "tasks": len(tasks),
+        "solved_percent": round(100 * mean(task.solved for task in tasks.values()), 2),
+        "tokens": round(mean(task.tokens for task in tasks.values()), 2),
+        "easy_solved_percent": round(100 * mean(task.solved for task in easy), 2),
+        "easy_tokens": round(mean(task.tokens for task in easy), 2),
+        "dlogp_p99": round(float(np.median([point["drift_p99"] for point in late])), 4),
+        "k3": round(mean(point["drift_k3"] for point in late), 6),
+        "core_seconds": round(json.loads((folder / "stages.json").read_text())["rl"]["core_seconds"]),
+        "curve_percent": [round(100 * point["pass_rate"], 1) for point in curve],
+    }
+
+
+def against(base: Iterable[dict[str, Seen]], arm: Iterable[dict[str, Seen]]) -> dict[str, Any]:
+    """Differences to the base arm, paired by seed and task."""
+    pairs = [(one[name], other[name]) for one, other in zip(base, arm, strict=True) for name in one if name in other]
+    easy = [pair for pair in pairs if pair[0].level in EASY]
+    found: dict[str, Any] = {"tasks": len(pairs)}
+    for name, chosen in (("", pairs), ("easy_", easy)):
+        solved = {"": np.array([after.solved - before.solved for before, after in chosen])}
+        points, ci95 = difference(solved, {"": 1.0}, resamples=RESAMPLES, seed=0).percent()
+        tokens = {"": np.array([after.tokens - before.tokens for before, after in chosen])}
+        change = stratified(tokens, {"": 1.0}, resamples=RESAMPLES, seed=0)
+        found |= {f"{name}solved_points": points, f"{name}solved_ci95": ci95}
+        found |= {f"{name}tokens": round(change.value, 2)}
+        found |= {f"{name}tokens_ci95": [round(change.low, 2), round(change.high, 2)]}
+    return found
+
+
+def bench(folder: Path, tasks: int) -> dict[str, Any]:
+    """Held-out tasks asked of the start, the control and RL; margins of RL over either."""
+    checkpoints = {
+        "sft": Path("checkpoints/sft-nano"),
+        CONTROL: folder / CONTROL / "checkpoint",
+        "rl": folder / "rl" / "checkpoint",
+    }
+    out, settings = folder / "heldout", BenchSettings()
+    policies = [word for path in checkpoints.values() for word in ("--policy", f"checkpoint:{path}")]
+    words = ["bench", "run", "exercises", "--only", *policies, "--passes", "16", "--tasks", str(tasks)]
+    subprocess.run([*ETUDE, *words, "--concurrency", "64", "--out", str(out)], check=True)
+    files = sorted((out / "policies").glob("*.jsonl"))
+    keys = [entry["key"] for entry in json.loads((out / "report.json").read_text())["policies"]]
+    by_key = {file.stem: list(OutcomeFile(file).outcomes.values()) for file in files}
+    sft, control, rl = (by_key[key] for key in keys)
+    averages = {
+        name: round(100 * mean(o.score for o in found), 2)
+        for name, found in (("sft", sft), (CONTROL, control), ("rl", rl))
+    }
+    over = {name: lift(before, rl, settings) for name, before in (("sft", sft), (CONTROL, control))}
+    return {"avg_percent": averages, "rl_over": over, "discovery": discovery(sft, rl, "relapse", settings)}
+
+
+def figures(runs: Path, seeds: list[int], steps: int) -> dict[str, Any]:
+    """Of every arm that has finished under a seed; differences over the seeds that both arms have."""
+    done = {arm: [s for s in seeds if (runs / arm / f"seed-{s}" / "rl" / "summary.json").is_file()] for arm in ARMS}
+    tasks = {(a, s): seen(runs / a / f"seed-{s}", steps) for a, found in done.items() for s in found}
+    result: dict[str, Any] = {"arms": {}, "against_base": {}}
+    for arm, found in done.items():
+        if not found:
+            continue
+        result["arms"][arm] = {
+            "changes": ARMS[arm],
+            "seeds": [row(s, runs / arm / f"seed-{s}", tasks[arm, s]) for s in found],
+        }
+        both = [s for s in found if s in done["base"]]
+        if arm != "base" and both:
+            result["against_base"][arm] = against([tasks["base", s] for s in both], [tasks[arm, s] for s in both])
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--only", nargs="+", choices=tuple(ARMS), default=list(ARMS))
+    parser.add_argument("--control", action="store_true", help="rejection-sampled SFT at RL's price, and a bench")
+    parser.add_argument("--tasks", type=int, default=48, help="held-out tasks of that bench")
+    parser.add_argument("--runs", type=Path, default=Path("runs/learning"), help="where the run directories go")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "learning.json")
+    options = parser.parse_args()
+    result: dict[str, Any] = json.loads(options.out.read_text()) if options.out.is_file() else {}
+    for seed in options.seeds:
+        for arm in options.only:
+            folder = options.runs / arm / f"seed-{seed}"
+            if not (folder / "rl" / "summary.json").is_file():
+                run(arm, seed, options.steps, folder)
+            result |= {"machine": machine(), "versions": versions(), "steps": options.steps}
+            result |= figures(options.runs, options.seeds, options.steps)
+            options.out.write_text(json.dumps(result, indent=1) + "\n")
+        if options.control:
+            folder = options.runs / "base" / f"seed-{seed}"
+            run(CONTROL, seed, options.steps, folder)
+            result.setdefault("control", {})[str(seed)] = bench(folder, options.tasks)
+            options.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
