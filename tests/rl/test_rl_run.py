@@ -21,10 +21,11 @@ from etude.rl.follow import Follower
 from etude.rl.groups import Group
 from etude.rl.ledger import Ledger, fold
 from etude.rl.restarts import Lifeline, ProcessDied, ProcessLost
+from etude.rl.rewards.drift import REFERENCE
 from etude.rl.run import HARDER
 from etude.rl.schedule import task_list
 from etude.rl.sessions import KeptSessions
-from etude.rl.steps import StepRecord, append, read
+from etude.rl.steps import StepRecord, alarms_of, append, read
 from etude.rl.store import GroupStore
 from etude.sandbox.pool import open_pool
 from etude.sandbox.spec import SandboxSpec
@@ -148,6 +149,18 @@ def test_only_a_step_killed_before_its_line_gets_one_when_it_is_trained_again(tm
     assert first == recorded
     assert second.values["pass_rate"] == 1.0 and second.advantages == [0.5]
     assert "eval_pass_rate" not in second.values  # no engine serves yet: a figure would be made up
+
+
+def test_an_alarm_stands_in_its_step_with_its_cause_and_reaches_the_summary(tmp_path):
+    run = a_run(tmp_path / "none", tmp_path)
+    follower = Follower(run, None, KeptSessions(tmp_path / "sessions", run.settings, []), None)  # type: ignore[arg-type]
+    group = Group(0, "t", 1, -1, {0: Rollout("r", "t", 0, [], {"outcome": 1.0})})
+    for step in range(40):  # beside the outcome there is suddenly a reward, and as much is solved as before
+        found = Step(step, "digest", [{"outcome": 1.0, "todos": 0.0 if step < REFERENCE else 0.5}], [0.5])
+        asyncio.run(follower.on_replay(found, [group]))
+    (alarm,) = alarms_of(read(tmp_path / "steps.jsonl"))
+    assert REFERENCE < alarm["step"] < 40
+    assert str(alarm["text"]).startswith("reward_without_outcome: extra 0 -> ")
 
 
 class Life:

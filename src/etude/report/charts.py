@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from etude.report.beside import Beside
-from etude.report.plot import Bar, Line, bar_chart, line_chart
+from etude.report.plot import Bar, Line, Mark, bar_chart, line_chart
 
 Curves = dict[str, dict[str, list[tuple[int, float]]]]
 POLICY_NAMES = {"base": "base", "sft": "SFT", "rl": "RL", "expert": "expert", "nop": "nop", "cheat": "cheat"}
@@ -86,14 +86,21 @@ def losses_by_step(curves: Curves, beside: Sequence[Beside] = ()) -> str:
     return chart("Loss by step", drawing)
 
 
+def alarms(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the watch over RL's figures said, in order: `step`, and `text` with its cause and from where to where a figure went."""
+    return report.get("rl", {}).get("alarms", [])
+
+
 def rewards(report: dict[str, Any], beside: Sequence[Beside] = ()) -> str:
     curve = report.get("rl", {}).get("curve", [])
     raw = [100 * point["pass_rate"] for point in curve]
     steps = [point["step"] for point in curve]
     lines = [Line("each batch", steps, raw), Line("mean of 5", steps, _smooth(raw, 5))]
     lines += _dashed(beside, ("rl",), "step", "solved_percent")
-    drawing = line_chart(lines, x_title="RL step", y_title="training tasks solved, %", y_zero=True)
+    marks = [Mark(alarm["step"], str(number)) for number, alarm in enumerate(alarms(report), 1)]
+    drawing = line_chart(lines, x_title="RL step", y_title="training tasks solved, %", y_zero=True, marks=marks)
     note = "Every task is seen once, so this is performance on new tasks." if curve else ""
+    note += " Uprights: alarms of drift, told below." if marks else ""
     return chart("Learning from reward", drawing, note)
 
 

@@ -80,7 +80,19 @@ def _learning(report: dict[str, Any], curves: Curves, beside: Sequence[Beside]) 
     captions = [f"<p>Dashed: {escape(found.caption)}</p>" for found in beside]
     missing = report.get("beside", {}).get("missing", [])
     lost = f'<p class="muted">Not found, so not drawn: {escape(", ".join(missing))}.</p>' if missing else ""
-    return [drawn, *captions, lost]
+    return [drawn, _alarms(report), *captions, lost]
+
+
+def _alarms(report: dict[str, Any]) -> str:
+    """The alarms of drift, by the numbers that they have in the chart; that there was none is told too, where the run looked."""
+    if "alarms" not in report.get("rl", {}):
+        return ""
+    rows = [[str(n), str(alarm["step"]), alarm["text"]] for n, alarm in enumerate(charts.alarms(report), 1)]
+    return (
+        table(["", "step", "alarm of drift"], rows)
+        if rows
+        else '<p class="muted">No alarm of drift (figures are held against their first 30 steps).</p>'
+    )
 
 
 def _asynchrony(report: dict[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from etude.policy.protocol import Request
 from etude.rl.metrics import summarize
 from etude.rl.services import Services
 from etude.rl.solvable import SOLVABLE
-from etude.rl.steps import read, tokens_by_version
+from etude.rl.steps import alarms_of, read, tokens_by_version
 
 if TYPE_CHECKING:
     from etude.rl.run import RlRun
@@ -30,6 +30,7 @@ async def finish(run: RlRun, services: Services, renderer: Renderer, times: dict
         [{"step": record.step, **record.values} for record in records], tokens_by_version(records), totals
     )
     summary["mismatch"] = mismatch
+    summary["alarms"] = alarms_of(records)
     if (found := run.folder / SOLVABLE).exists():
         summary["solvable"] = json.loads(found.read_text(encoding="utf-8"))
     _write(run.folder / "summary.json", summary)

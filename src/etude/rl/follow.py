@@ -133,7 +133,7 @@ class Follower:
             step.advantages,
             step.measured,
             step.weights,
-            [alarm.text for alarm in alarms],
+            [f"{alarm.cause}: {alarm.text}" for alarm in alarms],
         )
         append(run.folder / "steps.jsonl", record)
         self._sessions.trained(step, groups)

@@ -21,7 +21,7 @@ class StepRecord:
     advantages: list[float]
     measured: list[dict[str, float]] = field(default_factory=list)  # components before any weight
     weights: dict[str, float] = field(default_factory=dict)  # what they were mixed with
-    alarms: list[str] = field(default_factory=list)  # what `rewards/alarms.py` said of the step
+    alarms: list[str] = field(default_factory=list)  # what `rewards/alarms.py` said of the step: cause, then figures
 
 
 def append(path: Path, record: StepRecord) -> None:
@@ -51,3 +51,8 @@ def tokens_by_version(records: list[StepRecord]) -> Counter[int]:
     for record in records:
         counts.update({int(version): count for version, count in record.versions.items()})
     return counts
+
+
+def alarms_of(records: list[StepRecord]) -> list[dict[str, str | int]]:
+    """Every alarm with its step, in order."""
+    return [{"step": record.step, "text": text} for record in records for text in record.alarms]
