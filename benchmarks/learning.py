@@ -39,6 +39,8 @@ ARMS: dict[str, list[str]] = {
     "no_penalty": ["rl.length.scale=0"],
     "penalty_0.05": ["rl.length.scale=0.05"],
     "no_replay": ["rl.update.router_replay=false"],
+    "bf16": ["engine.weights=bfloat16"],  # the engine's, as where it serves in a lower precision than is trained in
+    "bf16_no_replay": ["engine.weights=bfloat16", "rl.update.router_replay=false"],
     "ppo_clip": ["rl.update.trust.kind=ppo_clip"],
     "icepop": ["rl.update.trust.kind=icepop"],
     "dppo_mask": ["rl.update.trust.kind=dppo_mask"],

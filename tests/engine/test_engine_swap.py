@@ -129,3 +129,21 @@ def test_weights_of_another_model_are_refused_before_any_is_written(mla: CausalL
         core.swap({**small_model("deepseek_v3", seed=1).state_dict(), "head.weight": torch.zeros(3)}, 5)
     assert core.version == 4
     assert all(torch.equal(tensor, before[name]) for name, tensor in mla.state_dict().items())
+
+
+def test_an_engine_of_lower_precision_serves_the_nearest_weights_before_and_after_a_swap() -> None:
+    """What it says of its tokens is of the rounded weights, and the sender's own stay as they are."""
+    core = EngineCore(small_model("qwen3_moe"), EngineSettings(max_len=64, weights="bfloat16"))
+    for version, new in enumerate((small_model("qwen3_moe"), small_model("qwen3_moe", seed=1)), 1):
+        if version > 1:
+            core.swap(new.state_dict(), version)
+        exact = {name: tensor.clone() for name, tensor in new.state_dict().items()}
+        for name, tensor in core.model.state_dict().items():
+            assert torch.equal(tensor, exact[name].bfloat16().to(tensor.dtype)), name
+        assert all(torch.equal(tensor, exact[name]) for name, tensor in new.state_dict().items())
+        assert any(not torch.equal(tensor, exact[name]) for name, tensor in core.model.state_dict().items())
+        completion = answer(core, ask(f"s{version}", prompt(0, 9)))[0]
+        rounded = small_model("qwen3_moe")
+        rounded.load_state_dict({name: tensor.bfloat16().float() for name, tensor in exact.items()})
+        logits = rounded(torch.tensor([prompt(0, 9)])).logits[0, -1].detach().log_softmax(-1)
+        assert abs(float(logits[sampled(completion).ids[0]]) - sampled(completion).logprobs[0]) < 1e-5

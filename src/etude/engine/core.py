@@ -28,7 +28,7 @@ from etude.engine.settings import EngineSettings
 from etude.engine.slots import SlotTable
 from etude.engine.speculative import Speculation
 from etude.engine.stats import EngineStats
-from etude.engine.swap import load_checked
+from etude.engine.swap import load_checked, round_weights
 from etude.model.cache import KVCache
 from etude.model.causal_lm import CausalLM
 from etude.policy.protocol import Request
@@ -58,6 +58,7 @@ class EngineCore:
     ) -> None:
         config = model.config
         self.model, self.settings, self.version = model.eval(), settings, version
+        self._round()
         self.max_len = min(settings.max_len, config.max_positions)
         weight = model.embed.weight
         self.cache = KVCache(config, settings.max_slots, self.max_len, weight.device, weight.dtype)
@@ -147,12 +148,18 @@ class EngineCore:
         """New weights from the next token on. Raises ValueError, before anything is written, if they don't fit the model."""
         start = self._clock()
         load_checked(self.model, state)
+        self._round()
         self.version = version
         self._prefixes.clear()
         if self.settings.swap_cache == "recompute":
             self._recompute()
         self.stats.swaps += 1
         self.stats.swap_s += self._clock() - start
+
+    def _round(self) -> None:
+        """To what the settings say is served."""
+        if self.settings.weights == "bfloat16":
+            round_weights(self.model)
 
     # -- letting requests in
 

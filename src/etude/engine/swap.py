@@ -34,3 +34,11 @@ def load_checked(model: CausalLM, state: State) -> None:
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(state[name])
+
+
+def round_weights(model: CausalLM) -> None:
+    """Every weight to the nearest that bfloat16 can hold, in the format it is kept in."""
+    with torch.no_grad():
+        for tensor in model.state_dict().values():
+            if tensor.is_floating_point():
+                tensor.copy_(tensor.bfloat16())
