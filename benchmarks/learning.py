@@ -2,9 +2,9 @@
 
 Every arm is the ci recipe's RL from the committed SFT checkpoint with one key changed; all arms of a seed get the same tasks in the same
 order, and as many rollouts. Every training task is seen once, so what counts is the last third of them, as new tasks: attempts solved,
-tokens sampled a rollout, p99 of |dlogp| between sampler and trainer; differences to `base` are paired by task, with 95% intervals
-that resample tasks. `--control` trains rejection-sampled SFT too, from as many attempts as RL made and for as much CPU time as its
-trainer took, and asks held-out tasks of SFT, control and RL, 16 times each.
+tokens sampled a rollout, p99 of |dlogp| between sampler and trainer (median over steps); differences to `base` are paired by
+task, with 95% intervals that resample tasks. `--control` trains rejection-sampled SFT too, from as many attempts as RL made and for as
+much CPU time as its trainer took, and asks held-out tasks of SFT, control and RL, 16 times each.
 
 An arm of 20 steps takes about three minutes of two quiet cores (five to eight on busy ones), the control six. Core-seconds of every arm
 stand beside its figures: the machine may be busy. Each arm and seed has a folder; one that is finished is not run again, and one that was
@@ -49,6 +49,8 @@ CONTROL = "rewarded_sft"
 OTHER_STAGES = "corpus base short mtp long sessions sft competent_sft trials probes bench report".split()
 CONTROL_STAGES = ["attempts", CONTROL]
 EASY = ("one-bug", "from-tests", "docstring")  # levels of a single edit
+REPLAYS = [("base", "no_replay"), ("bf16", "bf16_no_replay")]
+STALE = 2  # versions: the mismatch of younger tokens is no question
 RESAMPLES = 2000
 ETUDE = [sys.executable, "-c", "import sys; from etude.cli.main import main; sys.argv[0] = 'etude'; main()"]
 
@@ -71,7 +73,7 @@ def run(arm: str, seed: int, steps: int, folder: Path) -> None:
     subprocess.run([*ETUDE, "run", "recipes/ci.toml", "--out", str(folder), *words], check=True)
 
 
-def seen(folder: Path, steps: int) -> dict[str, Seen]:
+def seen(folder: Path) -> dict[str, Seen]:
     """The tasks of the last third of the schedule, by id."""
     store = GroupStore(folder / "rl" / "groups")
     groups = store.groups()
@@ -119,6 +121,27 @@ def against(base: Iterable[dict[str, Seen]], arm: Iterable[dict[str, Seen]]) -> 
     return found
 
 
+def replay(runs: Path, seeds: list[int], on: str, off: str) -> dict[str, Any]:
+    """By how much p99 |dlogp| of a step's batch is larger without replay: ratio of medians over steps, its interval resampling steps."""
+    values = [[p99 for s in seeds for p99 in _mismatches(runs / arm / f"seed-{s}")] for arm in (off, on)]
+    rng = np.random.default_rng(0)
+    draws = [np.median(rng.choice(steps, (RESAMPLES, len(steps))), axis=1) for steps in values]
+    ratio = float(np.median(values[0]) / np.median(values[1]))
+    return {
+        "on": on,
+        "off": off,
+        "steps": len(values[0]),
+        "p99_off_over_on": round(ratio, 3),
+        "ci95": [round(float(v), 3) for v in np.quantile(draws[0] / draws[1], [0.025, 0.975])],
+    }
+
+
+def _mismatches(folder: Path) -> list[float]:
+    """p99 |dlogp| of the steps that trained on older weights."""
+    curve = json.loads((folder / "rl" / "summary.json").read_text())["curve"]
+    return [point["drift_p99"] for point in curve if point["staleness_max"] >= STALE]
+
+
 def bench(folder: Path, tasks: int) -> dict[str, Any]:
     """Held-out tasks asked of the start, the control and RL; margins of RL over either."""
     checkpoints = {
@@ -142,11 +165,11 @@ def bench(folder: Path, tasks: int) -> dict[str, Any]:
     return {"avg_percent": averages, "rl_over": over, "discovery": discovery(sft, rl, "relapse", settings)}
 
 
-def figures(runs: Path, seeds: list[int], steps: int) -> dict[str, Any]:
+def figures(runs: Path, seeds: list[int]) -> dict[str, Any]:
     """Of every arm that has finished under a seed; differences over the seeds that both arms have."""
     done = {arm: [s for s in seeds if (runs / arm / f"seed-{s}" / "rl" / "summary.json").is_file()] for arm in ARMS}
-    tasks = {(a, s): seen(runs / a / f"seed-{s}", steps) for a, found in done.items() for s in found}
-    result: dict[str, Any] = {"arms": {}, "against_base": {}}
+    tasks = {(a, s): seen(runs / a / f"seed-{s}") for a, found in done.items() for s in found}
+    result: dict[str, Any] = {"arms": {}, "against_base": {}, "replay": []}
     for arm, found in done.items():
         if not found:
             continue
@@ -157,6 +180,12 @@ def figures(runs: Path, seeds: list[int], steps: int) -> dict[str, Any]:
         both = [s for s in found if s in done["base"]]
         if arm != "base" and both:
             result["against_base"][arm] = against([tasks["base", s] for s in both], [tasks[arm, s] for s in both])
+    if both := [s for s in done["no_penalty"] if s in done["penalty_0.05"]]:
+        without, with_penalty = ([tasks[arm, s] for s in both] for arm in ("no_penalty", "penalty_0.05"))
+        result["penalty_against_none"] = against(without, with_penalty)
+    for on, off in REPLAYS:
+        if both := [s for s in done[on] if s in done[off]]:
+            result["replay"].append(replay(runs, both, on, off))
     return result
 
 
@@ -177,7 +206,7 @@ def main() -> None:
             if not (folder / "rl" / "summary.json").is_file():
                 run(arm, seed, options.steps, folder)
             result |= {"machine": machine(), "versions": versions(), "steps": options.steps}
-            result |= figures(options.runs, options.seeds, options.steps)
+            result |= figures(options.runs, options.seeds)
             options.out.write_text(json.dumps(result, indent=1) + "\n")
         if options.control:
             folder = options.runs / "base" / f"seed-{seed}"

@@ -35,6 +35,7 @@ from etude.factory.exercises.source import ExerciseSource
 from etude.recipe.read import find_recipe, read_recipe
 from etude.recipe.recipe import Recipe
 from etude.rl.run import run_rl
+from etude.rl.steps import read
 from etude.rl.store import GroupStore
 from etude.run.machine import machine, versions
 from etude.run.meter import Cost, Meter
@@ -112,7 +113,7 @@ def measure(case: Case) -> dict[str, Any]:
                 sandbox=case.recipe.sandbox,
                 log=EventLog.null(),
             )
-        solved = solved_by_task(folder)
+        solved, curve = solved_by_task(folder), curve_of(folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     counts, times = summary["counts"], summary["times"]
@@ -125,7 +126,7 @@ def measure(case: Case) -> dict[str, Any]:
         "samples_per_second": round(counts["rollouts"] / times["train_s"], 2),
         "solved": percent(average({"": np.array(list(solved.values()))}, {"": 1.0}, resamples=RESAMPLES, seed=0)),
         "solved_by_task": solved,
-        "curve_percent": [round(100 * point["pass_rate"], 1) for point in summary["curve"]],
+        "curve_percent_low_high": curve,
         "busy_share": round((_machine_busy_s() - busy_s) / spent.core_seconds, 2),
         "sampled_tokens": counts["sampled_tokens"],
         "swapped_in_flight_share": round(counts["swapped_in_flight"] / counts["rollouts"], 3),
@@ -139,6 +140,16 @@ def solved_by_task(folder: Path) -> dict[str, float]:
     store = GroupStore(folder / "groups")
     groups = [store.load(group) for group in store.groups()]
     return {group[0].task_id: mean(float(r.rewards["outcome"] >= 1) for r in group) for group in groups}
+
+
+def curve_of(folder: Path) -> list[list[float]]:
+    """Of each step's batch the share of its attempts that were solved, in percent, with its 95% interval by task."""
+    store, found = GroupStore(folder / "groups"), []
+    for record in read(folder / "steps.jsonl"):
+        shares = [mean(float(r.rewards["outcome"] >= 1) for r in store.load(group)) for group in record.groups]
+        value, ci95 = average({"": np.array(shares)}, {"": 1.0}, resamples=RESAMPLES, seed=0).percent()
+        found.append([value, *ci95])
+    return found
 
 
 def percent(found: Interval) -> dict[str, Any]:
