@@ -28,10 +28,12 @@ import numpy as np
 from etude.bench.claims import discovery, lift
 from etude.bench.outcome import OutcomeFile
 from etude.bench.settings import BenchSettings
+from etude.rl.steps import read
 from etude.rl.store import GroupStore
 from etude.run.machine import machine, versions
 from etude.statistics.bounded import difference
 from etude.statistics.interval import stratified
+from etude.trace.gap_file import read_gaps
 
 ARMS: dict[str, list[str]] = {
     "base": [],  # trust tis, replay on, length penalty 0.01
@@ -50,8 +52,8 @@ OTHER_STAGES = "corpus base short mtp long sessions sft competent_sft trials pro
 CONTROL_STAGES = ["attempts", CONTROL]
 EASY = ("one-bug", "from-tests", "docstring")  # levels of a single edit
 REPLAYS = [("base", "no_replay"), ("bf16", "bf16_no_replay")]
-STALE = 2  # versions: the mismatch of younger tokens is no question
-RESAMPLES = 2000
+AGES = (1, 2)  # versions between sampling and training
+RESAMPLES, REDRAWS = 2000, 300
 ETUDE = [sys.executable, "-c", "import sys; from etude.cli.main import main; sys.argv[0] = 'etude'; main()"]
 
 
@@ -121,25 +123,40 @@ def against(base: Iterable[dict[str, Seen]], arm: Iterable[dict[str, Seen]]) -> 
     return found
 
 
-def replay(runs: Path, seeds: list[int], on: str, off: str) -> dict[str, Any]:
-    """By how much p99 |dlogp| of a step's batch is larger without replay: ratio of medians over steps, its interval resampling steps."""
-    values = [[p99 for s in seeds for p99 in _mismatches(runs / arm / f"seed-{s}")] for arm in (off, on)]
-    rng = np.random.default_rng(0)
-    draws = [np.median(rng.choice(steps, (RESAMPLES, len(steps))), axis=1) for steps in values]
-    ratio = float(np.median(values[0]) / np.median(values[1]))
-    return {
-        "on": on,
-        "off": off,
-        "steps": len(values[0]),
-        "p99_off_over_on": round(ratio, 3),
-        "ci95": [round(float(v), 3) for v in np.quantile(draws[0] / draws[1], [0.025, 0.975])],
-    }
+def replay(runs: Path, seeds: list[int], on: str, off: str) -> list[dict[str, Any]]:
+    """By how much p99 |dlogp| of sampled tokens is larger without replay, apart for each age, for the arms' tokens differ in age too.
+
+    The ratio's interval resamples groups.
+    """
+    found = []
+    for age in AGES:
+        arms = [[gap for s in seeds for gap in gaps(runs / arm / f"seed-{s}", age)] for arm in (off, on)]
+        rng = np.random.default_rng(age)
+        draws = [[_p99(rng.choice(len(arm), len(arm)), arm) for _ in range(REDRAWS)] for arm in arms]
+        without, with_replay = (_p99(np.arange(len(arm)), arm) for arm in arms)
+        low, high = np.quantile(np.divide(*draws), [0.025, 0.975])
+        found.append(
+            {"on": on, "off": off, "age": age, "tokens": sum(map(len, arms[1])), "p99_on": round(with_replay, 4)}
+            | {"p99_off": round(without, 4), "off_over_on": round(without / with_replay, 3)}
+            | {"ci95": [round(float(low), 3), round(float(high), 3)]}
+        )
+    return found
 
 
-def _mismatches(folder: Path) -> list[float]:
-    """p99 |dlogp| of the steps that trained on older weights."""
-    curve = json.loads((folder / "rl" / "summary.json").read_text())["curve"]
-    return [point["drift_p99"] for point in curve if point["staleness_max"] >= STALE]
+def gaps(folder: Path, age: int) -> list[np.ndarray]:
+    """|dlogp| of every group's sampled tokens that were `age` versions old when they were trained on; groups without any left out."""
+    store, found = GroupStore(folder / "rl" / "groups"), []
+    for record in read(folder / "rl" / "steps.jsonl"):
+        for group in record.groups:
+            path, rollouts = folder / "rl" / "gaps" / f"{group:06d}.npy", store.load(group)
+            gap = np.concatenate([read_gaps(path, place) for place in range(len(rollouts))])
+            versions = np.concatenate([s.versions[s.sampled] for r in rollouts for s in r.segments])
+            found.append(np.abs(gap[record.step - versions == age]))
+    return [gap for gap in found if len(gap)]
+
+
+def _p99(chosen: np.ndarray, groups: list[np.ndarray]) -> float:
+    return float(np.quantile(np.concatenate([groups[n] for n in chosen]), 0.99))
 
 
 def bench(folder: Path, tasks: int) -> dict[str, Any]:
@@ -185,7 +202,7 @@ def figures(runs: Path, seeds: list[int]) -> dict[str, Any]:
         result["penalty_against_none"] = against(without, with_penalty)
     for on, off in REPLAYS:
         if both := [s for s in done[on] if s in done[off]]:
-            result["replay"].append(replay(runs, both, on, off))
+            result["replay"] += replay(runs, both, on, off)
     return result
 
 

@@ -15,6 +15,7 @@ from etude.recipe.read import find_recipe, read_recipe
 from etude.rl.steps import StepRecord, append
 from etude.rl.store import GroupStore
 from etude.rollout.latencies import read_latencies
+from etude.trace.gap_file import write_gaps
 from etude.trace.segment import Rollout, Segment
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -37,10 +38,19 @@ def finished(folder: Path, *, solved: int, tokens: int, p99: float) -> None:
         late = group >= GROUPS * 2 // 3
         members = [rollout(group, m, not late or m < solved, tokens if late else 99) for m in range(SIZE)]
         store.save(group, members)
+        write_gaps(folder / "rl" / "gaps" / f"{group:06d}.npy", [gaps_of(m, p99) for m in members])
+    for step in (1, 2):  # all is sampled by version 0
+        of_step = [group for group in range(GROUPS) if group % 2 == step - 1]
+        append(folder / "rl" / "steps.jsonl", StepRecord(step, of_step, {}, {}, [], []))
     point = {"pass_rate": 0.5, "drift_k3": 1e-4}
     curve = [point | {"drift_p99": p99 + 0.001 * n, "staleness_max": min(n, 2)} for n in range(15)]
     (folder / "rl" / "summary.json").write_text(json.dumps({"curve": curve}))
     (folder / "stages.json").write_text(json.dumps({"rl": {"core_seconds": 100.4}}))
+
+
+def gaps_of(rollout: Rollout, p99: float) -> np.ndarray:
+    """Of the size asked for, either way."""
+    return np.array([-p99, p99] * 100)[: int(rollout.segments[0].sampled.sum())]
 
 
 def test_arms_are_held_against_base_on_the_same_tasks_and_finished_ones_not_run_again(
@@ -62,9 +72,11 @@ def test_arms_are_held_against_base_on_the_same_tasks_and_finished_ones_not_run_
     assert better["solved_points"] == 25.0 and better["solved_ci95"][0] > 0 and better["tokens"] == 0.0
     assert shorter["solved_points"] == 0.0 and shorter["easy_tokens_ci95"] == [-10.0, -10.0]
     assert found["penalty_against_none"]["solved_points"] == -25.0
-    (replay,) = found["replay"]
-    assert replay["steps"] == 13 and replay["p99_off_over_on"] == pytest.approx(0.308 / 0.108, abs=1e-3)
-    assert replay["ci95"][0] > 2
+    assert [row["age"] for row in found["replay"]] == [1, 2]
+    for row in found["replay"]:
+        assert (row["on"], row["off"]) == ("base", "no_replay")
+        assert row["p99_on"] == pytest.approx(0.1, abs=1e-3) and row["off_over_on"] == pytest.approx(3, abs=0.01)
+        assert row["ci95"] == pytest.approx([3, 3], abs=0.01)
 
 
 def test_both_modes_of_the_recorded_case_see_the_same_latencies_and_only_async_may_be_stale(tmp_path: Path) -> None:
