@@ -198,11 +198,15 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "2")  # the most any process may use; each run says how many it takes
     recipe = read_recipe([find_recipe(options.recipe)], [f"rl.steps={options.steps}", "rl.eval_every=0"])
-    kept = json.loads(options.out.read_text()) if options.only and options.out.is_file() else {}
-    result: dict[str, Any] = kept | {"machine": machine(), "versions": versions()}
-    result["options"] = {"recipe": options.recipe, "steps": options.steps, "checkpoint": options.checkpoint.name}
+    result: dict[str, Any] = json.loads(options.out.read_text()) if options.only and options.out.is_file() else {}
+    made_with = {"recipe": options.recipe, "steps": options.steps, "checkpoint": options.checkpoint.name}
     for name in [options.only] if options.only else list(CASES):
-        result[name] = compare(name, recipe, options.checkpoint)
+        told = {
+            "machine": machine(),
+            "versions": versions(),
+            "options": made_with,
+        }  # a case may be measured alone, elsewhere
+        result[name] = told | compare(name, recipe, options.checkpoint)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1) + "\n")
 
