@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,23 @@ def begin(
         return subprocess.Popen(
             arguments, stdout=out, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=hear_ctrl_c, **options
         )
+
+
+@contextmanager
+def lives(checkpoint: Path, folder: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Begins the run in `folder`/rl, as often as it is called (logs `driver-0.log`, ...); none is left alive at the end."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def one_more(changes: dict[str, Any], **more: Any) -> subprocess.Popen[bytes]:
+        log = folder / f"driver-{len(started)}.log"
+        started.append(begin(checkpoint, folder / "rl", log, changes, **more))
+        return started[-1]
+
+    yield one_more
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
 def hear_ctrl_c() -> None:

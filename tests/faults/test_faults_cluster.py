@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rl_lab import begin, check_whole, steps_trained, tiny_checkpoint, until
+from rl_lab import check_whole, lives, steps_trained, tiny_checkpoint, until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
@@ -103,20 +103,14 @@ def machines() -> Iterator[Machines]:
 
 @pytest.fixture
 def start(checkpoint, machines, tmp_path):
-    started = []
+    with lives(checkpoint, tmp_path) as begun:
 
-    def one_more(**changes):
-        log = tmp_path / f"driver-{len(started)}.log"
-        cluster = {"address": machines.address} | changes.pop("cluster", {})
-        environment = machines.environment | changes.pop("environment", {})
-        started.append(begin(checkpoint, tmp_path / "rl", log, changes, cluster, env=environment))
-        return started[-1]
+        def one_more(**changes):
+            cluster = {"address": machines.address} | changes.pop("cluster", {})
+            environment = machines.environment | changes.pop("environment", {})
+            return begun(changes, cluster=cluster, env=environment)
 
-    yield one_more
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+        yield one_more
 
 
 def test_a_machine_that_dies_costs_time_alone(machines, start, tmp_path):

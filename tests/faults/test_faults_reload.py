@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from rl_lab import begin, check_whole, steps_trained, tiny_checkpoint, until
+from rl_lab import check_whole, lives, steps_trained, tiny_checkpoint, until
 
 from etude.rl.local_ray import sweep
 from etude.rl.reload import REQUEST, Reload, answers, ask
@@ -18,19 +18,8 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
-    checkpoint = tiny_checkpoint(tmp_path)
-    started: list[subprocess.Popen[bytes]] = []
-
-    def one_more() -> subprocess.Popen[bytes]:
-        log = tmp_path / f"driver-{len(started)}.log"
-        started.append(begin(checkpoint, tmp_path / "rl", log, {"engines": 2, "steps": STEPS}))
-        return started[-1]
-
-    yield one_more
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+    with lives(tiny_checkpoint(tmp_path), tmp_path) as begun:
+        yield lambda: begun({"engines": 2, "steps": STEPS})
     sweep(tmp_path / "rl" / "ray.json")
 
 

@@ -10,10 +10,9 @@ import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
-from rl_lab import SETTINGS, begin, check_whole, steps_trained, tiny_checkpoint, until
+from rl_lab import SETTINGS, check_whole, lives, steps_trained, tiny_checkpoint, until
 
 from etude.harness.settings import HarnessSettings
 from etude.rl.learner import Learner
@@ -32,18 +31,8 @@ def checkpoint(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def start(checkpoint, tmp_path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    started: list[subprocess.Popen[bytes]] = []
-
-    def one_more(**changes: Any) -> subprocess.Popen[bytes]:
-        log = tmp_path / f"driver-{len(started)}.log"
-        started.append(begin(checkpoint, tmp_path / "rl", log, changes))
-        return started[-1]
-
-    yield one_more
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+    with lives(checkpoint, tmp_path) as begun:
+        yield lambda **changes: begun(changes)
     sweep(tmp_path / "rl" / "ray.json")
 
 
