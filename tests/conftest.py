@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 import shutil
@@ -48,6 +49,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if nightly:
         config.hook.pytest_deselected(items=nightly)
         items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("walls") and (lacking := _lacking_walls()):
+        pytest.skip(lacking)
+
+
+@cache
+def _lacking_walls() -> str:
+    """Why bubblewrap makes no sandbox here; empty where it does."""
+    from etude.sandbox.errors import InfraError
+    from etude.sandbox.pool import open_pool
+    from etude.sandbox.settings import SandboxSettings
+
+    async def look() -> str:
+        try:
+            pool = await open_pool(SandboxSettings(backend="bubblewrap"))
+        except InfraError as error:
+            return str(error)
+        await pool.close()
+        return ""
+
+    return asyncio.run(look())
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from etude.acp.editor_folder import EditorFolder
 from etude.workspace.local_folder import LocalFolder
 
 
+@pytest.mark.walls
 async def test_commands_run_in_the_sandbox_and_edits_go_through_the_editor(
     connect: Connect, folder: Path, tmp_path: Path
 ) -> None:
@@ -34,6 +35,7 @@ async def test_commands_run_in_the_sandbox_and_edits_go_through_the_editor(
         assert results[-1] == "failed"  # the repository's own data
 
 
+@pytest.mark.walls
 async def test_folders_beside_that_the_sandbox_can_not_open_are_told(
     connect: Connect, folder: Path, tmp_path: Path
 ) -> None:

@@ -63,6 +63,7 @@ async def test_a_model_that_is_not_there_is_told_to_the_editor_which_may_try_aga
                 await agent.new_session(cwd=str(tmp_path))
 
 
+@pytest.mark.walls
 async def test_a_checkpoint_serves_an_editor_too(tmp_path: Path) -> None:
     """The same model opening as everywhere: the laptop model, its engine in the server's process."""
 

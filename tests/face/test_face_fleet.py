@@ -55,6 +55,7 @@ def _words(pid: int) -> list[str]:
         return []
 
 
+@pytest.mark.walls
 def test_an_agent_works_in_its_own_tree_and_its_work_is_merged(shop: Path, etude: Etude) -> None:
     with serving(fixer) as lab:
         name = start(etude, shop, lab.url, "fix total")
@@ -71,6 +72,7 @@ def test_an_agent_works_in_its_own_tree_and_its_work_is_merged(shop: Path, etude
     assert git(shop, "branch", "--list", "etude/*") == "" and git(shop, "worktree", "list").count("\n") == 1
 
 
+@pytest.mark.walls
 def test_a_merge_that_conflicts_is_refused_with_what_to_do_and_changes_nothing(shop: Path, etude: Etude) -> None:
     with serving(fixer) as lab:
         name = start(etude, shop, lab.url, "fix total")
@@ -94,6 +96,7 @@ def test_a_merge_commit_names_the_request(shop: Path, etude: Etude) -> None:
     assert git(shop, "log", "-1", "--format=%s") == f"Merge etude/{name}: fix total\n"
 
 
+@pytest.mark.walls
 def test_a_killed_agent_is_dead_and_goes_on_where_it_was(shop: Path, homes: Path, etude: Etude) -> None:
     def play(messages: list[dict[str, Any]]) -> dict[str, Any]:
         if messages[-1]["content"] == "Go on where you left off.":
@@ -151,6 +154,7 @@ def test_without_a_repository_or_a_commit_it_says_what_to_do(tmp_path: Path, hom
     assert bare.code == empty.code == 2 and "run git init and commit" in bare.err and "run git init" in empty.err
 
 
+@pytest.mark.walls
 @pytest.mark.parametrize("count", [4, pytest.param(20, marks=pytest.mark.nightly)])
 def test_agents_at_once_keep_out_of_each_others_way(count: int, shop: Path, homes: Path, etude: Etude) -> None:
     def play(messages: list[dict[str, Any]]) -> dict[str, Any]:

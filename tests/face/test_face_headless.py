@@ -19,7 +19,7 @@ from etude.trace.reader import read_session
 Etude = Callable[..., Any]
 
 
-@pytest.mark.parametrize("walls", ["workspace", "none"])
+@pytest.mark.parametrize("walls", [pytest.param("workspace", marks=pytest.mark.walls), "none"])
 def test_a_request_is_carried_out_and_the_answer_alone_is_on_stdout(
     walls: str, shop: Path, homes: Path, etude: Etude
 ) -> None:
@@ -37,6 +37,7 @@ def test_a_request_is_carried_out_and_the_answer_alone_is_on_stdout(
     assert session.header.facts["workspace"] == str(shop) and session.of("end")[0].data["reason"] == "message"
 
 
+@pytest.mark.walls
 def test_json_is_a_stream_of_events_with_the_names_of_codex(shop: Path, etude: Etude) -> None:
     with serving(fixer) as lab:
         done = etude("agent", "--json", "-p", "fix total", "-m", lab.url, folder=shop)
@@ -57,6 +58,7 @@ def test_json_is_a_stream_of_events_with_the_names_of_codex(shop: Path, etude: E
     assert "".join(pieces).endswith("Fixed the sign in shop.py.") and len(pieces) > 6
 
 
+@pytest.mark.walls
 def test_a_broken_stream_is_told_as_void_and_the_turn_is_whole(shop: Path, etude: Etude) -> None:
     with serving(lambda messages: {"text": "one two three four five"}, break_streams=1) as lab:
         done = etude("agent", "--json", "-p", "count", "-m", lab.url, folder=shop)
@@ -89,6 +91,7 @@ def test_bad_input_is_one_line_with_the_remedy(
     assert done.err.startswith("error: ") and said in done.err and done.err.count("\n") == 1
 
 
+@pytest.mark.walls
 def test_no_request_and_no_terminal_says_how_to_give_one(shop: Path, etude: Etude) -> None:
     with serving(parrot) as lab:
         empty = etude("agent", "-m", lab.url, folder=shop)
@@ -97,6 +100,7 @@ def test_no_request_and_no_terminal_says_how_to_give_one(shop: Path, etude: Etud
     assert (piped.code, piped.out) == (0, "heard: from a pipe\n")
 
 
+@pytest.mark.walls
 def test_a_folder_without_git_is_fine_and_said(tmp_path: Path, homes: Path, etude: Etude) -> None:
     folder = tmp_path / "bare"
     folder.mkdir()
@@ -105,12 +109,14 @@ def test_a_folder_without_git_is_fine_and_said(tmp_path: Path, homes: Path, etud
     assert done.code == 0 and "repository: none (no git)" in lab.asked[0]["messages"][0]["content"]
 
 
+@pytest.mark.walls
 def test_out_of_turns_is_exit_status_1(shop: Path, etude: Etude) -> None:
     with serving(lambda messages: {"calls": [("list_dir", {"target_directory": "."})]}) as lab:
         done = etude("agent", "-p", "go", "-m", lab.url, "--max-turns", "2", folder=shop)
     assert done.code == 1 and "used up its turns" in done.err and len(lab.asked) == 2
 
 
+@pytest.mark.walls
 def test_a_hanging_command_is_stopped_by_ctrl_c_and_the_session_ends_well(shop: Path, homes: Path) -> None:
     def hangs(messages: list[dict[str, Any]]) -> dict[str, Any]:
         return {"calls": [("run_terminal_cmd", {"command": "sleep 50"})]}
@@ -128,6 +134,7 @@ def test_a_hanging_command_is_stopped_by_ctrl_c_and_the_session_ends_well(shop: 
     assert "stopped" in session.of("tool_result")[0].data["text"]
 
 
+@pytest.mark.walls
 def test_a_killed_session_is_gone_on_with_and_its_open_call_is_answered(shop: Path, homes: Path, etude: Etude) -> None:
     def play(messages: list[dict[str, Any]]) -> dict[str, Any]:
         if messages[-1]["content"] == "go on":
@@ -146,6 +153,7 @@ def test_a_killed_session_is_gone_on_with_and_its_open_call_is_answered(shop: Pa
     assert len(session_files(homes)) == 1
 
 
+@pytest.mark.walls
 def test_a_session_goes_on_with_its_model_and_another_effort(shop: Path, homes: Path, etude: Etude) -> None:
     with serving(parrot) as lab:
         etude("agent", "-p", "first", "-m", lab.url, folder=shop)
@@ -159,6 +167,7 @@ def test_a_session_goes_on_with_its_model_and_another_effort(shop: Path, homes: 
     assert nobody.code == 2 and f"the last one here is {file.stem}" in nobody.err
 
 
+@pytest.mark.walls
 def test_the_sandbox_keeps_the_rest_of_the_machine_and_the_repositorys_own_data(
     shop: Path, tmp_path: Path, etude: Etude
 ) -> None:
@@ -175,6 +184,7 @@ def test_the_sandbox_keeps_the_rest_of_the_machine_and_the_repositorys_own_data(
     assert "hush" not in seen and ".jsonl" not in seen
 
 
+@pytest.mark.walls
 def test_undo_puts_back_the_last_request_and_refuses_what_changed_since(shop: Path, homes: Path, etude: Etude) -> None:
     with serving(fixer) as lab:
         etude("agent", "-p", "fix total", "-m", lab.url, folder=shop)
@@ -201,6 +211,7 @@ def _until(true: Callable[[], bool]) -> None:
     raise AssertionError("it did not come to pass in 30 s")
 
 
+@pytest.mark.walls
 def test_forgetting_a_session_takes_what_undo_kept_along(shop: Path, homes: Path, etude: Etude) -> None:
     with serving(fixer) as lab:
         etude("agent", "-p", "fix total", "-m", lab.url, folder=shop)
@@ -210,6 +221,7 @@ def test_forgetting_a_session_takes_what_undo_kept_along(shop: Path, homes: Path
     assert list(homes.iterdir()) == []
 
 
+@pytest.mark.walls
 def test_the_laptop_checkpoint_answers_in_process_with_the_harness_it_was_trained_in(
     shop: Path, homes: Path, etude: Etude
 ) -> None:
@@ -228,6 +240,7 @@ def test_the_laptop_checkpoint_answers_in_process_with_the_harness_it_was_traine
     assert other.code == 2 and "takes --preset nano, not patch" in other.err
 
 
+@pytest.mark.walls
 def test_a_local_checkpoint_is_heard_while_it_writes(shop: Path, etude: Etude) -> None:
     checkpoint = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
     done = etude("agent", "-p", "fix shop", "-m", str(checkpoint), "--test", "true", "--json", folder=shop)
@@ -239,6 +252,7 @@ def test_a_local_checkpoint_is_heard_while_it_writes(shop: Path, etude: Etude) -
     assert "".join(pieces) == f"<|{called['name']}|>" + "<|arg|>".join(called["arguments"].values())
 
 
+@pytest.mark.walls
 def test_a_binary_file_is_told_and_never_shown(shop: Path, etude: Etude) -> None:
     (shop / "logo.png").write_bytes(bytes(range(256)) * 10)
 

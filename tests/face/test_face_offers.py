@@ -122,6 +122,7 @@ def searches(messages: list[dict[str, Any]]) -> dict[str, Any]:
     return {"calls": [("codebase_search", {"query": "sum of all items"})]}
 
 
+@pytest.mark.walls
 def test_the_agent_searches_the_folder_and_a_session_without_goes_on_with(
     shop: Path, homes: Path, etude: Etude
 ) -> None:
@@ -141,6 +142,7 @@ def test_the_agent_searches_the_folder_and_a_session_without_goes_on_with(
     assert git(shop, "status", "--porcelain") == ""
 
 
+@pytest.mark.walls
 def test_headless_leaves_out_servers_of_the_project_and_uses_those_that_are_trusted(
     shop: Path, tmp_path: Path, etude: Etude
 ) -> None:
@@ -164,6 +166,7 @@ def test_headless_leaves_out_servers_of_the_project_and_uses_those_that_are_trus
     assert "no tool mcp__shelf" in without.events[-1]["message"] and without.err == ""
 
 
+@pytest.mark.walls
 def test_signals_are_collected_where_the_person_wants_them(
     shop: Path, homes: Path, tmp_path: Path, etude: Etude
 ) -> None:
@@ -182,6 +185,7 @@ def test_signals_are_collected_where_the_person_wants_them(
     assert len(signals.read_text().splitlines()) == 4 and not (homes / "signals" / "on").exists()
 
 
+@pytest.mark.walls
 def test_a_search_address_offers_the_web(shop: Path, tmp_path: Path, etude: Etude) -> None:
     config = tmp_path / "agent.toml"
     config.write_text('[web]\nsearch = "http://127.0.0.1:9/search"')

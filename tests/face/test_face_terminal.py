@@ -17,6 +17,8 @@ from terminal_lab import terminal
 from etude.link.home import session_files
 from etude.trace.reader import read_session
 
+pytestmark = pytest.mark.walls
+
 SHELF = Path(__file__).parents[1] / "harness" / "mcp_server.py"
 
 

@@ -13,7 +13,7 @@ from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 
-KINDS = ("local", "native", "bubblewrap")
+KINDS = ("local", "native", pytest.param("bubblewrap", marks=pytest.mark.walls))
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -84,8 +84,6 @@ async def test_after_sigkill_of_a_client_one_reap_leaves_nothing_of_it_and_all_o
     backend: str, cells: LocalPool, ledger: Path
 ) -> None:
     """Tests 11 and 12 of the handbook."""
-    box = await cells.create(SandboxSpec())
-    await box.run(f"setsid sleep {MARK} >/dev/null 2>&1 &")
     words = [sys.executable, "-c", _CLIENT, backend, str(ledger), str(MARK + 1)]
     client = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert client.stdout is not None
@@ -94,6 +92,8 @@ async def test_after_sigkill_of_a_client_one_reap_leaves_nothing_of_it_and_all_o
         if said != "ready\n":
             pytest.skip(said or f"back end {backend} does not work here")
         (theirs,) = [one for one in Ledger(ledger).accounts() if one.owner.being.pid == client.pid]
+        box = await cells.create(SandboxSpec())
+        await box.run(f"setsid sleep {MARK} >/dev/null 2>&1 &")
     finally:
         client.kill()
         client.wait()
