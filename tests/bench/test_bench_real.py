@@ -118,6 +118,13 @@ async def test_a_bug_fails_the_tests_it_names_its_fix_passes_and_cheats_score_no
     await _tempt(task, grader, pool, "tests_emptied", "runner_patched")
 
 
+def test_a_test_that_races_its_own_thread_counts_for_no_bug():
+    """A false reject: more-itertools' test_exception asks a thread for its result that may not have ended, and fails on a busy machine."""
+    for task in _tasks("more-itertools-"):
+        assert "--deselect=tests/test_more.py::CallbackIterTests" in task.hidden["flags"]
+        assert not any("CallbackIterTests" in name for name in task.hidden["fails"])
+
+
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("package", sorted({bug.package.pin.name for bug in bugs().values()}))
