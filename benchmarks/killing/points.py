@@ -24,6 +24,8 @@ OWNER = {
     "before-group-rename": "controller",
     "after-group-rename": "controller",
     "before-scored-rename": "controller",
+    "before-ended-rename": "controller",
+    "after-ended-rename": "controller",
     "before-checkpoint-rename": "trainer",
     "after-checkpoint-rename": "trainer",
     "before-weights-index": "trainer",
@@ -103,7 +105,8 @@ def install_controller() -> None:
         def name(side: Path, target: Path) -> str | None:
             if target.suffix != ".zst":
                 return None
-            return f"{when}-scored-rename" if target.parent.name == "scored" else f"{when}-group-rename"
+            of = target.parent.name
+            return f"{when}-{of}-rename" if of in ("scored", "ended") else f"{when}-group-rename"
 
         return name
 

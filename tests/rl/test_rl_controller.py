@@ -14,11 +14,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from etude.harness.agent import Outcome
 from etude.rl.controller import Controller, Step
 from etude.rl.groups import Group, TaskUnreachable
 from etude.rl.ledger import Ledger, fold
@@ -27,8 +27,12 @@ from etude.rl.resume import ReplayDiverged, open_progress, reconciler_at, train_
 from etude.rl.schedule import Schedule, draw
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
+from etude.rollout.ended import Ended
 from etude.rollout.retry import InfraFault
-from etude.trace.segment import Rollout, Segment
+from etude.tasks.task import Task
+from etude.trace.entry import EntryTokens, Header
+from etude.trace.segment import Rollout
+from etude.trace.session import Recorder
 
 # Hundreds of simulated lives each flush their ledger: in memory that is free.
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -134,20 +138,43 @@ class World:
         self.steps: list[tuple[int, list[int]]] = []
         self.staleness: list[int] = []
         self.attempted: set[tuple[int, int]] = set()
+        self.rolled: set[tuple[int, int]] = set()
+        self.reconciler: Any = None
 
     async def restore(self, step: int) -> None:
         if step:
             self.weights = (self.folder / f"checkpoint-{step}").read_text()
 
     async def attempt(self, slot: Slot) -> Rollout:
+        """As `attempts.Attempts`: what the agent left is on disk before its grading begins; a fault leaves nothing."""
         self.attempted.add((slot.group, slot.member))
+        version, task = self.reconciler.groups[slot.group].version, a_task(slot.task_id)
+        try:
+            if slot.ended:
+                ended = self.store.ended.load(slot, version, task)
+            else:
+                ended = await self.roll(slot)
+                self.life.act()
+                self.store.ended.keep(slot, version, ended, task, 1 << 20)
+                self.life.act()
+            await asyncio.sleep(self.rng.paretovariate(1.3))
+            if self.rng.random() < self.fault_rate:
+                raise InfraFault(f"the grader's sandbox died in attempt {slot.attempt}")
+        except InfraFault:
+            self.store.ended.forget(slot.group, slot.member)
+            raise
+        rewards = {"outcome": float(ended.files["score"])}
+        return Rollout(ended.name, slot.task_id, slot.group, ended.outcome.segments, rewards)
+
+    async def roll(self, slot: Slot) -> Ended:
+        self.rolled.add((slot.group, slot.member))
         versions = [self.served]
         for _ in range(self.rng.randint(1, 4)):
             await asyncio.sleep(self.rng.paretovariate(1.3))
             versions.append(self.served)
         if self.rng.random() < self.fault_rate:
             raise InfraFault(f"sandbox died in attempt {slot.attempt}")
-        return rollout(slot, versions, self.rng)
+        return an_ended(slot, versions, self.rng)
 
     async def train(self, step: int, groups: list[int]) -> Step:
         self.life.act()
@@ -174,16 +201,22 @@ class World:
         self.life.act()
 
 
-def rollout(slot: Slot, versions: list[int], rng: random.Random) -> Rollout:
-    """A rollout in one to three segments whose tokens carry the versions in order."""
-    cuts = sorted(rng.sample(range(1, len(versions)), k=min(len(versions) - 1, rng.randint(0, 2))))
-    segments = []
-    for part in np.split(np.array(versions, dtype=np.int32), cuts):
-        n = len(part)
-        logprobs = np.full(n, -0.5, dtype=np.float32)
-        segments.append(Segment(np.arange(n, dtype=np.int32), np.ones(n, dtype=bool), logprobs, part))
-    name = f"{slot.task_id}.{slot.member}"
-    return Rollout(name, slot.task_id, slot.group, segments, {"outcome": rng.choice([0.25, 1.0])})
+def a_task(name: str) -> Task:
+    return Task(name, "debugging", "one", "mend it", {"score": "none", "kept": name}, ("true",), "made-up")
+
+
+def an_ended(slot: Slot, versions: list[int], rng: random.Random) -> Ended:
+    """One to three segments whose tokens carry the versions in order; the score that it will get is what it left."""
+    cuts = {0, *rng.sample(range(1, len(versions)), k=min(len(versions) - 1, rng.randint(0, 2)))}
+    recorder, last = Recorder(Header(f"{slot.task_id}.{slot.member}")), None
+    for at, version in enumerate(versions):
+        parent = None if at in cuts else last
+        last = recorder.append("completion", {}, parent=parent, tokens=EntryTokens([at], 0, [-0.5], [version]))
+    session = recorder.session
+    outcome = Outcome("done", "", session.segments(), {"turns": 1.0}, session)
+    files = {"score": rng.choice([b"0.25", b"1.0"]), "kept": slot.task_id.encode()}
+    name = f"{slot.task_id}.{slot.member} {rng.random()}"
+    return Ended(name, outcome, files, "", 1, "", 0.0, {"create": 0.0, "agent": 1.0, "export": 0.0})
 
 
 async def nothing(step: Step, groups: list[Group[Rollout]]) -> None: ...
@@ -218,8 +251,9 @@ async def drive(folder: Path, plan: RlSettings, world: World, loop: SimulatedLoo
     progress = open_progress(ledger, tasks)
     await train_again(progress, tasks, world.store, ledger, world, nothing)
     await world.sync(progress.next_step)
+    world.reconciler = reconciler_at(progress, tasks, plan, world.store)
     controller = Controller(
-        reconciler_at(progress, tasks, plan, world.store),
+        world.reconciler,
         world.attempt,
         world,
         world.store,
@@ -318,11 +352,39 @@ def test_what_was_scored_before_a_kill_is_not_attempted_again(plan, seed, ends_a
         folder = Path(name)
         live(folder, plan, seed, fault_rate=0.1, life=Life(ends_at))
         kept = GroupStore(folder / "groups").kept()
-        held = {(group, member): one.id for group, (_, members) in kept.items() for member, one in members.items()}
+        held = {(group, member): rollout.id for group, one in kept.items() for member, rollout in one.results.items()}
         world = live(folder, plan, seed + 1, fault_rate=0.1)
         assert not world.attempted & held.keys()
         assert all(world.store.load(group)[member].id == name for (group, member), name in held.items())
         assert not list((folder / "groups" / "scored").iterdir())
+
+
+@settings(max_examples=60, deadline=None)
+@given(plan=plans, seed=st.integers(0, 2**32), ends_at=st.integers(5, 120), damaged=st.integers(0, 2**32))
+def test_what_had_ended_before_a_kill_is_graded_and_not_rolled_out_again_unless_it_is_damaged(
+    plan, seed, ends_at, damaged
+):
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        folder, dice = Path(name), random.Random(damaged)
+        live(folder, plan, seed, life=Life(ends_at))
+        store = GroupStore(folder / "groups")
+        kept = {(group, member) for group, one in store.kept().items() for member in one.ended}
+        paths = {path: tuple(map(int, path.stem.split("-")[:2])) for path in store.ended.folder.iterdir()}
+        broken = {paths[path] for path in sorted(paths) if dice.random() < 0.3 and break_a_byte(path, dice)}
+        assert set(paths.values()) == kept and {key for key in kept if key in broken} == broken
+        world = live(folder, plan, seed + 1)
+        trained = {group for _, groups in world.steps for group in groups}
+        assert not world.rolled & (kept - broken) and broken <= world.rolled
+        assert {group for group, _ in kept} <= trained
+        assert sorted(trained_tasks(folder, plan)) == sorted(schedule(plan).task_ids)
+        assert all(value <= plan.max_staleness for value in world.staleness)
+        assert not list(store.ended.folder.iterdir())
+
+
+def break_a_byte(path: Path, dice: random.Random) -> bool:
+    data = bytearray(path.read_bytes())
+    data[dice.randrange(len(data))] ^= dice.randrange(1, 256)
+    return bool(path.write_bytes(data))
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +15,9 @@ from etude.rl.watch import Doing, Watchdog
 SLOT = Slot(3, 1, "tally")
 
 
-@given(st.lists(st.sampled_from(Phase), max_size=12))
-def test_a_life_goes_forward_only_and_is_trained_out_of_a_group_alone(way: list[Phase]):
-    life = Life(SLOT)
+@given(st.booleans(), st.lists(st.sampled_from(Phase), max_size=12))
+def test_a_life_goes_forward_only_and_is_trained_out_of_a_group_alone(ended: bool, way: list[Phase]):
+    life = Life(replace(SLOT, ended=ended))
     for phase in way:
         before = life.phase
         try:
@@ -26,7 +28,9 @@ def test_a_life_goes_forward_only_and_is_trained_out_of_a_group_alone(way: list[
         if phase is Phase.FAILED:
             assert before in (Phase.PLACED, Phase.ROLLING, Phase.GRADING)
             life.again()
-            assert life.phase is Phase.QUEUED
+            assert life.phase is Phase.QUEUED and not life.slot.ended
+        elif before is Phase.QUEUED:
+            assert phase is (Phase.GRADING if life.slot.ended else Phase.PLACED)
         else:
             assert phase > before and (phase is not Phase.TRAINED or before is Phase.GROUPED)
 
@@ -44,6 +48,25 @@ def test_worked_example_of_the_docstring():
     assert group.lives[0].phase is Phase.SCORED and not group.complete
     group.put(second, "bad", 500.0)
     assert [life.phase for life in group.lives] == [Phase.GROUPED] * 2 and group.members == ["good", "bad"]
+
+
+def test_what_an_agent_left_before_a_kill_is_graded_first_and_after_a_failure_rolled_out_anew():
+    group: Group[str] = Group(3, "tally", 3, version=0, results={0: "good"}, ended={0: 0, 2: 1})
+    assert group.lives[0].phase is Phase.GROUPED or not group.lives[0].slot.ended
+    left = group.place(0.0)
+    assert left == Slot(3, 2, "tally", attempt=1, ended=True) and group.lives[2].phase is Phase.GRADING
+    group.fail(left, "its grader died", 8, 5.0)
+    assert group.place(5.0) == Slot(3, 2, "tally", attempt=2) and group.lives[2].phase is Phase.PLACED
+
+
+def test_what_can_not_be_read_any_more_is_placed_anew():
+    group: Group[str] = Group(3, "tally", 1, version=0, ended={0: 0})
+    slot = group.place(0.0)
+    group.note(slot, Phase.PLACED, 1.0)
+    group.note(slot, Phase.ROLLING, 2.0, "host-1")
+    assert group.lives[0].phase is Phase.ROLLING
+    with pytest.raises(ValueError, match="does not run, so it can't start over"):
+        Life(SLOT).anew()
 
 
 def test_an_attempt_that_is_over_can_neither_be_scored_nor_fail_again():

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from etude.rl.groups import Begun
 from etude.rl.life import RUNNING, Phase, Slot
 from etude.rl.reconciler import Reconciler
 from etude.rl.schedule import Schedule
@@ -35,6 +36,7 @@ class Driven(RuleBasedStateMachine):
         self.window = StalenessWindow(per_step, staleness, reach=None if reach is None else reach * per_step)
         self.reconciler = self.fresh(slots, 0)
         self.running: list[Slot] = []
+        self.left: dict[tuple[int, int], int] = {}
         self.trained: list[int] = []
         self.admitted_at: dict[int, int] = {}
         self.attempts: dict[tuple[int, int], int] = {}
@@ -50,6 +52,12 @@ class Driven(RuleBasedStateMachine):
     def start(self) -> None:
         found = self.reconciler.start()
         assert not set(found) & set(self.running)
+        for (
+            slot
+        ) in found:  # what an agent left is handed out once, as the attempt that left it, and straight to its grading
+            assert slot.ended == (self.left.pop((slot.group, slot.member), None) is not None)
+            life = self.reconciler.groups[slot.group].lives[slot.member]
+            assert life.phase is (Phase.GRADING if slot.ended else Phase.PLACED)
         self.running += found
         for group in self.reconciler.take_admitted():
             assert group.index not in self.admitted_at
@@ -94,21 +102,25 @@ class Driven(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def die_and_go_on(self, data: st.DataObject) -> None:
-        """As after a kill: what was scored is kept with the version of its admission, some or all of it; what ran begins anew."""
+        """As after a kill: what was scored is kept with the version of its admission, some or all of it, and so is what agents left of
+        attempts that were grading; what ran else begins anew."""
         version, kept = self.window.next_step, self.reconciler.groups
-        begun = {index: (group.version, dict(group.results)) for index, group in kept.items() if group.results}
-        for _, results in begun.values():
-            if len(results) < self.size and data.draw(st.booleans()):
-                results.pop(max(results))
-        begun = {index: one for index, one in begun.items() if one[1]}
+        begun = {index: Begun(group.version, dict(group.results)) for index, group in kept.items()}
+        for index, one in begun.items():
+            if 0 < len(one.results) < self.size and data.draw(st.booleans()):
+                one.results.pop(max(one.results))
+            grading = [life.slot for life in kept[index].lives if life.phase is Phase.GRADING]
+            one.ended |= {slot.member: slot.attempt for slot in grading if data.draw(st.booleans())}
+        begun = {index: one for index, one in begun.items() if one.results or one.ended}
         self.window = StalenessWindow(self.per_step, self.staleness, version, reach=self.window.reach)
         self.reconciler = self.fresh(self.reconciler.slots, version)
         self.reconciler.restore([*self.trained, *self.aside], begun)
         assert {index: group.results for index, group in self.reconciler.groups.items()} == {
-            index: results for index, (_, results) in begun.items()
+            index: one.results for index, one in begun.items()
         }
-        self.running, self.attempts = [], {}
-        self.admitted_at = {index: version for index, (version, _) in begun.items()}
+        self.left = {(index, member): at for index, one in begun.items() for member, at in one.ended.items()}
+        self.running, self.attempts = [], dict(self.left)
+        self.admitted_at = {index: one.version for index, one in begun.items()}
 
     @invariant()
     def holds(self) -> None:

@@ -6,7 +6,8 @@ that fails so often that the bound is reached stops the run with its name and th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass, field
 from typing import Generic, TypeVar
 
 from etude.rl.life import Life, Phase, Slot
@@ -19,8 +20,18 @@ class TaskUnreachable(Exception):
 
 
 @dataclass
+class Begun(Generic[Result]):
+    """What is left of a group after a kill, admitted at `version`: the results that there are, by member, and of members whose agent was
+    done but who had no verdict yet, which attempt that was."""
+
+    version: int
+    results: dict[int, Result] = field(default_factory=dict)
+    ended: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass
 class Group(Generic[Result]):
-    """`version` is the policy version that served when the group was admitted, hence not above its oldest token's."""
+    """`version` is the policy version that served when the group was admitted, hence not above its oldest token's. `ended`: as in `Begun`."""
 
     index: int
     task_id: str
@@ -30,12 +41,19 @@ class Group(Generic[Result]):
     lives: list[Life] = field(default_factory=list)
     faults: int = 0
     queued: int = 0  # rollouts that wait for a place
+    ended: InitVar[Mapping[int, int] | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, ended: Mapping[int, int] | None) -> None:
+        left = ended or {}
         had = Phase.GROUPED if self.complete else Phase.SCORED
         self.queued = self.size - len(self.results)
         self.lives = [
-            Life(Slot(self.index, member, self.task_id), had if member in self.results else Phase.QUEUED)
+            Life(
+                Slot(
+                    self.index, member, self.task_id, left.get(member, 0), member in left and member not in self.results
+                ),
+                had if member in self.results else Phase.QUEUED,
+            )
             for member in range(self.size)
         ]
 
@@ -49,10 +67,10 @@ class Group(Generic[Result]):
         return [self.results[member] for member in sorted(self.results)]
 
     def place(self, now_s: float = 0.0) -> Slot:
-        """The next slot to run; who failed before comes first."""
+        """The next slot to run; who needs only a verdict comes first, then who failed before."""
         queued = [life for life in self.lives if life.phase is Phase.QUEUED]
-        life = max(queued, key=lambda life: (life.slot.attempt, -life.slot.member))
-        life.move(Phase.PLACED, now_s)
+        life = max(queued, key=lambda life: (life.slot.ended, life.slot.attempt, -life.slot.member))
+        life.begin(now_s)
         self.queued -= 1
         return life.slot
 
@@ -85,7 +103,7 @@ class Group(Generic[Result]):
         if phase > life.phase:
             life.move(phase, now_s, where)
         elif phase is Phase.PLACED and life.phase is not Phase.PLACED:
-            life.phase, life.since_s, life.where = phase, now_s, where
+            life.anew(now_s, where)
 
     def _life(self, slot: Slot) -> Life:
         life = self.lives[slot.member]

@@ -1,6 +1,7 @@
 """The life of one rollout as a state machine. Pure: whoever calls brings the time.
 
     queued  -> placed     a slot is free and the staleness window let its group in; the attempt asks for a sandbox
+    queued  -> grading    the same, where an earlier life of the run was killed after the agent was done: what it left is graded
     placed  -> rolling    the sandbox is there, the agent works
     rolling -> grading    the agent is done, its files go to a fresh sandbox
     grading -> scored     there is a verdict; what the policy did wrong ends here too, with what its files earn (promise 8)
@@ -8,9 +9,11 @@
     grouped -> trained    the group is in a batch, which happens once
     placed, rolling, grading -> failed    a fault of ours: nothing of the attempt counts
     failed  -> queued     the slot is tried again, as its next attempt
+    rolling, grading -> placed    the same attempt begins anew in a fresh sandbox
 
-Invariants: a life moves forward only, but through `failed`; a score is never taken back; only `grouped` becomes `trained`. An attempt
-that tells nothing of what it is at passes the phases between in silence.
+Invariants: a life moves forward only, but through `failed` or anew; it is graded without rolling only where what its agent left is kept,
+and that once: whoever failed or begins anew rolls; a score is never taken back; only `grouped` becomes `trained`. A running attempt that
+tells nothing of what it is at passes the phases between in silence.
 
 Worked example: placed at 0 s, rolling at 2 s, its host dies at 60 s: failed, queued (attempt 1), placed again at 60 s, rolling, grading,
 scored at 200 s. Its group's slowest is scored at 500 s: all are grouped then, and trained when the batch is taken.
@@ -18,7 +21,7 @@ scored at 200 s. Its group's slowest is scored at 500 s: all are grouped then, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 
@@ -40,12 +43,14 @@ RUNNING = frozenset({Phase.PLACED, Phase.ROLLING, Phase.GRADING})
 
 @dataclass(frozen=True)
 class Slot:
-    """One place in a group: rollout `member` of group `group`, for the `attempt`-th time (0-based)."""
+    """One place in a group: rollout `member` of group `group`, for the `attempt`-th time (0-based). `ended`: its agent was done in an
+    earlier life of the run, and what it left is to be graded."""
 
     group: int
     member: int
     task_id: str
     attempt: int = 0
+    ended: bool = False
 
 
 @dataclass
@@ -63,19 +68,34 @@ class Life:
 
     def move(self, phase: Phase, now_s: float = 0.0, where: str = "") -> None:
         """Forward along the line, or to `FAILED`. Raises ValueError on any other way."""
-        lawful = self.running if phase is Phase.FAILED else self.phase is not Phase.FAILED and phase > self.phase
-        if phase is Phase.TRAINED:
-            lawful = self.phase is Phase.GROUPED
-        if not lawful:
+        if not self._lawful(phase):
             raise ValueError(f"{self.told()} can't become {phase.name.lower()}")
         self.phase, self.since_s, self.where = phase, now_s, where or self.where
+
+    def _lawful(self, phase: Phase) -> bool:
+        if phase is Phase.FAILED:
+            return self.running
+        if phase is Phase.TRAINED:
+            return self.phase is Phase.GROUPED
+        if self.phase is Phase.QUEUED:
+            return phase is (Phase.GRADING if self.slot.ended else Phase.PLACED)
+        return self.phase is not Phase.FAILED and phase > self.phase
+
+    def begin(self, now_s: float = 0.0) -> None:
+        """From queued to the first phase of its attempt."""
+        self.move(Phase.GRADING if self.slot.ended else Phase.PLACED, now_s)
+
+    def anew(self, now_s: float = 0.0, where: str = "") -> None:
+        """The running attempt starts over in a fresh sandbox. Raises ValueError where none runs."""
+        if not self.running:
+            raise ValueError(f"{self.told()} does not run, so it can't start over")
+        self.phase, self.since_s, self.where = Phase.PLACED, now_s, where
 
     def again(self, now_s: float = 0.0) -> None:
         """From failed to queued, as the next attempt. Raises ValueError where it has not failed."""
         if self.phase is not Phase.FAILED:
             raise ValueError(f"{self.told()} has not failed, so it isn't tried again")
-        before = self.slot
-        self.slot = Slot(before.group, before.member, before.task_id, before.attempt + 1)
+        self.slot = replace(self.slot, attempt=self.slot.attempt + 1, ended=False)
         self.phase, self.since_s, self.where = Phase.QUEUED, now_s, ""
 
     def told(self) -> str:

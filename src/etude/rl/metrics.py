@@ -44,6 +44,8 @@ def step_values(
         "routed_tokens": float(sum(_routed(rollout) for rollout in rollouts)),
         "retried": float(sum(rollout.info.get("tries", 1) - 1 for rollout in rollouts)),
         "verdicts_shared": float(sum(rollout.info.get("verdict_shared", False) for rollout in rollouts)),
+        "handed_over": float(sum(rollout.info.get("handed_over", False) for rollout in rollouts)),
+        "ended_too_large": float(sum(rollout.info.get("ended_too_large", False) for rollout in rollouts)),
     }
     for name in components[0] if components else ():
         values[f"reward_{name}"] = _mean([parts[name] for parts in components])
@@ -116,6 +118,8 @@ def summarize(steps: Sequence[dict[str, float]], by_version: Counter[int], total
             "replaced_routes": count("replaced_routes"),
             "retried": count("retried"),
             "verdicts_shared": count("verdicts_shared"),
+            "handed_over": count("handed_over"),
+            "ended_too_large": count("ended_too_large"),
             "tokens_by_version": {str(version): by_version[version] for version in sorted(by_version)},
         },
         "times": totals,

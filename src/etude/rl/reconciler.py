@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
-from etude.rl.groups import Group
+from etude.rl.groups import Begun, Group
 from etude.rl.life import Life, Phase, Slot
 from etude.rl.schedule import Schedule
 from etude.rl.window import StalenessWindow
@@ -54,12 +54,14 @@ class Reconciler(Generic[Result]):
         self._running = 0
         self._complete: set[int] = set()  # of the admitted
 
-    def restore(self, done: Iterable[int], begun: Mapping[int, tuple[int, Mapping[int, Result]]]) -> None:
-        """After a kill: `done` groups are trained or set aside; `begun` ones come with their admission version and the results that
-        there are, all or some of them. Unfinished ones begin anew where the window has no room for them any more."""
+    def restore(self, done: Iterable[int], begun: Mapping[int, Begun[Result]]) -> None:
+        """After a kill: `done` groups are trained or set aside; of `begun` ones all or some results are there, or what agents left for the
+        verdict. Unfinished ones begin anew where the window has no room for them any more."""
         found = [
-            Group(index, self.schedule.task_ids[index], self.group_size, version, dict(results))
-            for index, (version, results) in sorted(begun.items())
+            Group(
+                index, self.schedule.task_ids[index], self.group_size, one.version, dict(one.results), ended=one.ended
+            )
+            for index, one in sorted(begun.items())
         ]
         for group in sorted(found, key=lambda group: not group.complete):
             if group.complete or self.window.may_admit(group.version):

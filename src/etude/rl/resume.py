@@ -1,13 +1,14 @@
 """Going on after a kill: from the ledger's entries to a reconciler and a trainer in the state they were in (promise 6).
 
-What is lost is the time of unfinished rollouts, nothing else: finished groups are on disk, decided batches are in the ledger.
+What is lost is the time of rollouts whose agent was at work, nothing else: what an agent left waits for its verdict on disk, scored rollouts
+and finished groups are there too, decided batches are in the ledger.
 """
 
 from __future__ import annotations
 
 from etude.rl.barren import barren
 from etude.rl.controller import Learner, OnStep
-from etude.rl.groups import Group
+from etude.rl.groups import Begun, Group
 from etude.rl.ledger import Ledger, Progress, fold
 from etude.rl.reconciler import Reconciler
 from etude.rl.schedule import Schedule
@@ -51,13 +52,13 @@ def reconciler_at(
         steps=settings.steps,
         aside=barren(settings.set_aside),
     )
-    begun = {group: (version, dict(enumerate(store.load(group)))) for group, version in progress.complete.items()}
+    begun = {group: Begun(version, dict(enumerate(store.load(group)))) for group, version in progress.complete.items()}
     over = progress.trained | progress.aside
-    for group, (version, members) in store.kept().items():
-        if group in over or group in begun or max(members) >= settings.group_size:
+    for group, one in store.kept().items():
+        if group in over or group in begun or max([*one.results, *one.ended]) >= settings.group_size:
             store.forget(group)
         else:
-            begun[group] = (version, members)
+            begun[group] = one
     reconciler.restore(over, begun)
     return reconciler
 

@@ -1,10 +1,10 @@
 """The rl stage: `run_rl` starts the processes, runs the schedule to its end and leaves the trained policy and the figures.
 
-Folder: `ledger.jsonl` (decisions), `groups/` (finished rollouts), `states/` (trainer), `weights/` (anchors and deltas),
-`steps.jsonl` (figures), `mixed.jsonl` (the weights of rewards), `harder.jsonl` (which tasks were served in the stead of mastered
-ones), `gaps/` (trainer against sampler by token), `sessions/` (some rollouts in full), `judged.jsonl` (what a judge said),
-`solvable.json` (what the start could solve), and at the end `checkpoint/` (Hugging Face), `summary.json`. Called again on the folder of
-a killed run it goes on (promise 6).
+Folder: `ledger.jsonl` (decisions), `groups/` (finished rollouts, and what there is of unfinished groups), `states/` (trainer),
+`weights/` (anchors and deltas), `steps.jsonl` (figures), `mixed.jsonl` (the weights of rewards), `harder.jsonl` (which tasks were served in
+the stead of mastered ones), `gaps/` (trainer against sampler by token), `sessions/` (some rollouts in full), `judged.jsonl` (what a judge
+said), `solvable.json` (what the start could solve), and at the end `checkpoint/` (Hugging Face), `summary.json`. Called again on the folder
+of a killed run it goes on (promise 6).
 """
 
 from __future__ import annotations
@@ -26,19 +26,16 @@ from etude.factory.service.service import Service
 from etude.factory.service.siblings import FolderSiblings, Siblings
 from etude.fleet.open import open_sandboxes
 from etude.fleet.settings import FleetSettings
-from etude.harness.parts import fitted
 from etude.harness.settings import HarnessSettings
 from etude.model.checkpoint import load_config
+from etude.rl.attempts import Attempts
 from etude.rl.cluster import Cluster
 from etude.rl.controller import Controller
-from etude.rl.earned import earn
-from etude.rl.efforts import at_effort, check_efforts
+from etude.rl.efforts import check_efforts
 from etude.rl.finish import finish
 from etude.rl.follow import Follower
 from etude.rl.held import held
-from etude.rl.hints.flagged import kept_hints
 from etude.rl.ledger import Ledger
-from etude.rl.life import Phase, Slot
 from etude.rl.local_ray import LocalRay
 from etude.rl.reload import fitted_to, in_force
 from etude.rl.reloader import Reloader
@@ -51,19 +48,15 @@ from etude.rl.sessions import KeptSessions
 from etude.rl.settings import ClusterSettings, RlSettings
 from etude.rl.solvable import SOLVABLE, measure
 from etude.rl.store import GroupStore
-from etude.rollout.attempt import At, Setup, attempt
+from etude.rollout.attempt import Setup
 from etude.rollout.code_search import CodeSearch, code_search
 from etude.rollout.verdicts import Verdicts
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Grader, TaskSource
-from etude.trace.segment import Rollout
 
-# Seeds of two rollouts differ in more than what a session adds to its own turn by turn.
-SEED_STRIDE = 7919
 HARDER = "harder.jsonl"
-PHASES: dict[At, Phase] = {"sandbox": Phase.PLACED, "agent": Phase.ROLLING, "grading": Phase.GRADING}
 
 
 @dataclass(frozen=True)
@@ -175,7 +168,7 @@ async def _drive(
         reconciler = reconciler_at(progress, tasks, settings, store)
         controller = Controller(
             reconciler,
-            lambda slot: _attempt(run, setup, slot, sessions, service, growing, reward, reconciler.note),
+            Attempts(run, setup, store.ended, sessions, reconciler, service, growing, reward),
             services,
             store,
             ledger,
@@ -236,36 +229,3 @@ def _growing(run: RlRun, service: Service | None, pool: SandboxPool) -> Growing 
     if service is None or run.deepen is None or not isinstance(run.siblings, FolderSiblings):
         return None
     return Growing(service, run.siblings, run.deepen(pool), lambda told: run.log.note(STAGE, told))
-
-
-async def _attempt(
-    run: RlRun,
-    setup: Setup,
-    slot: Slot,
-    sessions: KeptSessions,
-    service: Service | None = None,
-    growing: Growing | None = None,
-    reward: RubricReward | None = None,
-    note: Callable[[Slot, Phase, float, str], None] = lambda slot, phase, now_s, where: None,
-) -> Rollout:
-    task = run.source.task(service.serve(slot.group, slot.task_id) if service else slot.task_id)
-    if growing is not None:
-        growing.look()
-    name = f"{task.id}#{slot.group}.{slot.member}"
-    place = (slot.group * run.settings.group_size + slot.member) * (run.settings.max_faults + 2) + slot.attempt
-    seed = (run.settings.seed << 40) + place * SEED_STRIDE
-    setup = at_effort(setup, slot.group, run.settings)
-    found = await attempt(
-        task,
-        setup,
-        name=name,
-        seed=seed,
-        group=slot.group,
-        told=lambda at, where: note(slot, PHASES[at], time.monotonic(), where),
-    )
-    await earn(found, task, setup, reward)
-    if run.settings.feedback.weight and setup.renderer is not None:
-        renderer = fitted(setup.renderer, setup.harness)
-        found.rollout.info["hints"] = kept_hints(found.outcome.session, renderer)
-    sessions.take(slot, found, task.level)
-    return found.rollout

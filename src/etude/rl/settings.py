@@ -209,6 +209,12 @@ class RlSettings(BaseModel):
     max_restarts: int = Field(
         default=3, ge=0, description="restarts of a dead engine or trainer process before the run stops"
     )
+    keep_ended_bytes: int = Field(
+        default=8 << 20,  # twice what an agent may leave by default, so that its tokens have room too
+        ge=0,
+        description="most bytes, compressed, of what an agent left that are kept until its verdict, so that a killed run grades it instead of "
+        "rolling it out again; 0: none is kept",
+    )
     keep_sessions: int = Field(
         default=1,
         ge=0,

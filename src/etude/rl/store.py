@@ -1,7 +1,8 @@
 """Finished groups on disk: one compressed file per group (`trace/group_file.py`), written whole or not at all, so that they outlive a kill.
 
 Beside them, in `scored/`, the rollouts of groups that are not finished yet, one file each: a long group that is killed near its end goes
-on there. These are a saving, not a record: one that is missing or damaged is made again.
+on there; and in `ended/` what agents left that waits for its verdict (`ended.py`). These are a saving, not a record: one that is missing or
+damaged is made again.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from etude.rl.ended import EndedStore
+from etude.rl.groups import Begun
 from etude.trace.group_file import DamagedGroup, pack_group, unpack_group
 from etude.trace.segment import Rollout
 
@@ -20,6 +23,7 @@ class GroupStore:
         self.folder = folder
         self._scored = folder / "scored"
         self._scored.mkdir(parents=True, exist_ok=True)
+        self.ended = EndedStore(folder / "ended")
 
     def path(self, group: int) -> Path:
         return self.folder / f"{group:06d}.zst"
@@ -39,33 +43,41 @@ class GroupStore:
         side.rename(target)
 
     def keep(self, group: int, version: int, member: int, rollout: Rollout) -> None:
-        """A rollout of an unfinished group that was admitted at `version`."""
+        """A rollout of an unfinished group that was admitted at `version`; what its agent left is needed no more."""
         target = self._scored / f"{group:06d}-{member:03d}-v{version}.zst"
         side = target.with_suffix(".tmp")
         side.write_bytes(pack_group([rollout]))
         side.rename(target)
+        self.ended.forget(group, member)
 
-    def kept(self) -> dict[int, tuple[int, dict[int, Rollout]]]:
-        """By group the version of its admission and its rollouts by member. Of a group that was begun twice, the later beginning's."""
-        found: dict[int, tuple[int, dict[int, Rollout]]] = {}
+    def kept(self) -> dict[int, Begun[Rollout]]:
+        """What there is of unfinished groups. Of a group that was begun twice, the later beginning's."""
+        found: dict[int, Begun[Rollout]] = {}
         for path in sorted(self._scored.glob("*.zst")):
             group, member, version = (int(part.removeprefix("v")) for part in path.stem.split("-"))
-            if version < found.get(group, (version,))[0]:
+            if group in found and version < found[group].version:
                 continue
             try:
                 (rollout,) = unpack_group(path.read_bytes())
             except DamagedGroup:
                 path.unlink()
                 continue
-            if version > found.get(group, (version,))[0]:
+            if group in found and version > found[group].version:
                 found.pop(group)
-            found.setdefault(group, (version, {}))[1][member] = rollout
+            found.setdefault(group, Begun(version)).results[member] = rollout
+        for group, (version, members) in self.ended.kept().items():
+            if group not in found or version > found[group].version:
+                found[group] = Begun(version)
+            if version == found[group].version:
+                scored = found[group].results
+                found[group].ended |= {member: attempt for member, attempt in members.items() if member not in scored}
         return found
 
     def forget(self, group: int) -> None:
         """What was kept of it while it was unfinished."""
         for path in self._scored.glob(f"{group:06d}-*"):
             path.unlink()
+        self.ended.forget(group)
 
     def load(self, group: int) -> list[Rollout]:
         """The rollouts in slot order; raises FileNotFoundError, DamagedGroup."""

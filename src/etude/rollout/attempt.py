@@ -3,7 +3,8 @@
 Promise 1: the agent is `harness.build_agent`'s. Promise 8: what the policy did wrong (malformed turns, time-outs, exploding
 code, running out of tokens) stays in the rollout with the score its files earn; what we did wrong is retried with backoff
 and raised as InfraFault in the end, never scored. Promise 9: the files are exported by the host, the grader gets its own
-sandbox. The agent's sandbox is gone before grading starts, also when the attempt is cancelled.
+sandbox. The agent's sandbox is gone before grading starts, also when the attempt is cancelled. What lies between the two is `Ended`: whoever
+keeps it (promise 6) can have it graded later, by `attempt(..., ended=...)`, without asking the agent again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.protocol import Policy, PolicyError
 from etude.rollout.code_search import CodeSearch
+from etude.rollout.ended import Ended, Keep, unkept
 from etude.rollout.interjection import overheard
 from etude.rollout.latencies import SlowCalls, read_latencies
 from etude.rollout.latency import SlowSandbox
@@ -108,18 +110,32 @@ def _untold(at: At, where: str) -> None:
 
 
 async def attempt(
-    task: Task, setup: Setup, *, name: str = "", seed: int | None = None, group: int = 0, told: Told = _untold
+    task: Task,
+    setup: Setup,
+    *,
+    name: str = "",
+    seed: int | None = None,
+    group: int = 0,
+    told: Told = _untold,
+    keep: Keep = unkept,
+    ended: Ended | None = None,
 ) -> Attempt:
-    """One graded attempt. `name` becomes the rollout's id; `told` hears what it is at. Raises InfraFault when the tries are used up."""
+    """One graded attempt. `name` becomes the rollout's id; `told` hears what it is at, `keep` what the agent left. `ended`: what it left
+    before, so that only its grading is tried. Raises InfraFault when the tries are used up."""
     name = name or task.id
     faults: list[str] = []  # of tries that were repeated, by class
     while True:
         tries = len(faults)
         try:
             async with asyncio.timeout(setup.settings.limit_s):
-                varied = None if seed is None else seed + SEED_STRIDE * tries
-                policy = setup.policy_for(task, seed)  # the same plan again, however often it is tried
-                found = await _try(task, setup, policy, name, varied, group, tries + 1, told)
+                left_behind = ended
+                if left_behind is None:
+                    varied = None if seed is None else seed + SEED_STRIDE * tries
+                    policy = setup.policy_for(task, seed)  # the same plan again, however often it is tried
+                    left_behind = await _try(task, setup, policy, name, varied, tries + 1, told)
+                    keep(left_behind)
+                told("grading", "")
+                found = await _graded(left_behind, task, setup, group)
                 found.rollout.info.update({"faults": faults} if faults else {})
                 return found
         except (InfraError, PolicyError, TimeoutError) as error:
@@ -141,9 +157,7 @@ async def _sandbox(task: Task, setup: Setup, name: str) -> Disposable:
         raise Unsupported(f"no sandbox can be made for task {task.id}: {error}") from error
 
 
-async def _try(
-    task: Task, setup: Setup, policy: Policy, name: str, seed: int | None, group: int, number: int, told: Told
-) -> Attempt:
+async def _try(task: Task, setup: Setup, policy: Policy, name: str, seed: int | None, number: int, told: Told) -> Ended:
     began_unix_s, start = time.time(), time.perf_counter()
     told("sandbox", "")
     sandbox = await _sandbox(task, setup, name)
@@ -156,28 +170,33 @@ async def _try(
         files, objection = await _export(sandbox, task, setup.settings)
     finally:
         await sandbox.kill()
-    exported = time.perf_counter()
-    told("grading", "")
-    verdict, shared = (
-        (Verdict(0.0, reason=objection), False) if objection else await _grade(task, files, outcome.session, setup)
-    )
-    end = time.perf_counter()
     seconds = {
         "create": created - start,
         "agent": ran - created,
         "policy": outcome.seconds.get("policy", 0.0),
         "tools": outcome.seconds.get("tools", 0.0),
-        "export": exported - ran,
-        "grade": end - exported,
-        "all": end - start,
+        "export": time.perf_counter() - ran,
     }
-    info = {"end": outcome.reason, "message": outcome.message, "verdict": verdict.reason, "tries": number}
-    info |= {"verdict_shared": shared, "began_unix_s": round(began_unix_s, 2)}
-    info |= {"host": host} if host else {}
+    return Ended(name, outcome, files, objection, number, host, began_unix_s, seconds)
+
+
+async def _graded(ended: Ended, task: Task, setup: Setup, group: int) -> Attempt:
+    """What the agent left, judged; the seconds of all phases are those that it took, whoever waited for them."""
+    start, outcome = time.perf_counter(), ended.outcome
+    if ended.objection:
+        verdict, shared = Verdict(0.0, reason=ended.objection), False
+    else:
+        verdict, shared = await _grade(task, ended.files, outcome.session, setup)
+    grade_s = time.perf_counter() - start
+    worked_s = sum(ended.seconds[phase] for phase in ("create", "agent", "export"))
+    seconds = {**ended.seconds, "grade": grade_s, "all": worked_s + grade_s}
+    info = {"end": outcome.reason, "message": outcome.message, "verdict": verdict.reason, "tries": ended.number}
+    info |= {"verdict_shared": shared, "began_unix_s": round(ended.began_unix_s, 2)}
+    info |= {"host": ended.host} if ended.host else {}
     info |= {"seconds": {phase: round(value, 4) for phase, value in seconds.items()}}
     rewards = {"outcome": verdict.score}
-    rollout = Rollout(name, task.id, group, outcome.segments, rewards, dict(outcome.counters), info)
-    return Attempt(rollout, verdict, outcome, files, seconds, number)
+    rollout = Rollout(ended.name, task.id, group, outcome.segments, rewards, dict(outcome.counters), info)
+    return Attempt(rollout, verdict, outcome, ended.files, seconds, ended.number)
 
 
 def _spec(task: Task, name: str, settings: AttemptSettings) -> SandboxSpec:

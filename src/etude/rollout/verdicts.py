@@ -30,7 +30,7 @@ class Verdicts:
         self, task_id: str, files: Mapping[str, bytes], grade: Callable[[], Awaitable[Verdict]]
     ) -> tuple[Verdict, bool]:
         """The verdict, and whether it is an earlier one's. Whoever comes first calls `grade`, others wait for it."""
-        key = _key(task_id, files)
+        key = key_of(task_id, files)
         while (known := self._known.get(key)) is not None:
             verdict = await asyncio.shield(known)
             if verdict is not None:
@@ -49,8 +49,8 @@ class Verdicts:
                 self._known.popitem(last=False)
 
 
-def _key(task_id: str, files: Mapping[str, bytes]) -> str:
-    """Lengths before bytes, so that no two sets of files run into the same text."""
+def key_of(task_id: str, files: Mapping[str, bytes]) -> str:
+    """A digest of a task's id and a tree. Lengths before bytes, so that no two sets of files run into the same text."""
     digest = hashlib.sha256(task_id.encode())
     for path in sorted(files):
         name = path.encode(errors="surrogateescape")

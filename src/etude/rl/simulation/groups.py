@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from etude.rl.groups import Begun
 from etude.trace.segment import Rollout
 
 
@@ -22,7 +23,7 @@ class GroupsInMemory:
     def forget(self, group: int) -> None:
         """Nothing was kept."""
 
-    def kept(self) -> dict[int, tuple[int, dict[int, Rollout]]]:
+    def kept(self) -> dict[int, Begun[Rollout]]:
         return {}
 
     def load(self, group: int) -> list[Rollout]:

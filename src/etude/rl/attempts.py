@@ -1,0 +1,103 @@
+"""What happens in a slot: the group's task is attempted and graded, or what its agent left before a kill is graded, and a rollout comes out.
+
+What the agent left is on disk before its grading begins and until the rollout is (`ended.py`), so a kill in between costs the grading alone.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from etude.factory.service.growing import Growing
+from etude.factory.service.service import Service
+from etude.harness.parts import fitted
+from etude.rl.earned import earn
+from etude.rl.efforts import at_effort
+from etude.rl.ended import EndedStore
+from etude.rl.hints.flagged import kept_hints
+from etude.rl.life import Phase, Slot
+from etude.rl.reconciler import Reconciler
+from etude.rl.rewards.judge import RubricReward
+from etude.rl.services import STAGE
+from etude.rl.sessions import KeptSessions
+from etude.rollout.attempt import At, Attempt, Setup, attempt
+from etude.rollout.ended import Ended
+from etude.rollout.ended_file import DamagedEnded
+from etude.rollout.retry import InfraFault
+from etude.tasks.task import Task
+from etude.trace.segment import Rollout
+
+if TYPE_CHECKING:
+    from etude.rl.run import RlRun
+
+# Seeds of two rollouts differ in more than what a session adds to its own turn by turn.
+SEED_STRIDE = 7919
+PHASES: dict[At, Phase] = {"sandbox": Phase.PLACED, "agent": Phase.ROLLING, "grading": Phase.GRADING}
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """`controller.Attempt`: call it with a slot. `service` serves harder tasks, `growing` makes them, `reward` is a judge's."""
+
+    run: RlRun
+    setup: Setup
+    ended: EndedStore
+    sessions: KeptSessions
+    reconciler: Reconciler[Rollout]
+    service: Service | None = None
+    growing: Growing | None = None
+    reward: RubricReward | None = None
+
+    async def __call__(self, slot: Slot) -> Rollout:
+        """Raises InfraFault; nothing of the attempt is kept then."""
+        run, service = self.run, self.service
+        task = run.source.task(service.serve(slot.group, slot.task_id) if service else slot.task_id)
+        if self.growing is not None:
+            self.growing.look()
+        setup = at_effort(self.setup, slot.group, run.settings)
+        try:
+            found = await self._attempted(slot, task, setup)
+            await earn(found, task, setup, self.reward)
+        except InfraFault:
+            self.ended.forget(slot.group, slot.member)
+            raise
+        if run.settings.feedback.weight and setup.renderer is not None:
+            renderer = fitted(setup.renderer, setup.harness)
+            found.rollout.info["hints"] = kept_hints(found.outcome.session, renderer)
+        self.sessions.take(slot, found, task.level)
+        return found.rollout
+
+    async def _attempted(self, slot: Slot, task: Task, setup: Setup) -> Attempt:
+        settings = self.run.settings
+        version = self.reconciler.groups[slot.group].version
+        ended, told = self._left(slot, version, task), {}
+        place = (slot.group * settings.group_size + slot.member) * (settings.max_faults + 2) + slot.attempt
+
+        def keep(ended: Ended) -> None:
+            most = settings.keep_ended_bytes
+            told["ended_too_large"] = bool(most) and not self.ended.keep(slot, version, ended, task, most)
+
+        found = await attempt(
+            task,
+            setup,
+            name=f"{task.id}#{slot.group}.{slot.member}",
+            seed=(settings.seed << 40) + place * SEED_STRIDE,
+            group=slot.group,
+            told=lambda at, where: self.reconciler.note(slot, PHASES[at], time.monotonic(), where),
+            keep=keep,
+            ended=ended,
+        )
+        found.rollout.info |= {name: True for name, true in (told | {"handed_over": ended is not None}).items() if true}
+        return found
+
+    def _left(self, slot: Slot, version: int, task: Task) -> Ended | None:
+        """What the slot's agent left in an earlier life of the run, if that can still be read and is of this task."""
+        if not slot.ended:
+            return None
+        try:
+            return self.ended.load(slot, version, task)
+        except (FileNotFoundError, DamagedEnded) as error:
+            self.run.log.note(STAGE, f"rollout {slot.group}.{slot.member} is rolled out again: {error}")
+            self.ended.forget(slot.group, slot.member)
+            return None

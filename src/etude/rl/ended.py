@@ -1,0 +1,81 @@
+"""Rollouts whose agent was done and who had no verdict yet, one file each: `groups/ended/000123-004-a0-v7.zst` is what the agent of member 4
+of group 123 left in attempt 0, of a group admitted at version 7.
+
+This is the level of environments among the checkpoints: after a kill what is here goes to the graders in fresh sandboxes, and no agent
+works for it again. As with `scored/` it is a saving, not a record: what is missing, damaged or somebody else's is rolled out anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from etude.rl.life import Slot
+from etude.rollout.ended import Ended
+from etude.rollout.ended_file import DamagedEnded, pack_ended, tags_of, unpack_ended
+from etude.tasks.task import Task
+
+
+class EndedStore:
+    """By slot; of a member the newest alone is held."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def keep(self, slot: Slot, version: int, ended: Ended, task: Task, most_bytes: int) -> bool:
+        """Whole or not at all, in the stead of an earlier attempt's; False if it would take more than `most_bytes`."""
+        tags = _tags(slot.group, slot.member, slot.attempt, version)
+        target = self.folder / _name(tags)
+        earlier = [path for path in self._of(slot.group, slot.member) if path != target]
+        packed = pack_ended(ended, task, tags)
+        if fits := len(packed) <= most_bytes:
+            side = target.with_suffix(".tmp")
+            side.write_bytes(packed)
+            side.rename(target)
+        for path in earlier if fits else [*earlier, target]:
+            path.unlink(missing_ok=True)
+        return fits
+
+    def load(self, slot: Slot, version: int, task: Task) -> Ended:
+        """Raises FileNotFoundError, DamagedEnded."""
+        tags = _tags(slot.group, slot.member, slot.attempt, version)
+        return unpack_ended((self.folder / _name(tags)).read_bytes(), task, tags)
+
+    def kept(self) -> dict[int, tuple[int, dict[int, int]]]:
+        """By group the version of its admission, and by member the attempt that ended. Damaged files are removed; of a group that was begun
+        twice, the later beginning's count."""
+        found: dict[int, tuple[int, dict[int, int]]] = {}
+        for side in self.folder.glob("*.tmp"):  # torn by a kill
+            side.unlink()
+        for path in sorted(self.folder.glob("*.zst")):
+            try:
+                tags = tags_of(path.read_bytes())
+                if path.name != _name(tags):
+                    raise DamagedEnded(f"{path} holds the ended attempt of {_name(tags)}")
+            except DamagedEnded:
+                path.unlink()
+                continue
+            version, members = found.get(tags["group"], (-1, {}))
+            if tags["version"] > version:
+                members = {}
+            if tags["version"] >= version:
+                members[tags["member"]] = max(tags["attempt"], members.get(tags["member"], 0))
+                found[tags["group"]] = (tags["version"], members)
+        return found
+
+    def forget(self, group: int, member: int | None = None) -> None:
+        """What was kept of a group, or of one member of it."""
+        for path in self._of(group, member):
+            path.unlink(missing_ok=True)
+
+    def _of(self, group: int, member: int | None) -> Iterator[Path]:
+        return self.folder.glob(f"{group:06d}-*" if member is None else f"{group:06d}-{member:03d}-*")
+
+
+def _tags(group: int, member: int, attempt: int, version: int) -> dict[str, int]:
+    return {"group": group, "member": member, "attempt": attempt, "version": version}
+
+
+def _name(tags: dict[str, int]) -> str:
+    return f"{tags['group']:06d}-{tags['member']:03d}-a{tags['attempt']}-v{tags['version']}.zst"

@@ -1,0 +1,34 @@
+"""What an attempt comes to when its agent is done: all that its grading needs, and no sandbox.
+
+So it can be graded at once or later, by this process or by the next one (`ended_file.py`): a verdict is a function of the task and of what
+is here (promise 9). Nothing of it is a score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from etude.harness.agent import Outcome
+
+
+@dataclass(frozen=True)
+class Ended:
+    """`files`: the whole tree that the agent left; `objection`: why it could not be taken, if so. `number`: the try, from 1. `seconds` by
+    phase: create, agent (of it policy, tools), export."""
+
+    name: str
+    outcome: Outcome
+    files: dict[str, bytes]
+    objection: str
+    number: int
+    host: str
+    began_unix_s: float
+    seconds: dict[str, float]
+
+
+Keep = Callable[[Ended], None]  # is told before the grading begins
+
+
+def unkept(ended: Ended) -> None:
+    """Nobody goes on with it after a kill."""

@@ -1,0 +1,107 @@
+"""An ended attempt as bytes, so that a grading that a kill interrupted is made by the next life of the run and the agent is not asked again.
+
+    sha256 of all after it | zstd of: length of the head (8 bytes) | head (JSON) | token blocks | route blocks | changed files in order
+
+The tree is held as what differs from the task's own files, whose digest is in the head: over another base it would be another tree. Bytes
+that are damaged anywhere, or that belong to another task or place, are refused (`DamagedEnded`): a refusal costs a rollout, a mistake would
+be a wrong reward. Sessions are held as the trace has them on disk (`trace/block.py`), routes too, for they are trained on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import zstandard
+
+from etude.harness.agent import Outcome
+from etude.rollout.ended import Ended
+from etude.rollout.verdicts import key_of
+from etude.tasks.task import Task
+from etude.trace.block import pack_routes, pack_tokens, unpack_routes, unpack_tokens
+from etude.trace.entry import Entry, Header
+from etude.trace.session import Session
+
+DIGEST = hashlib.sha256().digest_size
+FORMAT = 1
+_OF_ATTEMPT = ("name", "objection", "number", "host", "began_unix_s", "seconds")
+
+
+class DamagedEnded(ValueError):
+    """Bytes that are no whole ended attempt, or not one of this task and place."""
+
+
+def pack_ended(ended: Ended, task: Task, tags: Mapping[str, int]) -> bytes:
+    """The bytes of the file; `tags` say whose it is."""
+    base = _base(task)
+    changed = {path: data for path, data in ended.files.items() if base.get(path) != data}
+    outcome, session = ended.outcome, ended.outcome.session
+    tokens = b"".join(pack_tokens(entry.id, entry.tokens) for entry in session.entries if entry.tokens is not None)
+    routes = b"".join(pack_routes(entry.id, entry.routes) for entry in session.entries if entry.routes is not None)
+    head: dict[str, Any] = {
+        "format": FORMAT,
+        "tags": dict(tags),
+        "task": task.id,
+        "base": key_of(task.id, base),
+        **{name: getattr(ended, name) for name in _OF_ATTEMPT},
+        "outcome": [outcome.reason, outcome.message, outcome.counters, outcome.seconds],
+        "header": vars(session.header),
+        "entries": [[e.id, e.parent, e.type, e.at_s, e.data] for e in session.entries],
+        "gone": [path for path in base if path not in ended.files],
+        "changed": [[path, len(data)] for path, data in changed.items()],
+        "sizes": [len(tokens), len(routes)],
+    }
+    text = json.dumps(head, separators=(",", ":")).encode()
+    body = zstandard.compress(b"".join([len(text).to_bytes(8, "little"), text, tokens, routes, *changed.values()]), 1)
+    return hashlib.sha256(body).digest() + body
+
+
+def tags_of(packed: bytes) -> dict[str, int]:
+    """Whose it is. Raises DamagedEnded."""
+    return _opened(packed)[0]["tags"]
+
+
+def unpack_ended(packed: bytes, task: Task, tags: Mapping[str, int]) -> Ended:
+    """What `pack_ended` was given for this task under these tags. Raises DamagedEnded."""
+    head, rest = _opened(packed)
+    base = _base(task)
+    expected, found = (dict(tags), task.id, key_of(task.id, base)), (head["tags"], head["task"], head["base"])
+    if expected != found:
+        raise DamagedEnded(f"an ended attempt of {found}, where one of {expected} should be: it is rolled out again")
+    token_bytes, route_bytes = head["sizes"]
+    at = token_bytes + route_bytes
+    files = {path: data for path, data in base.items() if path not in set(head["gone"])}
+    for path, size in head["changed"]:
+        files[path] = rest[at : at + size]
+        at += size
+    session = _session(head, rest[:token_bytes], rest[token_bytes : token_bytes + route_bytes])
+    reason, message, counters, seconds = head["outcome"]
+    outcome = Outcome(reason, message, session.segments(), counters, session, seconds)
+    return Ended(outcome=outcome, files=files, **{name: head[name] for name in _OF_ATTEMPT})
+
+
+def _base(task: Task) -> dict[str, bytes]:
+    return {path: text.encode() for path, text in task.files.items()}
+
+
+def _opened(packed: bytes) -> tuple[dict[str, Any], bytes]:
+    """The head, and what comes behind it. What passes the checksum is what was written, so only its format is asked for beyond that."""
+    if len(packed) <= DIGEST or hashlib.sha256(packed[DIGEST:]).digest() != packed[:DIGEST]:
+        raise DamagedEnded(f"{len(packed)} bytes that are no whole ended attempt (checksum): it is rolled out again")
+    data = zstandard.decompress(packed[DIGEST:])
+    stop = 8 + int.from_bytes(data[:8], "little")
+    head = json.loads(data[8:stop])
+    if head["format"] != FORMAT:
+        raise DamagedEnded(f"an ended attempt of format {head['format']}, not {FORMAT}: it is rolled out again")
+    return head, data[stop:]
+
+
+def _session(head: dict[str, Any], tokens: bytes, routes: bytes) -> Session:
+    by_tokens, by_routes = unpack_tokens(tokens), unpack_routes(routes)
+    entries = [
+        Entry(number, parent, type_, at_s, data, by_tokens.get(number), by_routes.get(number))
+        for number, parent, type_, at_s, data in head["entries"]
+    ]
+    return Session(Header(**head["header"]), entries)
