@@ -71,11 +71,12 @@ def begin(
     log: Path,
     changes: dict[str, Any],
     cluster: dict[str, Any] | None = None,
+    prelude: str = "",
     **options: Any,
 ) -> subprocess.Popen[bytes]:
-    """The run, with `changes` to SETTINGS; what it prints goes to `log`."""
+    """The run, with `changes` to SETTINGS; what it prints goes to `log`. `prelude`: Python that its process runs first."""
     settings = [json.dumps(SETTINGS | changes), json.dumps(cluster or {})]
-    arguments = [sys.executable, "-c", DRIVER, str(checkpoint), str(folder), *settings]
+    arguments = [sys.executable, "-c", prelude + DRIVER, str(checkpoint), str(folder), *settings]
     with open(log, "wb") as out:
         return subprocess.Popen(
             arguments, stdout=out, stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=hear_ctrl_c, **options
