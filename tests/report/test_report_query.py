@@ -74,6 +74,9 @@ def run(tmp_path: Path) -> Path:
         "components": [{"outcome": n, "kl": -0.1} for n in range(4)],
         "advantages": [0.0, 0.1, 0.2, 0.3],
     }
+    plan = [{"kind": "plan", "digest": "d"}, {"kind": "admitted", "group": 0, "version": 0}]
+    finished = [{"kind": "completed", "group": 1, "version": 3}, {"kind": "set_aside", "group": 2, "version": 4}]
+    lines(tmp_path / "rl" / "ledger.jsonl", [*plan, *finished], '{"kind": "comp')
     lines(tmp_path / "rl" / "steps.jsonl", [record | {"advantages": [9, 9, 9, 9]}, record])
     outcome = {"task_id": "one-bug/0", "attempt": 0, "score": 1.0, "tokens": 5, "judged": {"clarity": 0.5}}
     lines(tmp_path / "trials" / "sft.jsonl", [outcome, outcome | {"attempt": 1, "score": 0.0}])
@@ -112,6 +115,7 @@ def test_rollouts_have_what_their_step_made_of_them_in_its_order(run: Path) -> N
     assert [(r["group"], r["member"], r.get("advantage")) for r in found] == [
         (1, 0, 0.0), (1, 1, 0.1), (0, 0, 0.2), (0, 1, 0.3), (2, 0, None), (2, 1, None),
     ]  # fmt: skip
+    assert [r.get("admitted_version") for r in found] == [3, 3, None, None, 4, 4]
     assert found[1]["reward"] == pytest.approx(0.9) and found[1]["rewards.kl"] == -0.1
     assert found[0]["session"] == "rl/sessions/step-000/000001-0.jsonl" and found[2]["session"] is None
     assert (found[0]["sampled_tokens"], found[0]["mean_logprob"], found[0]["oldest_version"]) == (2, -2.0, 0)

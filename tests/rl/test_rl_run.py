@@ -15,6 +15,7 @@ from etude.chat.nano import NanoRenderer
 from etude.engine.settings import EngineSettings
 from etude.factory.service.siblings import ExerciseSiblings
 from etude.harness.replay import Difference, replay
+from etude.report.query.tables import find
 from etude.rl.baseline import RunningMeans
 from etude.rl.controller import Step
 from etude.rl.follow import Follower
@@ -22,7 +23,7 @@ from etude.rl.groups import Group
 from etude.rl.ledger import Ledger, fold
 from etude.rl.restarts import Lifeline, ProcessDied, ProcessLost
 from etude.rl.rewards.drift import REFERENCE
-from etude.rl.run import HARDER
+from etude.rl.run import HARDER, RlRun
 from etude.rl.schedule import task_list
 from etude.rl.sessions import KeptSessions
 from etude.rl.steps import StepRecord, alarms_of, append, read
@@ -53,6 +54,7 @@ def test_sessions_of_rollouts_replay_byte_for_byte(checkpoint, tmp_path):
 
 
 def test_a_run_leaves_policy_figures_and_a_probe_within_its_bars(checkpoint, tmp_path):
+    tmp_path /= "rl"
     run = a_run(checkpoint, tmp_path, solvable_tasks=2)
     summary, _ = live(run)
     check_whole(run)
@@ -74,8 +76,22 @@ def test_a_run_leaves_policy_figures_and_a_probe_within_its_bars(checkpoint, tmp
                 assert (
                     record.step > 0 or abs(gaps).max(initial=0) < 1e-3
                 )  # the first step's tokens are of its own weights
+    check_joined(run)
     again, _ = live(run)  # nothing is trained twice
     assert again["counts"] == summary["counts"] and len(read(tmp_path / "steps.jsonl")) == 3
+
+
+def check_joined(run: RlRun) -> None:
+    """Each sequence on disk can be read with its advantage, the step that trained it and its versions, none without."""
+    rows = list(find("rollouts").read(run.folder.parent))
+    assert len(rows) == run.settings.steps * run.settings.groups_per_step * run.settings.group_size
+    for record in read(run.folder / "steps.jsonl"):
+        mine = [row for row in rows if row["step"] == record.step]
+        assert [row["advantage"] for row in mine] == record.advantages
+        assert all(record.step - run.settings.max_staleness <= row["admitted_version"] for row in mine)
+        assert all(
+            row["admitted_version"] <= row["oldest_version"] <= row["newest_version"] <= record.step for row in mine
+        )
 
 
 def test_draft_layers_keep_up_with_the_policy(checkpoint, tmp_path):

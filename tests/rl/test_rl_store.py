@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from etude.rl.ledger import Ledger, fold
 from etude.rl.store import GroupStore
+from etude.trace.group_file import DamagedGroup
 from etude.trace.segment import Rollout, Segment
 
 
@@ -42,6 +43,18 @@ def test_a_group_comes_back_bit_by_bit(tmp_path_factory, seeds, segments, routed
                 assert (x is None) == (y is None)
                 assert x is None or (x.dtype == y.dtype and np.array_equal(x, y))
     assert not list(store.folder.glob("*.tmp"))
+
+
+def test_a_finished_group_that_is_damaged_is_an_error_that_names_its_file(tmp_path):
+    store = GroupStore(tmp_path / "rl" / "groups")
+    store.save(7, [a_rollout(1, 1, False)])
+    data = bytearray(store.path(7).read_bytes())
+    data[len(data) // 2] ^= 1
+    store.path(7).write_bytes(data)
+    with pytest.raises(
+        DamagedGroup, match=r"000007\.zst is damaged .* put it back from a copy, or remove .*/rl to start RL over"
+    ):
+        store.load(7)
 
 
 def test_a_torn_last_line_is_cut_off_and_written_over(tmp_path):

@@ -145,7 +145,7 @@ class Controller:
         if group.index in self.reconciler.groups:
             self.ledger.write("completed", group=group.index, version=group.version)
         else:
-            self.ledger.write("set_aside", group=group.index)
+            self.ledger.write("set_aside", group=group.index, version=group.version)
             self.on_aside(group)
         self.store.forget(group.index)
 

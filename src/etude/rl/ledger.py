@@ -4,7 +4,7 @@
     {"kind": "admitted", "group": 3, "version": 7}
     {"kind": "fault", "group": 3, "member": 0, "attempt": 0, "reason": ...}    infra faults ate an attempt; it is made again
     {"kind": "completed", "group": 3, "version": 7}         its rollouts are in `groups/` already
-    {"kind": "set_aside", "group": 4}                       so are its, but it is not trained
+    {"kind": "set_aside", "group": 4, "version": 7}         so are its, but it is not trained
     {"kind": "batch", "step": 8, "groups": [3, ...]}        written before the step is trained
     {"kind": "trained", "step": 8, "digest": ...}           weights after it
     {"kind": "saved", "step": 9}                            a checkpoint that holds the first 9 steps

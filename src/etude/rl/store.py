@@ -81,4 +81,11 @@ class GroupStore:
 
     def load(self, group: int) -> list[Rollout]:
         """The rollouts in slot order; raises FileNotFoundError, DamagedGroup."""
-        return unpack_group(self.path(group).read_bytes())
+        path = self.path(group)
+        try:
+            return unpack_group(path.read_bytes())
+        except DamagedGroup as error:
+            raise DamagedGroup(
+                f"{path} is damaged ({error}), and the ledger says that it is finished: put it back from a copy, or remove {path.parent.parent} "
+                "to start RL over"
+            ) from error

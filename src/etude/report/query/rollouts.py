@@ -1,4 +1,9 @@
-"""RL's rollouts: a row each, from the groups on disk and from what the training step made of them."""
+"""RL's rollouts: a row each, from the groups on disk, the ledger's version of admission, and what the training step made of them.
+
+So a group's sequences are joined here with their advantages and versions: `rl/groups/000123.zst` has the tokens, each with the version that
+sampled it, `rl/ledger.jsonl` the version at which the group was admitted, `rl/steps.jsonl` the step and the advantages, in the order of its
+`groups` and, within each, of the members. An advantage exists from the step on: its parts are weighed by the step's weights.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from etude.report.query.lines import flat, placed_lines
+from etude.report.query.lines import flat, json_lines, placed_lines
 from etude.trace.group_file import unpack_group
 from etude.trace.segment import Rollout
 
@@ -18,6 +23,7 @@ def rollouts(run: Path) -> Iterator[dict[str, Any]]:
     """Those that were trained in the order of the steps, then those that still wait. A group is in memory at a time."""
     groups = {int(path.stem): path for path in sorted((run / "rl" / "groups").glob("*.zst")) if path.stem.isdigit()}
     kept = {path.name: path for path in (run / "rl" / "sessions").glob("step-*/*.jsonl")}
+    admitted = _admitted(run / "rl" / "ledger.jsonl")
     for step, record in _records(run / "rl" / "steps.jsonl"):
         at = 0
         for group in record["groups"]:
@@ -29,11 +35,17 @@ def rollouts(run: Path) -> Iterator[dict[str, Any]]:
                 parts = record["components"][at + member]
                 trained = {"step": step, "reward": sum(parts.values()), "advantage": record["advantages"][at + member]}
                 trained |= {f"rewards.{name}": value for name, value in parts.items()}
-                yield _row(rollout, group, member, kept, run) | trained
+                yield _row(rollout, group, member, kept, run) | admitted.get(group, {}) | trained
             at += size
     for group, path in groups.items():
         for member, rollout in enumerate(unpack_group(path.read_bytes())):
-            yield _row(rollout, group, member, kept, run)
+            yield _row(rollout, group, member, kept, run) | admitted.get(group, {})
+
+
+def _admitted(path: Path) -> dict[int, dict[str, Any]]:
+    """By finished group the policy version that served when it was admitted: what its deadline is counted from."""
+    finished = (row for row in json_lines(path) if row.get("kind") in ("completed", "set_aside"))
+    return {row["group"]: {"admitted_version": row["version"]} for row in finished if "version" in row}
 
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
