@@ -43,6 +43,8 @@ ARMS: dict[str, list[str]] = {
     "no_replay": ["rl.update.router_replay=false"],
     "bf16": ["engine.weights=bfloat16"],  # the engine's, as where it serves in a lower precision than is trained in
     "bf16_no_replay": ["engine.weights=bfloat16", "rl.update.router_replay=false"],
+    "mxfp8": ["engine.weights=mxfp8"],
+    "mxfp8_no_replay": ["engine.weights=mxfp8", "rl.update.router_replay=false"],
     "ppo_clip": ["rl.update.trust.kind=ppo_clip"],
     "icepop": ["rl.update.trust.kind=icepop"],
     "dppo_mask": ["rl.update.trust.kind=dppo_mask"],
@@ -51,7 +53,7 @@ CONTROL = "rewarded_sft"
 OTHER_STAGES = "corpus base short mtp long sessions sft competent_sft trials probes bench report".split()
 CONTROL_STAGES = ["attempts", CONTROL]
 EASY = ("one-bug", "from-tests", "docstring")  # levels of a single edit
-REPLAYS = [("base", "no_replay"), ("bf16", "bf16_no_replay")]
+REPLAYS = [("base", "no_replay"), ("bf16", "bf16_no_replay"), ("mxfp8", "mxfp8_no_replay")]
 AGES = (1, 2)  # versions between sampling and training
 RESAMPLES, REDRAWS = 2000, 300
 ETUDE = [sys.executable, "-c", "import sys; from etude.cli.main import main; sys.argv[0] = 'etude'; main()"]

@@ -9,6 +9,7 @@ from engine_lab import answer, ask, drain, prompt, small_model
 
 from etude.engine.core import EngineCore
 from etude.engine.settings import EngineSettings
+from etude.formats.mxfp8 import dequantise, quantise
 from etude.model.causal_lm import CausalLM
 from etude.trace.completion import Completion, SampledTokens
 
@@ -129,6 +130,27 @@ def test_weights_of_another_model_are_refused_before_any_is_written(mla: CausalL
         core.swap({**small_model("deepseek_v3", seed=1).state_dict(), "head.weight": torch.zeros(3)}, 5)
     assert core.version == 4
     assert all(torch.equal(tensor, before[name]) for name, tensor in mla.state_dict().items())
+
+
+@pytest.mark.parametrize("family", ["qwen3_moe", "deepseek_v3"])
+def test_an_engine_of_mxfp8_rounds_its_linear_layers_and_experts_and_nothing_else(family: str) -> None:
+    """Along what a product contracts, before and after a swap; what it says of its tokens is of the rounded weights."""
+    core = EngineCore(small_model(family), EngineSettings(max_len=64, weights="mxfp8"))
+    for version, new in enumerate((small_model(family), small_model(family, seed=1)), 1):
+        if version > 1:
+            core.swap(new.state_dict(), version)
+        expected = small_model(family)
+        expected.load_state_dict(new.state_dict())
+        for name, tensor in expected.state_dict().items():
+            left = any(part in name for part in ("norm", "router", "embed", "head"))
+            if not left:
+                tensor.copy_(dequantise(*quantise(tensor)))
+            served = core.model.state_dict()[name]
+            assert torch.equal(served, tensor), name
+            assert left == torch.equal(served, new.state_dict()[name]), name
+        completion = answer(core, ask(f"s{version}", prompt(0, 9)))[0]
+        logits = expected(torch.tensor([prompt(0, 9)])).logits[0, -1].detach().log_softmax(-1)
+        assert abs(float(logits[sampled(completion).ids[0]]) - sampled(completion).logprobs[0]) < 1e-5
 
 
 def test_an_engine_of_lower_precision_serves_the_nearest_weights_before_and_after_a_swap() -> None:

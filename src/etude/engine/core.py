@@ -158,8 +158,8 @@ class EngineCore:
 
     def _round(self) -> None:
         """To what the settings say is served."""
-        if self.settings.weights == "bfloat16":
-            round_weights(self.model)
+        if self.settings.weights != "exact":
+            round_weights(self.model, self.settings.weights)
 
     # -- letting requests in
 

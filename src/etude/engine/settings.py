@@ -35,8 +35,8 @@ class EngineSettings(BaseModel):
         default=4, ge=1, description="with more requests running than this, plain decoding is quicker and takes over"
     )
     threads: int = Field(default=1, ge=1, description="threads of one matrix product")
-    weights: Literal["exact", "bfloat16"] = Field(
+    weights: Literal["exact", "bfloat16", "mxfp8"] = Field(
         default="exact",
-        description="bfloat16: what is served is rounded to it, and reckoned with as before, as by an engine of lower precision than "
-        "its trainer; for measuring what that does to RL",
+        description="bfloat16, mxfp8: what is served is rounded to it, and reckoned with as before, as by an engine of lower precision than "
+        "its trainer; for measuring what that does to RL. mxfp8 rounds the matrices of attention, feed-forward layers and experts, bfloat16 all",
     )

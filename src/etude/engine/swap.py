@@ -6,9 +6,15 @@ acceptance and changes no token. An engine without any takes the trunk of a stat
 
 from __future__ import annotations
 
-import torch
+from typing import Literal
 
+import torch
+from torch import nn
+
+from etude.formats.mxfp8 import round_to_mxfp8
 from etude.model.causal_lm import CausalLM
+from etude.model.experts import Experts
+from etude.model.linear import Linear
 from etude.weights.digest import State
 
 DRAFTS = "mtp."  # the draft layers' names in a model's state
@@ -36,9 +42,26 @@ def load_checked(model: CausalLM, state: State) -> None:
             tensor.copy_(state[name])
 
 
-def round_weights(model: CausalLM) -> None:
-    """Every weight to the nearest that bfloat16 can hold, in the format it is kept in."""
+def block_scaled(model: CausalLM) -> list[nn.Parameter]:
+    """The matrices that an engine of MXFP8 holds in it, contracted along their last dimension: linear layers and experts. Norms, router,
+    embedding and head stay as they are: the recipe's kernels are of the experts and linear layers, and the rest is small or sensitive
+    (NVFP4 advice keeps the head too)."""
+    found: list[nn.Parameter] = []
+    for module in model.modules():
+        if isinstance(module, Linear) and module is not model.head:
+            found.append(module.weight)
+        elif isinstance(module, Experts):
+            found += [module.gate_up, module.down]
+    return found
+
+
+def round_weights(model: CausalLM, to: Literal["bfloat16", "mxfp8"]) -> None:
+    """To the nearest that the format can hold, in the format they are kept in: every weight, or those of `block_scaled`."""
     with torch.no_grad():
+        if to == "mxfp8":
+            for weight in block_scaled(model):
+                weight.copy_(round_to_mxfp8(weight))
+            return
         for tensor in model.state_dict().values():
             if tensor.is_floating_point():
                 tensor.copy_(tensor.bfloat16())

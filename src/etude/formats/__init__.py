@@ -1,0 +1,1 @@
+"""Number formats that hardware has and this machine may lack, by plain arithmetic."""
