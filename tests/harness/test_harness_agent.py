@@ -326,6 +326,26 @@ async def test_summaries_never_run_away(agent: Make, renderer: NanoRenderer, sce
     assert len(outcome.segments) == 3
 
 
+@pytest.mark.parametrize(
+    ("words", "carried"),
+    [("", ""), ("bug: out", "bug: out"), ("bug: out -= x", "bug: out -= x")],
+    ids=["empty", "cut off", "whole"],
+)
+async def test_a_summary_is_carried_on_as_it_is_and_trained_on_and_what_is_broken_is_counted(
+    agent: Make, renderer: NanoRenderer, scene: Any, words: str, carried: str
+) -> None:
+    """None is refused: what a poor summary costs the rollout is what teaches better ones."""
+    said = renderer.render_message(Message("assistant", words))[1:]
+    said = said[:-1] if words == "bug: out" else said  # without its end marker
+    script = [scene.GOOD[0], scene.GOOD[1], said, scene.done()]
+    outcome = await agent(scene.token_policy(renderer, script), SMALL, renderer=renderer).run()
+    assert outcome.session.of("summary")[0].data["text"] == carried
+    assert outcome.counters["summaries"] == 1 and outcome.counters["broken_summaries"] == (words != "bug: out -= x")
+    first = outcome.segments[0]
+    spoken = np.flatnonzero(first.versions == 2)  # its third answer is the summary
+    assert first.ids[spoken].tolist() == said and first.sampled[spoken].all()
+
+
 async def test_calls_in_a_summary_turn_are_not_run(
     agent: Make, renderer: NanoRenderer, sandbox: Any, scene: Any
 ) -> None:

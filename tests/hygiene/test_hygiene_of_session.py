@@ -117,6 +117,24 @@ def test_a_self_summary_is_no_turn() -> None:
     assert (told.counts["turns"], told.counts["summaries"], told.counts["summary_tokens"]) == (1, 1, 5)
 
 
+@pytest.mark.parametrize(
+    ("message", "finish", "broken"),
+    [
+        (Message("assistant", "half done"), "stop", 0),
+        (Message("assistant", "half done", calls=(ToolCall("c", "test", {}),)), "stop", 0),  # its words are carried on
+        (Message("assistant", " \n"), "stop", 1),
+        (Message("assistant", "", calls=(ToolCall("c", "test", {}),)), "stop", 1),
+        (Message("assistant", "half", problem="no end marker"), "stop", 1),
+        (Message("assistant", "half"), "length", 1),
+    ],
+)
+def test_a_summary_that_says_nothing_or_not_all_is_counted(message: Message, finish: str, broken: int) -> None:
+    told = Told()
+    told.recorder.append("message", Message("user", "summarize", summary=True).to_json())
+    told.recorder.append("completion", {"message": message.to_json(), "finish": finish})
+    assert (told.counts["summaries"], told.counts["broken_summaries"]) == (1, broken)
+
+
 def test_an_undo_makes_the_change_smaller() -> None:
     told = Told()
     told.one("edit", facts={"edits": 1.0})

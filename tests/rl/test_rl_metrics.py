@@ -43,6 +43,16 @@ def test_a_step_counts_rollouts_however_many_segments_they_have():
     assert versions(ROLLOUTS[0]) == {4: 2, 5: 2, 6: 1}
 
 
+def test_self_summaries_are_counted_also_those_that_are_broken():
+    one = a_rollout(0, 1.0, piece([-1, 4]), piece([-1, 5]))
+    one.counters |= {"summaries": 2.0, "summary_tokens": 30.0, "broken_summaries": 1.0}
+    values = step_values(6, [one, *ROLLOUTS], [PARTS[0], *PARTS], [0.0] * 5)
+    assert [values[name] for name in ("summaries", "summary_tokens", "broken_summaries")] == [2, 30, 1]
+    step = values | {"step": 6.0, "delta_ratio": 0.0, "delta_bytes": 0.0, "drift_k3": 0.0, "drift_p99": 0.0}
+    counts = summarize([step, step], Counter(), {})["counts"]
+    assert (counts["summaries"], counts["summary_tokens"], counts["broken_summaries"]) == (4, 60, 2)
+
+
 def test_the_summary_weighs_steps_by_what_they_hold():
     base = step_values(6, ROLLOUTS, PARTS, [0.0] * 4) | {"step": 6.0, "delta_ratio": 0.5, "delta_bytes": 100.0}
     first = base | {"drift_k3": 1e-6, "drift_p99": 0.2}

@@ -30,6 +30,7 @@ from etude.rl.steps import StepRecord, alarms_of, append, read
 from etude.rl.store import GroupStore
 from etude.sandbox.pool import open_pool
 from etude.sandbox.spec import SandboxSpec
+from etude.trace.entry import Entry
 from etude.trace.gap_file import read_gaps
 from etude.trace.reader import read_session
 from etude.trace.segment import Rollout
@@ -92,6 +93,35 @@ def check_joined(run: RlRun) -> None:
         assert all(
             row["admitted_version"] <= row["oldest_version"] <= row["newest_version"] <= record.step for row in mine
         )
+
+
+def test_a_chain_of_segments_is_one_member_with_one_advantage_and_its_summaries_are_sampled(checkpoint, tmp_path):
+    run = a_run(checkpoint, tmp_path, steps=1)
+    summary, _ = live(run)
+    store, (record,) = GroupStore(tmp_path / "groups"), read(tmp_path / "steps.jsonl")
+    assert len(record.advantages) == len(record.groups) * run.settings.group_size < record.values["segments"]
+    told = 0
+    for path in sorted((tmp_path / "sessions").glob("step-*/*.jsonl")):
+        session, (group, member) = read_session(path), map(int, path.stem.split("-"))
+        sampled = [segment.ids[segment.sampled].tolist() for segment in store.load(group)[member].segments]
+        entries = [entry for entry in session.entries if entry.type in ("message", "completion")]
+        for before, entry in zip(entries, entries[1:], strict=False):
+            if before.data.get("summary") and entry.type == "completion":
+                assert entry.tokens is not None
+                said = entry.tokens.ids[entry.tokens.lead : entry.tokens.lead + len(entry.tokens.logprobs)]
+                assert said and sampled[told_in(session, entry)][-len(said) :] == said  # the last that its segment says
+                told += 1
+    assert told > 0 and summary["counts"]["summaries"] >= told
+    counts = [summary["counts"][name] for name in ("summaries", "broken_summaries", "summary_tokens")]
+    assert (
+        counts == [record.values[name] for name in ("summaries", "broken_summaries", "summary_tokens")]
+        and counts[1] <= counts[0]
+    )
+
+
+def told_in(session: Session, entry: Entry) -> int:
+    """The segment that an entry ends: summaries before it."""
+    return sum(one.type == "summary" and one.id < entry.id for one in session.entries)
 
 
 def test_draft_layers_keep_up_with_the_policy(checkpoint, tmp_path):

@@ -84,6 +84,29 @@ def test_gradient_is_invariant_to_segmentation(model, make, cuts):
     assert_same(whole, pieces)
 
 
+def test_a_self_summarys_tokens_are_trained_with_the_advantage_of_the_whole_chain(model, make):
+    """A rollout of two segments, the first of which ends with the summary that the second begins with. Left out of the loss the summary's
+    tokens leave another gradient: what is missing is their own part, advantage and all, and nothing else changes."""
+    draw = np.random.default_rng(5).integers
+    request, work, summary, rest = (draw(0, make.vocabulary, n) for n in (6, 7, 5, 8))
+    trained = [False] * 6 + [True] * 7
+    whole = make.segment(model, np.concatenate((request, work, summary)), [*trained, *[True] * 5])
+    after = make.segment(model, np.concatenate((request, summary, rest)), [False] * 11 + [True] * 8)
+    masked = make.segment(model, np.concatenate((request, work, summary)), [*trained, *[False] * 5])
+    alone = make.segment(model, np.concatenate((request, work, summary)), [False] * 13 + [True] * 5)
+    (other,) = make.rollouts(model, 1)
+    for advantage in (0.7, -0.4):
+        batch = lambda *segments: [Rollout("0", "t", 0, list(segments)), other]
+        full, without, own = (
+            gradients(model, batch(*segments), [advantage, 0.0], replay_ratio=0.0)
+            for segments in ((whole, after), (masked, after), (alone,))
+        )
+        assert max(float(part.abs().max()) for part in own.values()) > 1e-5
+        assert_same(full, {name: without[name] + own[name] for name in full})
+        up = gradients(model, batch(alone), [2 * advantage, 0.0], replay_ratio=0.0)
+        assert_same(up, {name: 2 * part for name, part in own.items()})
+
+
 def test_gradient_does_not_depend_on_batch_size_or_order(model, make):
     rollouts = make.rollouts(model, 8)
     advantages = np.random.default_rng(0).normal(size=8).tolist()

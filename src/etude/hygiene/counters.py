@@ -20,7 +20,7 @@ from etude.trace.message import Message, ToolCall
 
 COUNTED = (
     "turns malformed_turns calls failed_calls repeated_calls edits loose_edits tests_run tests_passed "
-    "thinking_tokens call_tokens tool_output_tokens message_tokens summaries summary_tokens "
+    "thinking_tokens call_tokens tool_output_tokens message_tokens summaries summary_tokens broken_summaries "
     "malformed_calls repeated_reads edits_without_read shell_calls shell_for_tool green_claims thought_comments questions"
 ).split()
 
@@ -97,9 +97,10 @@ class Counters:
     def output(self, tokens: int) -> None:
         self._n["tool_output_tokens"] += tokens
 
-    def summary(self, tokens: int) -> None:
+    def summary(self, tokens: int, *, broken: bool) -> None:
         self._n["summaries"] += 1
         self._n["summary_tokens"] += tokens
+        self._n["broken_summaries"] += broken
 
     def report(self, todos: TodoList, forks: int, diff: tuple[int, int, int]) -> dict[str, float]:
         """All counters by name."""

@@ -95,7 +95,8 @@ def _turn(
     tokens = Spoken(**told) if told else spoken(message)
     counters.output(entry.data.get("read", 0))
     if summary:
-        counters.summary(sum(tokens))
+        cut = entry.data.get("finish") == "length"
+        counters.summary(sum(tokens), broken=cut or message.problem is not None or not message.text.strip())
         return
     counters.turn(tokens, malformed=message.problem is not None)
     counters.said(message)

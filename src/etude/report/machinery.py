@@ -44,6 +44,15 @@ def machinery(report: dict[str, Any]) -> str:
         bar(f"at least {SUMMARIZED_PERCENT:g}%", (cut or 0) >= SUMMARIZED_PERCENT),
     )
     add("segments", "segments trained on")
+    add("summaries", "self-summaries, trained on with their rollout's advantage")
+    tokens, written = counts.get("summary_tokens"), counts.get("summaries")
+    add("summary_tokens", "tokens of theirs", f"{tokens / written:.0f} each" if tokens and written else "")
+    broken = counts.get("broken_summaries")
+    add(
+        "broken_summaries",
+        "of them empty, malformed or cut off",
+        _percent(100 * (broken or 0) / written if written else None),
+    )
     add(
         "swapped_in_flight",
         "rollouts that saw weights change in flight",

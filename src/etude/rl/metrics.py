@@ -20,6 +20,8 @@ CURVE = (
     "staleness_mean drift_k3 drift_p99 delta_ratio delta_bytes grad_norm entropy turns sampled_tokens wait_s train_s train_cpu_s "
     "sync_s draft_acceptance_1 draft_loss"
 ).split()
+# Counters of self-summaries, of all rollouts of a step together.
+SUMMARIES = ("summaries", "summary_tokens", "broken_summaries")
 
 
 def step_values(
@@ -40,6 +42,7 @@ def step_values(
         "swapped_in_flight": float(sum(len(versions(rollout)) > 1 for rollout in rollouts)),
         "summarized": float(sum(len(rollout.segments) > 1 for rollout in rollouts)),
         "segments": float(sum(len(rollout.segments) for rollout in rollouts)),
+        **{name: sum(rollout.counters.get(name, 0.0) for rollout in rollouts) for name in SUMMARIES},
         "sampled_tokens": float(sampled),
         "routed_tokens": float(sum(_routed(rollout) for rollout in rollouts)),
         "retried": float(sum(rollout.info.get("tries", 1) - 1 for rollout in rollouts)),
@@ -111,6 +114,7 @@ def summarize(steps: Sequence[dict[str, float]], by_version: Counter[int], total
             "sampled_tokens": int(tokens),
             "summarized": count("summarized"),
             "segments": count("segments"),
+            **{name: count(name) for name in SUMMARIES},
             "swapped_in_flight": count("swapped_in_flight"),
             "in_flight_swaps": count("in_flight_swaps"),
             "replayed_tokens": count("routed_tokens"),
