@@ -176,12 +176,15 @@ def test_a_line_that_is_no_outcome_is_named(tmp_path: Path) -> None:
 def test_demonstrations_are_rows_and_a_file_that_is_no_session_is_named(tmp_path: Path) -> None:
     (tmp_path / "sessions").mkdir()
     recorder = Recorder(Header("000003.1", task_id="rename/train/9", policy="expert"))
-    recorder.append("counters", {"counters": {"turns": 5.0, "calls": 6.0, "calls_edit": 1.0, "summaries": 1.0}})
+    recorder.append(
+        "counters",
+        {"counters": {"turns": 5.0, "calls": 6.0, "calls_edit": 1.0, "summaries": 2.0, "broken_summaries": 1.0}},
+    )
     recorder.append("end", {"reason": "done", "message": "", "seconds": {"all": 2.0}})
     write_session(tmp_path / "sessions" / "000003.jsonl", recorder.session)
     (tmp_path / "sessions" / "000004.jsonl").write_text('{"type": "nothing"}\n')
     index = opened(tmp_path)
     (row,) = rows(index)
     told = (row["policy"], row["turns"], row["tools"], row["summaries"], row["end"], row["seconds"], row["file"])
-    assert told == ("expert", 5, "edit", 1, "done", 2.0, "sessions/000003.jsonl")
+    assert told == ("expert", 5, "edit", 2, "done", 2.0, "sessions/000003.jsonl") and row["broken"] == 1
     assert "no session header" in index.problems.found["sessions/000004.jsonl"]

@@ -48,7 +48,7 @@ def run(tmp_path: Path) -> Path:
         "machine.json": {"machine": {"cores": 2, "gpu": None}, "versions": {"torch": "2.13.0"}},
         "rl/summary.json": {
             "steps": 30, "curve": curve, "staleness": {"max": 2, "mean": 1.0}, "mismatch": {"k3": 1e-12, "p99": 1e-6},
-            "counts": {"rollouts": 3840, "swapped_in_flight": 1500, "in_flight_swaps": 1600, "summarized": 96,
+            "counts": {"rollouts": 3840, "swapped_in_flight": 1500, "in_flight_swaps": 1600, "summarized": 96, "summaries": 120, "summary_tokens": 2400, "broken_summaries": 3,
                        "replayed_tokens": 5, "replayed_routes": 0, "tokens_by_version": {"0": 40, "1": 50}},
         },
         "rl/samples.json": [{
@@ -118,6 +118,8 @@ def test_counts_have_shares_and_what_falls_short_is_called_not_met(run: Path):
     html = (run / "report.html").read_text()
     assert 'at least 5%: <b class="bad">not met' in html and 'at least 1 in 3 rollouts: <b class="good">met' in html
     assert 'more than 1: <b class="good">met' in html
+    for words in ("of them empty, malformed or cut off", "2.5%", "20 each"):
+        assert words in html
     assert html.count("more than 0: ") == 2 and 'more than 0: <b class="bad">not met' in html  # replayed routes
 
 

@@ -37,6 +37,7 @@ FIELDS: dict[str, str] = {
     "failed": "i4",  # calls
     "malformed": "i4",  # turns
     "summaries": "i4",
+    "broken": "i4",  # of them empty, malformed or cut off
     "oldest": "i4",  # policy version that sampled a token of it; -1 where none is known
     "newest": "i4",
     "tries": "i4",

@@ -9,7 +9,13 @@ from etude.trace.segment import Rollout, Segment
 from etude.trace.session import Session
 
 PHASES = {"all": "seconds", "create": "create_s", "policy": "policy_s", "tools": "tools_s", "grade": "grade_s"}
-COUNTERS = {"turns": "turns", "calls": "calls", "failed_calls": "failed", "malformed_turns": "malformed"}
+COUNTERS = {
+    "turns": "turns",
+    "calls": "calls",
+    "failed_calls": "failed",
+    "malformed_turns": "malformed",
+    "broken_summaries": "broken",
+}
 TOOL = "calls_"  # what a counter of one tool's calls begins with
 
 

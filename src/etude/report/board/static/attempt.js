@@ -56,7 +56,7 @@ export function attempt(board) {
     const shown = [
       ["by", found.policy], ["group", group], ["trained at step", found.step < 0 ? null : found.step], ["reward", found.reward], ["advantage", found.advantage === null ? null : signed(found.advantage)],
       ["tokens, sampled", `${found.tokens ? figure(found.tokens) : "–"}, ${figure(found.sampled)}`], ["surprise, nats", found.surprise], ["policy versions", versions], ["turns, calls", `${found.turns}, ${found.calls}`],
-      ["self-summaries", found.summaries || null], ["host", found.host], ["ended by", found.end], ["seconds", found.seconds], ["tries", found.tries > 1 ? `${found.tries} (${found.faults || "faults not recorded"})` : null],
+      ["self-summaries", found.summaries ? `${found.summaries}${found.broken ? `, ${found.broken} broken` : ""}` : null], ["host", found.host], ["ended by", found.end], ["seconds", found.seconds], ["tries", found.tries > 1 ? `${found.tries} (${found.faults || "faults not recorded"})` : null],
     ];
     return h("dl", { class: "facts" }, shown.filter(([, value]) => value !== null && value !== undefined && value !== "").map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value instanceof Node ? value : figure(value)))));
   }
