@@ -48,7 +48,8 @@ def run(tmp_path: Path) -> Path:
         "machine.json": {"machine": {"cores": 2, "gpu": None}, "versions": {"torch": "2.13.0"}},
         "rl/summary.json": {
             "steps": 30, "curve": curve, "staleness": {"max": 2, "mean": 1.0}, "mismatch": {"k3": 1e-12, "p99": 1e-6},
-            "counts": {"rollouts": 3840, "swapped_in_flight": 1500, "in_flight_swaps": 1600, "summarized": 96, "summaries": 120, "summary_tokens": 2400, "broken_summaries": 3,
+            "counts": {"rollouts": 3840, "swapped_in_flight": 1500, "in_flight_swaps": 1600, "summarized": 96,
+                       "summaries": 120, "summary_tokens": 2400, "broken_summaries": 3,
                        "replayed_tokens": 5, "replayed_routes": 0, "tokens_by_version": {"0": 40, "1": 50}},
         },
         "rl/samples.json": [{
