@@ -158,5 +158,18 @@ class Driven(RuleBasedStateMachine):
             assert sorted(self.trained) == list(range(tasks))
 
 
+def test_what_ended_too_long_ago_to_be_trained_is_rolled_out_anew():
+    """As what was scored: a group whose version the window has no room for begins anew, with nothing of what it had."""
+    window = StalenessWindow(2, 1, next_step=5)
+    tasks = Schedule(tuple(f"task-{n}" for n in range(16)))
+    reconciler: Reconciler[str] = Reconciler(tasks, window, slots=8, group_size=2, max_faults=9, version=5)
+    reconciler.restore(range(10), {10: Begun(3, {0: "late"}, {1: 0}), 11: Begun(4, {}, {0: 2})})
+    assert set(reconciler.groups) == {11}
+    slots = reconciler.start()
+    assert slots[0] == Slot(11, 0, "task-11", attempt=2, ended=True)
+    assert {(slot.group, slot.member) for slot in slots[1:]} >= {(10, 0), (10, 1)}
+    assert not any(slot.ended for slot in slots[1:]) and reconciler.groups[10].version == 5
+
+
 Driven.TestCase.settings = settings(max_examples=80, stateful_step_count=60, deadline=None)
 TestReconciler = Driven.TestCase
