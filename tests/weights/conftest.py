@@ -17,6 +17,8 @@ from typing import Callable
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))  # tests are no package: this is how they share a module
+
 KEY, SECRET = "etude-test-key", "etude-test-secret"
 
 

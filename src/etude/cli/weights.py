@@ -9,8 +9,10 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
+from etude.cli.weights_relay import relay
 
-app = typer.Typer(no_args_is_help=True, help="Show or verify a weight store; measure weight sync.")
+app = typer.Typer(no_args_is_help=True, help="Show, verify or relay a weight store; measure weight sync.")
+app.command()(relay)
 
 _Store = Annotated[
     str, typer.Argument(metavar="STORE", help="A weight store: runs/laptop/rl/weights, or s3://bucket/prefix.")

@@ -1,4 +1,4 @@
-"""Where a store's objects lie: a folder, or a bucket of an S3-compatible server. Five verbs, and all that a store asks of either.
+"""Where a store's objects lie: a folder, or a bucket of an S3-compatible server. Six verbs, and all that a store asks of either.
 
 Objects are whole or not there; only the index is ever replaced, and only by who knows what it replaces. Readers ask for keys
 that the index leads to, and never list.
@@ -17,6 +17,10 @@ class Bucket(Protocol):
 
     def get(self, key: str) -> tuple[bytes, str]:
         """An object and its tag, which any change of it changes. Raises MissingShard."""
+        ...
+
+    def part(self, key: str, first: int, stop: int) -> bytes:
+        """Bytes `first` to `stop` of an object, fewer where it ends before. Raises MissingShard."""
         ...
 
     def put(self, key: str, data: bytes) -> None:

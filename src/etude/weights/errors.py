@@ -35,6 +35,10 @@ class ForkedChain(WeightsError):
     """Two different states claim the same version."""
 
 
+class ForeignChain(WeightsError):
+    """The store holds the weights of another run, or of another source: nothing in it is touched."""
+
+
 class ForeignFormat(WeightsError):
     """The store is of another format, older or newer: nothing in it is read by guessing."""
 

@@ -27,8 +27,16 @@ class FolderBucket:
         try:
             data = (self.root / key).read_bytes()
         except FileNotFoundError as error:
-            raise MissingShard(f"{key} is not in {self.root}; read the index anew or use an anchor") from error
+            raise self._missing(key) from error
         return data, hashlib.sha256(data).hexdigest()
+
+    def part(self, key: str, first: int, stop: int) -> bytes:
+        try:
+            with (self.root / key).open("rb") as file:
+                file.seek(first)
+                return file.read(stop - first)
+        except FileNotFoundError as error:
+            raise self._missing(key) from error
 
     def put(self, key: str, data: bytes) -> None:
         path = self.root / key
@@ -61,6 +69,9 @@ class FolderBucket:
 
     def remove(self, folder: str) -> None:
         shutil.rmtree(self.root / folder, ignore_errors=True)
+
+    def _missing(self, key: str) -> MissingShard:
+        return MissingShard(f"{key} is not in {self.root}; read the index anew or use an anchor")
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

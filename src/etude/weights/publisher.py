@@ -14,7 +14,7 @@ from functools import partial
 from etude.weights.chain import Chain
 from etude.weights.codec import encode
 from etude.weights.digest import State, state_digest
-from etude.weights.errors import ForkedChain, WeightsError
+from etude.weights.errors import ForkedChain, Unreachable, WeightsError
 from etude.weights.index import Entry, Index
 from etude.weights.layout import owned
 from etude.weights.path import needed
@@ -118,6 +118,19 @@ class Publisher:
     def heal(self) -> None:
         """Makes the next publication an anchor: for when receivers report that the chain can't be walked."""
         self._chain.anchor_next()
+
+    def mend(self, state: State, version: int) -> Published:
+        """An anchor for a version that is published and can't be read: its objects are put down anew, whatever lies under their names.
+        Raises ForkedChain if the state is not the one that was published, Unreachable if none was."""
+        start = time.perf_counter()
+        known = self._writer.index.digest(version)
+        if known is None:
+            raise Unreachable(f"version {version} is not in {self.store.url}: there is nothing to mend; publish it")
+        self._again(state, version, known, start)
+        anchor = self._write(state, version, None)
+        others = tuple(entry for entry in self._writer.index.entries if entry.edge.name != anchor.name)
+        self._writer.commit(Index((*others, anchor)))
+        return self._report(version, start)
 
     def truncate(self, version: int) -> None:
         """Forgets every version after `version`: for a trainer that resumes from an older checkpoint on another course."""

@@ -3,6 +3,9 @@
     ETUDE_S3_ENDPOINT       the server, if it is not Amazon's: https://host:port (path-style addresses are then used)
     AWS_ACCESS_KEY_ID ...   credentials, region, proxies: all that boto3 reads
 
+A store of another server than the environment's says so itself, as a region's does: `s3://bucket/prefix?endpoint=https://host:port`,
+and `profile=NAME` beside it for credentials of another name in boto3's files.
+
 An upload carries its MD5, so a server keeps it whole or refuses it. Errors 5xx, throttling and timeouts are tried again with
 growing pauses, by botocore; what stays is a BadStore that says what to look at.
 
@@ -17,7 +20,7 @@ import base64
 import hashlib
 import os
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from etude.weights.errors import BadStore, MissingShard, Overtaken
 
@@ -47,17 +50,29 @@ class S3Bucket:
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
 
     @classmethod
-    def at(cls, url: str, endpoint: str | None = None, *, attempts: int = ATTEMPTS) -> S3Bucket:
-        """The prefix that the URL names. Raises ValueError for other URLs, BadStore without boto3."""
+    def at(cls, url: str, *, attempts: int = ATTEMPTS, read_s: float = READ_S) -> S3Bucket:
+        """The prefix that the URL names; `read_s`: how long an answer may be silent. Raises ValueError for other URLs, BadStore without
+        boto3."""
         parts = urlsplit(url)
-        if parts.scheme != "s3" or not parts.netloc:
-            raise ValueError(f"{url} is no s3://bucket/prefix")
-        return cls(_client(endpoint or os.environ.get(ENDPOINT), attempts), parts.netloc, parts.path.strip("/"))
+        told = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        if parts.scheme != "s3" or not parts.netloc or not told.keys() <= {"endpoint", "profile"}:
+            raise ValueError(
+                f"{url} is no s3://bucket/prefix, nor one with ?endpoint=https://host:port or ?profile=NAME"
+            )
+        endpoint = told.get("endpoint") or os.environ.get(ENDPOINT)
+        client = _client(endpoint, told.get("profile"), attempts, read_s)
+        return cls(client, parts.netloc, parts.path.strip("/"))
 
     def get(self, key: str) -> tuple[bytes, str]:
+        return self._read(key)
+
+    def part(self, key: str, first: int, stop: int) -> bytes:
+        return self._read(key, Range=f"bytes={first}-{stop - 1}")[0]
+
+    def _read(self, key: str, **which: str) -> tuple[bytes, str]:
         for tries_left in reversed(range(BODY_TRIES)):
             try:
-                answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + key)
+                answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + key, **which)
                 return answer["Body"].read(), answer["ETag"]
             except self._errors as error:
                 if _code(error) in MISSING:
@@ -139,16 +154,17 @@ class S3Bucket:
         raise BadStore(f"{self.url}: could not {what}: {_advice(error, self._bucket)}") from error
 
 
-def _client(endpoint: str | None, attempts: int) -> Any:
+def _client(endpoint: str | None, profile: str | None, attempts: int, read_s: float) -> Any:
     try:
         from boto3.session import Session
         from botocore.config import Config
+        from botocore.exceptions import ProfileNotFound
     except ImportError as error:
         raise BadStore("a store in a bucket needs boto3: pip install 'etude[s3]'") from error
     config = Config(
         retries={"mode": "standard", "total_max_attempts": attempts},
         connect_timeout=CONNECT_S,
-        read_timeout=READ_S,
+        read_timeout=read_s,
         max_pool_connections=CONNECTIONS,
         # Streamed checksums are Amazon's own; MD5 is understood everywhere, and readers check sha256.
         request_checksum_calculation="when_required",
@@ -158,7 +174,10 @@ def _client(endpoint: str | None, attempts: int) -> Any:
     # Servers that are not Amazon's have no regions, but signatures want a name.
     region = "us-east-1" if endpoint and not os.environ.get("AWS_DEFAULT_REGION") else None
     # A session of our own: the shared one keeps the first credentials it saw, and is not for several threads.
-    return Session().client("s3", endpoint_url=endpoint, config=config, region_name=region)
+    try:
+        return Session(profile_name=profile).client("s3", endpoint_url=endpoint, config=config, region_name=region)
+    except ProfileNotFound as error:
+        raise BadStore(f"{error}: name one of boto3's files, or leave ?profile= out") from error
 
 
 def _errors() -> tuple[Any, Any]:

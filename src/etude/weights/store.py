@@ -43,7 +43,11 @@ class WeightStore:
         return Index.from_json(data, f"{self.url}/{INDEX}"), tag
 
     def manifest(self, entry: Entry) -> Manifest:
-        data = self.bucket.get(entry.manifest_key)[0]
+        return self.checked(entry, self.bucket.get(entry.manifest_key)[0])
+
+    @staticmethod
+    def checked(entry: Entry, data: bytes) -> Manifest:
+        """The manifest of an entry from its bytes. Raises CorruptShard where they are not what was published."""
         if hashlib.sha256(data).hexdigest() != entry.manifest_sha256:
             raise CorruptShard(f"{entry.manifest_key} is not the file that was published; fetch it again")
         manifest = Manifest.from_json(data.decode())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from etude.weights.errors import Overtaken
@@ -19,10 +20,12 @@ from etude.weights.store import WeightStore
 
 
 class StoreWriter:
-    """The one writer of a store; `index` is what it last committed."""
+    """The one writer of a store; `index` is what it last committed. `spared`: folders that are not swept though the index does not name
+    them; None: none is swept."""
 
-    def __init__(self, store: WeightStore) -> None:
+    def __init__(self, store: WeightStore, spared: Callable[[], Collection[str] | None] = lambda: ()) -> None:
         self.store = store
+        self._spared = spared
         self._name = secrets.token_hex(8)
         self.index, self._tag = store.tagged_index()
         self.commit(self.index)
@@ -56,7 +59,10 @@ class StoreWriter:
 
     def sweep(self) -> None:
         """Removes anchors and deltas that the index does not name: retired, or left by a writer that was killed."""
-        names = {entry.name for entry in self.index.entries}
+        spared = self._spared()
+        if spared is None:
+            return
+        names = {*spared, *(entry.name for entry in self.index.entries)}
         for folder in self.store.bucket.folders():
             if folder.startswith(("anchor-", "delta-", ".partial-")) and folder not in names:
                 self.store.bucket.remove(folder)  # a reader may hold it open; the next commit tries again

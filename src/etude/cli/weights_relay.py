@@ -1,0 +1,71 @@
+"""`etude weights relay`: a region's own copy of a weight store, kept up by one process beside the region's store."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import signal
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from etude.cli.answer import Answer
+from etude.cli.option import Json
+
+
+def relay(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The run's store: a folder or s3://bucket/prefix.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The region's own store, empty at first.")],
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow/--once", help="Go on with whatever is published, until Ctrl-C; or copy what is there, and end."
+        ),
+    ] = False,
+    poll_s: Annotated[
+        float, typer.Option(min=0.01, help="Seconds between two looks at a FROM with nothing new.")
+    ] = 0.5,
+    json: Json = False,
+) -> Answer:
+    """Copy every object of FROM that leads to its newest version to TO, once; may be killed and started again anywhere."""
+    from etude.weights.relay import Relay
+    from etude.weights.relay_ends import source_store, target_store
+
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    say = lambda told: typer.echo(jsonlib.dumps(told) if json else said(told), err=True)
+    one = Relay(source_store(_place(source)), target_store(_place(target)), say)
+    if follow:
+        one.follow(stop, poll_s)
+    else:
+        one.once()
+    document = {"newest": one.newest, **asdict(one.crossed)}
+    return Answer(document, f"version {one.newest} is in {target}; {one.crossed.bytes / 1e6:.2f} MB crossed the link")
+
+
+def said(told: dict[str, Any]) -> str:
+    """An event for people."""
+    match told:
+        case {"event": "copied"}:
+            behind = f", {told['newest']} is out" if told["newest"] != told["version"] else ""
+            return f"{told['name']}: {told['bytes'] / 1e3:.1f} kB in {told['seconds']:.2f} s{behind}"
+        case {"event": "waits"}:
+            return f"waits: {told['reason']}"
+        case {"event": "goes_on"}:
+            return f"goes on after {told['after_s']:g} s"
+        case {"event": "passes_by"}:
+            return f"{told['name']} is left for now: version {told['newest']} is out"
+        case {"event": "broken"}:
+            return f"{told['name']} can't be read and is walked around: {told['reason']}"
+        case {"event": "wedged"}:
+            return f"no way leads to version {told['newest']}; version {told['held']} stays until the source heals by an anchor"
+        case {"event": "damaged"}:
+            return f"damaged here, to be copied again: {', '.join(told['names'])}"
+    return str(told)
+
+
+def _place(told: str) -> str:
+    return told if "://" in told else str(Path(told).absolute())
