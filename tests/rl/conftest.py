@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # tests are no package: this is how they share a module
+# Tests are no package: this is how they share a module. The S3 server is that of the tests of stores.
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "weights")]
 
 
 @pytest.fixture(scope="module")

@@ -10,19 +10,28 @@ from etude.policy.protocol import Request
 from etude.rl.engines import READY, Engines
 from etude.rl.restarts import ProcessDied
 from etude.trace.completion import Completion, SampledTokens
+from etude.weights.errors import Unreachable
 
 
 class Process:
     """An engine process that answers with its version."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, region: str = "", world: World | None = None) -> None:
+        self.number, self.region, self.world = number, region, world
         self.version = self.staged = -1
         self.dead = False
 
-    async def stage(self, version: int) -> None:
+    async def stage(self, version: int | None = None) -> int:
         self._alive()
+        if version is None:
+            assert self.world is not None
+            await self.world.link.wait()
+            self._alive()
+            version = self.world.there
+            if version < 0:
+                raise Unreachable("the store holds no version yet")
         self.staged = version
+        return version
 
     async def apply(self) -> int:
         self._alive()
@@ -44,7 +53,19 @@ class Process:
 class World:
     """`asked`: turns by replica."""
 
-    def __init__(self, count: int = 2, standbys: int = 0, max_restarts: int = 3) -> None:
+    def __init__(
+        self,
+        count: int = 2,
+        standbys: int = 0,
+        max_restarts: int = 3,
+        regions: dict[str, int] | None = None,
+        lag: int = 1,
+        patience_s: float = 60.0,
+    ) -> None:
+        self.there = -1  # newest version in the stores of regions
+        self.link = asyncio.Event()  # to them
+        self.link.set()
+        self.said: list[str] = []
         self.processes: list[Process] = []
         self.asked: Counter[int] = Counter()
         self.told: list[tuple[Any, ...]] = []
@@ -52,13 +73,23 @@ class World:
         self.answering.set()
         self.broken = False  # what is started from now on dies as it loads
         self.engines = Engines(
-            count, self._start, self._ask, max_restarts, 60.0, lambda told: None, lambda: None, standbys
+            count,
+            self._start,
+            self._ask,
+            max_restarts,
+            60.0,
+            self.said.append,
+            lambda: None,
+            standbys,
+            regions,
+            lag,
+            patience_s,
         )
         for one in self.engines.replicas:
             one.client.complete = self._answers(one)  # type: ignore[method-assign]
 
-    def _start(self) -> Process:
-        self.processes.append(Process(len(self.processes)))
+    def _start(self, region: str = "") -> Process:
+        self.processes.append(Process(len(self.processes), region, self))
         self.processes[-1].dead = self.broken
         return self.processes[-1]
 

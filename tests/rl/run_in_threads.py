@@ -28,6 +28,7 @@ from etude.rl.schedule import task_list
 from etude.rl.settings import RlSettings
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
+from etude.rl.weight_store import store_of
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.registry import GRADERS
 from etude.trace.reader import read_session
@@ -95,10 +96,11 @@ class Threads:
         self.engine = run.engine
         self.engines: list[InThread] = []
 
-    def start_engine(self) -> InThread:
+    def start_engine(self, region: str = "") -> InThread:
         run = self.run
-        make = lambda: EngineProcess(run.checkpoint, run.folder / "weights", self.engine)
-        self.engines.append(InThread(make, self.die_at.get("engine", {})))
+        weights = run.settings.regions[region].store if region else store_of(run.settings, run.folder)
+        make = lambda: EngineProcess(run.checkpoint, weights, self.engine)
+        self.engines.append(InThread(make, self.die_at.get(region or "engine", {})))
         self.engines[-1].settings = self.engine
         return self.engines[-1]
 
@@ -152,7 +154,7 @@ def check_whole(run: RlRun) -> None:
             rollouts = store.load(group)
             assert len(rollouts) == run.settings.group_size
             assert all(step - r.start_version <= run.settings.max_staleness for r in rollouts if r.segments)
-    published = Receiver(WeightStore(run.folder / "weights")).catch_up()
+    published = Receiver(WeightStore(store_of(run.settings, run.folder))).catch_up()
     assert published.version == run.settings.steps
     lessons = run.settings.drafts.every > 0
     exported = load_checkpoint(run.folder / "checkpoint", drafts=lessons).state_dict()

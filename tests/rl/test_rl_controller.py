@@ -195,6 +195,13 @@ class World:
         self.served = version
         return {}
 
+    @property
+    def admits(self) -> int:
+        return self.served
+
+    def listen(self, heard: Any) -> None:
+        """No region, so nothing but `sync` changes what is served."""
+
     async def save(self, step: int) -> None:
         self.life.act()
         (self.folder / f"checkpoint-{step}").write_text(self.weights)

@@ -113,7 +113,7 @@ class Places:
         self.lives = lives or []
         self.started = 0
 
-    def start_engine(self) -> None:
+    def start_engine(self, region: str = "") -> None:
         """None is asked here."""
 
     def start_trainer(self) -> RankGroup:

@@ -42,9 +42,9 @@ def reloads(tmp_path: Path) -> Any:
     places: Any = SimpleNamespace(engine=EngineSettings())
     start = world.engines._start
 
-    def start_engine() -> Any:
+    def start_engine(region: str) -> Any:
         world.broken = places.engine.max_batch == 1
-        return start()
+        return start(region)
 
     world.engines._start = start_engine
     services: Any = SimpleNamespace(engines=world.engines, renew_trainer=lambda: pytest.fail("nobody asked for that"))

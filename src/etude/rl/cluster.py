@@ -47,8 +47,18 @@ class Sight:
 class Cluster:
     """A context: `with Cluster(settings, folder, checkpoint, engines, ranks): ...`. Actors of ours may live only inside."""
 
-    def __init__(self, settings: ClusterSettings, folder: Path, checkpoint: Path, engines: int, ranks: int) -> None:
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        folder: Path,
+        checkpoint: Path,
+        engines: int,
+        ranks: int,
+        far: Sequence[Mapping[str, float]] = (),
+    ) -> None:
+        """`far`: the resources of each region's engines. A machine that has them need not see the run's folder, and may be missing."""
         self.settings, self.folder, self.checkpoint = settings, folder, checkpoint
+        self.far = [taken for taken in far if taken]
         self.needs = {"engine": (engines, settings.engine), "trainer": (ranks, settings.trainer)}
         self.namespace = f"etude-{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
 
@@ -109,7 +119,9 @@ class Cluster:
     def _look_over(self) -> None:
         import ray
 
-        machines = [node for node in ray.nodes() if node["Alive"]]
+        living = [node for node in ray.nodes() if node["Alive"]]
+        distant = [node for node in living if any(has_all(node["Resources"], taken) for taken in self.far)]
+        machines = [node for node in living if node not in distant]
         for name, (count, taken) in self.needs.items():
             require_room(name, count, taken, [node["Resources"] for node in machines])
         probe = self.folder / f".seen-{secrets.token_hex(4)}"
@@ -119,6 +131,10 @@ class Cluster:
             here = sight(probe, self.checkpoint)
             for name, answer in sights.items():
                 require_alike(name, _answer(name, answer), here, proof, self.folder)
+            for name, answer in {
+                _name(node): _sight_of(node["NodeID"], probe, self.checkpoint) for node in distant
+            }.items():
+                require_region_alike(name, _answer(name, answer), here, self.checkpoint)
         finally:
             probe.unlink()
 
@@ -176,6 +192,25 @@ def require_alike(name: str, there: Sight, here: Sight, proof: str, folder: Path
         )
     if there.proof != proof:
         raise ClusterError(f"{name} has another {folder} than this machine: it must be one shared folder")
+    require_same_code(name, there, here)
+
+
+def require_region_alike(name: str, there: Sight, here: Sight, checkpoint: Path) -> None:
+    """Raises ClusterError where a region's machine lacks what an engine there rests on; its weights come from its own store."""
+    if str(checkpoint) in there.missing:
+        raise ClusterError(
+            f"{name} does not see {checkpoint}: copy the checkpoint that the run starts from to that path there"
+        )
+    require_same_code(name, there, here)
+
+
+def has_all(have: Mapping[str, float], taken: Mapping[str, float]) -> bool:
+    """Whether a machine has something of each of these resources."""
+    return all(have.get(resource, 0.0) >= amount for resource, amount in taken.items())
+
+
+def require_same_code(name: str, there: Sight, here: Sight) -> None:
+    """Raises ClusterError where another etude, Python or library runs there."""
     if there.python != here.python:
         raise ClusterError(f"{name} runs Python {there.python}, this machine {here.python}: install the same")
     for library, version in here.versions.items():

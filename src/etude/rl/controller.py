@@ -54,7 +54,16 @@ class Learner(Protocol):
         ...
 
     async def sync(self, version: int) -> dict[str, float]:
-        """Publish the weights as `version` and have the engine serve them; returns figures once it acknowledged."""
+        """Publish the weights as `version` and have the engines at home serve them; returns figures once they acknowledged."""
+        ...
+
+    @property
+    def admits(self) -> int:
+        """The version at which groups are admitted now: every engine that is asked serves it, or a later one (`floor.py`)."""
+        ...
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        """`heard` is called whenever `admits` is another version than before."""
         ...
 
     async def save(self, step: int) -> None:
@@ -106,6 +115,7 @@ class Controller:
     async def run(self) -> None:
         """Until every group of the schedule is trained; on failure or cancellation no rollout is left running."""
         self._idle_from = self._since_s = self.clock()
+        self.learner.listen(self._changed.set)
         watch = [asyncio.create_task(self._watch(self.on_wait))] if self.on_wait is not None else []
         try:
             while True:
@@ -124,6 +134,7 @@ class Controller:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _launch(self) -> None:
+        self.reconciler.version = self.learner.admits
         for slot in self.reconciler.start(self.clock()):
             self._rollouts.add(self._spawn(self._roll_out(slot)))
         for group in self.reconciler.take_admitted():
@@ -164,7 +175,6 @@ class Controller:
         trained = self._at(f"serving version {step + 1}")
         self.ledger.write("trained", step=step, digest=outcome.digest)
         outcome.values |= await self.learner.sync(step + 1)
-        self.reconciler.version = step + 1
         self._changed.set()  # the window may have room now
         synced = self._at(f"the end of step {step}")
         outcome.values |= {

@@ -8,18 +8,24 @@ steps, and whoever gives none for `silence_s` is ended and brought back.
 
 Of those that are ready the `count` longest up serve, the others stand by: loaded and at the newest weights. So when one dies or is lent,
 another answers at once, and the dead one's successor is the next to stand by.
+
+All this is told of the engines at home, beside the trainer. Those of regions follow at their own pace (`regions.py`); a version is served
+when home serves it, and what groups are admitted at is the floor (`floor.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
 from etude.rl.engine_policy import EnginePolicy
+from etude.rl.floor import Floor
+from etude.rl.regions import Regions, listening
 from etude.rl.replicas import Replicas
 from etude.rl.restarts import Lifeline, ProcessDied
+from etude.weights.errors import BadStore, ForeignFormat, WeightsError
 
 AskTrainer = Callable[..., Awaitable[Any]]
 TELL_S = 10.0  # a wait as long is told
@@ -27,15 +33,20 @@ DRAIN_LOOK_S = 0.05
 LOOKS = 4  # within the time of silence that is one too many
 LOADING = 10  # times that: what an engine may take until it answers first
 # Of a replica: who is asked sooner. One that comes back is waited for before a loan is ended.
-READY, STANDBY, COMING, LENT, LOST = range(5)
+# One of a region that is not ready is asked for want of any other alone.
+READY, STANDBY, COMING, LENT, AWAY, LOST = range(6)
 SUMMED = ("tokens_per_s",)  # of the replicas' readings; all others are means
 
 
 class Replica:
     """One engine: its process, however often that is started anew, and what it serves."""
 
-    def __init__(self, number: int, lifeline: Lifeline[Any]) -> None:
+    def __init__(self, number: int, lifeline: Lifeline[Any], region: str = "") -> None:
         self.number = number
+        self.region = region  # empty: at home
+        self.listens = not region  # is a receiver of the chain
+        self.news_s = 0.0  # of a region: when it last came to a new version, or had the newest
+        self.away = False  # of a region: it was said that it is
         self.lifeline = lifeline
         self.client = EnginePolicy(lifeline)
         self.receiver: str | None = None  # its name with the trainer, one for each life
@@ -48,7 +59,7 @@ class Replica:
 
     @property
     def up(self) -> bool:
-        return self.lifeline.generation >= 0 and self.client.revival is None and self.client.lost is None
+        return self.lifeline.begun and self.client.revival is None and self.client.lost is None
 
 
 class Engines:
@@ -57,14 +68,18 @@ class Engines:
     def __init__(
         self,
         count: int,
-        start: Callable[[], Any],
+        start: Callable[[str], Any],
         ask_trainer: AskTrainer,
         max_restarts: int,
         silence_s: float,
         note: Callable[[str], None],
         on_start: Callable[[], None],
         standbys: int = 0,
+        regions: Mapping[str, int] | None = None,
+        lag: int = 0,
+        patience_s: float = 60.0,
     ) -> None:
+        """`count` and `standbys` at home, and so many in each of the `regions`. `start(region)` gives the handle of a new process."""
         self._count = count
         self._lives = 0
         self._start, self._ask, self._note, self._on_start = start, ask_trainer, note, on_start
@@ -73,11 +88,19 @@ class Engines:
         self._early: list[Any] = []
         self._published = -1
         self._served = -1  # by all that live
-        self.replicas: list[Replica] = []
+        self.floor = Floor(lag)
+        self.home: list[Replica] = []
         for number in range(count + standbys):
             name = "engine" if count + standbys == 1 else f"engine {number}"
-            self.replicas.append(Replica(number, Lifeline(name, partial(self._spawn, number), max_restarts, note)))
+            self.home.append(Replica(number, Lifeline(name, partial(self._spawn, number), max_restarts, note)))
+        far: list[Replica] = []
+        for region, place in [(name, place) for name, size in (regions or {}).items() for place in range(size)]:
+            number, name = len(self.home) + len(far), f"engine {place} of region {region}"
+            far.append(Replica(number, Lifeline(name, partial(self._spawn, number), None, note), region))
+        self.regions = Regions(far, self.floor, ask_trainer, patience_s, note)
+        self.replicas = [*self.home, *far]
         self.policy = Replicas([one.client for one in self.replicas], self._distance, self._at_hand)
+        self.newest = self.policy.only(len(self.home))  # answers with the version that was served last, always
 
     @property
     def restarts(self) -> int:
@@ -85,19 +108,21 @@ class Engines:
 
     def prepare(self) -> None:
         """The processes load while the trainer does."""
-        self._early = [self._start() for _ in self.replicas]
+        self._early = [self._start("") for _ in self.home]
 
     async def serve(self, version: int) -> None:
-        """All that live serve `version`, which the trainer has published. Raises ProcessLost when none is left."""
+        """All at home that live serve `version`, which the trainer has published. Raises ProcessLost when none is left."""
         self._published = version
-        fresh = [one for one in self.replicas if one.lifeline.generation < 0]
+        fresh = [one for one in self.home if one.lifeline.generation < 0]
         await asyncio.gather(*(one.lifeline.start() for one in fresh))
-        while behind := [one for one in self.replicas if one.up and not one.lent and one.served < version]:
+        while behind := [one for one in self.home if one.up and not one.lent and one.served < version]:
             await asyncio.gather(*(self._bring(one, version) for one in behind))
-        while not any(one.up and not one.lent and one.served >= version for one in self.replicas):
+        while not any(one.up and not one.lent and one.served >= version for one in self.home):
             await self._someone_back()
         await self._part_with_lost()
         self._served = version
+        self.regions.rise(version)
+        self.regions.begin()
 
     async def lend(self) -> Replica | None:
         """A replica that an evaluation may have to itself, at the version that it serves; None where the run has none to spare. Turns in
@@ -141,13 +166,13 @@ class Engines:
                 one.client.replace(undo)
         finally:
             one.draining = False
-        if one.client.revival is not None:
+        if one.client.revival is not None and not one.region:  # a region may take as long as it likes
             await asyncio.wait([one.client.revival])
 
     async def stats(self) -> dict[str, float]:
-        """Readings of those that live and don't stand by: sums of what adds up, means of the rest; none is brought back for them."""
+        """Readings of those at home that live and don't stand by: sums of what adds up, means of the rest; none is brought back for them."""
         found: list[dict[str, float]] = []
-        for one in self.replicas:
+        for one in self.home:
             if self._distance(one.number) == STANDBY:
                 continue
             try:
@@ -159,6 +184,7 @@ class Engines:
         return {name: value if name in SUMMED else value / len(found) for name, value in total.items()}
 
     async def close(self) -> None:
+        await self.regions.close()
         for watch in self._watches:
             watch.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
@@ -166,12 +192,14 @@ class Engines:
 
     def receivers(self) -> list[tuple[str, int]]:
         """Who listens to the trainer, and what each serves: for a trainer that comes back."""
-        return [(one.receiver, one.served) for one in self.replicas if one.receiver is not None and not one.lent]
+        return listening(self.replicas)
 
     def _distance(self, number: int) -> int:
         one = self.replicas[number]
         if one.client.lost is not None:
             return LOST
+        if one.region:
+            return READY if self.regions.ready(one) else AWAY
         if one.lent and one.up:
             return LENT
         ready = self._ready()
@@ -180,10 +208,8 @@ class Engines:
         return READY if sum(other.since < one.since for other in ready) < self._count else STANDBY
 
     def _ready(self) -> list[Replica]:
-        """Up, not lent, and at what the others serve."""
-        return [
-            one for one in self.replicas if one.up and not one.lent and not one.draining and one.served >= self._served
-        ]
+        """At home: up, not lent, and at what the others serve."""
+        return [one for one in self.home if one.up and not one.lent and not one.draining and one.served >= self._served]
 
     async def _at_hand(self, number: int) -> None:
         """It is to be asked for want of another: a loan ends with that, for it may not answer with old weights (promise 5). One that is to
@@ -200,12 +226,23 @@ class Engines:
     async def _bring(self, one: Replica, version: int) -> None:
         generation = one.lifeline.generation
         try:
-            await one.lifeline.handle.stage(version)
-            one.served = await one.lifeline.handle.apply()
+            one.served = await self._applied(one.lifeline.handle, version)
         except ProcessDied as death:
             one.client.bring_back(generation, str(death))  # it starts with the newest weights
             return
         await self._ask("acknowledge", one.receiver, one.served)
+
+    async def _applied(self, handle: Any, version: int) -> int:
+        """What it serves then. Where the chain can't be walked the trainer puts an anchor down first (promise 7)."""
+        try:
+            await handle.stage(version)
+        except (BadStore, ForeignFormat):
+            raise  # no anchor helps there
+        except WeightsError as error:
+            self._note(f"version {version} can't be read ({error}): the trainer mends it by an anchor")
+            await self._ask("mend", version)
+            await handle.stage(version)
+        return await handle.apply()
 
     async def _watch(self, one: Replica, handle: Any) -> None:
         """Asks this life of it for a reading now and then, and ends it for silence: whoever waits in a call of it hears of its death then.
@@ -239,39 +276,44 @@ class Engines:
 
     async def _someone_back(self) -> None:
         """Until a replica came back, or was given up."""
-        coming = [one.client.revival for one in self.replicas if one.client.revival is not None]
+        coming = [one.client.revival for one in self.home if one.client.revival is not None]
         if coming:
             await asyncio.wait(coming, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.sleep(0)  # whoever hears of its end comes first
             return
-        if lent := [one for one in self.replicas if one.lent and one.up]:
+        if lent := [one for one in self.home if one.lent and one.up]:
             await asyncio.gather(*(self.take_back(one) for one in lent))
             return
-        lost = [one.client.lost for one in self.replicas if one.client.lost is not None]
+        lost = [one.client.lost for one in self.home if one.client.lost is not None]
         raise lost[-1]
 
     async def _part_with_lost(self) -> None:
         """The trainer waits for them no longer."""
-        for one in self.replicas:
+        for one in self.home:
             if one.client.lost is not None and one.receiver is not None:
-                left = sum(other.client.lost is None for other in self.replicas)
+                left = sum(other.client.lost is None for other in self.home)
                 self._note(f"the {one.lifeline.name} is given up, {left} go on: {one.client.lost}")
                 await self._ask("leave", one.receiver)
                 one.receiver = None
 
     async def _spawn(self, number: int, generation: int) -> Any:
         one = self.replicas[number]
-        handle = self._early.pop() if self._early else self._start()
+        handle = self._early.pop() if self._early and not one.region else self._start(one.region)
         self._watches = [watch for watch in self._watches if not watch.done()]
         self._watches.append(asyncio.create_task(self._watch(one, handle)))
-        name = f"engine-{number}.{generation}"
-        await self._ask("join", name, one.receiver)
-        one.receiver = name
-        one.served = -1
+        name, before, one.served = f"engine-{number}.{generation}", one.receiver, -1
         one.lent = False  # a loan ends with the life that was lent
+        if one.region:
+            if before is not None and one.listens:
+                await self._ask("leave", before)
+            one.receiver, one.listens = name, False
+            await self.regions.come(one, handle)
+            self._on_start()
+            return handle
+        await self._ask("join", name, before)
+        one.receiver = name
         while one.served < self._published:
-            await handle.stage(self._published)
-            one.served = await handle.apply()
+            one.served = await self._applied(handle, self._published)
             await self._ask("acknowledge", name, one.served)
         self._lives += 1
         one.since = self._lives

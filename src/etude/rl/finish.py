@@ -45,7 +45,8 @@ async def _mismatch(run: RlRun, services: Services, vocabulary: int) -> dict[str
         Request(f"probe-{n}", (), prompt_ids=prompt, max_tokens=SAMPLED_TOKENS, seed=n)
         for n, prompt in enumerate(prompts)
     ]
-    answers = await asyncio.gather(*(services.policy.complete(request) for request in requests))
+    newest = services.engines.newest
+    answers = await asyncio.gather(*(newest.complete(request) for request in requests))
     found = await services.compare([(p, a.tokens) for p, a in zip(prompts, answers, strict=True) if a.tokens])
     return {
         "k3": found.mean_k3,

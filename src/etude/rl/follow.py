@@ -65,7 +65,8 @@ class Follower:
         await self.evaluated()  # one at a time
         lent = await self._engines.lend()
         if lent is None:
-            self._write(step, groups, await self._evaluate(self._setup))
+            mine = replace(self._setup, policy=self._engines.newest)  # engines of regions may have older weights
+            self._write(step, groups, await self._evaluate(mine))
         else:
             self._evaluation = asyncio.create_task(self._beside(lent, self._write(step, groups, {})))
 

@@ -27,6 +27,7 @@ from etude.rl.rewards.mix import Mix, ever_weighed, mix_at, mixed
 from etude.rl.rewards.mixed_file import MIXED, MixedFile
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
+from etude.rl.weight_store import store_of
 from etude.trace.completion import SampledTokens
 from etude.trace.gap_file import write_gaps
 from etude.trace.segment import Rollout
@@ -76,7 +77,7 @@ class Learner:
     @cached_property
     def publisher(self) -> Publisher:
         """The one writer of the store: opened by whoever is asked to publish, which is rank 0."""
-        return Publisher(WeightStore(self.folder / "weights"), anchor_every=self.settings.anchor_every)
+        return Publisher(WeightStore(store_of(self.settings, self.folder)), anchor_every=self.settings.anchor_every)
 
     def restore(self, step: int) -> None:
         """The state after `step` steps, from the checkpoint that holds it; 0 is the initial policy."""
@@ -128,6 +129,14 @@ class Learner:
         """Put the weights into the store as `version`."""
         published = self.publisher.publish(self.trainer.model.state_dict(), version)
         return asdict(published) | {"ratio": published.ratio}
+
+    def mend(self, version: int) -> None:
+        """The weights were published as `version`, and can't be read: an anchor leads there."""
+        self.publisher.mend(self.trainer.model.state_dict(), version)
+
+    def heal(self) -> None:
+        """A region can't walk the chain: the next publication brings an anchor."""
+        self.publisher.heal()
 
     def join(self, receiver: str, left: str | None) -> None:
         """A new engine incarnation listens; the one it replaces, if any, does no longer."""

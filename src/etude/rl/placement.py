@@ -28,6 +28,7 @@ from etude.rl.memory import keep_freed_memory
 from etude.rl.rank_group import RankGroup
 from etude.rl.restarts import ProcessDied
 from etude.rl.settings import ClusterSettings, RlSettings
+from etude.rl.weight_store import store_of
 from etude.train.gloo_ranks import GlooRanks
 from etude.train.ranks import ALONE, Ranks
 from etude.weights.store import WeightStore
@@ -42,7 +43,7 @@ ENGINE_NICENESS = 5
 class EngineProcess(EngineService):
     """What the engine actor holds. Version -1 until the first weights are applied, so that these always are."""
 
-    def __init__(self, checkpoint: Path, weights: Path, settings: EngineSettings, niceness: int = 0) -> None:
+    def __init__(self, checkpoint: Path, weights: Path | str, settings: EngineSettings, niceness: int = 0) -> None:
         keep_freed_memory()
         os.nice(niceness)  # of this thread, and of the sampling thread that it starts
         torch.set_num_threads(settings.threads)
@@ -100,12 +101,15 @@ class RayPlaces:
     cluster: ClusterSettings
     started: int = 0  # names of actors are unique in the life of a run
 
-    def start_engine(self) -> Remote:
+    def start_engine(self, region: str = "") -> Remote:
+        """With `region`, where its resources are; it sees the weights of that region's store and no others."""
         actor: Any = ray.remote(EngineProcess)
-        options = self._options("engine", self.cluster.engine, "SPREAD")
+        far = self.settings.regions.get(region)
+        options = self._options("engine", far.engine if far else self.cluster.engine, "SPREAD")
+        weights = far.store if far else store_of(self.settings, self.folder)
         return Remote(
             actor.options(max_concurrency=ENGINE_CALLS, **options).remote(
-                self.checkpoint, self.folder / "weights", self.engine, ENGINE_NICENESS
+                self.checkpoint, weights, self.engine, ENGINE_NICENESS
             )
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 
 from etude.policy.protocol import Request
 from etude.rl.engine_policy import EnginePolicy
@@ -35,6 +36,7 @@ class Replicas:
         self._at_hand = at_hand
         self._home: OrderedDict[str, int] = OrderedDict()
         self._turns = [0] * len(replicas)  # asked and not answered
+        self._asked = range(len(replicas))
 
     async def complete(self, request: Request) -> Completion:
         """Raises PolicyError; ProcessLost when no replica is left."""
@@ -45,6 +47,12 @@ class Replicas:
             return await self._replicas[number].complete(request)
         finally:
             self._turns[number] -= 1
+
+    def only(self, count: int) -> Replicas:
+        """The same, but the first `count` replicas alone are asked."""
+        few = copy(self)
+        few._home, few._asked = OrderedDict(), range(count)
+        return few
 
     def turns(self, number: int) -> int:
         """Asked of replica `number` and not answered."""
@@ -63,7 +71,7 @@ class Replicas:
         """Where the session's last turn was, if that one is ready; else the nearest one with the fewest turns in flight."""
         home = self._home.get(session_id)
         if home is None or self._distance(home):
-            home = min(range(len(self._replicas)), key=lambda n: (self._distance(n), self._turns[n], n))
+            home = min(self._asked, key=lambda n: (self._distance(n), self._turns[n], n))
         self._home[session_id] = home
         self._home.move_to_end(session_id)
         while len(self._home) > REMEMBERED:

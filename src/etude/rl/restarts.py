@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 Handle = TypeVar("Handle", bound=Any)
+# Between two starts of a process that is begun again for ever.
+FIRST_PAUSE_S, MOST_PAUSE_S = 1.0, 60.0
 
 
 class ProcessLost(Exception):
@@ -20,11 +22,16 @@ class ProcessDied(Exception):
 class Lifeline(Generic[Handle]):
     """Holds the handle of a process that may die, or be replaced. `generation` counts the lives; callers that saw one die ask for the next.
 
-    Many callers may notice the same death at once: the first brings the process back, the others wait for it.
+    Many callers may notice the same death at once: the first brings the process back, the others wait for it. Without a bound (None) it is
+    begun again for ever, with pauses that double.
     """
 
     def __init__(
-        self, name: str, spawn: Callable[[int], Awaitable[Handle]], max_restarts: int, note: Callable[[str], None]
+        self,
+        name: str,
+        spawn: Callable[[int], Awaitable[Handle]],
+        max_restarts: int | None,
+        note: Callable[[str], None],
     ) -> None:
         self.name = name
         self.generation = -1
@@ -41,6 +48,11 @@ class Lifeline(Generic[Handle]):
             raise RuntimeError(f"the {self.name} process was not started; call start() first")
         return self._handle
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is a handle: a first life is ready, or was."""
+        return self._handle is not None
+
     async def start(self) -> None:
         """The first life, or, where the process dies before it is ready, the next. Raises ProcessLost beyond the bound."""
         self.generation = 0
@@ -52,13 +64,17 @@ class Lifeline(Generic[Handle]):
     async def revive(self, dead: int, reason: str) -> None:
         """Life number `dead` is over: start the next one, unless somebody has. Raises ProcessLost beyond the bound."""
         async with self._lock:
+            tries = 0
             while self.generation <= dead:
-                if self.restarts >= self._max_restarts:
+                if self._max_restarts is not None and self.restarts >= self._max_restarts:
                     raise ProcessLost(
                         f"the {self.name} process died {self.restarts + 1} times, the last time with: {reason}. "
                         "Nothing that was trained is lost: mend the cause and run again"
                     )
                 self.restarts += 1
+                if self._max_restarts is None:
+                    await asyncio.sleep(min(MOST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(tries, 10)))
+                    tries += 1
                 self._note(f"the {self.name} process died; starting it again (number {dead + 2}): {reason}")
                 try:
                     await self._begin(dead + 1)

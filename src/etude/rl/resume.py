@@ -39,9 +39,8 @@ def reconciler_at(
     progress: Progress, schedule: Schedule, settings: RlSettings, store: GroupStore
 ) -> Reconciler[Rollout]:
     """A reconciler that goes on where the ledger ends; the engine has to serve version `progress.next_step` by then."""
-    max_staleness = 0 if settings.mode == "sync" else settings.max_staleness
     reach = None if settings.window is None else settings.window * settings.groups_per_step
-    window = StalenessWindow(settings.groups_per_step, max_staleness, progress.next_step, reach=reach)
+    window = StalenessWindow(settings.groups_per_step, settings.staleness_bound, progress.next_step, reach=reach)
     reconciler: Reconciler[Rollout] = Reconciler(
         schedule,
         window,

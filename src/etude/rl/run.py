@@ -48,6 +48,7 @@ from etude.rl.sessions import KeptSessions
 from etude.rl.settings import ClusterSettings, RlSettings
 from etude.rl.solvable import SOLVABLE, measure
 from etude.rl.store import GroupStore
+from etude.rl.weight_store import require_own
 from etude.rollout.attempt import Setup
 from etude.rollout.code_search import CodeSearch, code_search
 from etude.rollout.verdicts import Verdicts
@@ -101,6 +102,17 @@ def run_rl(
         raise ValueError(
             f"rl.harder_above is {settings.harder_above}, but {source.name} knows no harder siblings of its tasks"
         )
+    placed = [name for name, region in settings.regions.items() if region.engine]
+    if placed and not (cluster or ClusterSettings()).address:
+        raise ValueError(
+            f"rl.regions.{placed[0]}.engine = {settings.regions[placed[0]].engine} without cluster.address: a run on its own machine counts no "
+            "resources; name the cluster, or leave them out to have the region's engines on this machine"
+        )
+    if placed and not (cluster or ClusterSettings()).engine:
+        raise ValueError(
+            f"rl.regions.{placed[0]}.engine is given and cluster.engine is not: engines at home would be spread over the region's machines too; "
+            "give home's machines a resource of their own and name it in cluster.engine"
+        )
     if settings.drafts.every and not load_config(checkpoint).mtp_layers:
         raise ValueError(
             f"rl.drafts.every is {settings.drafts.every}, but {checkpoint} has no draft layers: give it some (stage mtp), or set it to 0"
@@ -124,8 +136,11 @@ def _ray(run: RlRun, cluster: ClusterSettings) -> LocalRay | Cluster:
     """Where the processes are to run."""
     if not cluster.address:
         return LocalRay(run.folder / "ray.json")
-    engines = run.settings.engines + run.settings.standbys
-    return Cluster(cluster, run.folder, run.checkpoint, engines, run.settings.ranks)
+    engines, far = (
+        run.settings.engines + run.settings.standbys,
+        [region.engine for region in run.settings.regions.values()],
+    )
+    return Cluster(cluster, run.folder, run.checkpoint, engines, run.settings.ranks, far)
 
 
 async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dict[str, Any]:
@@ -145,6 +160,7 @@ async def _drive(
     store = GroupStore(run.folder / "groups")
     ledger = Ledger(run.folder / "ledger.jsonl")
     progress = open_progress(ledger, tasks)
+    require_own(settings, run.folder, ledger, progress)
     if progress.next_step:
         run.log.note(STAGE, f"goes on at step {progress.next_step} with {len(progress.complete)} finished groups")
     services = Services(places, settings, run.log, on_start)

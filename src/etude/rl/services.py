@@ -28,7 +28,7 @@ class Places(Protocol):
 
     engine: EngineSettings  # of the engines that are started from now on
 
-    def start_engine(self) -> Any: ...
+    def start_engine(self, region: str = "") -> Any: ...
     def start_trainer(self) -> Any: ...
 
 
@@ -50,6 +50,9 @@ class Services:
             self._note,
             on_start,
             settings.standbys,
+            {name: region.engines for name, region in settings.regions.items()},
+            settings.region_lag,
+            settings.region_patience_s,
         )
         self.policy = self.engines.policy
         self.trainer_busy_s = 0.0
@@ -60,6 +63,13 @@ class Services:
     @property
     def restarts(self) -> int:
         return self.trainer.restarts + self.engines.restarts
+
+    @property
+    def admits(self) -> int:
+        return self.engines.floor.version
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        self.engines.regions.risen = heard
 
     async def restore(self, step: int) -> None:
         self._saved, self._since = step, []
@@ -81,7 +91,8 @@ class Services:
         published = await self._ask("publish", version)
         await self.engines.serve(version)
         delta = {"delta_bytes": float(published["delta_bytes"] or 0), "publish_s": published["seconds"]}
-        return delta | {"delta_ratio": published["ratio"] or 0.0, "anchor_bytes": float(published["anchor_bytes"])}
+        delta |= {"delta_ratio": published["ratio"] or 0.0, "anchor_bytes": float(published["anchor_bytes"])}
+        return delta | self.engines.regions.figures()
 
     async def save(self, step: int) -> None:
         await self._ask("save", step)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from etude.rl.region import RegionSettings, require_apart, require_lag, require_place
 from etude.rl.rewards.settings import RewardSettings
 from etude.rollout.settings import AttemptSettings
 from etude.train.feedback_settings import FeedbackSettings
@@ -127,6 +128,24 @@ class RlSettings(BaseModel):
         gt=0,
         description="seconds without a sign of life after which an engine is ended and started anew",
     )
+    weight_store: str = Field(
+        default="",
+        description="where the weights are published: a folder or s3://bucket/prefix; empty: the run folder's own",
+    )
+    regions: dict[str, RegionSettings] = Field(
+        default_factory=dict, description="engines far away, each region with a weight store of its own (docs/rl.md)"
+    )
+    region_lag: int = Field(
+        default=1,
+        ge=0,
+        description="versions that a region's engines may be behind and still be asked; groups are then admitted at their version, so this "
+        "much of max_staleness goes to them; whoever is further behind is away",
+    )
+    region_patience_s: float = Field(
+        default=60.0,
+        gt=0,
+        description="seconds that a region's engine which is behind may be without news before deltas no longer start from what it holds",
+    )
     drain_s: float = Field(
         default=120.0,
         ge=0,
@@ -231,6 +250,19 @@ class RlSettings(BaseModel):
         description="steps between evaluations on validation tasks, on an engine of their own where there are several; 0 is never",
     )
     eval_tasks: int = Field(default=32, ge=1, description="validation tasks per evaluation")
+
+    @property
+    def staleness_bound(self) -> int:
+        """Of tokens, at the step that trains on them."""
+        return 0 if self.mode == "sync" else self.max_staleness
+
+    @model_validator(mode="after")
+    def _stores_are_apart(self) -> RlSettings:
+        require_place(self.weight_store)
+        require_apart(self.regions, self.weight_store)
+        if self.regions:
+            require_lag(self.region_lag, self.staleness_bound)
+        return self
 
     @model_validator(mode="after")
     def _a_group_of_one_is_no_group(self) -> RlSettings:

@@ -9,6 +9,7 @@ import random
 from etude.engine.thread import Result
 from etude.policy.protocol import Request
 from etude.rl.restarts import ProcessDied
+from etude.rl.simulation.region import MadeUpRegion
 from etude.rl.simulation.shape import Shape
 from etude.rl.simulation.store import MadeUpStore
 from etude.trace.completion import Completion, SampledTokens, Usage
@@ -18,8 +19,12 @@ class MadeUpEngine:
     """`rl.engine_policy.EngineHandle`. Every call of a dead one raises ProcessDied, those that wait in it too; one that hangs answers none
     until somebody ends it."""
 
-    def __init__(self, shape: Shape, store: MadeUpStore, dice: random.Random) -> None:
-        self._shape, self._store, self._dice = shape, store, dice
+    def __init__(
+        self, shape: Shape, store: MadeUpStore, dice: random.Random, region: MadeUpRegion | None = None
+    ) -> None:
+        """`region`: it sees that one's store alone, and answers nothing while the link to it is lost."""
+        self._shape, self._store, self._dice, self.region = shape, store, dice, region
+        self.turns = 0
         self._version = -1
         self._staged = -1
         self._running = 0
@@ -50,10 +55,14 @@ class MadeUpEngine:
     async def release_many(self, sessions: list[str]) -> None:
         await self._live()
 
-    async def stage(self, version: int) -> int:
-        """Fetches what leads from its own version to this one, beside its work."""
+    async def stage(self, version: int | None = None) -> int:
+        """Fetches what leads from its own version to this one (the newest of its region), beside its work."""
         await self._live()
-        await self._store.fetch(self._version, version)
+        if self.region is not None:
+            version = await self.region.fetch(self._version)
+        else:
+            assert version is not None
+            await self._store.fetch(self._version, version)
         await self._live()
         self._staged = version
         return version
@@ -89,6 +98,10 @@ class MadeUpEngine:
     async def _live(self) -> None:
         if self._hangs:
             await asyncio.shield(self._died)
+        if self.region is not None and not self.region.link.is_set():
+            back = asyncio.ensure_future(self.region.link.wait())
+            await asyncio.wait([back, self._died], return_when=asyncio.FIRST_COMPLETED)
+            back.cancel()
         if self._died.done():
             raise ProcessDied("made to die")
 
@@ -106,6 +119,7 @@ class MadeUpEngine:
         finally:
             self._running -= 1
         self.busy_s += took_s / max(1, self._running + 1)
+        self.turns += 1
         tokens = SampledTokens([1, 2], [-0.5, -0.5], [began, self._version])
         self._done.append((number, Completion(tokens=tokens, usage=Usage(output_tokens=2, seconds=took_s))))
         self._news.set()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Order = Literal["fifo", "windowed", "greedy"]
@@ -39,6 +39,12 @@ class Shape:
     host_deaths: int = 1
     save_every: int = 10
     anchor_every: int = 8
+    regions: int = 0  # beside home, with `region_engines` each, behind links of their own
+    region_engines: int = 1
+    region_lag: int = 1
+    link_share: float = 1.0  # of home's wire, about
+    outages: int = 0  # of links, each of about `outage_s`
+    outage_s: float = 600.0
     fleet: bool = True  # sandboxes come from the fleet's own code over fake hosts; else from nowhere, at no cost
     seed: int = 0
 
@@ -56,7 +62,7 @@ def drawn(seed: int) -> Shape:
     """A small run of chance proportions, for searching through many seeds."""
     dice = random.Random(f"shape {seed}")
     per_step, size = dice.randint(1, 6), dice.randint(2, 6)
-    return Shape(
+    shape = Shape(
         rollouts=per_step * size * dice.randint(3, 8),
         group_size=size,
         groups_per_step=per_step,
@@ -79,4 +85,15 @@ def drawn(seed: int) -> Shape:
         fleet=dice.random() < 0.5,
         standbys=dice.randint(0, 1),
         seed=seed,
+    )
+    if dice.random() < 0.5:
+        return shape
+    return replace(
+        shape,
+        regions=dice.randint(1, 2),
+        region_engines=dice.randint(1, 2),
+        region_lag=dice.randint(0, shape.max_staleness),
+        link_share=dice.choice((0.02, 0.2, 1.0)),
+        outages=dice.randint(0, 3),
+        outage_s=dice.choice((10.0, 600.0, 5000.0)),
     )

@@ -1,8 +1,9 @@
 """A whole run in made-up time, by the code that real runs go by: controller, reconciler, window, services, engines' policy, weight chain,
 fleet. Made up are engines, trainer, store, wires and clock; all chance comes from one seed, and a seed tells the same story again.
 
-What it checks while it runs: no token is older than the bound when it is trained (the trainer raises), a way leads to every version that
-an engine is asked to serve (the store raises); at the end: every task was trained once, no group was left, no sandbox lives.
+What it checks while it runs: no token is older than the bound when it is trained (the trainer raises), nor than its group's admission; a
+way leads to every version that an engine at home is asked to serve (the store raises). At the end: every task was trained once, no group
+was left, no sandbox lives.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from etude.rl.controller import Controller, Step
 from etude.rl.groups import Group
 from etude.rl.ledger import fold
 from etude.rl.life import Slot
+from etude.rl.region import RegionSettings
 from etude.rl.resume import open_progress, reconciler_at, train_again
 from etude.rl.schedule import Schedule
 from etude.rl.services import Services
@@ -86,7 +88,9 @@ async def _simulate(shape: Shape) -> dict[str, Any]:
             tally.staleness.update(step.step - rollout.start_version for rollout in group.members)
 
     async def attempt(slot: Slot) -> Rollout:
+        admitted = reconciler.groups[slot.group].version
         rollout = await _attempt(slot, world, services, fleet, tally)
+        assert rollout.start_version >= admitted, "a token is older than the version that its group was admitted at"
         tally.complete_s[slot.group] = loop.time()
         return rollout
 
@@ -99,9 +103,11 @@ async def _simulate(shape: Shape) -> dict[str, Any]:
     await _until_it_hangs(controller, tally)
     spent_s = loop.time() - began_s
     striking.cancel()
+    world.close()
     left = await _closed(services, fleet, world)
     _whole(ledger, tasks)
-    return _figures(shape, services, tally, spent_s, left)
+    regional = sum(engine.turns for engine in world.engines if engine.region is not None)
+    return _figures(shape, services, tally, spent_s, left) | {"regional_turns": regional}
 
 
 async def _until_it_hangs(controller: Controller, tally: Tally) -> None:
@@ -132,6 +138,8 @@ def _settings(shape: Shape) -> RlSettings:
         save_every=shape.save_every,
         max_faults=10_000,
         max_restarts=10_000,
+        regions={f"r{n}": RegionSettings(store=f"r{n}", engines=shape.region_engines) for n in range(shape.regions)},
+        region_lag=min(shape.region_lag, shape.max_staleness),
     )
 
 

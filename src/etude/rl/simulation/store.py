@@ -6,6 +6,7 @@ import asyncio
 import random
 
 from etude.weights.chain import Chain
+from etude.weights.index import Entry, Index
 from etude.weights.path import Edge, cheapest, needed
 
 ANCHOR_BYTES, DELTA_BYTES = 1000, 20
@@ -37,6 +38,10 @@ class MadeUpStore:
         self.edges = needed(self.edges, KEEP_ANCHORS, {*self.chain.held, version})
         self.chain.published(plan)
         return None if plan.base is None else DELTA_BYTES
+
+    def index(self) -> Index:
+        """As a relay sees it."""
+        return Index(tuple(Entry(edge.version, edge.base, edge.bytes, 0, str(edge.version), "") for edge in self.edges))
 
     def reopened(self) -> None:
         """The sender died: the next one goes on after the newest version, and knows of no receiver."""

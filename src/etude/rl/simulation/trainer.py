@@ -59,6 +59,9 @@ class MadeUpTrainer:
             self._store.chain.leave(left)
         self._store.chain.join(receiver)
 
+    async def heal(self) -> None:
+        self._live()
+
     async def leave(self, receiver: str) -> None:
         self._live()
         self._store.chain.leave(receiver)

@@ -12,6 +12,7 @@ from etude.fleet.simulation.world import Machine
 from etude.fleet.simulation.world import Shape as HostShape
 from etude.rl.simulation.engine import MadeUpEngine
 from etude.rl.simulation.groups import GroupsInMemory
+from etude.rl.simulation.region import MadeUpRegion
 from etude.rl.simulation.shape import Shape
 from etude.rl.simulation.store import MadeUpStore
 from etude.rl.simulation.trainer import MadeUpTrainer
@@ -28,14 +29,17 @@ class World:
         self.saves: dict[int, str] = {}
         self.engines: list[MadeUpEngine] = []
         self.trainers: list[MadeUpTrainer] = []
+        self.regions = {f"r{n}": MadeUpRegion(shape, self.store, self.dice("region", n)) for n in range(shape.regions)}
+        self._relays = [asyncio.create_task(region.relay()) for region in self.regions.values()]
         hosts = HostShape(hosts=shape.hosts, commands=2, faults=shape.faults, seed=shape.seed)
         self.machines = [Machine(number, hosts) for number in range(shape.hosts if shape.fleet else 0)]
 
     def dice(self, *part: object) -> random.Random:
         return random.Random(f"{self.shape.seed} {part}")
 
-    def start_engine(self) -> MadeUpEngine:
-        self.engines.append(MadeUpEngine(self.shape, self.store, self.dice("engine", len(self.engines))))
+    def start_engine(self, region: str = "") -> MadeUpEngine:
+        dice = self.dice("engine", len(self.engines))
+        self.engines.append(MadeUpEngine(self.shape, self.store, dice, self.regions.get(region)))
         return self.engines[-1]
 
     def start_trainer(self) -> MadeUpTrainer:
@@ -44,6 +48,10 @@ class World:
         dice = self.dice("trainer", len(self.trainers))
         self.trainers.append(MadeUpTrainer(self.shape, self.groups, self.store, self.saves, dice))
         return self.trainers[-1]
+
+    def close(self) -> None:
+        for relay in self._relays:
+            relay.cancel()
 
     async def open_fleet(self) -> Fleet | None:
         if not self.shape.fleet:
@@ -59,13 +67,18 @@ class World:
             ["process"] * shape.deaths
             + ["hang"] * shape.hangs
             + ["host"] * min(shape.host_deaths, max(0, len(self.machines) - 1))
+            + ["link"] * (shape.outages if self.regions else 0)
         )
-        lately = slice(-shape.engines - shape.standbys, None)
+        lately = slice(-shape.engines - shape.standbys - shape.regions * shape.region_engines, None)
         for at_s, who in sorted((dice.random() * span_s, who) for who in whom):
             await asyncio.sleep(max(0.0, at_s - asyncio.get_running_loop().time()))
             if who == "host":
                 living = [one for one in self.machines if not one.link.broken]
                 dice.choice(living).crash()
+            elif who == "link":
+                region = dice.choice(list(self.regions.values()))
+                region.link.clear()
+                asyncio.get_running_loop().call_later(shape.outage_s * dice.uniform(0.5, 1.5), region.link.set)
             elif who == "hang":
                 dice.choice(self.engines[lately]).hang()
             else:

@@ -1,0 +1,149 @@
+"""Engines of regions: each follows its region's own store at the pace of its link, and nothing waits for one that is away.
+
+One step of following: it stages the newest version of its store beside its work, swaps between two steps, and the floor is looked at
+again (`floor.py`, promise 5). The trainer is told, so that deltas may start from what it holds; one without news for `patience_s`
+while it is behind leaves the chain's receivers, so that the base goes on without it (promise 7), and joins again with its next version, to which
+an anchor in its store and the deltas behind it lead. Its process is begun again as often as it takes, with growing pauses: a region that
+can't be reached is no broken engine, and the run does not rest on it. Turns in flight where a region is lost fail as our fault,
+and their attempts begin anew elsewhere (promise 8).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from etude.rl.floor import Floor
+from etude.rl.restarts import ProcessDied
+from etude.weights.errors import BadStore, ForeignFormat, Unreachable, WeightsError
+
+if TYPE_CHECKING:
+    from etude.rl.engines import Replica
+
+# Between two looks at a store that has nothing new: a request to a server nearby.
+LOOK_S = 0.25
+
+
+class Regions:
+    """Of some replicas, those of regions. `begin`, then they come by themselves; `risen` hears of every new floor."""
+
+    def __init__(
+        self,
+        replicas: Sequence[Replica],
+        floor: Floor,
+        ask_trainer: Callable[..., Awaitable[Any]],
+        patience_s: float,
+        note: Callable[[str], None],
+    ) -> None:
+        self.replicas, self.floor = replicas, floor
+        self.risen: Callable[[], None] = lambda: None
+        self._ask, self._patience_s, self._note = ask_trainer, patience_s, note
+        self._tasks: list[asyncio.Task[None]] = []
+        self._healed_at = -1
+        self._told: dict[int, str] = {}  # by replica: why it gets nothing
+
+    def begin(self) -> None:
+        """Their processes start, and follow from then on."""
+        if self._tasks or not self.replicas:
+            return
+        self._tasks = [asyncio.create_task(self._life(one)) for one in self.replicas]
+        self._tasks.append(asyncio.create_task(self._part_with_late()))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def rise(self, home: int | None = None) -> None:
+        """Somebody serves a newer version."""
+        if self.floor.rise(self.floor.home if home is None else home, (one.served for one in self.replicas)):
+            self.risen()
+
+    def ready(self, one: Replica) -> bool:
+        """Whether it may be asked."""
+        return one.up and not one.draining and one.served >= self.floor.version
+
+    def figures(self) -> dict[str, float]:
+        """Of each region how many versions its best engine is behind home, and how many of its engines are away."""
+        found: dict[str, float] = {}
+        for name in dict.fromkeys(one.region for one in self.replicas):
+            mine = [one for one in self.replicas if one.region == name]
+            found[f"region_{name}_behind"] = float(self.floor.home - max(one.served for one in mine))
+            found[f"region_{name}_away"] = float(sum(not self.ready(one) for one in mine))
+        return found
+
+    async def come(self, one: Replica, handle: Any) -> None:
+        """A new process of it: returns when it may be asked. Raises ProcessDied."""
+        while not (one.served >= 0 and one.served >= self.floor.version):
+            if not await self._step(one, handle):
+                await asyncio.sleep(LOOK_S)
+
+    async def _life(self, one: Replica) -> None:
+        await one.lifeline.start()
+        self._tell_back(one)
+        while True:
+            generation = one.lifeline.generation
+            try:
+                news = one.up and await self._step(one, one.lifeline.handle)
+            except ProcessDied as death:
+                one.client.bring_back(generation, str(death))
+                news = False
+            self._tell_back(one)
+            if not news:
+                await asyncio.sleep(LOOK_S)
+
+    async def _step(self, one: Replica, handle: Any) -> bool:
+        """To the newest version of its store; whether that was news. What is wrong with the store is told once."""
+        try:
+            if await handle.stage() <= one.served:
+                return False
+            one.served = await handle.apply()
+        except WeightsError as error:
+            await self._refused(one, error)
+            return False
+        one.news_s = asyncio.get_running_loop().time()
+        self._told.pop(one.number, None)
+        self.rise()
+        if not one.listens:
+            one.listens = True
+            await self._ask("join", one.receiver, None)
+        await self._ask("acknowledge", one.receiver, one.served)
+        return True
+
+    async def _refused(self, one: Replica, error: WeightsError) -> None:
+        """A chain that is broken in the region may be healed by the next anchor, which is asked for once for a version."""
+        reason = f"{type(error).__name__}: {error}"
+        if self._told.get(one.number) != reason:
+            self._told[one.number] = reason
+            self._note(f"the {one.lifeline.name} gets no weights from its store and waits: {reason}")
+        if not isinstance(error, BadStore | ForeignFormat | Unreachable) and self._healed_at < self.floor.home:
+            self._healed_at = self.floor.home
+            await self._ask("heal")
+
+    def _tell_back(self, one: Replica) -> None:
+        if one.away and self.ready(one):
+            one.away = False
+            self._note(f"the {one.lifeline.name} is back with version {one.served}; home serves {self.floor.home}")
+
+    async def _part_with_late(self) -> None:
+        """Whoever brings no news while there is some to be had is waited for no longer."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(min(1.0, self._patience_s / 4))
+            for one in self.replicas:
+                if one.served >= self.floor.home:
+                    one.news_s = clock()
+                if not one.away and not self.ready(one) and one.served >= 0:
+                    one.away = True
+                    self._note(
+                        f"the {one.lifeline.name} is away: it has version {one.served}, home serves {self.floor.home}"
+                    )
+                if one.listens and clock() - one.news_s > self._patience_s:
+                    one.listens = False
+                    await self._ask("leave", one.receiver)
+
+
+def listening(replicas: Iterable[Replica]) -> list[tuple[str, int]]:
+    """Who is a receiver of the chain, and what each serves."""
+    return [(one.receiver, one.served) for one in replicas if one.receiver is not None and one.listens and not one.lent]
