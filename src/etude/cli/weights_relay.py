@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import signal
 import threading
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,7 +37,9 @@ def relay(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    say = lambda told: typer.echo(jsonlib.dumps(told) if json else said(told), err=True)
+    say = lambda told: typer.echo(
+        jsonlib.dumps({"time": round(time.time(), 3), **told}) if json else said(told), err=True
+    )
     one = Relay(source_store(_place(source)), target_store(_place(target)), say)
     if follow:
         one.follow(stop, poll_s)

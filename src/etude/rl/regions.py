@@ -64,13 +64,15 @@ class Regions:
         """Whether it may be asked."""
         return one.up and not one.draining and one.served >= self.floor.version
 
-    def figures(self) -> dict[str, float]:
-        """Of each region how many versions its best engine is behind home, and how many of its engines are away."""
+    def figures(self, answered: Sequence[int]) -> dict[str, float]:
+        """Of each region how many versions its best engine is behind home, how many of its engines are away, and how many turns they have
+        `answered` in this life of the run."""
         found: dict[str, float] = {}
         for name in dict.fromkeys(one.region for one in self.replicas):
             mine = [one for one in self.replicas if one.region == name]
             found[f"region_{name}_behind"] = float(self.floor.home - max(one.served for one in mine))
             found[f"region_{name}_away"] = float(sum(not self.ready(one) for one in mine))
+            found[f"region_{name}_turns"] = float(sum(answered[one.number] for one in mine))
         return found
 
     async def come(self, one: Replica, handle: Any) -> None:

@@ -37,6 +37,7 @@ class Replicas:
         self._home: OrderedDict[str, int] = OrderedDict()
         self._turns = [0] * len(replicas)  # asked and not answered
         self._asked = range(len(replicas))
+        self.answered = [0] * len(replicas)  # turns in all
 
     async def complete(self, request: Request) -> Completion:
         """Raises PolicyError; ProcessLost when no replica is left."""
@@ -44,7 +45,9 @@ class Replicas:
         self._turns[number] += 1
         try:
             await self._at_hand(number)
-            return await self._replicas[number].complete(request)
+            answer = await self._replicas[number].complete(request)
+            self.answered[number] += 1
+            return answer
         finally:
             self._turns[number] -= 1
 

@@ -92,7 +92,7 @@ class Services:
         await self.engines.serve(version)
         delta = {"delta_bytes": float(published["delta_bytes"] or 0), "publish_s": published["seconds"]}
         delta |= {"delta_ratio": published["ratio"] or 0.0, "anchor_bytes": float(published["anchor_bytes"])}
-        return delta | self.engines.regions.figures()
+        return delta | self.engines.regions.figures(self.policy.answered)
 
     async def save(self, step: int) -> None:
         await self._ask("save", step)
