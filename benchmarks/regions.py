@@ -44,7 +44,7 @@ SETTINGS: dict[str, Any] = {
     "attempt": {"tool_latency_s": 2.0},  # steps then take seconds, as with real tools
 }
 HARNESS = {"max_turns": 8, "max_tokens_per_turn": 48}
-WARM_TURNS, AFTER_S = 200, 60
+WARM_TURNS, WARM_STEPS, AFTER_S = 200, 10, 60
 LIMIT_S = 600.0
 
 
@@ -96,7 +96,9 @@ def main() -> None:
 def measured(site: Site, outage_s: float) -> dict[str, Any]:
     say = lambda text: print(time.strftime("%T"), text, flush=True)
     course = Course(site, site.start_run(CHECKPOINT, SETTINGS, HARNESS))
-    began_s = course.until("the region to answer", lambda: course.value("region_far_turns") > WARM_TURNS)
+    began_s = course.until(
+        "the region to answer", lambda: course.value("region_far_turns") > WARM_TURNS and course.step() >= WARM_STEPS
+    )
     cut_at, link_before = course.step(), site.link.passed()
     relay_before = outcome.crossed(site.relayed())
     held = course.region_version()

@@ -42,7 +42,8 @@ def samples(folder: Path, admitted: set[int], group_size: int) -> dict[str, int]
         "trained_groups": len(admitted & trained),
         "lost_rollouts": group_size * len(admitted) - group_size * whole,
         "trained_twice": len(trained_twice(told)),
-        "retried_as_faults": sum(entry["kind"] == "fault" for entry in told),
+        "attempts_begun_anew": int(sum(step.values["retried"] for step in read(folder / "steps.jsonl"))),
+        "slots_queued_again": sum(entry["kind"] == "fault" for entry in told),
     }
 
 

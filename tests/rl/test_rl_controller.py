@@ -189,6 +189,9 @@ class World:
         self.life.act()
         return Step(step, self.weights)
 
+    async def publish(self, version: int) -> None:
+        self.life.act()
+
     async def sync(self, version: int) -> dict[str, float]:
         await asyncio.sleep(self.rng.expovariate(2.0))
         self.life.act()
@@ -257,6 +260,7 @@ async def drive(folder: Path, plan: RlSettings, world: World, loop: SimulatedLoo
     tasks = schedule(plan)
     progress = open_progress(ledger, tasks)
     await train_again(progress, tasks, world.store, ledger, world, nothing)
+    await world.publish(progress.next_step)
     await world.sync(progress.next_step)
     world.reconciler = reconciler_at(progress, tasks, plan, world.store)
     controller = Controller(

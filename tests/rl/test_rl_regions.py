@@ -114,6 +114,24 @@ async def test_one_that_is_further_behind_is_asked_nothing_and_waited_for_by_nob
     assert any("is away: it has version 0, home serves 2" in told for told in world.said)
 
 
+async def test_turns_in_flight_where_nobody_answers_any_more_are_given_up_and_it_is_asked_again_when_it_does():
+    world = World(count=1, regions={"far": 1}, lag=1, patience_s=0.2)
+    world.there = 0
+    given_up: list[str] = []
+    await world.engines.serve(0)
+    await until(lambda: ready(world))
+    far(world).client.give_up = given_up.append
+    handle = far(world).lifeline.handle
+    answers, handle.stats = handle.stats, asyncio.Event().wait  # never
+    await until(lambda: not ready(world))
+    assert given_up == ["the engine 0 of region far has been silent for 0.2 s"]
+    assert await world.turn("s") == 0 and world.asked[far(world).number] == 0
+    handle.stats = answers
+    far(world).silent = False  # what the watch of its next life, or the answer that comes after all, says
+    assert ready(world)
+    await world.engines.close()
+
+
 async def test_it_comes_back_although_training_never_waits(world: World):
     world.link.clear()
     await world.engines.serve(5)

@@ -24,6 +24,10 @@ class MemoryBucket:
         self.got[key] += len(data)
         return data, hashlib.sha256(data).hexdigest()
 
+    def news(self, key: str, tag: str | None) -> tuple[bytes, str] | None:
+        data, found = self.get(key)
+        return None if found == tag else (data, found)
+
     def part(self, key: str, first: int, stop: int) -> bytes:
         self.act("part", key)
         data = self._object(key)[first:stop]

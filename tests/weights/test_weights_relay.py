@@ -232,7 +232,7 @@ def test_what_is_broken_at_the_source_is_walked_around_or_refused_until_an_ancho
     with pytest.raises(CorruptShard, match="delta-1/shard"):
         relay.once()
     assert world.engine().version == 0 and [told["event"] for told in world.said][-2:] == ["broken", "wedged"]
-    world.publisher.mend(state(1), 1)
+    world.publisher.mend(1)
     assert relay.once() == 1
     assert world.engine().walked == ("anchor-1",)
 

@@ -161,6 +161,36 @@ def test_errors_say_what_to_look_at(s3_access: Any, monkeypatch: pytest.MonkeyPa
         Receiver(quick(place(), attempts=1)).catch_up()
 
 
+@pytest.mark.parametrize("heeds", [True, False])
+def test_an_object_that_a_reader_knows_is_not_sent_again(line: Any, heeds: bool) -> None:
+    bucket = quick(place()).bucket
+    bucket.put("index.json", b"first")
+    data, tag = bucket.get("index.json")
+    assert data == b"first" and bucket.news("index.json", tag) is None
+    bucket.put("index.json", b"second")
+    found = bucket.news("index.json", tag if heeds else None)
+    assert found is not None and found[0] == b"second"
+    with pytest.raises(MissingShard):
+        bucket.news("none", tag)
+
+
+def test_a_part_of_an_object_is_asked_for_alone(s3_access: Any) -> None:
+    bucket = quick(place()).bucket
+    bucket.put("a", bytes(range(100)))
+    assert bucket.part("a", 10, 13) == bytes([10, 11, 12]) and bucket.part("a", 98, 200) == bytes([98, 99])
+
+
+def test_a_url_may_name_its_server(s3_access: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETUDE_S3_ENDPOINT", "http://127.0.0.1:9")
+    url = f"{place()}?endpoint={s3_access.endpoint}"
+    Publisher(WeightStore(url)).publish(state(0), 0)
+    assert Receiver(WeightStore(url)).catch_up().version == 0 and "?" not in WeightStore(url).url
+    with pytest.raises(ValueError, match="nor one with .endpoint="):
+        S3Bucket.at("s3://bucket/x?region=y")
+    with pytest.raises(BadStore, match="profile .nobody. could not be found"):
+        S3Bucket.at("s3://bucket/x?profile=nobody")
+
+
 def test_a_url_of_another_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="gs://x: weights go to a folder or to s3://bucket/prefix"):
         WeightStore("gs://x")

@@ -61,6 +61,10 @@ class BatchingClient:
         self._leaving.append(session_id)
         self._wake()
 
+    def give_up(self, reason: str) -> None:
+        """Open requests fail as infra faults; answers that come after all are nobody's."""
+        self._fail(PolicyError(reason))
+
     async def close(self) -> None:
         """Ends the exchange; open requests fail as infra faults."""
         tasks = [task for task in (self._sender, self._collector) if task is not None]

@@ -1,8 +1,9 @@
 """The controller: one asyncio loop that keeps the slots busy and the trainer fed. The decisions are the reconciler's.
 
 Each time something changed (a rollout came in, a step was trained, the engine serves new weights):
-    training     if the trainer is free, `reconciler.batch` goes into the ledger, then to the trainer, and its weights to the
-                 engine, which acknowledges them; rollouts stay in flight all the while
+    training     if the trainer is free, `reconciler.batch` goes into the ledger, then to the trainer
+    serving      the weights are copied, and go to the store and the engines while the trainer is at the next batch, if there is one; at most
+                 one version is on its way, and what is not served yet admits nothing. Rollouts stay in flight all the while
     generation   what `reconciler.start` hands out is launched; a finished group goes to disk, then into the ledger
 The synchronous baseline is the same loop with a window of staleness 0: no group can start until its weights are served.
 Clock and I/O come from outside, so tests run this very file under a simulated clock with faults and kills (promises 5, 6, 8).
@@ -53,8 +54,12 @@ class Learner(Protocol):
         """Train the stored groups as step `step`. The same state and groups come to the same weights."""
         ...
 
+    async def publish(self, version: int) -> None:
+        """Copy the weights, to be published as `version`; the next step may begin then."""
+        ...
+
     async def sync(self, version: int) -> dict[str, float]:
-        """Publish the weights as `version` and have the engines at home serve them; returns figures once they acknowledged."""
+        """Bring what `publish` copied into the store and have the engines at home serve it; returns figures once they acknowledged."""
         ...
 
     @property
@@ -109,6 +114,7 @@ class Controller:
         self._changed = asyncio.Event()
         self._rollouts: set[asyncio.Task[None]] = set()
         self._training: asyncio.Task[None] | None = None
+        self._serving: asyncio.Task[None] | None = None
         self._idle_from = 0.0
         self._failure: BaseException | None = None
 
@@ -124,11 +130,11 @@ class Controller:
                     raise self._failure
                 self._train_next()
                 self._launch()
-                if self._training is None and self.reconciler.done:
+                if self._training is None and self._serving is None and self.reconciler.done:
                     return
                 await self._changed.wait()
         finally:
-            tasks = [*watch, *self._rollouts, *([self._training] if self._training else [])]
+            tasks = [*watch, *self._rollouts, *(task for task in (self._training, self._serving) if task)]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -172,24 +178,34 @@ class Controller:
     async def _train(self, step: int, batch: list[Group[Rollout]]) -> None:
         started = self._at(f"training step {step}")
         outcome = await self.learner.train(step, [group.index for group in batch])
-        trained = self._at(f"serving version {step + 1}")
+        trained = self._at(f"copying version {step + 1}")
         self.ledger.write("trained", step=step, digest=outcome.digest)
-        outcome.values |= await self.learner.sync(step + 1)
-        self._changed.set()  # the window may have room now
-        synced = self._at(f"the end of step {step}")
-        outcome.values |= {
-            "wait_s": started - self._idle_from,
-            "train_s": trained - started,
-            "sync_s": synced - trained,
-        }
-        await self.on_step(
-            outcome, batch
-        )  # before the checkpoint: a step that a resume does not repeat is written down
+        await self.learner.publish(step + 1)
+        self._at(f"waiting for version {step} to be served")
+        await self._served()
+        outcome.values |= {"wait_s": started - self._idle_from, "train_s": trained - started}
+        outcome.values["held_s"] = self._at(f"serving version {step + 1}") - trained
+        self._serving = self._spawn(self._serve(outcome, batch))
         if (step + 1) % self.save_every == 0 or self.reconciler.done or self.save_now():
+            await self._served()  # a step that a resume does not repeat is written down
             await self.learner.save(step + 1)
             self.ledger.write("saved", step=step + 1)
         self._idle_from = self._at("")
         self._training = None
+
+    async def _serve(self, outcome: Step, batch: list[Group[Rollout]]) -> None:
+        """The version after this step, beside the next one."""
+        began = self.clock()
+        outcome.values |= await self.learner.sync(outcome.step + 1)
+        self._changed.set()  # the window may have room now
+        outcome.values["sync_s"] = self.clock() - began
+        await self.on_step(outcome, batch)
+        self._serving = None
+
+    async def _served(self) -> None:
+        """No version is on its way any more. Raises what went wrong with it."""
+        if self._serving is not None:
+            await asyncio.shield(self._serving)
 
     def _at(self, doing: str) -> float:
         """The time; from now on the trainer is at `doing`, or waits."""
@@ -210,6 +226,8 @@ class Controller:
         if self._doing:
             return Doing(self._doing, self._since_s)
         group, due = self.reconciler.awaited() or (None, False)
+        if group is None and self._serving is not None:
+            return Doing(f"serving version {self.reconciler.window.next_step}", self._since_s)
         return Doing(f"step {self.reconciler.window.next_step}", self._since_s, group, due)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -52,6 +52,10 @@ class EnginePolicy:
     async def release(self, session_id: str) -> None:
         await self._client.release(session_id)
 
+    def give_up(self, reason: str) -> None:
+        """Turns in flight fail as our fault; its process stays as it is."""
+        self._client.give_up(reason)
+
     async def close(self) -> None:
         if self.revival is not None:
             self.revival.cancel()

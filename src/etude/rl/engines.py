@@ -46,6 +46,8 @@ class Replica:
         self.region = region  # empty: at home
         self.listens = not region  # is a receiver of the chain
         self.news_s = 0.0  # of a region: when it last came to a new version, or had the newest
+        self.heard_s = 0.0  # of a region: when it last gave a sign of life
+        self.silent = False  # of a region: that is too long ago
         self.away = False  # of a region: it was said that it is
         self.lifeline = lifeline
         self.client = EnginePolicy(lifeline)
@@ -122,6 +124,7 @@ class Engines:
         await self._part_with_lost()
         self._served = version
         self.regions.rise(version)
+        self.regions.check()
         self.regions.begin()
 
     async def lend(self) -> Replica | None:
@@ -261,7 +264,8 @@ class Engines:
             except ProcessDied:
                 return
             patience_s = self._silence_s
-            await asyncio.sleep(patience_s / LOOKS)
+            one.heard_s, one.silent = asyncio.get_running_loop().time(), False
+            await asyncio.sleep((self.regions.look_within(patience_s) if one.region else patience_s) / LOOKS)
 
     async def _told(self, one: Replica, reading: Awaitable[Any]) -> None:
         tell = asyncio.get_running_loop().call_later(

@@ -1,5 +1,7 @@
 """The trainer's side of rl: groups from disk in, rewards, advantages, one policy step, weights out.
 
+Weights go out in the background: `publish` copies them and returns, `published` waits for the upload while the next step trains.
+
 Plain class; `placement.py` puts it into a process of its own, or one into each of several that train together (`ranks`). It holds no
 queue and no plan: `train` is a pure function of its state and the stored groups, which is what exact resume rests on (promise 6).
 All ranks restore and train, and come to the same bits or stop; rank 0 alone writes. The store of weights is the only way out of it.
@@ -7,7 +9,11 @@ All ranks restore and train, and come to the same bits or stop; rank 0 alone wri
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -37,8 +43,9 @@ from etude.train.fresh_drafts import FreshDrafts
 from etude.train.policy_step import PolicyTrainer
 from etude.train.ranks import ALONE, Ranks, RanksDiverged
 from etude.train.scores import Scores
+from etude.weights.background import BackgroundPublisher
 from etude.weights.digest import state_digest
-from etude.weights.publisher import Publisher
+from etude.weights.publisher import Published, Publisher
 from etude.weights.store import WeightStore
 
 # The ledger may name the state before the newest (killed between writing the state and noting it).
@@ -60,27 +67,41 @@ class Trained:
 
 
 class Learner:
-    """Holds model, reference, optimizer and publisher."""
+    """Holds model, reference, optimizer and publisher. Callers may be of several threads: whatever reads or writes the model takes turns."""
 
     def __init__(
         self, checkpoint: Path, folder: Path, settings: RlSettings, threads: int, ranks: Ranks = ALONE
     ) -> None:
-        torch.set_num_threads(threads)
+        self._threads = threads
+        self._turn = threading.RLock()
+        self._opening = threading.Lock()
+        self._published: dict[int, Future[Published]] = {}  # on their way, or there, in this life
         self.ranks = ranks
         self.checkpoint = checkpoint
         self.folder = folder
         self.settings = settings
         self.groups = GroupStore(folder / "groups")
         self.mixes = MixedFile(folder / MIXED)
-        self._begin()
+        with self._model():
+            self._begin()
 
     @cached_property
-    def publisher(self) -> Publisher:
+    def _own_publisher(self) -> BackgroundPublisher:
+        store = WeightStore(store_of(self.settings, self.folder))
+        return BackgroundPublisher(Publisher(store, anchor_every=self.settings.anchor_every))
+
+    @property
+    def publisher(self) -> BackgroundPublisher:
         """The one writer of the store: opened by whoever is asked to publish, which is rank 0."""
-        return Publisher(WeightStore(store_of(self.settings, self.folder)), anchor_every=self.settings.anchor_every)
+        with self._opening:
+            return self._own_publisher
 
     def restore(self, step: int) -> None:
         """The state after `step` steps, from the checkpoint that holds it; 0 is the initial policy."""
+        with self._model():
+            self._restore(step)
+
+    def _restore(self, step: int) -> None:
         self._begin()
         if step:
             path = self.folder / "states" / f"state-{step:08d}.pt"
@@ -103,6 +124,10 @@ class Learner:
 
         With other ranks all are asked at once. Raises RankLost if one of them is gone, RanksDiverged if their weights differ after it.
         """
+        with self._model():
+            return self._train(groups)
+
+    def _train(self, groups: list[int]) -> Trained:
         started, cpu_started = time.perf_counter(), time.process_time()
         batch = [self.groups.load(group) for group in groups]
         rollouts = [rollout for group in batch for rollout in group]
@@ -125,14 +150,31 @@ class Learner:
         busy_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
         return Trained(digest, figures, parts, shared, busy_s, cpu_s, values, mix.weights)
 
-    def publish(self, version: int) -> dict[str, Any]:
-        """Put the weights into the store as `version`."""
-        published = self.publisher.publish(self.trainer.model.state_dict(), version)
+    def publish(self, version: int) -> bool:
+        """Copies the weights, to be put into the store as `version`; False where these are later ones: a trainer that came back has trained on,
+        and that version is never published. Raises PublishFailed where an earlier one could not be."""
+        with self._model():
+            if self.trainer.steps > version:
+                return False
+            if version not in self._published:
+                future = self.publisher.publish(self.trainer.model.state_dict(), version)
+                self._published = {**dict([*self._published.items()][-1:]), version: future}
+            return True
+
+    def published(self, version: int) -> dict[str, Any] | None:
+        """What the version cost, as soon as it is in the store; None where `publish` was asked for it in no life, or in an earlier one."""
+        future = self._published.get(version)
+        if future is None:
+            return None
+        published = future.result()
         return asdict(published) | {"ratio": published.ratio}
 
     def mend(self, version: int) -> None:
-        """The weights were published as `version`, and can't be read: an anchor leads there."""
-        self.publisher.mend(self.trainer.model.state_dict(), version)
+        """The weights were published as `version`, and can't be read: an anchor leads there. Raises Unreachable where they are not at hand."""
+        with self._model():
+            state = self.trainer.model.state_dict() if self.trainer.steps == version else None
+            mended = self.publisher.mend(version, state)
+        mended.result()
 
     def heal(self) -> None:
         """A region can't walk the chain: the next publication brings an anchor."""
@@ -154,6 +196,10 @@ class Learner:
 
     def save(self, step: int) -> None:
         """The whole training state after `step` steps."""
+        with self._model():
+            self._save(step)
+
+    def _save(self, step: int) -> None:
         state: dict[str, Any] = {"trainer": self.trainer.state_dict(), "baseline": self.means.state_dict()}
         if self.drafts is not None:
             state["drafts"] = self.drafts.state_dict()
@@ -162,11 +208,20 @@ class Learner:
     def export(self, folder: Path) -> None:
         """The policy as a Hugging Face directory, with its draft layers; where RL taught the trunk alone, with the checkpoint's."""
         drafts_from = self.checkpoint if self.drafts is None else None
-        save_checkpoint(self.trainer.model, folder, self.checkpoint, drafts_from=drafts_from)
+        with self._model():
+            save_checkpoint(self.trainer.model, folder, self.checkpoint, drafts_from=drafts_from)
 
     def compare(self, sampled: list[tuple[tuple[int, ...], SampledTokens]]) -> Mismatch:
         """How far what the engine sampled after these prompts is from the plain forward of the same version."""
-        return compare(self.trainer.model, sampled)
+        with self._model():
+            return compare(self.trainer.model, sampled)
+
+    @contextmanager
+    def _model(self) -> Iterator[None]:
+        """Nobody else is at the model meanwhile; torch counts threads by the thread that asks, and sums depend on how many there are."""
+        with self._turn:
+            torch.set_num_threads(self._threads)
+            yield
 
     def _begin(self) -> None:
         """The initial policy."""

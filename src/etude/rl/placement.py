@@ -35,6 +35,8 @@ from etude.weights.store import WeightStore
 
 # A poll blocks one thread of the actor, a staging another; submissions, releases and readings need a third.
 ENGINE_CALLS = 6
+# A step blocks one thread of the actor, a version on its way to the store another; receivers join, acknowledge and leave beside them.
+TRAINER_CALLS = 6
 # Where cores are few the trainer goes first (a third of a core's share for the engine against it). Without that, the rollouts
 # of a batch are done before the step that they wait for is, then all idle till its weights come, and none sees a swap in flight.
 ENGINE_NICENESS = 5
@@ -123,7 +125,7 @@ class RayPlaces:
         here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=False)
         options = self._options("trainer", self.cluster.trainer, here)
         arguments = (self.checkpoint, self.folder, self.settings, self.settings.threads, rank, meeting)
-        return Remote(actor.options(**options).remote(*arguments))
+        return Remote(actor.options(max_concurrency=TRAINER_CALLS, **options).remote(*arguments))
 
     def _options(self, what: str, taken: dict[str, float], uncounted: Any) -> dict[str, Any]:
         """`taken` resources say where it may run, else `uncounted` does."""

@@ -3,9 +3,9 @@
 One step of following: it stages the newest version of its store beside its work, swaps between two steps, and the floor is looked at
 again (`floor.py`, promise 5). The trainer is told, so that deltas may start from what it holds; one without news for `patience_s`
 while it is behind leaves the chain's receivers, so that the base goes on without it (promise 7), and joins again with its next version, to which
-an anchor in its store and the deltas behind it lead. Its process is begun again as often as it takes, with growing pauses: a region that
-can't be reached is no broken engine, and the run does not rest on it. Turns in flight where a region is lost fail as our fault,
-and their attempts begin anew elsewhere (promise 8).
+an anchor in its store and the deltas behind it lead. One that gives no sign of life for as long is asked nothing more, and its turns in
+flight are given up: they fail as our fault, and their attempts begin anew elsewhere (promise 8). Its process is begun again as often as it
+takes, with growing pauses: a region that can't be reached is no broken engine, and the run does not rest on it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,17 @@ class Regions:
 
     def ready(self, one: Replica) -> bool:
         """Whether it may be asked."""
-        return one.up and not one.draining and one.served >= self.floor.version
+        return one.up and not one.draining and not one.silent and one.served >= self.floor.version
+
+    def look_within(self, silence_s: float) -> float:
+        """In what time a sign of life is wanted of engines that others end after `silence_s`."""
+        return min(silence_s, self._patience_s)
+
+    def check(self) -> None:
+        """Raises what went wrong with following, if anything did."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
 
     def figures(self, answered: Sequence[int]) -> dict[str, float]:
         """Of each region how many versions its best engine is behind home, how many of its engines are away, and how many turns they have
@@ -80,6 +90,7 @@ class Regions:
         while not (one.served >= 0 and one.served >= self.floor.version):
             if not await self._step(one, handle):
                 await asyncio.sleep(LOOK_S)
+        one.heard_s, one.silent = asyncio.get_running_loop().time(), False
 
     async def _life(self, one: Replica) -> None:
         await one.lifeline.start()
@@ -136,7 +147,10 @@ class Regions:
             for one in self.replicas:
                 if one.served >= self.floor.home:
                     one.news_s = clock()
-                if not one.away and not self.ready(one) and one.served >= 0:
+                if one.up and not one.silent and clock() - one.heard_s > self._patience_s:
+                    one.silent = True
+                    one.client.give_up(f"the {one.lifeline.name} has been silent for {self._patience_s:g} s")
+                if one.lifeline.begun and not one.away and not self.ready(one):
                     one.away = True
                     self._note(
                         f"the {one.lifeline.name} is away: it has version {one.served}, home serves {self.floor.home}"

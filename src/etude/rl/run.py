@@ -177,6 +177,7 @@ async def _drive(
         growing = _growing(run, service, pool)
         follower = Follower(run, setup, sessions, services.engines, service, growing)
         await train_again(progress, tasks, store, ledger, services, follower.on_replay)
+        await services.publish(progress.next_step)
         await services.sync(progress.next_step)
         await _solvable(run, setup, tasks, progress.next_step)
         ready, ready_cpu = time.perf_counter(), time.process_time()

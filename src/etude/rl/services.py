@@ -1,5 +1,8 @@
 """Trainer and engines as the controller sees them: `controller.Learner` and a policy, over processes that may die.
 
+A version is copied by `publish`, and on its way to the store and into the engines (`sync`) while the trainer is at the next step. A trainer
+that dies meanwhile comes back where the run is: if that is at a later step, the older version is passed over, and the next one is served.
+
 A dead trainer comes back from the last checkpoint and trains the batches since again, to the same digests; a dead engine comes back
 with the newest weights (`engines.py`). The weights' way is always the same: trainer publishes, engines stage beside their work, apply
 between two steps, the trainer is told, and only then may a delta start from them (promise 7).
@@ -87,8 +90,14 @@ class Services:
             step, trained.digest, trained.components, trained.advantages, values, trained.measured, trained.weights
         )
 
+    async def publish(self, version: int) -> None:
+        await self._ask("publish", version)
+
     async def sync(self, version: int) -> dict[str, float]:
-        published = await self._ask("publish", version)
+        while (published := await self._ask("published", version)) is None:  # by a trainer that came back
+            if not await self._ask("publish", version):
+                self._note(f"version {version} is passed over: the trainer came back at a later step")
+                return self.engines.regions.figures(self.policy.answered)
         await self.engines.serve(version)
         delta = {"delta_bytes": float(published["delta_bytes"] or 0), "publish_s": published["seconds"]}
         delta |= {"delta_ratio": published["ratio"] or 0.0, "anchor_bytes": float(published["anchor_bytes"])}

@@ -144,7 +144,8 @@ class RlSettings(BaseModel):
     region_patience_s: float = Field(
         default=60.0,
         gt=0,
-        description="seconds that a region's engine which is behind may be without news before deltas no longer start from what it holds",
+        description="seconds without a sign of life after which a region's engine is asked nothing and its turns in flight begin anew elsewhere; "
+        "and without a new version, while there is one, after which deltas no longer start from what it holds",
     )
     drain_s: float = Field(
         default=120.0,

@@ -71,6 +71,13 @@ class BackgroundPublisher:
         """Makes the next publication an anchor."""
         self._later(self._publisher.heal)
 
+    def mend(self, version: int, state: State | None = None) -> Future[Published]:
+        """`Publisher.mend`, behind all that was handed over before; what it raises is the future's alone."""
+        self._raise_failure()
+        copy, future = None if state is None else owned(state), Future()
+        self._put(lambda: _settle(future, lambda: self._publisher.mend(version, copy)))
+        return future
+
     def flush(self) -> None:
         """Waits until all that was handed over is done. Raises PublishFailed if something could not be published."""
         done = threading.Event()
@@ -136,3 +143,10 @@ class BackgroundPublisher:
 
     def _go_on(self) -> None:
         self._skipping = False
+
+
+def _settle(future: Future[Published], work: Callable[[], Published]) -> None:
+    try:
+        future.set_result(work())
+    except Exception as error:  # noqa: BLE001 - it is raised where the future is read
+        future.set_exception(error)

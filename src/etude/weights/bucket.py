@@ -1,4 +1,4 @@
-"""Where a store's objects lie: a folder, or a bucket of an S3-compatible server. Six verbs, and all that a store asks of either.
+"""Where a store's objects lie: a folder, or a bucket of an S3-compatible server. Seven verbs, and all that a store asks of either.
 
 Objects are whole or not there; only the index is ever replaced, and only by who knows what it replaces. Readers ask for keys
 that the index leads to, and never list.
@@ -17,6 +17,10 @@ class Bucket(Protocol):
 
     def get(self, key: str) -> tuple[bytes, str]:
         """An object and its tag, which any change of it changes. Raises MissingShard."""
+        ...
+
+    def news(self, key: str, tag: str | None) -> tuple[bytes, str] | None:
+        """As `get`, or None where the object still has this tag: over a link that costs a request, not the object. Raises MissingShard."""
         ...
 
     def part(self, key: str, first: int, stop: int) -> bytes:

@@ -30,6 +30,10 @@ class FolderBucket:
             raise self._missing(key) from error
         return data, hashlib.sha256(data).hexdigest()
 
+    def news(self, key: str, tag: str | None) -> tuple[bytes, str] | None:
+        data, found = self.get(key)
+        return None if found == tag else (data, found)
+
     def part(self, key: str, first: int, stop: int) -> bytes:
         try:
             with (self.root / key).open("rb") as file:

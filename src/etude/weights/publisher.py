@@ -119,13 +119,16 @@ class Publisher:
         """Makes the next publication an anchor: for when receivers report that the chain can't be walked."""
         self._chain.anchor_next()
 
-    def mend(self, state: State, version: int) -> Published:
+    def mend(self, version: int, state: State | None = None) -> Published:
         """An anchor for a version that is published and can't be read: its objects are put down anew, whatever lies under their names.
-        Raises ForkedChain if the state is not the one that was published, Unreachable if none was."""
+        `state` is wanted where this publisher holds it no more. Raises ForkedChain if it is not what was published, Unreachable if nothing
+        was, or no state is at hand."""
         start = time.perf_counter()
-        known = self._writer.index.digest(version)
-        if known is None:
-            raise Unreachable(f"version {version} is not in {self.store.url}: there is nothing to mend; publish it")
+        known, state = self._writer.index.digest(version), self._states.get(version, state)
+        if known is None or state is None:
+            raise Unreachable(
+                f"version {version} is not in {self.store.url}, or its state is not at hand: publish another"
+            )
         self._again(state, version, known, start)
         anchor = self._write(state, version, None)
         others = tuple(entry for entry in self._writer.index.entries if entry.edge.name != anchor.name)

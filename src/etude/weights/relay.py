@@ -19,7 +19,7 @@ from typing import Any
 
 from etude.weights.bucket import Bucket
 from etude.weights.errors import BadStore, CorruptShard, ForeignChain, MissingShard, Unreachable, WeightsError
-from etude.weights.index import Entry, Index
+from etude.weights.index import INDEX, Entry, Index
 from etude.weights.manifest import Manifest
 from etude.weights.relay_plan import Copies, copies, gives_way, kept
 from etude.weights.store import WeightStore
@@ -71,6 +71,7 @@ class Relay:
         self._looked_s = -look_s
         self._streams = streams
         self._index = Index()  # the source's, as it was last seen
+        self._tag: str | None = None
         self._broken: dict[Entry, WeightsError] = {}
         self._whole: set[Entry] = set()  # copied, and not named by the target's index yet
         self._there: set[str] = set()  # objects of the target that were checked or written
@@ -184,9 +185,17 @@ class Relay:
     def _look(self) -> bool:
         """Reads the source's index; whether it is another one than before. An empty one tells of nothing: the source is not there yet, or
         not any more, and what the target has stays."""
-        data, _ = self._read("index.json")
+        try:
+            found = self.source.bucket.news(INDEX, self._tag)
+        except MissingShard:
+            found = None
         self._looked_s = self._clock()
-        index = Index() if data is None else Index.from_json(data, f"{self.source.url}/index.json")
+        if found is None:
+            return False
+        data, tag = found
+        self.crossed.bytes += len(data)
+        index = Index.from_json(data, f"{self.source.url}/{INDEX}")
+        self._tag = tag
         if not index.entries or (index.writer, index.serial) == (self._index.writer, self._index.serial):
             return False
         self._broken.clear()  # an anchor may have healed them
@@ -203,25 +212,13 @@ class Relay:
         self._whole -= set(entries)
 
     def _manifest(self, entry: Entry) -> tuple[Manifest, bytes]:
-        for bucket in (self.target.bucket, None):
-            try:
-                data = bucket.get(entry.manifest_key)[0] if bucket is not None else self._read(entry.manifest_key)[0]
-                if data is None:
-                    raise MissingShard(f"{entry.manifest_key} is not in {self.source.url}")
-                return WeightStore.checked(entry, data), data
-            except (MissingShard, CorruptShard):
-                if bucket is None:
-                    raise
-        raise AssertionError("unreachable")
-
-    def _read(self, key: str) -> tuple[bytes | None, str]:
-        """A small object of the source; None where there is none."""
         try:
-            data, tag = self.source.bucket.get(key)
-        except MissingShard:
-            return None, ""
+            data = self.target.bucket.get(entry.manifest_key)[0]
+            return WeightStore.checked(entry, data), data
+        except (MissingShard, CorruptShard):
+            data = self.source.bucket.get(entry.manifest_key)[0]
         self.crossed.bytes += len(data)
-        return data, tag
+        return WeightStore.checked(entry, data), data
 
     def _fetched(self, manifest: Manifest, number: int) -> bytes:
         """A shard of the source, checked. Raises CorruptShard where it is broken there."""

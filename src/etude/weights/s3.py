@@ -36,6 +36,11 @@ PROBE = "probe"
 # What servers answer to a condition that failed, and to one that they do not know.
 FAILED, UNKNOWN = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}, {"NotImplemented", "501"}
 MISSING = {"NoSuchKey", "404", "NotFound"}
+SAME = {"304", "NotModified"}
+
+
+class _Same(Exception):
+    """The object has the tag that the reader knows."""
 
 
 class S3Bucket:
@@ -66,6 +71,13 @@ class S3Bucket:
     def get(self, key: str) -> tuple[bytes, str]:
         return self._read(key)
 
+    def news(self, key: str, tag: str | None) -> tuple[bytes, str] | None:
+        try:
+            found = self._read(key, **({} if tag is None else {"IfNoneMatch": tag}))
+        except _Same:
+            return None
+        return None if found[1] == tag else found  # a server that heeds no conditions sends it all the same
+
     def part(self, key: str, first: int, stop: int) -> bytes:
         return self._read(key, Range=f"bytes={first}-{stop - 1}")[0]
 
@@ -75,6 +87,8 @@ class S3Bucket:
                 answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + key, **which)
                 return answer["Body"].read(), answer["ETag"]
             except self._errors as error:
+                if _code(error) in SAME:
+                    raise _Same from error
                 if _code(error) in MISSING:
                     raise MissingShard(f"{key} is not in {self.url}; read the index anew or use an anchor") from error
                 if not tries_left or not isinstance(error, self._torn):

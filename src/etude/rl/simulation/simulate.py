@@ -76,6 +76,7 @@ async def _simulate(shape: Shape) -> dict[str, Any]:
     services = Services(world, settings, EventLog.null(), lambda: None)
     progress = open_progress(ledger, tasks)
     await train_again(progress, tasks, world.groups, ledger, services, _nothing)  # type: ignore[arg-type]
+    await services.publish(0)
     await services.sync(0)
     reconciler = reconciler_at(progress, tasks, settings, world.groups)  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()

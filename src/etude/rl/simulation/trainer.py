@@ -24,6 +24,7 @@ class MadeUpTrainer:
         self._shape, self._groups, self._store, self._saves, self._dice = shape, groups, store, saves, dice
         self._weights = "initial"
         self._steps = 0
+        self._due_s: dict[int, float] = {}
         self._dead = False
 
     async def restore(self, step: int) -> None:
@@ -48,7 +49,19 @@ class MadeUpTrainer:
         rollouts = [rollout for group in groups for rollout in self._groups.load(group)]
         return Trained(self._weights, {}, [rollout.rewards for rollout in rollouts], [0.0] * len(rollouts), took_s)
 
-    async def publish(self, version: int) -> dict[str, Any]:
+    async def publish(self, version: int) -> bool:
+        self._live()
+        if self._steps > version:
+            return False
+        self._due_s.setdefault(version, asyncio.get_running_loop().time() + self._shape.sync_s)
+        return True
+
+    async def published(self, version: int) -> dict[str, Any] | None:
+        """It takes its time from the moment that it was copied."""
+        self._live()
+        if version not in self._due_s:
+            return None
+        await asyncio.sleep(max(0.0, self._due_s[version] - asyncio.get_running_loop().time()))
         self._live()
         delta = self._store.publish(version)
         return {"delta_bytes": delta, "seconds": 0.0, "ratio": 0.02, "anchor_bytes": 0}
