@@ -439,6 +439,47 @@ def test_async_overlaps_generation_with_training(tmp_path):
     assert seconds["async"] < 0.7 * seconds["sync"]
 
 
+class SlowStore(World):
+    """Each version takes long to be served; tells what happened in which order."""
+
+    def __init__(self, *arguments: Any, **words: Any) -> None:
+        super().__init__(*arguments, **words)
+        self.told: list[str] = []
+
+    async def train(self, step: int, groups: list[int]) -> Step:
+        self.told.append(f"train {step}")
+        return await super().train(step, groups)
+
+    async def publish(self, version: int) -> None:
+        self.told.append(f"copy {version}")
+
+    async def sync(self, version: int) -> dict[str, float]:
+        await asyncio.sleep(1000.0)
+        self.told.append(f"serve {version}")
+        self.served = version
+        return {}
+
+    async def save(self, step: int) -> None:
+        self.told.append(f"save {step}")
+        await super().save(step)
+
+
+def test_the_next_step_is_trained_while_the_version_before_is_on_its_way_and_one_at_most_is(tmp_path):
+    plan = a_plan(steps=5, max_staleness=3, slots=60, save_every=3)
+    loop = SimulatedLoop()
+    world = SlowStore(tmp_path, plan, 1, fault_rate=0.0, life=Life())
+    loop.run_until_complete(drive(tmp_path, plan, world, loop))
+    loop.close()
+    at = {told: place for place, told in enumerate(world.told)}
+    assert at["train 1"] < at["serve 1"] < at["serve 2"]  # groups of version 0 were at hand
+    for version in range(2, plan.steps + 1):
+        assert at[f"copy {version}"] < at[f"serve {version}"] and at[f"serve {version - 1}"] < at[f"serve {version}"]
+        if version < plan.steps:
+            assert at[f"serve {version - 1}"] < at[f"train {version}"]
+    assert at["serve 3"] < at["save 3"] < at["train 3"] and at["serve 5"] < at["save 5"]
+    assert all(0 <= age <= plan.max_staleness for age in world.staleness)
+
+
 def test_a_task_that_never_works_stops_the_run_by_name(tmp_path):
     plan = a_plan(max_faults=5)
     with pytest.raises(TaskUnreachable, match="task task-[0-9]+ .* met 6 infra faults, the last: sandbox died"):
