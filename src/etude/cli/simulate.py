@@ -42,6 +42,11 @@ def simulate(
     ] = 0.01,
     deaths: Annotated[int, typer.Option(min=0, help="Deaths of engines and trainer.")] = 2,
     hosts: Annotated[int, typer.Option(min=1, help="Hosts of sandboxes.")] = 8,
+    regions: Annotated[
+        int, typer.Option(min=0, help="Regions beside home, an engine each, behind links of their own.")
+    ] = 0,
+    region_lag: Annotated[int, typer.Option(min=0, help="As rl.region_lag.")] = 1,
+    outages: Annotated[int, typer.Option(min=0, help="Of links, about ten minutes each.")] = 0,
     seed: Annotated[int, typer.Option(help="All chance comes from it.")] = 0,
     json: Json = False,
 ) -> Answer:
@@ -52,6 +57,7 @@ def simulate(
     shape = Shape(
         rollouts, group_size, groups_per_step, slots=slots, engines=engines, engine_turns=engine_turns, turn_s=turn_s, tool_s=tool_s,
         train_s=train_s, tail=tail, faults=faults, deaths=deaths, hosts=hosts, host_deaths=min(1, hosts - 1), seed=seed,
+        regions=regions, region_lag=region_lag, outages=outages,
     )  # fmt: skip
     found = [
         run(replace(shape, order=one.value, max_staleness=bound))
