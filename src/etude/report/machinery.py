@@ -44,15 +44,7 @@ def machinery(report: dict[str, Any]) -> str:
         bar(f"at least {SUMMARIZED_PERCENT:g}%", (cut or 0) >= SUMMARIZED_PERCENT),
     )
     add("segments", "segments trained on")
-    add("summaries", "self-summaries, trained on with their rollout's advantage")
-    tokens, written = counts.get("summary_tokens"), counts.get("summaries")
-    add("summary_tokens", "tokens of theirs", f"{tokens / written:.0f} each" if tokens and written else "")
-    broken = counts.get("broken_summaries")
-    add(
-        "broken_summaries",
-        "of them empty, malformed or cut off",
-        _percent(100 * (broken or 0) / written if written else None),
-    )
+    rows += _self_summaries(counts)
     add(
         "swapped_in_flight",
         "rollouts that saw weights change in flight",
@@ -82,6 +74,18 @@ def machinery(report: dict[str, Any]) -> str:
         rows.append(["policy versions with tokens", cell(versions), "", bar("more than 1", versions > 1)])
     drawn = table(["what the machinery did", "count", "share", "asked for"], rows)
     return drawn + table(["exactness", "measured", "asked for"], _exactness(rl))
+
+
+def _self_summaries(counts: dict[str, Any]) -> list[list[str]]:
+    """How many were written, how long, and how many the sessions had to go on from that say nothing or not all."""
+    if (written := counts.get("summaries")) is None:
+        return []
+    tokens, broken = counts["summary_tokens"], counts["broken_summaries"]
+    return [
+        ["self-summaries, trained on with their rollout's advantage", cell(written), "", ""],
+        ["tokens of theirs", cell(tokens), f"{tokens / written:.0f} each" if written else "", ""],
+        ["of them empty, malformed or cut off", cell(broken), _percent(100 * broken / written) if written else "", ""],
+    ]
 
 
 def _exactness(rl: dict[str, Any]) -> list[list[str]]:

@@ -91,9 +91,7 @@ def summarize(steps: Sequence[dict[str, float]], by_version: Counter[int], total
     """The report's `rl` object; `steps` in order, one each. `totals` are the figures of the processes (idle shares ...)."""
     if not steps:
         raise ValueError("no step was trained, so there is nothing to summarize")
-    tokens = sum(step["sampled_tokens"] for step in steps)
     deltas = [step for step in steps if step.get("delta_bytes", 0) > 0]
-    count = lambda name: int(sum(step.get(name, 0) for step in steps))
     return {
         "steps": len(steps),
         "curve": [{"step": int(step["step"])} | {name: step[name] for name in CURVE if name in step} for step in steps],
@@ -109,25 +107,29 @@ def summarize(steps: Sequence[dict[str, float]], by_version: Counter[int], total
             "ratio": _mean([step["delta_ratio"] for step in deltas]),
             "bytes": int(_mean([step["delta_bytes"] for step in deltas])),
         },
-        "counts": {
-            "rollouts": count("rollouts"),
-            "sampled_tokens": int(tokens),
-            "summarized": count("summarized"),
-            "segments": count("segments"),
-            **{name: count(name) for name in SUMMARIES},
-            "swapped_in_flight": count("swapped_in_flight"),
-            "in_flight_swaps": count("in_flight_swaps"),
-            "replayed_tokens": count("routed_tokens"),
-            "replayed_routes": count("replayed_routes"),
-            "replaced_routes": count("replaced_routes"),
-            "retried": count("retried"),
-            "verdicts_shared": count("verdicts_shared"),
-            "handed_over": count("handed_over"),
-            "ended_too_large": count("ended_too_large"),
+        "counts": _counts(steps)
+        | {
+            "sampled_tokens": int(sum(step["sampled_tokens"] for step in steps)),
             "tokens_by_version": {str(version): by_version[version] for version in sorted(by_version)},
         },
         "times": totals,
     }
+
+
+# Of a step's figures those that add up over the run, by the name that the report has for them.
+COUNTED = {
+    **{
+        name: name
+        for name in ("rollouts", "summarized", "segments", *SUMMARIES, "swapped_in_flight", "in_flight_swaps")
+    },
+    "replayed_tokens": "routed_tokens",
+    **{name: name for name in ("replayed_routes", "replaced_routes", "retried", "verdicts_shared")},
+    **{name: name for name in ("handed_over", "ended_too_large")},
+}
+
+
+def _counts(steps: Sequence[dict[str, float]]) -> dict[str, Any]:
+    return {name: int(sum(step.get(figure, 0) for step in steps)) for name, figure in COUNTED.items()}
 
 
 def _uniform_share(rollouts: Sequence[Rollout]) -> float:
