@@ -9,10 +9,13 @@ was left, no sandbox lives.
 from __future__ import annotations
 
 import asyncio
+import gc
 import hashlib
 import statistics
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -63,8 +66,20 @@ class Tally:
 def simulate(shape: Shape) -> dict[str, Any]:
     """Figures of one run; all but `real_s` follow from the shape."""
     start = time.perf_counter()
-    figures = run(_simulate(shape))
+    with _seldom_collected():
+        figures = run(_simulate(shape))
     return figures | {"real_s": round(time.perf_counter() - start, 2)}
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Millions of short lives that end by themselves, few in a circle: looking for circles every 700 of them takes a fifth of the time."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 async def _simulate(shape: Shape) -> dict[str, Any]:
