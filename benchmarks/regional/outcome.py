@@ -71,6 +71,6 @@ def crossed(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def paces(steps: Sequence[StepRecord], first: int, last: int) -> dict[str, float]:
     """Of the steps from `first` to `last`: seconds of each, and the region's share of the turns of all engines."""
     some = [step for step in steps if first <= step.step < last]
-    spent = sum(step.values["wait_s"] + step.values["train_s"] + step.values["sync_s"] for step in some)
+    spent = sum(step.values["wait_s"] + step.values["train_s"] + step.values["held_s"] for step in some)
     turns = some[-1].values["region_far_turns"] - some[0].values["region_far_turns"] if some else 0.0
     return {"steps": len(some), "step_s": round(spent / max(1, len(some)), 2), "region_turns": turns}
