@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.rl.cluster import ClusterError, Sight, code_digest, require_alike, require_listener, require_room, sight
+from etude.rl.cluster import (
+    ClusterError,
+    Sight,
+    code_digest,
+    has_all,
+    require_alike,
+    require_listener,
+    require_region_alike,
+    require_room,
+    sight,
+)
 from etude.rl.settings import ClusterSettings
 
 HERE = Sight("3.11.2", "c0de" * 16, {"ray": "2.60.0", "torch": "2.13.0"}, (), "proof")
@@ -32,6 +42,16 @@ def test_a_machine_that_differs_is_named_with_what_differs():
     assert "runs Python 3.12.0, this machine 3.11.2" in refused(replace(HERE, python="3.12.0"))
     assert "has ray 2.59.0, this machine 2.60.0" in refused(replace(HERE, versions=HERE.versions | {"ray": "2.59.0"}))
     assert "another etude" in refused(replace(HERE, code="0ther" * 12))
+
+
+def test_a_machine_of_a_region_needs_the_checkpoint_and_the_code_and_not_the_runs_folder():
+    far, checkpoint = replace(HERE, missing=("/runs/x/rl",), proof=""), Path("/models/m")
+    require_region_alike("machine far", far, HERE, checkpoint)
+    with pytest.raises(ClusterError, match="machine far does not see /models/m: copy the checkpoint"):
+        require_region_alike("machine far", replace(far, missing=("/runs/x/rl", "/models/m")), HERE, checkpoint)
+    with pytest.raises(ClusterError, match="another etude"):
+        require_region_alike("machine far", replace(far, code="0ther" * 12), HERE, checkpoint)
+    assert has_all({"far": 2.0, "CPU": 4.0}, {"far": 1}) and not has_all({"CPU": 4.0}, {"far": 1})
 
 
 @given(

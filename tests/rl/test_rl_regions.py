@@ -16,6 +16,7 @@ from etude.policy.protocol import Request
 from etude.rl import regions
 from etude.rl.engines import AWAY, READY
 from etude.rl.floor import Floor
+from etude.rl.region import RegionSettings, require_placed
 from etude.rl.settings import RlSettings
 from etude.weights.errors import CorruptShard
 
@@ -205,6 +206,16 @@ async def test_a_version_that_home_cannot_read_is_mended_by_an_anchor_and_served
     await world.engines.serve(1)
     assert ("mend", 1) in world.told and await world.turn() == 1
     await world.engines.close()
+
+
+def test_where_a_region_runs_is_a_matter_of_a_cluster_whose_homes_are_named_too():
+    regions = {"far": RegionSettings(store="x", engine={"far": 1})}
+    require_placed({"far": RegionSettings(store="x")}, "", {})
+    require_placed(regions, "host:1", {"home": 1})
+    with pytest.raises(ValueError, match="without cluster.address: a run on its own machine counts no resources"):
+        require_placed(regions, "", {})
+    with pytest.raises(ValueError, match="give home's machines a resource of their own"):
+        require_placed(regions, "host:1", {})
 
 
 FAR = {"far": {"store": "s3://b/far"}}

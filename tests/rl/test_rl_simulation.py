@@ -53,6 +53,43 @@ def test_an_engine_that_hangs_is_found_by_its_silence_and_started_anew():
     assert 1 <= found["restarts"] <= 3 and found["rollouts"] == 512
 
 
+def test_a_region_takes_its_share_and_losing_its_link_costs_no_rollout():
+    """With a lag that its link keeps, in half of all turns; cut for most of the run, in fewer."""
+    far = replace(
+        SMALL, regions=1, region_lag=2, max_staleness=4, engines=1, deaths=0, hangs=0, fleet=False, rollouts=1024
+    )
+    whole, cut = simulate(far), simulate(replace(far, outages=4, outage_s=1500.0))
+    assert whole["rollouts"] == cut["rollouts"] == 1024
+    assert whole["regional_turns"] > 500 and 0 < cut["regional_turns"] < whole["regional_turns"]
+
+
+def test_a_region_whose_link_is_too_slow_for_the_lag_is_asked_nothing_and_holds_nobody_up():
+    slow = replace(SMALL, regions=1, region_lag=0, link_share=0.001, deaths=0, hangs=0, fleet=False)
+    found, alone = simulate(slow), simulate(replace(slow, regions=0))
+    assert found["regional_turns"] == 0 and found["made_up_s"] < 1.5 * alone["made_up_s"]
+
+
+def test_the_trainer_does_not_wait_for_what_is_published():
+    """Where all wait for the trainer, a publication as long as a step costs next to nothing."""
+    busy = Shape(
+        rollouts=2048,
+        max_staleness=4,
+        slots=512,
+        engines=4,
+        train_s=60,
+        fleet=False,
+        deaths=0,
+        hangs=0,
+        tail=3.0,
+        turn_s=2.0,
+    )
+    times = {
+        sync_s: simulate(replace(busy, sync_s=sync_s, tool_s=1.0, engine_turns=192))["made_up_s"]
+        for sync_s in (1.0, 50.0)
+    }
+    assert times[50.0] < 1.25 * times[1.0]
+
+
 def test_first_come_first_trained_waits_longer_than_whatever_is_finished():
     """Heavy tails: who may be overtaken holds the trainer up least."""
     idle = {}

@@ -33,6 +33,10 @@ class ClusterError(Exception):
     """The cluster can't run this; says which machine, why, and what to do."""
 
 
+class Unanswered(ClusterError):
+    """A machine that is said to be there says nothing."""
+
+
 @dataclass(frozen=True)
 class Sight:
     """What a machine says of itself."""
@@ -131,12 +135,18 @@ class Cluster:
             here = sight(probe, self.checkpoint)
             for name, answer in sights.items():
                 require_alike(name, _answer(name, answer), here, proof, self.folder)
-            for name, answer in {
-                _name(node): _sight_of(node["NodeID"], probe, self.checkpoint) for node in distant
-            }.items():
-                require_region_alike(name, _answer(name, answer), here, self.checkpoint)
+            for node in distant:
+                self._look_at_region(node, probe, here)
         finally:
             probe.unlink()
+
+    def _look_at_region(self, node: Mapping[str, Any], probe: Path, here: Sight) -> None:
+        """One that does not answer is as one that is not there: the run begins without it, and says so of its engines."""
+        try:
+            there = _answer(_name(node), _sight_of(node["NodeID"], probe, self.checkpoint))
+        except Unanswered:
+            return
+        require_region_alike(_name(node), there, here, self.checkpoint)
 
 
 def join(address: str, namespace: str) -> None:
@@ -261,7 +271,7 @@ def _answer(name: str, answer: Any) -> Sight:
     try:
         return ray.get(answer, timeout=LOOK_S)
     except GetTimeoutError:
-        raise ClusterError(
+        raise Unanswered(
             f"{name} has not answered for {LOOK_S:g} s: see its Ray logs, or take it out of the cluster"
         ) from None
     except RayError as error:

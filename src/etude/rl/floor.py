@@ -15,8 +15,8 @@ A region comes back although training never waits: it has to be within `lag` of 
 stands where it is until the region has passed it, and it is asked again.
 
 Worked example, lag 2: home 7, a region at 6, floor 6. The link is lost; home 8, floor 6 (6 >= 8 - 2). Home 9: 6 is too old, the floor is
-9. The link is back, the region fetches 11 while home goes to 12, then 13: it is near, the floor stays 11 or where home had taken it, 12;
-with its next fetch it serves 13, which is above the floor, and answers again.
+9, and goes with home. The link is back, and at home 12 (floor 12) the region has fetched 11: it is near again. Home 13: the floor stays 12, for 11
+is waited for. With its next fetch the region serves 13, which is above the floor, and answers again.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from etude.rl.memory import keep_freed_memory
 from etude.rl.rank_group import RankGroup
 from etude.rl.restarts import ProcessDied
 from etude.rl.settings import ClusterSettings, RlSettings
-from etude.rl.weight_store import store_of
+from etude.rl.weight_store import place_of, store_of
 from etude.train.gloo_ranks import GlooRanks
 from etude.train.ranks import ALONE, Ranks
 from etude.weights.store import WeightStore
@@ -108,7 +108,7 @@ class RayPlaces:
         actor: Any = ray.remote(EngineProcess)
         far = self.settings.regions.get(region)
         options = self._options("engine", far.engine if far else self.cluster.engine, "SPREAD")
-        weights = far.store if far else store_of(self.settings, self.folder)
+        weights = place_of(far.store) if far else store_of(self.settings, self.folder)
         return Remote(
             actor.options(max_concurrency=ENGINE_CALLS, **options).remote(
                 self.checkpoint, weights, self.engine, ENGINE_NICENESS

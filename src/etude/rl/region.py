@@ -63,3 +63,18 @@ def require_lag(lag: int, staleness: int) -> None:
             f"rl.region_lag = {lag} with a staleness bound of {staleness}: a group admitted that many versions back could never be trained in "
             f"time; lower rl.region_lag to {staleness} or less, or raise rl.max_staleness (in sync mode the bound is 0)"
         )
+
+
+def require_placed(regions: Mapping[str, RegionSettings], address: str, home: Mapping[str, float]) -> None:
+    """Raises ValueError where resources say where a region's engines run, and the cluster can't go by them."""
+    for name, region in regions.items():
+        if region.engine and not address:
+            raise ValueError(
+                f"rl.regions.{name}.engine = {region.engine} without cluster.address: a run on its own machine counts no resources; name the "
+                "cluster, or leave them out to have the region's engines on this machine"
+            )
+        if region.engine and not home:
+            raise ValueError(
+                f"rl.regions.{name}.engine is given and cluster.engine is not: engines at home would be spread over the region's machines too; "
+                "give home's machines a resource of their own and name it in cluster.engine"
+            )

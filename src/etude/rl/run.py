@@ -37,6 +37,7 @@ from etude.rl.follow import Follower
 from etude.rl.held import held
 from etude.rl.ledger import Ledger
 from etude.rl.local_ray import LocalRay
+from etude.rl.region import require_placed
 from etude.rl.reload import fitted_to, in_force
 from etude.rl.reloader import Reloader
 from etude.rl.resume import open_progress, reconciler_at, train_again
@@ -102,17 +103,8 @@ def run_rl(
         raise ValueError(
             f"rl.harder_above is {settings.harder_above}, but {source.name} knows no harder siblings of its tasks"
         )
-    placed = [name for name, region in settings.regions.items() if region.engine]
-    if placed and not (cluster or ClusterSettings()).address:
-        raise ValueError(
-            f"rl.regions.{placed[0]}.engine = {settings.regions[placed[0]].engine} without cluster.address: a run on its own machine counts no "
-            "resources; name the cluster, or leave them out to have the region's engines on this machine"
-        )
-    if placed and not (cluster or ClusterSettings()).engine:
-        raise ValueError(
-            f"rl.regions.{placed[0]}.engine is given and cluster.engine is not: engines at home would be spread over the region's machines too; "
-            "give home's machines a resource of their own and name it in cluster.engine"
-        )
+    fleet, cluster = fleet or FleetSettings(), cluster or ClusterSettings()
+    require_placed(settings.regions, cluster.address, cluster.engine)
     if settings.drafts.every and not load_config(checkpoint).mtp_layers:
         raise ValueError(
             f"rl.drafts.every is {settings.drafts.every}, but {checkpoint} has no draft layers: give it some (stage mtp), or set it to 0"
@@ -123,7 +115,6 @@ def run_rl(
     checkpoint, folder = checkpoint.resolve(), folder.resolve()  # the processes have directories of their own
     folder.mkdir(parents=True, exist_ok=True)
     engine = fitted_to(settings, in_force(folder, engine))
-    fleet, cluster = fleet or FleetSettings(), cluster or ClusterSettings()
     run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders, fleet, siblings, deepen)
     with _ray(run, cluster) as started:
         from etude.rl.placement import RayPlaces  # imports ray, which reads its environment then

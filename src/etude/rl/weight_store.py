@@ -17,10 +17,12 @@ FOLDER = "weights"
 
 def store_of(settings: RlSettings, folder: Path) -> Path | str:
     """`rl.weight_store`, or the run folder's own."""
-    place = settings.weight_store
-    if not place:
-        return folder / FOLDER
-    return place if "://" in place else Path(place).absolute()
+    return place_of(settings.weight_store) if settings.weight_store else folder / FOLDER
+
+
+def place_of(told: str) -> Path | str:
+    """A store as the settings name it; a folder by its whole path, for the processes have directories of their own."""
+    return told if "://" in told else Path(told).absolute()
 
 
 def require_own(settings: RlSettings, folder: Path, ledger: Ledger, progress: Progress) -> None:
