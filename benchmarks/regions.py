@@ -16,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,9 @@ class Course:
         lines = path.read_text().splitlines() if path.exists() else []
         return [told["text"] for line in lines if '"note"' in line and (told := json.loads(line))["kind"] == "note"]
 
+    def times_back(self) -> int:
+        return sum("is back" in note for note in self.notes())
+
     def region_version(self) -> int:
         return int(self.step() - self.value("region_far_behind"))
 
@@ -84,72 +88,83 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="for all that the run writes; is to be new")
     parser.add_argument("--outage", type=float, default=600.0, help="seconds")
     parser.add_argument("--json", type=Path, default=RESULTS)
-    told = parser.parse_args()
-    with two_regions(told.folder.resolve()) as site:
-        document = measured(site, told.outage)
+    given = parser.parse_args()
+    with two_regions(given.folder.resolve()) as site:
+        document = measured(site, given.outage)
     document |= {"machine": machine(), "load_at_end": os.getloadavg()[1]}
-    told.json.write_text(json.dumps(document, indent=1) + "\n")
-    print(told.json.read_text())
+    given.json.write_text(json.dumps(document, indent=1) + "\n")
+    print(given.json.read_text())
     sys.exit(not all(document["bars"].values()))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen from outside, at the moments that count. Versions are steps trained; times are from the mending on."""
+
+    first_answers_s: float
+    at_cut: int
+    held: int  # the region's version then
+    link_before: dict[str, int]
+    crossed_before: dict[str, Any]
+    at_mend: int
+    admitted: set[int]  # groups until then
+    mended_at_s: float  # by the clock on the wall
+    back_s: float
+    when_back: int
+    at_end: int
 
 
 def measured(site: Site, outage_s: float) -> dict[str, Any]:
     say = lambda text: print(time.strftime("%T"), text, flush=True)
     course = Course(site, site.start_run(CHECKPOINT, SETTINGS, HARNESS))
-    began_s = course.until(
-        "the region to answer", lambda: course.value("region_far_turns") > WARM_TURNS and course.step() >= WARM_STEPS
-    )
-    cut_at, link_before = course.step(), site.link.passed()
-    relay_before = outcome.crossed(site.relayed())
-    held = course.region_version()
-    say(
-        f"cut at version {cut_at}; the region has {held}; {course.value('region_far_turns'):g} turns were answered there"
-    )
+    warm = lambda: course.value("region_far_turns") > WARM_TURNS and course.step() >= WARM_STEPS
+    first_s = course.until("the region to answer", warm)
+    at_cut, held, turns = course.step(), course.region_version(), course.value("region_far_turns")
+    before = site.link.passed(), outcome.crossed(site.relayed())
+    say(f"cut at version {at_cut}; the region has {held}; {turns:g} turns were answered there")
     site.link.cut()
     time.sleep(outage_s)
-    mended_at = course.step()
-    admitted = outcome.groups(outcome.entries(course.folder), "admitted")
-    back, clock = sum("is back" in note for note in course.notes()), time.time()
-    turns = course.value("region_far_turns")
-    say(f"mended at version {mended_at}")
+    at_mend, admitted = course.step(), outcome.groups(outcome.entries(course.folder), "admitted")
+    back, turns, mended_at_s = course.times_back(), course.value("region_far_turns"), time.time()
+    say(f"mended at version {at_mend}")
     site.link.mend()
-    course.until("the region to be back", lambda: sum("is back" in note for note in course.notes()) > back)
-    back_s = time.time() - clock
-    back_at = course.step()
-    say(f"back after {back_s:.0f} s, at version {back_at}")
+    back_s = course.until("the region to be back", lambda: course.times_back() > back)
+    when_back = course.step()
+    say(f"back after {back_s:.0f} s, at version {when_back}")
     course.until("turns there", lambda: course.value("region_far_turns") > turns)
     time.sleep(AFTER_S)
     trained = lambda: outcome.groups(outcome.entries(course.folder), "trained")
     course.until("what was admitted to be trained", lambda: admitted <= trained())
-    end = course.step()
+    seen = Seen(first_s, at_cut, held, *before, at_mend, admitted, mended_at_s, back_s, when_back, course.step())
     course.process.send_signal(signal.SIGINT)
     course.process.wait(120)
-    caught = [event for event in site.relayed() if event["time"] > clock and event["event"] == "copied"]
-    level = next((event["time"] - clock for event in caught if event["version"] == event["newest"]), None)
-    steps, crossed = read(course.folder / "steps.jsonl"), outcome.crossed(site.relayed())
-    document: dict[str, Any] = {
+    document = told(site, course, seen) | {"outage_s": outage_s}
+    return document | {"bars": bars(document)}
+
+
+def told(site: Site, course: Course, seen: Seen) -> dict[str, Any]:
+    events, steps = site.relayed(), read(course.folder / "steps.jsonl")
+    level = (e["time"] - seen.mended_at_s for e in events if e["event"] == "copied" and e["version"] == e["newest"])
+    return {
         "link": {"round_trip_ms": 2 * DELAY_MS, "mbit_s": MBIT, "loss_each_way": LOSS, "by": "netem" if site.link.netem else "pump.py"},
         "settings": SETTINGS,
-        "outage_s": outage_s,
-        "region_first_answers_s": round(began_s, 1),
-        "versions": {"at_cut": cut_at, "region_held": held, "at_mend": mended_at, "when_back": back_at, "at_end": end},
-        "missed_versions": mended_at - held,
-        "relay_level_s": None if level is None else round(level, 1),
-        "region_back_s": round(back_s, 1),
+        "region_first_answers_s": round(seen.first_answers_s, 1),
+        "versions": {"at_cut": seen.at_cut, "region_held": seen.held, "at_mend": seen.at_mend, "when_back": seen.when_back, "at_end": seen.at_end},
+        "missed_versions": seen.at_mend - seen.held,
+        "relay_level_s": next((round(after_s, 1) for after_s in level if after_s > 0), None),
+        "region_back_s": round(seen.back_s, 1),
         "steps": {
-            "before": outcome.paces(steps, 2, cut_at),
-            "during": outcome.paces(steps, cut_at, mended_at),
-            "after": outcome.paces(steps, back_at, end),
+            "before": outcome.paces(steps, 2, seen.at_cut),
+            "during": outcome.paces(steps, seen.at_cut, seen.at_mend),
+            "after": outcome.paces(steps, seen.when_back, seen.at_end),
         },
         "staleness": outcome.staleness(course.folder),
-        "samples": outcome.samples(course.folder, admitted, SETTINGS["group_size"]),
-        "crossed": crossed,
-        "link_bytes_before_cut": link_before,
-        "store_bytes_on_the_link_per_shard_byte": per_shard_byte(link_before, relay_before),
+        "samples": outcome.samples(course.folder, seen.admitted, SETTINGS["group_size"]),
+        "crossed": outcome.crossed(events),
+        "link_bytes_before_cut": seen.link_before,
+        "store_bytes_on_the_link_per_shard_byte": per_shard_byte(seen.link_before, seen.crossed_before),
         "notes": course.notes(),
     }  # fmt: skip
-    document["bars"] = bars(document)
-    return document
 
 
 def per_shard_byte(link: dict[str, int], relay: dict[str, Any]) -> float | None:
