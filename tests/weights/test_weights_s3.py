@@ -140,6 +140,23 @@ def test_a_commit_whose_answer_was_lost_is_known_for_our_own(line: Any) -> None:
     assert Receiver(WeightStore(url)).catch_up().version == 1
 
 
+def test_a_commit_that_was_given_up_though_it_was_made_is_no_other_writers(line: Any) -> None:
+    line.conditional = True
+    url = place()
+    publisher = Publisher(quick(url, attempts=1))
+    publisher.publish(state(0), 0)
+    lost = iter(["lost"])
+    line.fault = lambda method, key: next(lost, None) if method == "PUT" and key.endswith("index.json") else None
+    with pytest.raises(BadStore):
+        publisher.publish(state(1), 1)
+    publisher.publish(state(2), 2)  # from here on it is as if the lost one had not been
+    found = Receiver(WeightStore(url)).catch_up()
+    assert found.version == 2 and state_digest(found.state) == state_digest(state(2))
+    Publisher(WeightStore(url))
+    with pytest.raises(Overtaken, match="must stop"):
+        publisher.publish(state(3), 3)
+
+
 def test_errors_say_what_to_look_at(s3_access: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadStore, match="there is no bucket nowhere"):
         Publisher(quick("s3://nowhere/x"))

@@ -35,7 +35,7 @@ def relay(
     from etude.weights.relay_ends import source_store, target_store
 
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM) if follow else ():
         signal.signal(number, lambda *_: stop.set())
     say = lambda told: typer.echo(
         jsonlib.dumps({"time": round(time.time(), 3), **told}) if json else said(told), err=True

@@ -48,12 +48,13 @@ class StoreWriter:
             self._tag = self.store.bucket.replace(INDEX, index.to_json(), self._tag)
         except Overtaken:
             found, tag = self.store.tagged_index()
-            if found != index:  # else it is ours: the answer to a first attempt was lost
+            if found.writer != self._name:
                 raise Overtaken(
                     f"{self.store.url} was taken over by the writer {found.writer or 'of an older index'} (serial "
                     f"{found.serial}); this one, {self._name}, must stop: nothing it wrote since then counts"
                 ) from None
-            self._tag = tag
+            # Else it is ours: the answer was lost, to a first attempt of this index or to an earlier one that was given up.
+            self._tag = tag if found == index else self.store.bucket.replace(INDEX, index.to_json(), tag)
         self.index = index
         self.sweep()
 
