@@ -5,7 +5,7 @@ import { json } from "./source.js";
 
 // Drawn in one chart because they are read against each other.
 const TOGETHER = [
-  ["reward and its parts", /^reward(_|$)/], ["staleness, versions", /^staleness_/], ["seconds of a step", /^(wait_s|train_s|train_cpu_s|sync_s)$/],
+  ["reward and its parts", /^reward(_|$)/], ["staleness, versions", /^staleness_/], ["seconds of a step", /^(wait_s|train_s|train_cpu_s|sync_s|held_s)$/],
   ["seconds of a rollout", /^rollout_.*_s$/],
 ];
 const FIRST = ["pass_rate", "reward and its parts", "loss", "entropy", "uniform_groups", "staleness, versions"];

@@ -71,7 +71,8 @@ export const weights = page(["rollouts", "curves"], async (drawn) => {
   };
   own("A delta's bytes over an anchor's", ["delta_ratio"]);
   own("Bytes sent", ["delta_bytes"]);
-  own("Seconds from trained to served", ["sync_s"]);
+  own("Seconds from trained to served, and that the trainer waited for it", ["sync_s", "held_s"]);
+  own("Versions that regions are behind home", Object.keys(curves.values).filter((name) => /^region_.*_behind$/.test(name)));
   own("Sampler against trainer, mean k3", ["drift_k3"], true);
   const counts = found.sampled_by_newest;
   if (counts.length) drawn.push(plot({ title: "Tokens of attempts, by the newest version that sampled in them", x: "version", lines: [{ name: "tokens", xs: counts.map((_, n) => n), ys: counts }] }));
@@ -79,7 +80,7 @@ export const weights = page(["rollouts", "curves"], async (drawn) => {
   const newest = found.entries.slice(-200).reverse();
   return [
     h("h1", {}, "Weight sync"),
-    h("p", {}, found.entries.length ? `${figure(found.entries.length)} states in the store: ${figure(anchors.length)} ${anchors.length === 1 ? "anchor" : "anchors"}, ${figure(found.entries.length - anchors.length)} ${found.entries.length - anchors.length === 1 ? "delta" : "deltas"}; ${bytes(found.entries.reduce((sum, entry) => sum + entry.bytes, 0))} where full copies would take ${bytes(found.entries.reduce((sum, entry) => sum + entry.raw_bytes, 0))}.` : "This run has published no weights."),
+    h("p", {}, found.entries.length ? `${figure(found.entries.length)} states in the store: ${figure(anchors.length)} ${anchors.length === 1 ? "anchor" : "anchors"}, ${figure(found.entries.length - anchors.length)} ${found.entries.length - anchors.length === 1 ? "delta" : "deltas"}; ${bytes(found.entries.reduce((sum, entry) => sum + entry.bytes, 0))} where full copies would take ${bytes(found.entries.reduce((sum, entry) => sum + entry.raw_bytes, 0))}.` : "This run's folder holds no weights: none were published, or rl.weight_store is elsewhere (etude weights show STORE)."),
     h("div", { class: "charts" }, drawn.map((one) => one.element)),
     newest.length ? table(["version", "kind", "from", "bytes", "share of raw"], newest.map((entry) => [figure(entry.version), entry.base === null ? "anchor" : "delta", entry.base === null ? "" : figure(entry.base), bytes(entry.bytes), `${figure((100 * entry.bytes) / entry.raw_bytes)}%`])) : "",
   ];
