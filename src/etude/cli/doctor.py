@@ -13,6 +13,7 @@ from typing import Any
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
+from etude.engine.vllm.found import VARIABLE, NoVllm, vllm_version
 from etude.run.machine import free_disk_bytes, machine, versions
 
 # What `./etude run` needs: the laptop recipe's own bounds (8 GiB of memory, runs of under 2 GB).
@@ -136,7 +137,21 @@ def _packages(facts: dict[str, Any]) -> list[Finding]:
     return [
         Finding("torch", torch or "absent", bool(torch), True, _if(not torch, install) or idle),
         Finding("ray", ray or "absent", bool(ray), True, _if(not ray, install)),
+        _vllm(),
     ]
+
+
+def _vllm() -> Finding:
+    """In a Python of its own, which only a recipe names: here the variable that the tests read stands for that."""
+    python = os.environ.get(VARIABLE, "")
+    if not python:
+        return Finding(
+            "vllm", "not looked for", remedy=f"not needed; {VARIABLE} names a Python that may have it (docs/vllm.md)"
+        )
+    try:
+        return Finding("vllm", f"{vllm_version(python)} in {python}")
+    except NoVllm as error:
+        return Finding("vllm", "absent", False, remedy=str(error))
 
 
 def _version(name: str) -> str:

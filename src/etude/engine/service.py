@@ -7,17 +7,12 @@ engine serves, and `apply`, between two steps.
 
 from __future__ import annotations
 
-import threading
-from collections import defaultdict
-
 from etude.engine.core import EngineCore
 from etude.engine.follower import WeightFollower
-from etude.engine.thread import EngineThread, Result
+from etude.engine.mailbox import Mailbox, Result
+from etude.engine.thread import EngineThread
 from etude.policy.protocol import Request
 from etude.weights.store import WeightStore
-
-# Results that come within this long after the first of a poll travel with it: half a decode step of a full batch.
-GATHER_S = 0.003
 
 
 class EngineService:
@@ -26,22 +21,17 @@ class EngineService:
     def __init__(self, core: EngineCore, store: WeightStore | None = None) -> None:
         self._thread = EngineThread(core).start()
         self._follower = WeightFollower(store, self._thread, core.version) if store is not None else None
-        self._finished: defaultdict[str, list[tuple[int, Result]]] = defaultdict(list)
-        self._news = threading.Condition()
+        self._mailbox = Mailbox(lambda: not self._thread.alive)
 
     def submit_many(self, client: str, requests: list[tuple[int, Request]]) -> None:
         """Takes requests under the client's own numbers; refused ones come back by `poll` too."""
         self._thread.submit_many(
-            [(request, lambda result, n=number: self._put(client, n, result)) for number, request in requests]
+            [(request, lambda result, n=number: self._mailbox.put(client, n, result)) for number, request in requests]
         )
 
     def poll(self, client: str, timeout_s: float = 10.0) -> list[tuple[int, Result]]:
         """Results of the client's requests since the last poll; waits until there are some or the time is over."""
-        with self._news:
-            self._news.wait_for(lambda: bool(self._finished[client]), timeout_s)
-            if self._finished[client]:
-                self._news.wait_for(lambda: not self._thread.alive, GATHER_S)
-            return self._finished.pop(client, [])
+        return self._mailbox.collect(client, timeout_s)
 
     def release_many(self, sessions: list[str]) -> None:
         self._thread.release(sessions)
@@ -61,11 +51,6 @@ class EngineService:
 
     def close(self) -> None:
         self._thread.close()
-
-    def _put(self, client: str, number: int, result: Result) -> None:
-        with self._news:
-            self._finished[client].append((number, result))
-            self._news.notify_all()
 
     def _weights(self) -> WeightFollower:
         if self._follower is None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from etude.engine.vllm.settings import VllmSettings
 
 
 class EngineSettings(BaseModel):
@@ -12,6 +14,11 @@ class EngineSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
+    kind: Literal["etude", "vllm"] = Field(
+        default="etude",
+        description="what answers in RL: our own engine, or vLLM in a Python of its own (docs/vllm.md); everything else asks ours",
+    )
+    vllm: VllmSettings = Field(default_factory=VllmSettings, description="vLLM, where it is the engine")
     max_slots: int = Field(default=64, ge=1, description="sessions whose tokens are kept in the cache")
     max_batch: int = Field(default=64, ge=1, description="requests decoded at once")
     max_len: int = Field(default=1024, ge=2, description="longest session in tokens; memory grows with it times slots")
@@ -40,3 +47,21 @@ class EngineSettings(BaseModel):
         description="bfloat16, mxfp8: what is served is rounded to it, and reckoned with as before, as by an engine of lower precision than "
         "its trainer; for measuring what that does to RL. mxfp8 rounds the matrices of attention, feed-forward layers and experts, bfloat16 all",
     )
+
+    @model_validator(mode="after")
+    def _vllm_takes_its_own(self) -> EngineSettings:
+        if self.kind != "vllm":
+            return self
+        if not self.vllm.python:
+            raise ValueError(
+                'engine.kind = "vllm" without engine.vllm.python: name the Python that has vLLM (docs/vllm.md)'
+            )
+        for name, none, why in (
+            ("draft_tokens", 0, "drafts are for our own engine"),
+            ("weights", "exact", "set engine.vllm.dtype instead"),
+            ("company", 0, "the pace of its steps is vLLM's own"),
+            ("tick_s", 0.0, "the pace of its steps is vLLM's own"),
+        ):
+            if (value := getattr(self, name)) != none:
+                raise ValueError(f'engine.{name} = {value!r} with engine.kind = "vllm": {why}; set it to {none!r}')
+        return self

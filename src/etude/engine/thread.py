@@ -18,10 +18,9 @@ from typing import Any, TypeVar
 import torch
 
 from etude.engine.core import EngineCore
+from etude.engine.mailbox import Result
 from etude.policy.protocol import PolicyError, Request
-from etude.trace.completion import Completion
 
-Result = Completion | PolicyError
 T = TypeVar("T")
 
 

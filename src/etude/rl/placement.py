@@ -9,6 +9,7 @@ weights. Both a bounded number of times (`restarts.py`).
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from etude.engine.core import EngineCore
 from etude.engine.service import EngineService
 from etude.engine.settings import EngineSettings
+from etude.engine.vllm.child import EngineGone
+from etude.engine.vllm.service import VllmService
 from etude.model.checkpoint import load_checkpoint
 from etude.rl.learner import Learner
 from etude.rl.memory import keep_freed_memory
@@ -53,6 +56,17 @@ class EngineProcess(EngineService):
         super().__init__(EngineCore(model, settings, version=-1), WeightStore(weights))
 
 
+class VllmProcess(VllmService):
+    """What the engine actor holds where vLLM is the engine: the actor is vLLM's guardian, and dies to its client when that dies."""
+
+    def __init__(
+        self, checkpoint: Path, weights: Path | str, settings: EngineSettings, niceness: int, copies: Path
+    ) -> None:
+        """`copies`: where each machine has its copy of the weights, under its name."""
+        os.nice(niceness)  # what this thread starts is as nice
+        super().__init__(checkpoint, WeightStore(weights), settings, copies / socket.gethostname())
+
+
 class TrainerProcess(Learner):
     """What the trainer actor holds."""
 
@@ -78,6 +92,8 @@ class Remote:
         async def call(*arguments: Any) -> Any:
             try:
                 return await getattr(self.actor, method).remote(*arguments)
+            except EngineGone as gone:
+                raise ProcessDied(str(gone)) from gone
             except (
                 RayActorError,
                 NodeDiedError,
@@ -105,13 +121,15 @@ class RayPlaces:
 
     def start_engine(self, region: str = "") -> Remote:
         """With `region`, where its resources are; it sees the weights of that region's store and no others."""
-        actor: Any = ray.remote(EngineProcess)
+        vllm = self.engine.kind == "vllm"
+        actor: Any = ray.remote(VllmProcess if vllm else EngineProcess)
+        copies = [self.folder / "vllm" / region] if vllm else []
         far = self.settings.regions.get(region)
         options = self._options("engine", far.engine if far else self.cluster.engine, "SPREAD")
         weights = place_of(far.store) if far else store_of(self.settings, self.folder)
         return Remote(
             actor.options(max_concurrency=ENGINE_CALLS, **options).remote(
-                self.checkpoint, weights, self.engine, ENGINE_NICENESS
+                self.checkpoint, weights, self.engine, ENGINE_NICENESS, *copies
             )
         )
 

@@ -28,6 +28,7 @@ from etude.fleet.open import open_sandboxes
 from etude.fleet.settings import FleetSettings
 from etude.harness.settings import HarnessSettings
 from etude.model.checkpoint import load_config
+from etude.rl.answering import check_answering, tell_answering
 from etude.rl.attempts import Attempts
 from etude.rl.cluster import Cluster
 from etude.rl.controller import Controller
@@ -109,12 +110,14 @@ def run_rl(
         raise ValueError(
             f"rl.drafts.every is {settings.drafts.every}, but {checkpoint} has no draft layers: give it some (stage mtp), or set it to 0"
         )
+    check_answering(settings, engine)
     settings = settings.model_copy(
         update={"update": settings.update.model_copy(update={"temperature": harness.temperature})}
     )
     checkpoint, folder = checkpoint.resolve(), folder.resolve()  # the processes have directories of their own
     folder.mkdir(parents=True, exist_ok=True)
     engine = fitted_to(settings, in_force(folder, engine))
+    tell_answering(engine, lambda told: log.note(STAGE, told))
     run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders, fleet, siblings, deepen)
     with _ray(run, cluster) as started:
         from etude.rl.placement import RayPlaces  # imports ray, which reads its environment then

@@ -83,7 +83,7 @@ def distributions(model: CausalLM, turn: Flagged, update: PolicyStepSettings) ->
     ids = segment.ids[: turn.stop - 1]
     hinted = np.concatenate((ids[: turn.at], np.array(turn.hint, ids.dtype), ids[turn.at :]))
     student_routes = teacher_routes = None
-    if segment.routes is not None and update.router_replay:
+    if segment.routes is not None and update.router_replay is not False:
         student_routes = segment.routes[: turn.stop - 1]
         teacher_routes = np.full((len(hinted), *student_routes.shape[1:]), NO_ROUTE, student_routes.dtype)
         teacher_routes[: turn.at] = student_routes[: turn.at]

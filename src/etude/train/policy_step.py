@@ -148,7 +148,7 @@ class PolicyTrainer:
         out = model(
             rollouts.ids,
             rollouts.mask,
-            forced_experts=rollouts.routes if replay and self.settings.router_replay else None,
+            forced_experts=rollouts.routes if replay and self.settings.router_replay is not False else None,
             return_routes=bool(self._routers),
             logits_at=torch.zeros_like(rollouts.ids, dtype=torch.bool),  # the head runs below, at sampled tokens only
         )

@@ -226,7 +226,10 @@ class PolicyStepSettings(BaseModel):
         ge=0,
         description="Batches up to this size keep score's graph for update; larger ones run twice.",
     )
-    router_replay: bool = Field(default=True, description="Route sampled tokens as the engine did.")
+    router_replay: bool | None = Field(
+        default=None,
+        description="Route sampled tokens as the engine did; left out: wherever the engine tells its routes, which vLLM does not.",
+    )
     replay_ratio: float = Field(
         default=0.5, ge=0, description="Replayed experts below this share of the top-k floor are replaced."
     )

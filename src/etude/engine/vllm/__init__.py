@@ -1,0 +1,1 @@
+"""vLLM as the engine of the rl stage (docs/vllm.md)."""

@@ -1,0 +1,47 @@
+"""What vLLM's worker gains so that it can take changed tensors while requests wait: a class that vLLM mixes into its own.
+
+vLLM packs weights after loading (and frees what it packed), so a module whose tensors changed is loaded as a whole and packed again;
+the others are not touched. Runs in the Python that has vLLM, imports nothing of Etude.
+"""
+
+# pyright: reportMissingImports=false
+# (vLLM is not where this is checked.)
+from __future__ import annotations
+
+from typing import Any
+
+
+class ChangedWeights:
+    """`model_runner`, `model_config` and `vllm_config` are the worker's."""
+
+    model_runner: Any
+    model_config: Any
+    vllm_config: Any
+
+    def load_changed(self, file: str, modules: dict[str, list[str]]) -> int:
+        """Loads these keys of a safetensors file, module by module; how many tensors vLLM says that it took."""
+        from safetensors import safe_open
+        from vllm.config import set_current_vllm_config
+        from vllm.model_executor.model_loader.reload import finalize_layerwise_reload, initialize_layerwise_reload
+
+        model = self.model_runner.get_model()
+        taken = 0
+        with set_current_vllm_config(self.vllm_config), safe_open(file, framework="pt") as tensors:
+            for name, keys in modules.items():
+                module = model.get_submodule(name)
+                forget_kernels(module)
+                initialize_layerwise_reload(module)
+                taken += len(model.load_weights((key, tensors.get_tensor(key)) for key in keys))
+                finalize_layerwise_reload(module, self.model_config)
+        return taken
+
+
+def forget_kernels(module: Any) -> None:
+    """On CPUs vLLM (0.32) packs experts when it makes their kernel and never again, so weights loaded later would be read as packed ones
+    though they are not: the kernel is made anew. Elsewhere packing is no matter of the kernel, and graphs hold on to it."""
+    from vllm.platforms import current_platform
+
+    for part in module.modules() if current_platform.is_cpu() else ():
+        method: Any = getattr(part, "quant_method", None)
+        if getattr(method, "moe_kernel", None) is not None:
+            method.moe_kernel = None

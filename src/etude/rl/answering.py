@@ -1,0 +1,31 @@
+"""What answers the rollouts of a run, and what of the recipe it can't do: refused, or told, before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from etude.engine.settings import EngineSettings
+from etude.engine.vllm.found import vllm_version
+from etude.rl.settings import RlSettings
+
+
+def check_answering(settings: RlSettings, engine: EngineSettings) -> None:
+    """Raises ValueError where the run asks for what vLLM does not give."""
+    if engine.kind != "vllm":
+        return
+    if settings.update.router_replay:
+        raise ValueError(
+            'rl.update.router_replay = true with engine.kind = "vllm": vLLM tells no routed experts, so there is nothing to replay; leave it '
+            "out, or take our own engine"
+        )
+    if settings.drafts.every:
+        raise ValueError(
+            f'rl.drafts.every = {settings.drafts.every} with engine.kind = "vllm": drafts are for our own engine; set it to 0'
+        )
+
+
+def tell_answering(engine: EngineSettings, note: Callable[[str], None]) -> None:
+    """Says what is different with vLLM. Raises NoVllm where it is not there."""
+    if engine.kind == "vllm":
+        version = vllm_version(engine.vllm.python)
+        note(f"vLLM {version} answers, in {engine.vllm.dtype}; router replay is off, for it tells no routed experts")
