@@ -57,6 +57,8 @@ SETTINGS: dict[str, Any] = {
     "rank_silence_s": 60,
 }
 HOSTS = 10  # the share of a fleet's hosts in the kills, where there is a fleet; each costs its rest of 30 s
+VLLM = 36  # that of vLLM's own processes, where it is the engine; each costs its start, half a minute
+TABLES = ("fleet", "engine")  # of the settings, beside those of rl
 PEACE = 4  # gradings at once, afterwards
 # Of the driver and of Ray's workers, which import the windows too.
 ENVIRONMENT = {"PYTHONPATH": f"{HERE.parent / 'src'}:{HERE}", "OMP_NUM_THREADS": "1"}
@@ -64,7 +66,8 @@ ENVIRONMENT = {"PYTHONPATH": f"{HERE.parent / 'src'}:{HERE}", "OMP_NUM_THREADS":
 
 def command(checkpoint: Path, folder: Path, settings: dict[str, Any]) -> list[str]:
     """What starts the run, and starts it again."""
-    told = [rl_settings(settings).model_dump_json(), json.dumps(settings.get("fleet", {}))]
+    told = [rl_settings(settings).model_dump_json()]
+    told += [json.dumps(settings.get(table, {})) for table in TABLES]
     return [sys.executable, str(HERE / "killing" / "driver.py"), str(checkpoint), str(folder), *told]
 
 
@@ -87,7 +90,13 @@ def twin_run(checkpoint: Path, folder: Path, settings: dict[str, Any]) -> float:
 
 
 def rl_settings(settings: dict[str, Any]) -> RlSettings:
-    return RlSettings.model_validate({name: value for name, value in settings.items() if name != "fleet"})
+    return RlSettings.model_validate({name: value for name, value in settings.items() if name not in TABLES})
+
+
+def shares_of(settings: dict[str, Any]) -> dict[str, int]:
+    """Of each kind in the kills: of those that such a run has."""
+    hosts = {"host": HOSTS} if settings.get("fleet") else {}
+    return SHARES | hosts | ({"vllm": VLLM} if settings.get("engine", {}).get("kind") == "vllm" else {})
 
 
 def schedule_of(settings: dict[str, Any]) -> tuple[str, ...]:
@@ -159,7 +168,9 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--kills", type=int, default=216)
     parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--more", type=json.loads, default={}, help="other settings of rl, and `fleet`, as JSON")
+    parser.add_argument(
+        "--more", type=json.loads, default={}, help="other settings of rl, and `fleet` and `engine`, as JSON"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
     parser.add_argument(
@@ -173,8 +184,7 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     load = round(os.getloadavg()[0], 2)
-    shares = SHARES | ({"host": HOSTS} if settings.get("fleet") else {})
-    kills = plan(options.seed, options.kills, options.steps, shares)
+    kills = plan(options.seed, options.kills, options.steps, shares_of(settings))
     story = killed_run(options.checkpoint, folder, settings, kills, options.limit_s)
     told: dict[str, Any] = {"command": f"python {' '.join(sys.argv)}", "machine": machine(), "settings": settings}
     told["load_1min"] = [load, round(os.getloadavg()[0], 2)]

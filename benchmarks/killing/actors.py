@@ -14,6 +14,12 @@ class EngineProcess(placement.EngineProcess):
         super().__init__(*arguments, **named)
 
 
+class VllmProcess(placement.VllmProcess):
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        points.install_vllm()
+        super().__init__(*arguments, **named)
+
+
 class TrainerProcess(placement.TrainerProcess):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         points.install_trainer()
@@ -23,4 +29,5 @@ class TrainerProcess(placement.TrainerProcess):
 def place() -> None:
     """The run starts these from now on."""
     placement.EngineProcess = EngineProcess  # type: ignore[misc]
+    placement.VllmProcess = VllmProcess  # type: ignore[misc]
     placement.TrainerProcess = TrainerProcess  # type: ignore[misc]

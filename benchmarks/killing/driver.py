@@ -1,4 +1,4 @@
-"""The run under test: `python driver.py CHECKPOINT FOLDER SETTINGS FLEET`, to be started again by the same words whenever it was killed.
+"""The run under test: `python driver.py CHECKPOINT FOLDER SETTINGS FLEET ENGINE`, to be started again by the same words whenever it was killed.
 
 An RL run as the stage makes it, on exercises, in real sandboxes, on a Ray of its own; graders are watched (`witness.py`), and processes have
 windows to be killed in (`points.py`). SIGUSR1 makes it tell where it stands.
@@ -50,7 +50,7 @@ def main() -> None:
         folder=folder,
         source=ExerciseSource(ExerciseSettings()),
         harness=HarnessSettings(**HARNESS),
-        engine=EngineSettings(),
+        engine=EngineSettings.model_validate_json(sys.argv[5]),
         sandbox=SandboxSettings(),
         log=EventLog(folder / "events.jsonl"),
         fleet=FleetSettings.model_validate_json(sys.argv[4]),

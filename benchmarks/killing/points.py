@@ -153,3 +153,13 @@ def install_engine() -> None:
     core.load_checked = lambda model, state: real(model, Halfway(state))  # type: ignore[assignment]
     around(WeightFollower, "stage", nowhere, lambda *_: "weights-staged")
     around(WeightFollower, "apply", nowhere, lambda *_: "weights-applied")
+
+
+def install_vllm() -> None:
+    """The same windows where vLLM is the engine: its node's copy is written, and not yet called whole, in the second."""
+    from etude.engine.vllm import host_copy
+    from etude.engine.vllm.service import VllmService
+
+    around(VllmService, "stage", nowhere, lambda *_: "weights-staged")
+    around(host_copy, "state_digest", lambda *_: "half-the-weights-applied", nowhere)
+    around(VllmService, "apply", nowhere, lambda *_: "weights-applied")

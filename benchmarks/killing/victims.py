@@ -9,6 +9,9 @@ from pathlib import Path
 
 # The zygote of sandboxes and all that it bore, whose command lines are copies of its own.
 ZYGOTE = ("-P", "-s", "-S", "-B", "-c")
+ENGINES = ("ray::EngineProcess", "ray::VllmProcess")
+# The program that runs vLLM, and what vLLM calls those that it starts: its engine's core, and that one's worker.
+VLLM, VLLM_TITLE = "etude_vllm_serve.py", "VLLM::"
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,10 @@ def kind_of(one: Process, run: Process) -> str | None:
         return "gcs"
     if first.endswith("/raylet"):
         return "raylet"
-    if first.startswith("ray::EngineProcess"):
+    if first.startswith(ENGINES):
         return "engine"
+    if first.startswith(VLLM_TITLE) or any(word.endswith(VLLM) for word in one.words[:2]):
+        return "vllm"
     if first.startswith("ray::TrainerProcess"):
         return "trainer"
     if "etude.index.process" in one.words:

@@ -92,8 +92,8 @@ class Remote:
         async def call(*arguments: Any) -> Any:
             try:
                 return await getattr(self.actor, method).remote(*arguments)
-            except EngineGone as gone:
-                raise ProcessDied(str(gone)) from gone
+            except EngineGone as gone:  # as Ray hands it on: its words behind those of a stack
+                raise ProcessDied(str(getattr(gone, "cause", gone))) from gone
             except (
                 RayActorError,
                 NodeDiedError,

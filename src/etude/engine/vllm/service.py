@@ -30,6 +30,7 @@ from etude.weights.store import WeightStore
 
 # Keeps the seeds that requests without one get apart for engines of different seeds.
 SEED_STRIDE = 2**32
+STEP_TOKENS = 2048  # vLLM's own default
 
 
 class VllmService:
@@ -152,6 +153,10 @@ def arguments(checkpoint: Path, settings: EngineSettings, max_len: int) -> dict[
         "kv_cache_memory_bytes": own.kv_cache_mib << 20,
         "seed": settings.seed,
         "disable_log_stats": True,
+        # Whole prompts, of which at least one fits into a step. Of a prompt in pieces vLLM takes back the random number of each, which its
+        # CPU build (0.32) fails at.
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": max(STEP_TOKENS, max_len),
         **own.arguments,
     }
 
