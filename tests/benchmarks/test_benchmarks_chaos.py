@@ -137,6 +137,14 @@ def test_the_whole_plan_kills_every_kind_and_in_every_window() -> None:
     assert {kill.point for kill in made} - {None} == set(OWNER)
 
 
+def test_vllm_is_killed_where_it_is_the_engine_and_nowhere_else() -> None:
+    import chaos
+
+    assert "vllm" not in chaos.shares_of({}) and "vllm" not in chaos.shares_of({"engine": {"kind": "etude"}})
+    shares = chaos.shares_of({"engine": {"kind": "vllm", "vllm": {"python": "p"}}})
+    assert {kill.kind for kill in plan(0, 20, 40, shares)} == set(SHARES) | {"vllm"}
+
+
 def test_victims_are_told_by_what_they_are_and_never_strangers() -> None:
     def one(pid: int, parent: int, *words: str, space: str = "host", inner: int = 0, state: str = "S") -> Process:
         return Process(pid, parent, state, words, space, inner or pid)
@@ -156,11 +164,17 @@ def test_victims_are_told_by_what_they_are_and_never_strangers() -> None:
         one(18, 15, *zygote, space="b", inner=1, state="Z"),
         one(19, 9, "python", "-m", "etude.index.process", "socket"),
         one(20, 1, "ray::EngineProcess"),
+        one(22, 11, "ray::VllmProcess"),
+        one(23, 22, "/env/bin/python", "/etude/engine/vllm/program/etude_vllm_serve.py", "{}"),
+        one(24, 23, "VLLM::EngineCor"),
+        one(25, 24, "VLLM::Worker"),
+        one(26, 23, "python", "-c", "from multiprocessing.resource_tracker import main"),
         one(21, 11, "ray::HostActor.ask"),
     ]
     found = victims({each.pid: each for each in there}, 9)
     assert {kind: [each.pid for each in some] for kind, some in found.items()} == {
-        "controller": [9], "gcs": [10], "raylet": [11], "trainer": [12], "engine": [13], "zygote": [15], "sandbox": [16], "command": [17],
+        "controller": [9], "gcs": [10], "raylet": [11], "trainer": [12], "engine": [13, 22],
+        "vllm": [23, 24, 25], "zygote": [15], "sandbox": [16], "command": [17],
         "index": [19], "host": [21],
     }  # fmt: skip
     assert victims({each.pid: each for each in there}, 8) == {}

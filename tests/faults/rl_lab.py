@@ -29,7 +29,7 @@ SETTINGS = {
     "save_every": 2,
     "solvable_tasks": 0,
 }
-# A process of its own, so that it can be killed. Arguments: checkpoint, folder, settings as JSON, and those of a cluster.
+# A process of its own, so that it can be killed. Arguments: checkpoint, folder, and as JSON settings, those of a cluster and of the engine.
 DRIVER = """
 import sys
 from pathlib import Path
@@ -49,7 +49,7 @@ run_rl(
     folder=folder,
     source=ExerciseSource(ExerciseSettings()),
     harness=HarnessSettings(max_turns=3, max_tokens_per_turn=16),
-    engine=EngineSettings(),
+    engine=EngineSettings.model_validate_json(sys.argv[5]),
     sandbox=SandboxSettings(),
     log=EventLog(folder / "events.jsonl"),
     cluster=ClusterSettings.model_validate_json(sys.argv[4]),
@@ -72,10 +72,11 @@ def begin(
     changes: dict[str, Any],
     cluster: dict[str, Any] | None = None,
     prelude: str = "",
+    engine: dict[str, Any] | None = None,
     **options: Any,
 ) -> subprocess.Popen[bytes]:
     """The run, with `changes` to SETTINGS; what it prints goes to `log`. `prelude`: Python that its process runs first."""
-    settings = [json.dumps(SETTINGS | changes), json.dumps(cluster or {})]
+    settings = [json.dumps(SETTINGS | changes), json.dumps(cluster or {}), json.dumps(engine or {})]
     arguments = [sys.executable, "-c", prelude + DRIVER, str(checkpoint), str(folder), *settings]
     with open(log, "wb") as out:
         return subprocess.Popen(

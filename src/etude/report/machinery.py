@@ -10,6 +10,7 @@ from etude.report.table import bar, cell, table
 SUMMARIZED_PERCENT = 5.0
 SWAPS_PER_ROLLOUT = 1 / 3
 K3, P99 = 1e-9, 1e-5
+NO_EXPERTS = "the engine tells no experts"
 
 
 def shares(report: dict[str, Any]) -> dict[str, float]:
@@ -61,7 +62,7 @@ def machinery(report: dict[str, Any]) -> str:
         ("replayed_tokens", "tokens whose experts the trainer replayed"),
         ("replayed_routes", "expert choices replayed (tokens x layers)"),
     ):
-        add(key, words, "", bar("more than 0", counts.get(key, 0) > 0))
+        add(key, words, "", bar("more than 0", counts.get(key, 0) > 0) if _experts_told(rl) else NO_EXPERTS)
     add("replaced_routes", "of them replaced by the trainer's own as implausible")
     add("retried", "attempts repeated after infra faults, never scored")
     if found := rl.get("solvable"):
@@ -94,11 +95,22 @@ def _exactness(rl: dict[str, Any]) -> list[list[str]]:
         ["staleness at training, versions: oldest, mean", _pair(rl.get("staleness", {}), "max", "mean"), ""],
         ["fixed probe, sampler against trainer: mean k3", _one(mismatch, "k3"), _at_most(mismatch, "k3", K3)],
         ["fixed probe: p99 of |dlogp|", _one(mismatch, "p99"), _at_most(mismatch, "p99", P99)],
-        ["fixed probe: equal experts", _one(mismatch, "routes_equal"), bar("yes", bool(mismatch.get("routes_equal")))],
+        ["fixed probe: equal experts", *_equal_experts(rl)],
         ["training batches as they come: mean k3, p99", _pair(drift, "k3", "p99"), ""],
         ["weight delta: share of the full weights, bytes", _pair(delta, "ratio", "bytes"), ""],
     ]
     return [row for row in rows if row[1]]
+
+
+def _experts_told(rl: dict[str, Any]) -> bool:
+    return rl.get("mismatch", {}).get("routes") != 0
+
+
+def _equal_experts(rl: dict[str, Any]) -> tuple[str, str]:
+    mismatch = rl.get("mismatch", {})
+    if not _experts_told(rl):
+        return NO_EXPERTS, ""
+    return _one(mismatch, "routes_equal"), bar("yes", bool(mismatch.get("routes_equal")))
 
 
 def _one(found: dict[str, Any], key: str) -> str:

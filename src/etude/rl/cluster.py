@@ -49,19 +49,20 @@ class Sight:
 
 
 class Cluster:
-    """A context: `with Cluster(settings, folder, checkpoint, engines, ranks): ...`. Actors of ours may live only inside."""
+    """A context: `with Cluster(settings, folder, [checkpoint], engines, ranks): ...`. Actors of ours may live only inside."""
 
     def __init__(
         self,
         settings: ClusterSettings,
         folder: Path,
-        checkpoint: Path,
+        needed: Sequence[Path],
         engines: int,
         ranks: int,
         far: Sequence[Mapping[str, float]] = (),
     ) -> None:
-        """`far`: the resources of each region's engines. A machine that has them need not see the run's folder, and may be missing."""
-        self.settings, self.folder, self.checkpoint = settings, folder, checkpoint
+        """`needed`: what every machine must see, beside the folder. `far`: the resources of each region's engines; a machine that has them need
+        not see the run's folder, and may be missing."""
+        self.settings, self.folder, self.needed = settings, folder, tuple(needed)
         self.far = [taken for taken in far if taken]
         self.needs = {"engine": (engines, settings.engine), "trainer": (ranks, settings.trainer)}
         self.namespace = f"etude-{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
@@ -131,8 +132,8 @@ class Cluster:
         probe = self.folder / f".seen-{secrets.token_hex(4)}"
         probe.write_text(proof := secrets.token_hex(16))
         try:
-            sights = {_name(node): _sight_of(node["NodeID"], probe, self.checkpoint) for node in machines}
-            here = sight(probe, self.checkpoint)
+            sights = {_name(node): _sight_of(node["NodeID"], probe, self.needed) for node in machines}
+            here = sight(probe, self.needed)
             for name, answer in sights.items():
                 require_alike(name, _answer(name, answer), here, proof, self.folder)
             for node in distant:
@@ -197,8 +198,8 @@ def require_alike(name: str, there: Sight, here: Sight, proof: str, folder: Path
     """Raises ClusterError where a machine differs from this one in what the run rests on."""
     if there.missing:
         raise ClusterError(
-            f"{name} does not see {', '.join(there.missing)}: put the run's folder and checkpoint on a file system that every machine mounts at "
-            "the same path"
+            f"{name} does not see {', '.join(there.missing)}: put the run's folder, its checkpoint (and vLLM's Python) on a file system that "
+            "every machine mounts at the same path"
         )
     if there.proof != proof:
         raise ClusterError(f"{name} has another {folder} than this machine: it must be one shared folder")
@@ -234,9 +235,9 @@ def require_same_code(name: str, there: Sight, here: Sight) -> None:
         )
 
 
-def sight(probe: Path, checkpoint: Path) -> Sight:
+def sight(probe: Path, needed: Sequence[Path]) -> Sight:
     """What this machine says of itself."""
-    missing = tuple(str(path) for path in (probe.parent, checkpoint) if not path.exists())
+    missing = tuple(str(path) for path in (probe.parent, *needed) if not path.exists())
     return Sight(
         python=platform.python_version(),
         code=code_digest(Path(etude.__file__).parent),
@@ -255,13 +256,13 @@ def code_digest(package: Path) -> str:
     return digest.hexdigest()
 
 
-def _sight_of(node: str, probe: Path, checkpoint: Path) -> Any:
+def _sight_of(node: str, probe: Path, needed: Sequence[Path]) -> Any:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     there = NodeAffinitySchedulingStrategy(node_id=node, soft=False)
     look: Any = ray.remote(num_cpus=0, max_calls=1)(sight)  # a worker of one call: what comes later imports anew
-    return look.options(scheduling_strategy=there).remote(probe, checkpoint)
+    return look.options(scheduling_strategy=there).remote(probe, needed)
 
 
 def _answer(name: str, answer: Any) -> Sight:

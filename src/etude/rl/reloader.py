@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from etude.engine.settings import EngineSettings
+from etude.rl.answering import check_answering, tell_answering
 from etude.rl.reload import ANSWERS, REQUEST, Reload, answers, changed, fitted_to
 from etude.rl.services import Places, Services
 from etude.rl.settings import RlSettings
@@ -67,9 +68,12 @@ class Reloader:
         """What went wrong; empty if nothing did."""
         before = self._places.engine
         try:
-            self._places.engine = fitted_to(self._settings, changed(before, reload.settings))
-        except ValidationError as error:
+            wanted = fitted_to(self._settings, changed(before, reload.settings))
+            check_answering(self._settings, wanted)
+            tell_answering(wanted, self._note)
+        except ValueError as error:  # a ValidationError is one
             return str(error)
+        self._places.engine = wanted
         if reload.engines and (wrong := await self._engines(before)):
             return wrong
         if reload.trainer:

@@ -130,11 +130,10 @@ def _ray(run: RlRun, cluster: ClusterSettings) -> LocalRay | Cluster:
     """Where the processes are to run."""
     if not cluster.address:
         return LocalRay(run.folder / "ray.json")
-    engines, far = (
-        run.settings.engines + run.settings.standbys,
-        [region.engine for region in run.settings.regions.values()],
-    )
-    return Cluster(cluster, run.folder, run.checkpoint, engines, run.settings.ranks, far)
+    engines = run.settings.engines + run.settings.standbys
+    needed = [run.checkpoint] + ([Path(run.engine.vllm.python)] if run.engine.kind == "vllm" else [])
+    far = [region.engine for region in run.settings.regions.values()]
+    return Cluster(cluster, run.folder, needed, engines, run.settings.ranks, far)
 
 
 async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dict[str, Any]:

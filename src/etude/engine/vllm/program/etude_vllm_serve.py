@@ -31,6 +31,7 @@ if __name__ == "__mp_main__":
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 Message = dict[str, Any]
+LOOK_S = 0.2
 EXTENSION = "etude_vllm_weights.ChangedWeights"
 
 
@@ -45,6 +46,13 @@ class Server:
     def say(self, message: Message) -> None:
         self._out.write(json.dumps(message) + "\n")
         self._out.flush()
+
+    async def watch(self) -> None:
+        """vLLM notes that its core was killed, and tells nobody who waits for it."""
+        while not self.engine.errored:
+            await asyncio.sleep(LOOK_S)
+        if not self.failed.done():
+            self.failed.set_result("the process that samples ended; what vLLM printed tells more")
 
     async def read(self, inbox: asyncio.Queue[Message]) -> None:
         """Begins what is asked, in order; each goes on by itself."""
@@ -139,9 +147,10 @@ async def serve(arguments: Message, source: TextIO, sink: TextIO) -> str:
     server = Server(engine, sink)
     await engine.update_weight_version("-1")
     server.say({"said": "ready", "vllm": vllm.__version__})
-    reader = asyncio.create_task(server.read(inbox))
+    tasks = [asyncio.create_task(server.read(inbox)), asyncio.create_task(server.watch())]
     why = await server.failed
-    reader.cancel()
+    for task in tasks:
+        task.cancel()
     return why
 
 

@@ -1,0 +1,51 @@
+"""What a run asks of vLLM that vLLM does not give is refused before anything starts, or told."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from etude.engine.settings import EngineSettings
+from etude.engine.vllm.found import NoVllm
+from etude.rl.answering import check_answering, tell_answering
+from etude.rl.settings import RlSettings
+
+VLLM = EngineSettings.model_validate({"kind": "vllm", "vllm": {"python": sys.executable}})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"update": {"router_replay": True}}, "rl.update.router_replay = true .* nothing to replay"),
+        ({"drafts": {"every": 2}}, "rl.drafts.every = 2 .* set it to 0"),
+    ],
+)
+def test_what_vllm_cannot_do_is_refused_by_name_and_our_engine_is_asked_nothing(wrong, told):
+    settings = RlSettings.model_validate(wrong)
+    with pytest.raises(ValueError, match=told):
+        check_answering(settings, VLLM)
+    check_answering(settings, EngineSettings())
+
+
+@pytest.mark.parametrize("update", [{}, {"router_replay": False}])
+def test_replay_that_nobody_demanded_is_no_error(update):
+    settings = RlSettings.model_validate({"update": update})
+    check_answering(settings, VLLM)
+    again = RlSettings.model_validate_json(settings.model_dump_json())
+    check_answering(again, VLLM)
+
+
+def test_a_python_without_vllm_ends_the_run_before_it_begins():
+    notes: list[str] = []
+    with pytest.raises(NoVllm, match="has no vLLM"):
+        tell_answering(VLLM, notes.append)
+    tell_answering(EngineSettings(), notes.append)
+    assert not notes
+
+
+def test_that_replay_is_off_is_said(monkeypatch):
+    monkeypatch.setattr("etude.rl.answering.vllm_version", lambda python: "9.9")
+    notes: list[str] = []
+    tell_answering(VLLM, notes.append)
+    assert notes == ["vLLM 9.9 answers, in float32; router replay is off, for it tells no routed experts"]
