@@ -144,10 +144,10 @@ class Cluster:
     def _look_at_region(self, node: Mapping[str, Any], probe: Path, here: Sight) -> None:
         """One that does not answer is as one that is not there: the run begins without it, and says so of its engines."""
         try:
-            there = _answer(_name(node), _sight_of(node["NodeID"], probe, self.checkpoint))
+            there = _answer(_name(node), _sight_of(node["NodeID"], probe, self.needed))
         except Unanswered:
             return
-        require_region_alike(_name(node), there, here, self.checkpoint)
+        require_region_alike(_name(node), there, here, self.needed)
 
 
 def join(address: str, namespace: str) -> None:
@@ -206,11 +206,11 @@ def require_alike(name: str, there: Sight, here: Sight, proof: str, folder: Path
     require_same_code(name, there, here)
 
 
-def require_region_alike(name: str, there: Sight, here: Sight, checkpoint: Path) -> None:
+def require_region_alike(name: str, there: Sight, here: Sight, needed: Sequence[Path]) -> None:
     """Raises ClusterError where a region's machine lacks what an engine there rests on; its weights come from its own store."""
-    if str(checkpoint) in there.missing:
+    if lacking := [str(path) for path in needed if str(path) in there.missing]:
         raise ClusterError(
-            f"{name} does not see {checkpoint}: copy the checkpoint that the run starts from to that path there"
+            f"{name} does not see {', '.join(lacking)}: copy or install there, at the same path, what the run's engines start from"
         )
     require_same_code(name, there, here)
 

@@ -64,6 +64,7 @@ class VllmProcess(VllmService):
     ) -> None:
         """`copies`: where each machine has its copy of the weights, under its name."""
         os.nice(niceness)  # what this thread starts is as nice
+        torch.set_num_threads(settings.threads)
         super().__init__(checkpoint, WeightStore(weights), settings, copies / socket.gethostname())
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from etude.engine.vllm.turns import Message
 
 PROGRAM = Path(__file__).resolve().parent / "program" / "etude_vllm_serve.py"
-TOLD_LINES = 3  # of the log, in an error: vLLM's own reason mostly is its last word
+TOLD_LINES, TOLD_CHARACTERS = 3, 200  # of the log, in an error: vLLM's own reason mostly is its last word
 
 
 class EngineGone(Exception):
@@ -112,9 +112,11 @@ class VllmChild:
     def _reason(self, code: int) -> str:
         if self._why:
             return f"vLLM failed: {self._why}"
+        if code < 0:
+            return f"vLLM's process was killed by signal {-code}"
         last = self._log.read_text(errors="replace").strip().splitlines()[-TOLD_LINES:]
-        ended = f"vLLM's process ended with {code}" if code >= 0 else f"vLLM's process was killed by signal {-code}"
-        return ended + (f", after: {' | '.join(last)}" if last else "")
+        after = " | ".join(line[:TOLD_CHARACTERS] for line in last)
+        return f"vLLM's process ended with {code}" + (f", after: {after}" if after else "")
 
 
 def command(python: str, arguments: Mapping[str, Any]) -> list[str]:
