@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from etude.engine.settings import EngineSettings
 from etude.engine.vllm.found import NoVllm
+from etude.model.checkpoint import save_checkpoint
+from etude.model.init import new_model
+from etude.model.settings import ModelSettings
 from etude.rl.answering import check_answering, tell_answering
 from etude.rl.settings import RlSettings
 
+CHECKPOINT = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
 VLLM = EngineSettings.model_validate({"kind": "vllm", "vllm": {"python": sys.executable}})
 
 
@@ -24,16 +29,24 @@ VLLM = EngineSettings.model_validate({"kind": "vllm", "vllm": {"python": sys.exe
 def test_what_vllm_cannot_do_is_refused_by_name_and_our_engine_is_asked_nothing(wrong, told):
     settings = RlSettings.model_validate(wrong)
     with pytest.raises(ValueError, match=told):
-        check_answering(settings, VLLM)
-    check_answering(settings, EngineSettings())
+        check_answering(settings, VLLM, CHECKPOINT)
+    check_answering(settings, EngineSettings(), CHECKPOINT)
+
+
+def test_a_family_for_which_vllm_is_not_shown_to_agree_with_the_trainer_is_refused(tmp_path):
+    model = new_model(ModelSettings(family="deepseek_v3", hidden_size=32, layers=1), 50)
+    save_checkpoint(model, tmp_path / "latent")
+    with pytest.raises(ValueError, match="latent, which is deepseek_v3"):
+        check_answering(RlSettings(), VLLM, tmp_path / "latent")
+    check_answering(RlSettings(), EngineSettings(), tmp_path / "latent")
 
 
 @pytest.mark.parametrize("update", [{}, {"router_replay": False}])
 def test_replay_that_nobody_demanded_is_no_error(update):
     settings = RlSettings.model_validate({"update": update})
-    check_answering(settings, VLLM)
+    check_answering(settings, VLLM, CHECKPOINT)
     again = RlSettings.model_validate_json(settings.model_dump_json())
-    check_answering(again, VLLM)
+    check_answering(again, VLLM, CHECKPOINT)
 
 
 def test_a_python_without_vllm_ends_the_run_before_it_begins():

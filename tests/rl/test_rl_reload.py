@@ -48,7 +48,7 @@ def reloads(tmp_path: Path) -> Any:
 
     world.engines._start = start_engine
     services: Any = SimpleNamespace(engines=world.engines, renew_trainer=lambda: pytest.fail("nobody asked for that"))
-    reloader = Reloader(tmp_path, places, services, RlSettings(), told.append)
+    reloader = Reloader(tmp_path, tmp_path, places, services, RlSettings(), told.append)
 
     async def answered() -> None:
         await world.engines.serve(0)

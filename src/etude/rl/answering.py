@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from etude.engine.settings import EngineSettings
 from etude.engine.vllm.found import vllm_version
+from etude.model.checkpoint import load_config
 from etude.rl.settings import RlSettings
 
+FAMILIES = ("qwen3_moe",)
 
-def check_answering(settings: RlSettings, engine: EngineSettings) -> None:
+
+def check_answering(settings: RlSettings, engine: EngineSettings, checkpoint: Path) -> None:
     """Raises ValueError where the run asks for what vLLM does not give."""
     if engine.kind != "vllm":
         return
+    if (family := load_config(checkpoint).family) not in FAMILIES:
+        raise ValueError(
+            f'engine.kind = "vllm" with {checkpoint}, which is {family}: what vLLM samples from has been shown to be what the trainer computes '
+            f"for {', '.join(FAMILIES)} alone, and not to be for latent attention (docs/vllm.md); take our own engine"
+        )
     if settings.update.router_replay:
         raise ValueError(
             'rl.update.router_replay = true with engine.kind = "vllm": vLLM tells no routed experts, so there is nothing to replay; leave it '

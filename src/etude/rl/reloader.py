@@ -23,8 +23,15 @@ class Reloader:
     """Looks for a request now and then, from `start` to `close`."""
 
     def __init__(
-        self, folder: Path, places: Places, services: Services, settings: RlSettings, note: Callable[[str], None]
+        self,
+        folder: Path,
+        checkpoint: Path,
+        places: Places,
+        services: Services,
+        settings: RlSettings,
+        note: Callable[[str], None],
     ) -> None:
+        self._checkpoint = checkpoint
         self._folder, self._places, self._services = folder, places, services
         self._settings, self._note = settings, note
         self._task: asyncio.Task[None] | None = None
@@ -69,7 +76,7 @@ class Reloader:
         before = self._places.engine
         try:
             wanted = fitted_to(self._settings, changed(before, reload.settings))
-            check_answering(self._settings, wanted)
+            check_answering(self._settings, wanted, self._checkpoint)
             tell_answering(wanted, self._note)
         except ValueError as error:  # a ValidationError is one
             return str(error)

@@ -110,7 +110,7 @@ def run_rl(
         raise ValueError(
             f"rl.drafts.every is {settings.drafts.every}, but {checkpoint} has no draft layers: give it some (stage mtp), or set it to 0"
         )
-    check_answering(settings, engine)
+    check_answering(settings, engine, checkpoint)
     settings = settings.model_copy(
         update={"update": settings.update.model_copy(update={"temperature": harness.temperature})}
     )
@@ -162,7 +162,7 @@ async def _drive(
     pool = await open_sandboxes(run.fleet, run.sandbox)
     growing: Growing | None = None
     follower: Follower | None = None
-    reloader = Reloader(run.folder, places, services, settings, lambda told: run.log.note(STAGE, told))
+    reloader = Reloader(run.folder, run.checkpoint, places, services, settings, lambda told: run.log.note(STAGE, told))
     try:
         setup = _setup(run, services, pool, renderer, search)
         sessions = KeptSessions(run.folder / "sessions", settings, renderer.vocabulary())
