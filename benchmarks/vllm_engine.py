@@ -104,7 +104,7 @@ def main() -> None:
         name: {key: statistics.median(one[key] for one in found) for key in found[0]} for name, found in rounds.items()
     }
     told = {
-        "command": f"python benchmarks/vllm_engine.py --steps {options.steps} --rounds {options.rounds}",
+        "command": f"python benchmarks/vllm_engine.py --vllm-python PYTHON --folder DIR --steps {options.steps} --rounds {options.rounds}",
         "machine": machine(),
         "vllm": version_in(options.vllm_python),
         "steps": options.steps,
