@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+from etude.engine.vllm.found import VARIABLE
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
@@ -26,3 +29,20 @@ def test_whatever_is_killed_the_run_trains_each_task_once_and_no_fault_is_a_rewa
     told = chaos.figures(story) | {"broken": chaos.broken_promises(tmp_path / "rl", settings)}
     assert not chaos.bad(told), told
     assert told["kills"] == KILLS and len(told["by_kind"]) >= 6, told
+
+
+def test_the_same_holds_where_vllm_is_the_engine_and_its_processes_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = os.environ.get(VARIABLE) or pytest.skip(f"{VARIABLE} names no Python that has vLLM (docs/vllm.md)")
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import chaos
+    from killing.plan import plan
+
+    engine = {"kind": "vllm", "vllm": {"python": python}}
+    settings = chaos.SETTINGS | {"steps": 16, "seed": SEED, "ranks": 1, "engine": engine}
+    shares = {"vllm": 3, "engine": 2, "controller": 1}
+    story = chaos.killed_run(chaos.CHECKPOINT, tmp_path, settings, plan(SEED, 6, 16, shares))
+    told = chaos.figures(story) | {"broken": chaos.broken_promises(tmp_path / "rl", settings)}
+    assert not chaos.bad(told), told
+    assert told["kills"] == 6 and set(told["by_kind"]) == set(shares), told
