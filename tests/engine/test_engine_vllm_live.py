@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -205,6 +206,7 @@ def test_recomputed_caches_make_the_rest_of_a_turn_the_new_weights_own(tmp_path)
 
 @pytest.mark.parametrize("victim", ["etude_vllm_serve.py", "VLLM::EngineCor", "VLLM::Worker"])
 def test_whichever_of_its_processes_is_killed_turns_hear_it_and_none_is_left(tmp_path, victim):
+    before = traces()
     world = World(tmp_path)
     running = processes(world.service)
     [pid] = [pid for pid, words in running.items() if victim in words]
@@ -215,10 +217,11 @@ def test_whichever_of_its_processes_is_killed_turns_hear_it_and_none_is_left(tmp
         while time.monotonic() < until_s:
             assert not any(isinstance(result, Completion) for _, result in world.service.poll("me", 1.0))
     gone(running)
+    left_over(before)
 
 
 def test_nothing_is_left_where_its_owner_is_killed(tmp_path):
-    python = vllm_python()
+    python, before = vllm_python(), traces()
     Publisher(WeightStore(tmp_path / "weights")).publish(load_checkpoint(CHECKPOINT).state_dict(), 0)
     words = [sys.executable, "-c", OWNER, python, str(tmp_path), str(Path(__file__).parent)]
     owner = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -228,6 +231,19 @@ def test_nothing_is_left_where_its_owner_is_killed(tmp_path):
     owner.kill()
     owner.wait()
     gone(running)
+    left_over(before)
+
+
+def traces() -> set[Path]:
+    """Sockets and shared memory of whatever vLLM is or was there."""
+    return {*Path(tempfile.gettempdir()).glob("etude-vllm-*"), *Path("/dev/shm").glob("psm_*")}
+
+
+def left_over(before: set[Path]) -> None:
+    until_s = time.monotonic() + 20
+    while left := traces() - before:
+        assert time.monotonic() < until_s, left
+        time.sleep(0.05)
 
 
 def processes(service: VllmService) -> dict[int, str]:

@@ -1,15 +1,17 @@
 """The process that runs vLLM, in a Python of its own (`program/`), spoken to by lines of JSON over a pair of pipes.
 
 It ends with its owner, however that ends: its input is at its end then. When it ends, or a process that it started, whoever waits or
-asks hears `EngineGone` and nothing of it is left.
+asks hears `EngineGone`, and nothing of it is left: what it starts dies with it, but for Python's tracker, which removes the shared
+memory first.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
+import shutil
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -44,17 +46,16 @@ class VllmChild:
         self._calls = 0
         self._why = ""
         self.gone: EngineGone | None = None
-        self._ending = threading.Lock()
-        self._reaped = False
         log.parent.mkdir(parents=True, exist_ok=True)
+        self._sockets = tempfile.mkdtemp(prefix="etude-vllm-")  # short: the path of a socket holds 107 bytes
         with open(log, "wb") as told:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=told,
-                env=os.environ | environment,
-                start_new_session=True,  # its group is all that vLLM starts
+                env=os.environ | environment | {"VLLM_RPC_BASE_PATH": self._sockets},
+                start_new_session=True,  # no signal of a terminal: its owner ends it
             )
         threading.Thread(target=self._listen, name="vllm", daemon=True).start()
 
@@ -82,10 +83,8 @@ class VllmChild:
         return done.result()
 
     def close(self) -> None:
-        """Ends it and all that it started."""
-        with self._ending:
-            if not self._reaped:
-                os.killpg(self._process.pid, signal.SIGKILL)
+        """Ends it, and so all that it started. Idempotent."""
+        self._process.kill()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -99,11 +98,8 @@ class VllmChild:
                 self._why = message["why"]
             elif message["said"] != "ready":
                 self._heard(message)
-        with self._ending:
-            # What vLLM started outlives its parent by a moment. Not reaped yet, so the group's number is nobody else's.
-            os.killpg(self._process.pid, signal.SIGKILL)
-            code = self._process.wait()
-            self._reaped = True
+        code = self._process.wait()
+        shutil.rmtree(self._sockets, ignore_errors=True)
         self.gone = EngineGone(f"{self._reason(code)}; see {self._log}")
         for done in list(self._open.values()):
             done.set_exception(self.gone)

@@ -18,6 +18,7 @@ import asyncio
 import ctypes
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -130,7 +131,8 @@ def own_pipes() -> tuple[TextIO, TextIO]:
 def listen(source: TextIO, loop: asyncio.AbstractEventLoop, take: Callable[[Message], None]) -> None:
     for line in source:
         loop.call_soon_threadsafe(take, json.loads(line))
-    os._exit(0)  # whoever asked is gone
+    shutil.rmtree(os.environ["VLLM_RPC_BASE_PATH"], ignore_errors=True)  # whoever asked, and would do it, is gone
+    os._exit(0)
 
 
 async def serve(arguments: Message, source: TextIO, sink: TextIO) -> str:
