@@ -181,6 +181,23 @@ def test_a_swap_in_flight_stamps_every_token_and_new_sessions_speak_with_the_new
     assert [tokens.ids for _, tokens in world.sample("greedy again", temperature=0.0)] == ours(world.model)
 
 
+def test_a_prompt_cached_under_old_weights_is_reused_by_its_own_session_alone_once_they_are_swapped(world):
+    prompt = tuple(range(3, 203))
+
+    def ask(session: str, ids: tuple[int, ...] = prompt) -> Completion:
+        world.service.submit_many("me", [(1, Request(session, (), prompt_ids=ids, max_tokens=16, seed=1))])
+        return collect(world.service, 1)[1]
+
+    first = ask("first")
+    assert first.usage.cached_tokens == 0 and ask("twin").usage.cached_tokens > 150
+    world.learn()
+    world.serve()
+    fresh = ask("later")
+    assert fresh.usage.cached_tokens == 0 and fresh.tokens is not None and first.tokens is not None
+    assert compare(world.model, [(prompt, fresh.tokens)]).p99_dlogp <= MAX_P99
+    assert ask("first", prompt + tuple(first.tokens.ids)).usage.cached_tokens > 150, "its own are kept"
+
+
 def head(tokens: SampledTokens, count: int) -> SampledTokens:
     return SampledTokens(tokens.ids[:count], tokens.logprobs[:count], tokens.versions[:count])
 
