@@ -158,8 +158,8 @@ def install_engine() -> None:
 def install_vllm() -> None:
     """The same windows where vLLM is the engine: its node's copy is written, and not yet called whole, in the second."""
     from etude.engine.vllm import host_copy
-    from etude.engine.vllm.service import VllmService
+    from etude.engine.vllm.tally import Tally
 
-    around(VllmService, "stage", nowhere, lambda *_: "weights-staged")
+    around(host_copy.HostCopy, "bring", nowhere, lambda *_: "weights-staged")
     around(host_copy, "state_digest", lambda *_: "half-the-weights-applied", nowhere)
-    around(VllmService, "apply", nowhere, lambda *_: "weights-applied")
+    around(Tally, "swapped", lambda *_: "weights-applied", nowhere)

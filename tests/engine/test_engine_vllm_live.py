@@ -205,13 +205,16 @@ def head(tokens: SampledTokens, count: int) -> SampledTokens:
 def test_recomputed_caches_make_the_rest_of_a_turn_the_new_weights_own(tmp_path):
     world = World(tmp_path, swap_cache="recompute")
     try:
+        world.sample("warm")  # the first steps of a process are slow
         world.learn()
         world.stage()
         numbers = world.submit("flight", 800)
         time.sleep(0.5)
         world.apply()
         flight = sampled(collect(world.service, len(PROMPTS)), numbers)
-        assert all(set(tokens.versions) == {0, 1} for _, tokens in flight)
+        assert all(set(tokens.versions) == {0, 1} for _, tokens in flight), [
+            set(tokens.versions) for _, tokens in flight
+        ]
         for prompt, tokens in flight:
             old = tokens.versions.count(0)
             rest = SampledTokens(tokens.ids[old:], tokens.logprobs[old:], tokens.versions[old:])
