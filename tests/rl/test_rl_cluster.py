@@ -45,12 +45,12 @@ def test_a_machine_that_differs_is_named_with_what_differs():
 
 
 def test_a_machine_of_a_region_needs_the_checkpoint_and_the_code_and_not_the_runs_folder():
-    far, checkpoint = replace(HERE, missing=("/runs/x/rl",), proof=""), Path("/models/m")
-    require_region_alike("machine far", far, HERE, checkpoint)
-    with pytest.raises(ClusterError, match="machine far does not see /models/m: copy the checkpoint"):
-        require_region_alike("machine far", replace(far, missing=("/runs/x/rl", "/models/m")), HERE, checkpoint)
+    far, needed = replace(HERE, missing=("/runs/x/rl",), proof=""), [Path("/models/m")]
+    require_region_alike("machine far", far, HERE, needed)
+    with pytest.raises(ClusterError, match="machine far does not see /models/m: copy"):
+        require_region_alike("machine far", replace(far, missing=("/runs/x/rl", "/models/m")), HERE, needed)
     with pytest.raises(ClusterError, match="another etude"):
-        require_region_alike("machine far", replace(far, code="0ther" * 12), HERE, checkpoint)
+        require_region_alike("machine far", replace(far, code="0ther" * 12), HERE, needed)
     assert has_all({"far": 2.0, "CPU": 4.0}, {"far": 1}) and not has_all({"CPU": 4.0}, {"far": 1})
 
 
