@@ -1,11 +1,12 @@
-"""Kill anything: `python benchmarks/chaos.py --folder DIR [--kills 216] [--steps 400] [--seed 0]`. About an hour; run again it begins anew.
+"""Kill anything: `python benchmarks/chaos.py --folder DIR [--kills 216] [--steps 400] [--seed 0]`. Twenty minutes; run again it begins anew.
 
 A real RL run from the committed SFT checkpoint (exercises, sandboxes, code search, engine, two trainer ranks, Ray), and a process beside it
 that kills -9 by process id whatever the seed says: sandboxes, commands in them, the zygote, the code index, engines, trainer ranks, Ray's node
 and its head, the controller; half of those that have such windows in the middle of something that must be whole (`killing/points.py`). A run
 that ends is started again by the same words. A twin of the same settings that nobody touches comes after it. Then, from their folders:
 trained task ids are the schedule's and the twin's, none twice; weights, versions and step lines hold; every reward is a verdict, and
-every verdict is what the same files get in peace. Writes `benchmarks/results/chaos.json`; ends with 1 if a promise was broken.
+every verdict is what the same files get in peace. With `--write` that goes into `benchmarks/results/chaos.json`; ends with 1 if a promise was
+broken. A fast run is over before the plan is: kills come one after the other, each when what it wants to kill is there again.
 """
 
 from __future__ import annotations
@@ -177,7 +178,7 @@ def main() -> int:
         "--limit-s", type=float, default=math.inf, help="nobody is killed after so long; the run goes to its end"
     )
     parser.add_argument("--no-twin", action="store_true")
-    parser.add_argument("--write", action="store_true", help=f"the results into {RESULTS.name}")
+    parser.add_argument("--write", action="store_true", help=f"the results into {RESULTS.name}, beside other seeds'")
     options = parser.parse_args()
     settings = SETTINGS | {"steps": options.steps, "seed": options.seed} | options.more
     folder = options.folder.resolve()
@@ -186,7 +187,7 @@ def main() -> int:
     load = round(os.getloadavg()[0], 2)
     kills = plan(options.seed, options.kills, options.steps, shares_of(settings))
     story = killed_run(options.checkpoint, folder, settings, kills, options.limit_s)
-    told: dict[str, Any] = {"command": f"python {' '.join(sys.argv)}", "machine": machine(), "settings": settings}
+    told: dict[str, Any] = {"command": words(options), "machine": machine(), "settings": settings}
     told["load_1min"] = [load, round(os.getloadavg()[0], 2)]
     told |= figures(story) | {"broken": broken_promises(folder / "rl", settings)}
     if not options.no_twin:
@@ -196,9 +197,25 @@ def main() -> int:
     text = json.dumps(told, indent=1) + "\n"
     (folder / "chaos.json").write_text(text)
     if options.write:
-        RESULTS.write_text(text)
+        record(told, RESULTS)
     print(text)
     return int(bad(told))
+
+
+def words(options: argparse.Namespace) -> str:
+    """What repeats it, wherever its folder lies."""
+    named = f"--folder DIR --kills {options.kills} --steps {options.steps} --seed {options.seed}"
+    return f"python benchmarks/chaos.py {named}" + (f" --more '{json.dumps(options.more)}'" if options.more else "")
+
+
+def record(told: dict[str, Any], path: Path) -> None:
+    """Into a file of runs by seed; `kills` is of all of them."""
+    runs = json.loads(path.read_text())["runs"] if path.is_file() else {}
+    runs[str(told["settings"]["seed"])] = told
+    kinds = sum((Counter(run["by_kind"]) for run in runs.values()), Counter())
+    kills, steps = (sum(run[name] for run in runs.values()) for name in ("kills", "steps"))
+    document = {"kills": kills, "steps": steps, "by_kind": dict(sorted(kinds.items())), "runs": runs}
+    path.write_text(json.dumps(document, indent=1) + "\n")
 
 
 def differences(folder: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -143,6 +144,18 @@ def test_vllm_is_killed_where_it_is_the_engine_and_nowhere_else() -> None:
     assert "vllm" not in chaos.shares_of({}) and "vllm" not in chaos.shares_of({"engine": {"kind": "etude"}})
     shares = chaos.shares_of({"engine": {"kind": "vllm", "vllm": {"python": "p"}}})
     assert {kill.kind for kill in plan(0, 20, 40, shares)} == set(SHARES) | {"vllm"}
+
+
+def test_runs_of_several_seeds_stand_side_by_side_and_a_seed_run_again_takes_its_own_place(tmp_path: Path) -> None:
+    import chaos
+
+    told = lambda seed, kills: {"settings": {"seed": seed}, "kills": kills, "steps": 40, "by_kind": {"engine": kills}}
+    path = tmp_path / "chaos.json"
+    for seed, kills in ((0, 3), (1, 5), (0, 4)):
+        chaos.record(told(seed, kills), path)
+    document = json.loads(path.read_text())
+    assert (document["kills"], document["steps"], document["by_kind"]) == (9, 80, {"engine": 9})
+    assert document["runs"]["0"]["kills"] == 4
 
 
 def test_victims_are_told_by_what_they_are_and_never_strangers() -> None:
