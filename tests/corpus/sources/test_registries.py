@@ -10,6 +10,7 @@ import pytest
 from archives import tar, zipped
 from registry_server import Registry
 
+from etude.corpus.sources import registry as package_registry
 from etude.corpus.sources.folder import walk
 from etude.corpus.sources.npm import NpmSource
 from etude.corpus.sources.project import ProjectRefused, SourceOffline
@@ -211,6 +212,12 @@ def test_a_registry_that_is_none_is_offline_with_the_remedy(tmp_path):
     source = npm_source(Registry({f"{NPM}@scope%2Ftool": b"<html>"}), tmp_path)
     with pytest.raises(SourceOffline, match="correct npm's registry setting"):
         list(source.refs())
+
+
+def test_a_package_manager_that_gives_no_answer_is_an_index_out_of_reach_and_no_crash(monkeypatch):
+    monkeypatch.setattr(package_registry, "ASK_S", 0.2)
+    with pytest.raises(SourceOffline, match="has not told its index within 0.2 s; try again"):
+        package_registry.asked(["sleep", "30"])
 
 
 def test_the_npm_registry_is_asked_of_npm_or_read_where_npm_reads_it(tmp_path, monkeypatch):

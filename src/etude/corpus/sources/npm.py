@@ -9,16 +9,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from urllib.parse import quote
 
 from etude.corpus.sources.checksum import of_integrity, strongest
 from etude.corpus.sources.project import SourceOffline
-from etude.corpus.sources.registry import RegistrySource, Release
+from etude.corpus.sources.registry import RegistrySource, Release, asked
 from etude.corpus.sources.release import is_before, semver_release
-
-ASK_NPM_S = 60  # a second; several on a machine under load
 
 
 class NpmSource(RegistrySource):
@@ -30,9 +27,7 @@ class NpmSource(RegistrySource):
         """Without npm: what its environment variable or ~/.npmrc says."""
         if npm := shutil.which("npm"):
             # In the root folder, so that no project's .npmrc is obeyed: a recipe means the same wherever it is started.
-            command = [npm, "config", "get", "registry"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_NPM_S, cwd="/")
-            address = done.stdout.strip()
+            address = asked([npm, "config", "get", "registry"], "/").stdout.strip()
         else:
             variables = (os.environ.get(name) for name in ("NPM_CONFIG_REGISTRY", "npm_config_registry"))
             address = next(filter(None, variables), None) or _of_npmrc(Path.home() / ".npmrc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -13,7 +14,7 @@ from etude.corpus.sources.archive import archived, refused
 from etude.corpus.sources.checksum import Checksum
 from etude.corpus.sources.download import Missing, shown
 from etude.corpus.sources.fetch import Fetcher
-from etude.corpus.sources.project import Project, ProjectRefused, Ref
+from etude.corpus.sources.project import Project, ProjectRefused, Ref, SourceOffline
 from etude.corpus.sources.release import checked_day
 from etude.corpus.sources.unpack import Limits
 
@@ -26,6 +27,19 @@ class Release:
     released: str
     address: str
     checksum: Checksum | None
+
+
+ASK_S = 300  # half a second; a minute was not enough where thirty processes wanted each core
+
+
+def asked(command: Sequence[str], folder: str | None = None) -> subprocess.CompletedProcess[str]:
+    """What a package manager says of its own settings. Raises SourceOffline where it gives no answer."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=ASK_S, cwd=folder)
+    except subprocess.TimeoutExpired:
+        raise SourceOffline(
+            f"{command[0]} has not told its index within {ASK_S} s; try again when the machine is less busy"
+        ) from None
 
 
 class RegistrySource(ABC):

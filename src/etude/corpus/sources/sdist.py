@@ -7,7 +7,6 @@ setup.py, no build. A release without a source distribution is taken from a whee
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 from packaging.utils import (
@@ -21,13 +20,12 @@ from packaging.version import Version
 
 from etude.corpus.sources.checksum import strongest
 from etude.corpus.sources.project import SourceOffline
-from etude.corpus.sources.registry import RegistrySource, Release
+from etude.corpus.sources.registry import RegistrySource, Release, asked
 from etude.corpus.sources.release import is_before
 
 JSON_FORM = "application/vnd.pypi.simple.v1+json"
 # pip itself puts its environment, its configuration files and its own default together.
 ASK_PIP = "from pip._internal.commands import create_command as c; print(c('download').parse_args([])[0].index_url)"
-ASK_PIP_S = 60  # half a second; seconds on a machine under load
 
 
 class SdistSource(RegistrySource):
@@ -37,7 +35,7 @@ class SdistSource(RegistrySource):
 
     def configured_index(self) -> str:
         """May hold a login."""
-        done = subprocess.run([sys.executable, "-c", ASK_PIP], capture_output=True, text=True, timeout=ASK_PIP_S)
+        done = asked([sys.executable, "-c", ASK_PIP])
         address = done.stdout.strip()
         if done.returncode or not address:
             said = (done.stderr.strip().splitlines() or ["no address"])[-1]
