@@ -1,7 +1,8 @@
-"""How long tools take in repositories of real packages: `python benchmarks/latencies.py`. About three minutes on quiet cores.
+"""How long tools take in repositories of real packages: `python benchmarks/latencies.py [--folder TASKS]`. Minutes on quiet cores.
 
-A scripted solver works on the 30 bugs of the real suite, one after the other, through the harness and in sandboxes like any agent:
-search, look, test, edit, test. The session format has the wall seconds of each call; they are written by tool, for
+A scripted solver works on the 30 bugs of the real suite, or on the tasks of a folder (`etude tasks make`), one after the other, through
+the harness and in sandboxes like any agent: search, look, test, edit, test. In the real suite tests are those of the files concerned, in a
+folder whole projects'. The session format has the wall seconds of each call; they are written by tool, for
 `rl.attempt.tool_latencies` and `benchmarks/overlap.py`. `busy_share` is the machine's busy time over this run's
 own: above 1.1 something else ran, and calls took longer than their due.
 """
@@ -12,6 +13,9 @@ import argparse
 import asyncio
 import json
 import os
+import re
+from dataclasses import dataclass
+from difflib import ndiff
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +32,45 @@ from etude.tasks.real.source import RealPackages
 from etude.tasks.registry import GRADERS
 from etude.tasks.running.pin import default_cache
 from etude.tasks.running.pytest_tools import with_pytest
-from etude.tasks.task import Task
+from etude.tasks.store.opened import open_tasks
+from etude.tasks.store.source import FolderSource
+from etude.tasks.task import SPLITS, Task
 from etude.trace.message import Message, ToolCall
 
 OUT = Path(__file__).parent / "results" / "latencies.json"
 
 
+@dataclass(frozen=True)
+class Change:
+    """What a solver does to one file."""
+
+    path: str
+    old: str
+    new: str
+
+
+def changes(task: Task) -> list[Change]:
+    """That the solution makes. Files that it makes or takes away are left alone: there is a tool for edits."""
+    if task.id in bugs():
+        return [Change(edit.file, edit.new, edit.old) for edit in bugs()[task.id].edits]
+    pairs = ((path, task.files.get(path, ""), new) for path, new in task.solution.items())
+    return [Change(path, old, new) for path, old, new in pairs if old and new and old != new]
+
+
+def word_of(change: Change) -> str:
+    """The longest word of what changes first."""
+    lines = ndiff(change.old.splitlines(), change.new.splitlines()) if "\n" in change.old else ["- " + change.old]
+    first = next((line[2:] for line in lines if line[:2] in ("- ", "+ ") and line[2:].strip()), "def")
+    return max(re.findall(r"\w+", first) or ["def"], key=len)
+
+
 def script(task: Task) -> list[Message]:
     """The calls of a solver who knows the answer and works as one who does not."""
-    edits = bugs()[task.id].edits
+    made = changes(task)
     calls: list[tuple[str, dict[str, str]]] = [("todo", {"text": "add find the cause"}), ("shell", {"command": "ls"})]
-    for edit in edits:
-        word = max(edit.new.replace("(", " ").replace(")", " ").split() or ["def"], key=len)
-        pattern = "".join(character if character.isalnum() or character == "_" else "." for character in word)
-        calls += [("grep", {"pattern": pattern}), ("view", {"path": edit.file})]
-    calls += [("test", {}), *(("edit", {"path": e.file, "old": e.new, "new": e.old}) for e in edits), ("test", {})]
+    for change in made:
+        calls += [("grep", {"pattern": word_of(change)}), ("view", {"path": change.path})]
+    calls += [("test", {}), *(("edit", {"path": c.path, "old": c.old, "new": c.new}) for c in made), ("test", {})]
     calls += [("todo", {"text": "done find the cause"}), ("done", {"message": "fixed"})]
     return [
         Message("assistant", calls=(ToolCall(f"c{number}", name, arguments),))
@@ -59,7 +87,7 @@ async def record(tasks: list[Task]) -> tuple[dict[str, list[float]], dict[str, A
     solved = 0
 
     def adapt(spec: SandboxSpec) -> SandboxSpec:
-        return with_pytest(spec, default_cache())
+        return spec if spec.snapshot else with_pytest(spec, default_cache())
 
     try:
         for task in tasks:
@@ -83,11 +111,13 @@ def machine_busy_s() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, help="this many of the bugs; default: all")
+    parser.add_argument("--tasks", type=int, help="this many; default: all")
+    parser.add_argument("--folder", type=Path, help="of tasks, instead of the real suite")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
-    source = RealPackages(default_cache())
-    tasks = [source.task(name) for name in source.ids("heldout")[: options.tasks]]
+    source = FolderSource(open_tasks(options.folder)) if options.folder else RealPackages(default_cache())
+    names = [name for split in SPLITS for name in source.ids(split)]
+    tasks = [source.task(name) for name in names[: options.tasks]]
     spent, before_s = Cost(), machine_busy_s()
 
     def note(cost: Cost) -> None:
@@ -96,7 +126,9 @@ def main() -> None:
 
     with Meter(note):
         seconds, counts = asyncio.run(record(tasks))
-    told = {"command": "python benchmarks/latencies.py", "suite": "real", **counts}
+    told = {"command": f"python benchmarks/latencies.py{' --folder TASKS' if options.folder else ''}", **counts}
+    told |= {"suite": "a folder of tasks" if options.folder else "real"}
+    told |= {"projects": sorted({str(task.metadata.get("project") or task.metadata.get("package")) for task in tasks})}
     told |= {"busy_share": round((machine_busy_s() - before_s) / spent.core_seconds, 2)}
     told |= {"machine": machine(), "versions": versions()}
     options.out.parent.mkdir(parents=True, exist_ok=True)
