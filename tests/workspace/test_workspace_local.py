@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from etude.sandbox.errors import DiskFull, InfraError, OutputLimit, UserError
+from etude.workspace import local_process
 from etude.workspace.local_folder import LocalFolder
 from etude.workspace.operations import Outside
 from etude.workspace.scripts import kill_tree
@@ -129,6 +130,24 @@ async def test_a_cancelled_command_is_killed_with_its_children(root: Path) -> No
     with pytest.raises(asyncio.CancelledError):
         await task
     assert children(mark) == []
+
+
+async def test_a_cancellation_that_comes_as_the_command_ends_is_not_lost(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = asyncio.Event()
+
+    async def death(pid: int) -> None:
+        await dead.wait()
+
+    monkeypatch.setattr(local_process, "_death", death)
+    running = asyncio.create_task(LocalFolder(root).run("true"))
+    await asyncio.sleep(0.1)
+    dead.set()
+    await asyncio.sleep(0)  # it hears of the death, and has not gone on yet
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 async def test_a_command_whose_environment_is_not_to_be_seen_is_killed_too(root: Path) -> None:

@@ -67,7 +67,8 @@ async def run_process(
     timed_out = False
     try:
         try:
-            await asyncio.wait_for(_death(process.pid), timeout_s)
+            async with asyncio.timeout(timeout_s):  # Python 3.11's wait_for may swallow a cancellation
+                await _death(process.pid)
         except TimeoutError:
             timed_out = True
             await asyncio.to_thread(_kill, mark, process.pid)

@@ -86,7 +86,8 @@ class Nursery:
         answer: dict[str, str]
         try:
             ours.send(json.dumps(config).encode())
-            said = await asyncio.wait_for(loop.sock_recv(ours, 1 << 16), _START_TIMEOUT_S)
+            async with asyncio.timeout(_START_TIMEOUT_S):  # Python 3.11's wait_for may swallow a cancellation
+                said = await loop.sock_recv(ours, 1 << 16)
             answer = json.loads(said) if said else {"error": f"it died at start (exit {process.poll()})"}
         except (OSError, TimeoutError) as error:
             answer = {"error": f"no answer: {error or 'time-out'}"}
