@@ -20,6 +20,7 @@ from etude.tasks.real.source import RealPackages
 from etude.tasks.running import pin
 from etude.tasks.running.pin import PackagesUnavailable, Pin, default_cache, unpacked
 from etude.tasks.running.pytest_tools import with_pytest
+from etude.tasks.running.report import CANARIES, TestRun, canaries, caught
 from etude.tasks.task import Task
 
 
@@ -116,6 +117,23 @@ async def test_a_bug_fails_the_tests_it_names_its_fix_passes_and_cheats_score_no
     grader, task = PytestGrader(default_cache()), _tasks("mpmath")[0]
     await _prove(task, grader, pool)
     await _tempt(task, grader, pool, "tests_emptied", "runner_patched")
+
+
+@pytest.mark.parametrize("spared", [None, 0, 7, 15])
+def test_a_runner_that_lies_of_any_canary_is_caught(spared: int | None):
+    """A false accept: one canary alone, and who patches pytest for moments got past it one time in some."""
+    names = [f"tests.x::test_ab_{n}" for n in range(CANARIES)]
+    failed = frozenset(name for number, name in enumerate(names) if number != spared)
+    assert caught(TestRun(frozenset(), failed, 1), "test_ab") is (spared is None)
+    first, last = canaries("test_ab")
+    assert (first + last).count("def test_ab_") == CANARIES and "def test_ab_0(" in first and "def test_ab_15(" in last
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+async def test_a_runner_that_is_patched_for_moments_is_caught_every_time(pool: SandboxPool):
+    task = next(task for task in _tasks("sqlparse-") if task.id == "sqlparse-between")
+    await _tempt(task, PytestGrader(default_cache()), pool, *["patched_for_moments"] * 12)
 
 
 def test_a_test_that_races_its_own_thread_counts_for_no_bug():

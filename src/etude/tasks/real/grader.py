@@ -3,8 +3,8 @@ must pass.
 
 Promise 9: only source files that the task lets the agent change are taken; tests and configuration are the release's, a
 conftest.py or sitecustomize.py that was planted never arrives. Code of the package runs in the process that reports its
-result, so it could patch pytest; a test that must fail, under a name drawn for each run, catches whoever turns failures into
-passes wholesale. What remains open: a package that lies about the tests it knows by name.
+result, so it could patch pytest; tests that must fail, under names drawn for each run, catch whoever turns failures into passes
+wholesale, be it now and then. What remains open: a package that lies about the tests it knows by name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from etude.sandbox.spec import SandboxSpec
 from etude.tasks.restore import restored
 from etude.tasks.running.pin import default_cache
 from etude.tasks.running.pytest_tools import PYTEST_FLAGS, with_pytest
-from etude.tasks.running.report import TestRun, canary_name, caught, read_report
+from etude.tasks.running.report import TestRun, canaries, canary_name, caught, read_report
 from etude.tasks.task import Task, Verdict
 
 # The slowest suite takes 6 s on a quiet core. What hangs is told from what is slow by the release's own time on this machine.
@@ -72,13 +72,13 @@ class PytestGrader:
         return found
 
     async def _run(self, task: Task, files: dict[str, bytes], canary: str, timeout_s: float, pool: Machines) -> TestRun:
-        """The release's tests, and the canary in a file beside them."""
+        """The release's tests, and canaries in files beside them."""
         graded = restored(task, files, max_file_bytes=MAX_FILE_BYTES)
         graded |= {path: text.encode() for path, text in task.hidden["files"].items()}
-        beside = f"{task.metadata['tests']}/{canary}.py"
-        graded[beside] = f"def {canary}():\n    raise AssertionError\n".encode()
+        beside = [f"{task.metadata['tests']}/{canary}_{when}.py" for when in ("first", "last")]
+        graded |= {path: text.encode() for path, text in zip(beside, canaries(canary), strict=True)}
         sandbox = await pool.create(with_pytest(SandboxSpec(files=graded), self.cache))
-        chosen = [*task.hidden["flags"], *task.hidden["tests"], beside]
+        chosen = [*task.hidden["flags"], beside[0], *task.hidden["tests"], beside[1]]
         argv = ["python3", "-m", "pytest", *PYTEST_FLAGS, f"--junitxml={REPORT}", *chosen]
         try:
             result = await sandbox.run(argv, timeout_s=timeout_s)

@@ -1,7 +1,11 @@
-"""What a JUnit report says, and the test that must fail beside the others, whose pass betrays a runner that lies."""
+"""What a JUnit report says, and the tests that must fail beside the others, whose pass betrays a runner that lies.
+
+They are many, before and after the others, and each waits for a moment of its own: one alone would miss a runner that lies now and then.
+"""
 
 from __future__ import annotations
 
+import random
 import re
 import secrets
 from collections.abc import Mapping
@@ -11,6 +15,8 @@ from xml.etree import ElementTree
 from etude.tasks.running.inside import etude_supervise
 
 ADDRESS = re.compile(etude_supervise.ADDRESS)
+CANARIES = 16
+LONGEST_S = 0.004  # of a canary's wait: some ways of a thread that changes the runner back and forth
 
 
 @dataclass(frozen=True)
@@ -28,13 +34,25 @@ class TestRun:
 
 
 def canary_name() -> str:
-    """The name of a test that must fail, drawn anew for each run."""
+    """What the names of tests that must fail begin with, drawn anew for each run."""
     return f"test_{secrets.token_hex(8)}"
 
 
+def canaries(canary: str) -> tuple[str, str]:
+    """Two test files that fail wholly, to be run before the others and after them."""
+    made = [
+        f"def {canary}_{n}():\n    sleep({random.uniform(0, LONGEST_S):.6f})\n    raise AssertionError\n"
+        for n in range(CANARIES)
+    ]
+    files = (made[: CANARIES // 2], made[CANARIES // 2 :])
+    first, last = ("from time import sleep\n\n\n" + "\n\n".join(tests) for tests in files)
+    return first, last
+
+
 def caught(found: TestRun, canary: str) -> bool:
-    """Exit status 1 is pytest's word for: all ran, some failed. The canary must be among them."""
-    return found.rc == 1 and any(name.endswith(f"::{canary}") for name in found.failed)
+    """Exit status 1 is pytest's word for: all ran, some failed. Every canary must be among them."""
+    failed = {name.rpartition("::")[2] for name in found.failed}
+    return found.rc == 1 and failed >= {f"{canary}_{n}" for n in range(CANARIES)}
 
 
 def read_report(report: bytes, rc: int, seconds: float) -> TestRun:
