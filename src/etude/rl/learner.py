@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -48,6 +47,7 @@ from etude.weights.digest import state_digest
 from etude.weights.publisher import Published, Publisher
 from etude.weights.store import WeightStore
 
+T = TypeVar("T")
 # The ledger may name the state before the newest (killed between writing the state and noting it).
 STATES_KEPT = 2
 
@@ -67,13 +67,14 @@ class Trained:
 
 
 class Learner:
-    """Holds model, reference, optimizer and publisher. Callers may be of several threads: whatever reads or writes the model takes turns."""
+    """Holds model, reference, optimizer and publisher. Callers may be of several threads; whatever reads or writes the model is done by one
+    thread of its own, in turn: torch counts threads by the thread that asks, and glibc keeps what a step frees for the thread that freed it,
+    so steps on six threads would hold six times the memory of one."""
 
     def __init__(
         self, checkpoint: Path, folder: Path, settings: RlSettings, threads: int, ranks: Ranks = ALONE
     ) -> None:
-        self._threads = threads
-        self._turn = threading.RLock()
+        self._model = ThreadPoolExecutor(1, "model", torch.set_num_threads, (threads,))
         self._opening = threading.Lock()
         self._published: dict[int, Future[Published]] = {}  # on their way, or there, in this life
         self.ranks = ranks
@@ -82,8 +83,7 @@ class Learner:
         self.settings = settings
         self.groups = GroupStore(folder / "groups")
         self.mixes = MixedFile(folder / MIXED)
-        with self._model():
-            self._begin()
+        self._at_model(self._begin)
 
     @cached_property
     def _own_publisher(self) -> BackgroundPublisher:
@@ -98,8 +98,7 @@ class Learner:
 
     def restore(self, step: int) -> None:
         """The state after `step` steps, from the checkpoint that holds it; 0 is the initial policy."""
-        with self._model():
-            self._restore(step)
+        self._at_model(self._restore, step)
 
     def _restore(self, step: int) -> None:
         self._begin()
@@ -124,8 +123,7 @@ class Learner:
 
         With other ranks all are asked at once. Raises RankLost if one of them is gone, RanksDiverged if their weights differ after it.
         """
-        with self._model():
-            return self._train(groups)
+        return self._at_model(self._train, groups)
 
     def _train(self, groups: list[int]) -> Trained:
         started, cpu_started = time.perf_counter(), time.process_time()
@@ -153,13 +151,15 @@ class Learner:
     def publish(self, version: int) -> bool:
         """Copies the weights, to be put into the store as `version`; False where these are later ones: a trainer that came back has trained on,
         and that version is never published. Raises PublishFailed where an earlier one could not be."""
-        with self._model():
-            if self.trainer.steps > version:
-                return False
-            if version not in self._published:
-                future = self.publisher.publish(self.trainer.model.state_dict(), version)
-                self._published = {**dict([*self._published.items()][-1:]), version: future}
-            return True
+        return self._at_model(self._publish, version)
+
+    def _publish(self, version: int) -> bool:
+        if self.trainer.steps > version:
+            return False
+        if version not in self._published:
+            future = self.publisher.publish(self.trainer.model.state_dict(), version)
+            self._published = {**dict([*self._published.items()][-1:]), version: future}
+        return True
 
     def published(self, version: int) -> dict[str, Any] | None:
         """What the version cost, as soon as it is in the store; None where `publish` was asked for it in no life, or in an earlier one."""
@@ -171,10 +171,11 @@ class Learner:
 
     def mend(self, version: int) -> None:
         """The weights were published as `version`, and can't be read: an anchor leads there. Raises Unreachable where they are not at hand."""
-        with self._model():
-            state = self.trainer.model.state_dict() if self.trainer.steps == version else None
-            mended = self.publisher.mend(version, state)
-        mended.result()
+        self._at_model(self._mend, version).result()
+
+    def _mend(self, version: int) -> Future[Any]:
+        state = self.trainer.model.state_dict() if self.trainer.steps == version else None
+        return self.publisher.mend(version, state)
 
     def heal(self) -> None:
         """A region can't walk the chain: the next publication brings an anchor."""
@@ -196,8 +197,7 @@ class Learner:
 
     def save(self, step: int) -> None:
         """The whole training state after `step` steps."""
-        with self._model():
-            self._save(step)
+        self._at_model(self._save, step)
 
     def _save(self, step: int) -> None:
         state: dict[str, Any] = {"trainer": self.trainer.state_dict(), "baseline": self.means.state_dict()}
@@ -208,20 +208,16 @@ class Learner:
     def export(self, folder: Path) -> None:
         """The policy as a Hugging Face directory, with its draft layers; where RL taught the trunk alone, with the checkpoint's."""
         drafts_from = self.checkpoint if self.drafts is None else None
-        with self._model():
-            save_checkpoint(self.trainer.model, folder, self.checkpoint, drafts_from=drafts_from)
+        write = partial(save_checkpoint, self.trainer.model, folder, self.checkpoint, drafts_from=drafts_from)
+        self._at_model(write)
 
     def compare(self, sampled: list[tuple[tuple[int, ...], SampledTokens]]) -> Mismatch:
         """How far what the engine sampled after these prompts is from the plain forward of the same version."""
-        with self._model():
-            return compare(self.trainer.model, sampled)
+        return self._at_model(lambda: compare(self.trainer.model, sampled))
 
-    @contextmanager
-    def _model(self) -> Iterator[None]:
-        """Nobody else is at the model meanwhile; torch counts threads by the thread that asks, and sums depend on how many there are."""
-        with self._turn:
-            torch.set_num_threads(self._threads)
-            yield
+    def _at_model(self, work: Callable[..., T], *arguments: Any) -> T:
+        """What it comes to, once all that was asked before is done."""
+        return self._model.submit(work, *arguments).result()
 
     def _begin(self) -> None:
         """The initial policy."""
