@@ -59,12 +59,13 @@ def crossed(events: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What the relay copied."""
     copied = [event for event in events if event["event"] == "copied"]
     names = [event["name"] for event in copied]
+    deltas = [event["seconds"] for event in copied if event["name"].startswith("delta")]
     return {
         "objects_sets": len(names),
         "copied_twice": len(names) - len(set(names)),
         "shard_bytes": sum(event["shard_bytes"] for event in copied),
         "relay_bytes": sum(event["bytes"] for event in copied),
-        "median_delta_s": round(statistics.median(e["seconds"] for e in copied if e["name"].startswith("delta")), 3),
+        "median_delta_s": round(statistics.median(deltas), 3) if deltas else None,  # anchors alone may have crossed
     }
 
 
