@@ -194,6 +194,12 @@ def main() -> None:
     parser.add_argument("--recipe", default="laptop")
     parser.add_argument("--steps", type=int, default=8, help="training steps of each run")
     parser.add_argument("--only", choices=tuple(CASES), help="one of them; the others stay as --out has them")
+    parser.add_argument(
+        "--latencies",
+        type=Path,
+        default=RECORDED,
+        help="of the case `recorded`; others than the default's stand beside them",
+    )
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "overlap.json")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "2")  # the most any process may use; each run says how many it takes
@@ -206,6 +212,10 @@ def main() -> None:
             "versions": versions(),
             "options": made_with,
         }  # a case may be measured alone, elsewhere
+        if name == "recorded" and options.latencies != RECORDED:
+            CASES[name].attempt["tool_latencies"] = options.latencies
+            name = f"recorded_{options.latencies.stem}"
+            CASES[name] = CASES["recorded"]
         result[name] = told | compare(name, recipe, options.checkpoint)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1) + "\n")
