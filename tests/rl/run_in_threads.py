@@ -19,11 +19,12 @@ from etude.harness.settings import HarnessSettings
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.model.init import new_model, with_drafts
 from etude.model.settings import ModelSettings
+from etude.rl.drive import drive
 from etude.rl.learner import Learner
 from etude.rl.ledger import Ledger, fold
 from etude.rl.placement import EngineProcess
 from etude.rl.restarts import ProcessDied
-from etude.rl.run import RlRun, drive
+from etude.rl.run import RlRun
 from etude.rl.schedule import task_list
 from etude.rl.settings import RlSettings
 from etude.rl.steps import read

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from run_in_threads import Threads, a_run, check_whole
 
-from etude.rl.run import RlRun, drive
+from etude.rl.drive import drive
+from etude.rl.run import RlRun
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
 from etude.rollout import attempt as attempting

@@ -18,12 +18,13 @@ from etude.harness.replay import Difference, replay
 from etude.report.query.tables import find
 from etude.rl.baseline import RunningMeans
 from etude.rl.controller import Step
+from etude.rl.drive import HARDER
 from etude.rl.follow import Follower
 from etude.rl.groups import Group
 from etude.rl.ledger import Ledger, fold
 from etude.rl.restarts import Lifeline, ProcessDied, ProcessLost
 from etude.rl.rewards.drift import REFERENCE
-from etude.rl.run import HARDER, RlRun
+from etude.rl.run import RlRun
 from etude.rl.schedule import task_list
 from etude.rl.sessions import KeptSessions
 from etude.rl.steps import StepRecord, alarms_of, append, read

@@ -14,7 +14,7 @@ import hashlib
 import statistics
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -28,6 +28,7 @@ from etude.rl.controller import Controller, Step
 from etude.rl.groups import Group
 from etude.rl.ledger import fold
 from etude.rl.life import Slot
+from etude.rl.reconciler import Reconciler
 from etude.rl.region import RegionSettings
 from etude.rl.resume import open_progress, reconciler_at, train_again
 from etude.rl.schedule import Schedule
@@ -94,6 +95,25 @@ async def _simulate(shape: Shape) -> dict[str, Any]:
     await services.publish(0)
     await services.sync(0)
     reconciler = reconciler_at(progress, tasks, settings, world.groups)  # type: ignore[arg-type]
+    clock = asyncio.get_running_loop().time
+    controller = Controller(
+        reconciler, _attempts(reconciler, world, services, fleet, tally), services, world.groups, ledger,  # type: ignore[arg-type]
+        save_every=shape.save_every, on_step=_tallied(tally), clock=clock,
+    )  # fmt: skip
+    began_s = clock()
+    striking = asyncio.create_task(world.strike())
+    await _until_it_hangs(controller, tally)
+    spent_s = clock() - began_s
+    striking.cancel()
+    world.close()
+    left = await _closed(services, fleet, world)
+    _whole(ledger, tasks)
+    regional = sum(engine.turns for engine in world.engines if engine.region is not None)
+    return _figures(shape, services, tally, spent_s, left) | {"regional_turns": regional}
+
+
+def _tallied(tally: Tally) -> Callable[[Step, list[Group[Rollout]]], Awaitable[None]]:
+    """What notes each step of training."""
     loop = asyncio.get_running_loop()
 
     async def on_step(step: Step, groups: list[Group[Rollout]]) -> None:
@@ -103,6 +123,15 @@ async def _simulate(shape: Shape) -> dict[str, Any]:
             tally.held_s.append(loop.time() - tally.complete_s.pop(group.index, loop.time()))
             tally.staleness.update(step.step - rollout.start_version for rollout in group.members)
 
+    return on_step
+
+
+def _attempts(
+    reconciler: Reconciler[Rollout], world: World, services: Services, fleet: Fleet, tally: Tally
+) -> Callable[[Slot], Awaitable[Rollout]]:
+    """What makes a slot's rollout."""
+    loop = asyncio.get_running_loop()
+
     async def attempt(slot: Slot) -> Rollout:
         admitted = reconciler.groups[slot.group].version
         rollout = await _attempt(slot, world, services, fleet, tally)
@@ -110,20 +139,7 @@ async def _simulate(shape: Shape) -> dict[str, Any]:
         tally.complete_s[slot.group] = loop.time()
         return rollout
 
-    controller = Controller(
-        reconciler, attempt, services, world.groups, ledger,  # type: ignore[arg-type]
-        save_every=shape.save_every, on_step=on_step, clock=loop.time,
-    )  # fmt: skip
-    began_s = loop.time()
-    striking = asyncio.create_task(world.strike())
-    await _until_it_hangs(controller, tally)
-    spent_s = loop.time() - began_s
-    striking.cancel()
-    world.close()
-    left = await _closed(services, fleet, world)
-    _whole(ledger, tasks)
-    regional = sum(engine.turns for engine in world.engines if engine.region is not None)
-    return _figures(shape, services, tally, spent_s, left) | {"regional_turns": regional}
+    return attempt
 
 
 async def _until_it_hangs(controller: Controller, tally: Tally) -> None:

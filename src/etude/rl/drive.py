@@ -1,0 +1,195 @@
+"""The controller's life: what is on disk is read, processes are started and brought to where the run stands, the schedule goes to its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from etude.chat.load import load_renderer
+from etude.chat.renderer import Renderer
+from etude.factory.service.growing import Growing
+from etude.factory.service.service import Service
+from etude.factory.service.siblings import FolderSiblings
+from etude.fleet.open import open_sandboxes
+from etude.rl.attempts import Attempts
+from etude.rl.controller import Controller
+from etude.rl.efforts import check_efforts
+from etude.rl.finish import finish
+from etude.rl.follow import Follower
+from etude.rl.ledger import Ledger, Progress
+from etude.rl.reloader import Reloader
+from etude.rl.resume import open_progress, reconciler_at, train_again
+from etude.rl.rewards.judge import RubricReward, rubric_reward
+from etude.rl.rewards.mixed_file import MIXED, check_mixed
+from etude.rl.schedule import Schedule, task_list
+from etude.rl.services import STAGE, Places, Services
+from etude.rl.sessions import KeptSessions
+from etude.rl.solvable import SOLVABLE, measure
+from etude.rl.store import GroupStore
+from etude.rl.weight_store import require_own
+from etude.rollout.attempt import Setup
+from etude.rollout.code_search import CodeSearch, code_search
+from etude.rollout.verdicts import Verdicts
+from etude.sandbox.protocol import SandboxPool
+
+if TYPE_CHECKING:
+    from etude.rl.run import RlRun
+
+HARDER = "harder.jsonl"
+
+
+@dataclass(frozen=True)
+class Books:
+    """What a run knows of itself on disk, and what the ledger adds up to."""
+
+    tasks: Schedule
+    store: GroupStore
+    ledger: Ledger
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Making:
+    """What makes rollouts: how one is attempted, and where harder tasks come from."""
+
+    setup: Setup
+    sessions: KeptSessions
+    service: Service | None
+    growing: Growing | None
+    reward: RubricReward | None
+
+
+async def drive(run: RlRun, places: Places, on_start: Any = lambda: None) -> dict[str, Any]:
+    """The controller's life on processes that `places` starts."""
+    check_mixed(run.folder / MIXED, run.settings)
+    rewards = rubric_reward(run.settings.rewards, run.settings.attempt, run.folder)
+    async with code_search(run.harness) as search, rewards as reward:
+        return await _drive(run, places, on_start, search, reward)
+
+
+async def _drive(
+    run: RlRun, places: Places, on_start: Any, search: CodeSearch | None, reward: RubricReward | None
+) -> dict[str, Any]:
+    started, settings = time.perf_counter(), run.settings
+    async with AsyncExitStack() as closes:  # the last that was opened first
+        books = _books(run, closes)
+        renderer = load_renderer(run.checkpoint)
+        check_efforts(settings, run.harness, renderer)
+        pool = await open_sandboxes(run.fleet, run.sandbox)
+        closes.push_async_callback(pool.close)
+        services = Services(places, settings, run.log, on_start)
+        closes.push_async_callback(services.close)
+        making = _making(run, services, pool, renderer, search, reward, books.tasks.task_ids)
+        if making.growing is not None:
+            closes.push_async_callback(making.growing.close)
+        follower = Follower(run, making.setup, making.sessions, services.engines, making.service, making.growing)
+        closes.push_async_callback(follower.close)
+        await _brought_there(run, books, services, making.setup, follower)
+        ready, ready_cpu = time.perf_counter(), time.process_time()
+        reloader = Reloader(run.folder, run.checkpoint, places, services, settings, _note(run))
+        closes.push_async_callback(reloader.close)
+        reloader.start()
+        await _scheduled(run, books, services, making, follower)
+        times = {"start_s": ready - started, "train_s": time.perf_counter() - ready}
+        times["controller_cpu_s"] = time.process_time() - ready_cpu
+        await follower.evaluated()
+        return await finish(run, services, renderer, times)
+
+
+def _books(run: RlRun, closes: AsyncExitStack) -> Books:
+    tasks = task_list(run.settings, run.source)
+    ledger = closes.enter_context(closing(Ledger(run.folder / "ledger.jsonl")))
+    progress = open_progress(ledger, tasks)
+    require_own(run.settings, run.folder, ledger, progress)
+    if progress.next_step:
+        _note(run)(f"goes on at step {progress.next_step} with {len(progress.complete)} finished groups")
+    return Books(tasks, GroupStore(run.folder / "groups"), ledger, progress)
+
+
+async def _brought_there(run: RlRun, books: Books, services: Services, setup: Setup, follower: Follower) -> None:
+    """Trainer and engines hold the version that the ledger ends at."""
+    step = books.progress.next_step
+    await train_again(books.progress, books.tasks, books.store, books.ledger, services, follower.on_replay)
+    await services.publish(step)
+    await services.sync(step)
+    await _solvable(run, setup, books.tasks, step)
+    services.trainer_busy_s = 0.0  # what was trained again belongs to the start
+
+
+async def _scheduled(run: RlRun, books: Books, services: Services, making: Making, follower: Follower) -> None:
+    """From there to the schedule's end."""
+    reconciler = reconciler_at(books.progress, books.tasks, run.settings, books.store)
+    attempts = Attempts(
+        run, making.setup, books.store.ended, making.sessions, reconciler, making.service, making.growing, making.reward
+    )
+    controller = Controller(
+        reconciler,
+        attempts,
+        services,
+        books.store,
+        books.ledger,
+        save_every=run.settings.save_every,
+        on_step=follower.on_step,
+        on_wait=_note(run),
+        on_aside=follower.on_aside,
+        save_now=services.trainer_leaves,
+    )
+    await controller.run()
+    if (made := reconciler.window.next_step) < run.settings.steps:
+        _note(run)(
+            f"ends after {made} of {run.settings.steps} steps: the tasks to spare for groups set aside are used up"
+        )
+
+
+async def _solvable(run: RlRun, setup: Setup, tasks: Schedule, step: int) -> None:
+    """Once, before the first step."""
+    path, count = run.folder / SOLVABLE, run.settings.solvable_tasks
+    if step or not count or path.exists():
+        return
+    first = [run.source.task(task) for task in tasks.task_ids[:count]]
+    await measure(first, setup, path, concurrency=run.settings.slots, seed=run.settings.seed, note=_note(run))
+
+
+def _making(
+    run: RlRun,
+    services: Services,
+    pool: SandboxPool,
+    renderer: Renderer,
+    search: CodeSearch | None,
+    reward: RubricReward | None,
+    scheduled: Sequence[str],
+) -> Making:
+    setup = Setup(
+        services.policy,
+        pool,
+        run.graders,
+        run.harness,
+        renderer,
+        run.settings.attempt,
+        verdicts=Verdicts(),
+        search=search,
+    )
+    sessions = KeptSessions(run.folder / "sessions", run.settings, renderer.vocabulary())
+    service = _service(run, scheduled)
+    return Making(setup, sessions, service, _growing(run, service, pool), reward)
+
+
+def _service(run: RlRun, scheduled: Sequence[str]) -> Service | None:
+    above = run.settings.harder_above
+    if above is None or run.siblings is None:
+        return None
+    return Service(run.siblings, run.folder / HARDER, scheduled, above)
+
+
+def _growing(run: RlRun, service: Service | None, pool: SandboxPool) -> Growing | None:
+    """Only a folder's tasks are made more of: exercises have a ladder of levels."""
+    if service is None or run.deepen is None or not isinstance(run.siblings, FolderSiblings):
+        return None
+    return Growing(service, run.siblings, run.deepen(pool), _note(run))
+
+
+def _note(run: RlRun) -> Callable[[str], None]:
+    return lambda told: run.log.note(STAGE, told)
