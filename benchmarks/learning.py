@@ -18,7 +18,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from etude.bench.claims import discovery, lift
-from etude.bench.outcome import OutcomeFile
+from etude.bench.outcome import Outcome, OutcomeFile
 from etude.bench.settings import BenchSettings
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
@@ -161,27 +161,58 @@ def _p99(chosen: np.ndarray, groups: list[np.ndarray]) -> float:
     return float(np.quantile(np.concatenate([groups[n] for n in chosen]), 0.99))
 
 
-def bench(folder: Path, tasks: int) -> dict[str, Any]:
-    """Held-out tasks asked of the start, the control and RL; margins of RL over either."""
-    checkpoints = {
-        "sft": Path("checkpoints/sft-nano"),
-        CONTROL: folder / CONTROL / "checkpoint",
-        "rl": folder / "rl" / "checkpoint",
-    }
-    out, settings = folder / "heldout", BenchSettings()
-    policies = [word for path in checkpoints.values() for word in ("--policy", f"checkpoint:{path}")]
+def checkpoints(folder: Path) -> dict[str, Path]:
+    """Who is asked the held-out tasks."""
+    own = {CONTROL: folder / CONTROL / "checkpoint", "rl": folder / "rl" / "checkpoint"}
+    return {"sft": Path("checkpoints/sft-nano"), **own}
+
+
+def ask(folder: Path, tasks: int) -> None:
+    """Held-out tasks asked of the start, the control and RL; goes on where it was killed."""
+    policies = [
+        word for name, path in checkpoints(folder).items() for word in ("--policy", f"{name}=checkpoint:{path}")
+    ]
     words = ["bench", "run", "exercises", "--only", *policies, "--passes", "16", "--tasks", str(tasks)]
-    subprocess.run([*ETUDE, *words, "--concurrency", "64", "--out", str(out)], check=True)
-    files = sorted((out / "policies").glob("*.jsonl"))
-    keys = [entry["key"] for entry in json.loads((out / "report.json").read_text())["policies"]]
-    by_key = {file.stem: list(OutcomeFile(file).outcomes.values()) for file in files}
-    sft, control, rl = (by_key[key] for key in keys)
-    averages = {
-        name: round(100 * mean(o.score for o in found), 2)
-        for name, found in (("sft", sft), (CONTROL, control), ("rl", rl))
-    }
-    over = {name: lift(before, rl, settings) for name, before in (("sft", sft), (CONTROL, control))}
+    subprocess.run([*ETUDE, *words, "--concurrency", "64", "--out", str(folder / "heldout")], check=True)
+
+
+def answers(folder: Path) -> dict[str, list[Outcome]]:
+    """What came of it, by policy."""
+    report = json.loads((folder / "heldout" / "report.json").read_text())
+    keys = {entry["name"]: entry["key"] for entry in report["policies"]}
+    files = {name: folder / "heldout" / "policies" / f"{key}.jsonl" for name, key in keys.items()}
+    return {name: list(OutcomeFile(path).outcomes.values()) for name, path in files.items()}
+
+
+def margins(found: dict[str, list[Outcome]]) -> dict[str, Any]:
+    """RL over its start and over its control; intervals resample tasks."""
+    settings, sft, rl = BenchSettings(), found["sft"], found["rl"]
+    averages = {name: round(100 * mean(o.score for o in outcomes), 2) for name, outcomes in found.items()}
+    over = {name: lift(found[name], rl, settings) for name in ("sft", CONTROL)}
     return {"avg_percent": averages, "rl_over": over, "discovery": discovery(sft, rl, "relapse", settings)}
+
+
+def control(runs: Path, seeds: list[int]) -> dict[str, Any]:
+    """By seed, and with the attempts of all seeds at a task counted together."""
+    by_seed = {seed: runs / "base" / f"seed-{seed}" for seed in seeds}
+    found = {
+        seed: answers(folder) for seed, folder in by_seed.items() if (folder / "heldout" / "report.json").is_file()
+    }
+    if not found:
+        return {}
+    together = {
+        name: [replace(o, attempt=o.attempt + 1000 * seed) for seed, answer in found.items() for o in answer[name]]
+        for name in next(iter(found.values()))
+    }
+    paid = {str(seed): _paid(by_seed[seed]) for seed in found}
+    return {"seeds": {str(s): margins(a) for s, a in found.items()}, "pooled": margins(together), "core_seconds": paid}
+
+
+def _paid(folder: Path) -> dict[str, int]:
+    """Core-seconds of RL and of the control, sampling and training together."""
+    stages = json.loads((folder / "stages.json").read_text())
+    seconds = {name: stages[name]["core_seconds"] for name in ("rl", *CONTROL_STAGES)}
+    return {"rl": round(seconds.pop("rl")), CONTROL: round(sum(seconds.values()))}
 
 
 def figures(runs: Path, seeds: list[int]) -> dict[str, Any]:
@@ -214,7 +245,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--only", nargs="+", choices=tuple(ARMS), default=list(ARMS))
     parser.add_argument("--control", action="store_true", help="rejection-sampled SFT at RL's price, and a bench")
-    parser.add_argument("--tasks", type=int, default=48, help="held-out tasks of that bench")
+    parser.add_argument("--tasks", type=int, default=112, help="held-out tasks of that bench")
     parser.add_argument("--runs", type=Path, default=Path("runs/learning"), help="where the run directories go")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "learning.json")
     options = parser.parse_args()
@@ -230,7 +261,8 @@ def main() -> None:
         if options.control:
             folder = options.runs / "base" / f"seed-{seed}"
             run(CONTROL, seed, options.steps, folder)
-            result.setdefault("control", {})[str(seed)] = bench(folder, options.tasks)
+            ask(folder, options.tasks)
+            result["control"] = control(options.runs, options.seeds)
             options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 

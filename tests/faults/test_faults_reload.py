@@ -13,13 +13,24 @@ from etude.rl.local_ray import sweep
 from etude.rl.reload import REQUEST, Reload, answers, ask
 
 STEPS = 40  # longer than it takes to start three processes
+# On a busy machine an engine may take longer to start than such a run to end; it is the controller who waits.
+A_SECOND_A_STEP = """
+import time
+from etude.rl.ledger import Ledger
+
+def write(ledger, kind, write=Ledger.write, **values):
+    write(ledger, kind, **values)
+    time.sleep(kind == "trained")
+
+Ledger.write = write
+"""
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     with lives(tiny_checkpoint(tmp_path), tmp_path) as begun:
-        yield lambda: begun({"engines": 2, "steps": STEPS})
+        yield lambda **more: begun({"engines": 2, "steps": STEPS}, **more)
     sweep(tmp_path / "rl" / "ray.json")
 
 
@@ -56,7 +67,7 @@ def test_settings_with_which_no_engine_starts_cost_one_start_of_one_engine(start
 
 def test_a_controller_killed_during_a_reload_answers_it_in_its_next_life(start: Callable, tmp_path: Path):
     folder = tmp_path / "rl"
-    process = start()
+    process = start(prelude=A_SECOND_A_STEP)
     until(lambda: steps_trained(folder) >= 1, process)
     ask(folder, Reload(id="late", settings={"max_batch": 8}))
     until(lambda: "is replaced" in log_of(tmp_path), process)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,12 @@ def test_only_needs_what_comes_before_it(tmp_path: Path) -> None:
         world.steps(["b"])
     with pytest.raises(PlanError, match="d needs b, which is not ready here .a is made anew."):
         world.steps(["d"])
+
+
+def test_a_stage_whose_input_a_setting_can_name_says_which(tmp_path: Path) -> None:
+    graph = (CHAIN[0], replace(CHAIN[1], stand_ins={"a": "run.a_checkpoint"}))
+    with pytest.raises(PlanError, match=r"--until b, .* or begin with .* .--set run.a_checkpoint=checkpoints/NAME."):
+        plan(graph, Ledger(tmp_path / "ledger.jsonl"), lambda stage: {}, ["b"], lambda name: False)
 
 
 def test_a_stage_alone_does_not_disturb_the_others(tmp_path: Path) -> None:

@@ -43,13 +43,19 @@ def plan(
         if stage.name in selected:
             steps.append(step)
         elif step.action != "skip":
-            needing = [s.name for s in graph if stage.name in s.after and s.name in selected]
+            needing = [s for s in graph if stage.name in s.after and s.name in selected]
             if needing:
-                raise PlanError(
-                    f"{needing[0]} needs {stage.name}, which is not ready here ({step.why}): "
-                    f"run both (etude run --from {stage.name} --until {needing[0]}, with the same recipe and --out)"
-                )
+                raise PlanError(_lacks(needing[0], stage, step.why))
     return steps
+
+
+def _lacks(needing: Stage, stage: Stage, why: str) -> str:
+    told = (
+        f"{needing.name} needs {stage.name}, which is not ready here ({why}): "
+        f"run both (etude run --from {stage.name} --until {needing.name}, with the same recipe and --out)"
+    )
+    key = needing.stand_ins.get(stage.name)
+    return told if key is None else f"{told}, or begin with a checkpoint that is there (--set {key}=checkpoints/NAME)"
 
 
 def select(graph: tuple[Stage, ...], only: str | None, first: str | None, last: str | None) -> list[str]:
