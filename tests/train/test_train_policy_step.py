@@ -162,6 +162,23 @@ def test_replay_matters_when_routes_are_not_the_trainers_own(model, make):
     assert free.mismatch.p99 < 1e-5 and free.replay.replayed == 0
 
 
+def test_a_batch_scored_without_replay_too_tells_what_replay_is_worth_and_teaches_the_same(model, make):
+    other = make.model(seed=1, family=model.config.family)
+    batches = [make.rollouts(other, 6, seed=n) for n in range(3)]
+    figures, weights = {}, {}
+    for every in (0, 2):
+        trainer = PolicyTrainer(copy.deepcopy(model), None, PolicyStepSettings(unreplayed_every=every, lr=1e-3))
+        figures[every] = [trainer.update(batch, [1.0, -1.0] * 3, trainer.score(batch)) for batch in batches]
+        weights[every] = trainer.model.state_dict()
+    assert all(torch.equal(tensor, weights[2][name]) for name, tensor in weights[0].items())
+    told = [[name for name in step if name.endswith("_unreplayed")] for step in figures[2]]
+    assert told == [["k3_unreplayed", "p99_abs_dlogp_unreplayed"], [], ["k3_unreplayed", "p99_abs_dlogp_unreplayed"]]
+    free = PolicyTrainer(model, None, PolicyStepSettings(router_replay=False)).score(batches[0])
+    assert figures[2][0]["p99_abs_dlogp_unreplayed"] == pytest.approx(free.mismatch.p99, rel=1e-6)
+    assert figures[2][0]["p99_abs_dlogp_unreplayed"] != figures[2][0]["p99_abs_dlogp"]
+    assert free.unreplayed is None, "nothing to compare with where nothing is replayed"
+
+
 def test_reference_logprobs_are_those_of_the_reference(model, make):
     other = make.model(seed=5, family=model.config.family)
     rollouts = make.rollouts(other, 3)  # sampled by the reference itself

@@ -97,6 +97,11 @@ def _exactness(rl: dict[str, Any]) -> list[list[str]]:
         ["fixed probe: p99 of |dlogp|", _one(mismatch, "p99"), _at_most(mismatch, "p99", P99)],
         ["fixed probe: equal experts", *_equal_experts(rl)],
         ["training batches as they come: mean k3, p99", _pair(drift, "k3", "p99"), ""],
+        [
+            "batches scored both ways, p99 of |dlogp|: experts replayed, not",
+            _pair(rl.get("replay", {}), "p99", "p99_unreplayed"),
+            "",
+        ],
         ["weight delta: share of the full weights, bytes", _pair(delta, "ratio", "bytes"), ""],
     ]
     return [row for row in rows if row[1]]

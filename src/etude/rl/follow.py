@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     from etude.rl.run import RlRun
 
 # The trainer's names for what the report calls drift: mismatch on training batches as they come, versions mixed.
-DRIFT = {"k3": "drift_k3", "p99_abs_dlogp": "drift_p99"}
+DRIFT = {
+    "k3": "drift_k3",
+    "p99_abs_dlogp": "drift_p99",
+    "k3_unreplayed": "drift_k3_unreplayed",
+    "p99_abs_dlogp_unreplayed": "drift_p99_unreplayed",
+}
 # Shown beside the progress bar.
 SHOWN = ("pass_rate", "reward", "staleness_max", "drift_p99")
 

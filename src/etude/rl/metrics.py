@@ -17,7 +17,8 @@ from etude.trace.segment import NO_ROUTE, Rollout
 # What a point of the report's learning curve shows; everything else stays in the event log.
 CURVE = (
     "pass_rate reward reward_outcome reward_kl reward_length advantage_abs uniform_groups harder_groups staleness_max "
-    "staleness_mean drift_k3 drift_p99 delta_ratio delta_bytes grad_norm entropy turns sampled_tokens wait_s train_s train_cpu_s "
+    "staleness_mean drift_k3 drift_p99 drift_k3_unreplayed drift_p99_unreplayed delta_ratio delta_bytes grad_norm entropy turns "
+    "sampled_tokens wait_s train_s train_cpu_s "
     "sync_s draft_acceptance_1 draft_loss"
 ).split()
 # Counters of self-summaries, of all rollouts of a step together.
@@ -103,6 +104,7 @@ def summarize(steps: Sequence[dict[str, float]], by_version: Counter[int], total
             "k3": _weighted(steps, "drift_k3", "sampled_tokens"),
             "p99": max(step["drift_p99"] for step in steps),
         },
+        "replay": _replay(steps),
         "delta": {
             "ratio": _mean([step["delta_ratio"] for step in deltas]),
             "bytes": int(_mean([step["delta_bytes"] for step in deltas])),
@@ -114,6 +116,18 @@ def summarize(steps: Sequence[dict[str, float]], by_version: Counter[int], total
         },
         "times": totals,
     }
+
+
+def _replay(steps: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Over the steps whose batch was scored without replay too: medians of p99 |dlogp|, means of k3, both ways; empty where there are none."""
+    both = [step for step in steps if "drift_p99_unreplayed" in step]
+    if not both:
+        return {}
+    found: dict[str, float] = {"steps": len(both)}
+    for name in ("", "_unreplayed"):
+        found[f"k3{name}"] = _mean([step[f"drift_k3{name}"] for step in both])
+        found[f"p99{name}"] = float(np.median([step[f"drift_p99{name}"] for step in both]))
+    return found
 
 
 # Of a step's figures those that add up over the run, by the name that the report has for them.

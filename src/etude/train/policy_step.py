@@ -96,9 +96,10 @@ class PolicyTrainer:
                     load = batch_load if load is None else load + batch_load
                 values.append(logprobs.detach())
                 entropies.append(entropy)
-        reference = self._reference(batches) if with_reference else None
+        reference = self._plain(self.reference, batches) if with_reference and self.reference is not None else None
+        unreplayed = self._plain(self.model, batches) if self._compares(rollouts) else None
         counts = (replay.replayed, replay.replaced, replay.agreed)
-        mine = Part(flat(values), flat(entropies), reference, counts, load, forwarded)
+        mine = Part(flat(values), flat(entropies), reference, unreplayed, counts, load, forwarded)
         parts = [Part(**part) for part in self.ranks.gather(vars(mine))]
         return together(self.steps, rollouts, share, parts, batches, graphs)
 
@@ -156,12 +157,17 @@ class PolicyTrainer:
         logprobs, entropy = logprobs_and_entropy(hidden, rollouts.targets, model.head, self.settings.temperature)
         return logprobs, entropy, out.routes
 
-    @torch.inference_mode()
-    def _reference(self, batches: list[RolloutBatch]) -> Tensor | None:
-        if self.reference is None:
-            return None
-        # The reference chooses its own experts: the recorded ones belong to the policy.
-        return flat([self._forward(self.reference, batch, replay=False)[0] for batch in batches])
+    @torch.no_grad()
+    def _plain(self, model: CausalLM, batches: list[RolloutBatch]) -> Tensor:
+        """Logprobs (M,) by experts of the model's own choice; so the reference chooses, for the recorded ones are the policy's."""
+        return flat([self._forward(model, batch, replay=False)[0] for batch in batches])
+
+    def _compares(self, rollouts: Sequence[Rollout]) -> bool:
+        """Whether this step's batch is scored without replay too; all ranks come to the same."""
+        every, replays = self.settings.unreplayed_every, self.settings.router_replay is not False
+        if not every or self.steps % every or not replays or not self._routers:
+            return False
+        return any(segment.routes is not None for rollout in rollouts for segment in rollout.segments)
 
     def _backward(self, advantages: Tensor, rollouts: int, scores: Scores) -> dict[str, float]:
         kept, told = bool(scores.graphs), Trusted()
@@ -192,6 +198,8 @@ class PolicyTrainer:
             "forwarded_tokens": scores.forwarded,
             "held_tokens": sum(len(segment) for rollout in rollouts for segment in rollout.segments),
         }
+        if (plain := scores.mismatch_unreplayed) is not None:
+            figures |= {"k3_unreplayed": plain.k3, "p99_abs_dlogp_unreplayed": plain.p99}
         if self.ranks.size > 1:
             figures["rank_imbalance"] = scores.imbalance
         return figures | {f"tokens_lag_{lag}": float(count) for lag, count in sorted(lags.items())}

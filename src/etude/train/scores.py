@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from etude.trace.segment import Rollout
-from etude.train.balance import Dealt
+from etude.train.balance import Dealt, Row
 from etude.train.mismatch import Mismatch
 from etude.train.replay import ReplayCounts
 from etude.train.rollout_batch import RolloutBatch, by_segment, sampler_logprobs
@@ -23,6 +23,7 @@ class Part:
     current: Tensor
     entropy: Tensor
     reference: Tensor | None
+    unreplayed: Tensor | None
     replay: tuple[int, int, int]
     load: Tensor | None  # (L_moe, E) expert choices
     forwarded: int  # tokens that ran
@@ -35,7 +36,11 @@ class Scores:
     step: int  # the trainer's step these were computed at; an update refuses older ones
     current: list[list[np.ndarray]]  # [rollout][segment] logprobs under the current weights, experts replayed
     reference: list[list[np.ndarray]] | None  # the same under the reference model; None without one
+    unreplayed: (
+        list[list[np.ndarray]] | None
+    )  # the same as `current` with the trainer's own experts; None where not asked for
     mismatch: Mismatch
+    mismatch_unreplayed: Mismatch | None
     entropy: float  # mean over sampled tokens, nats
     replay: ReplayCounts
     forwarded: int
@@ -56,13 +61,16 @@ def together(
     """`parts` by rank; `batches` and `graphs` are this rank's own, for the update."""
     rows = [row for share in dealt.rows for row in share]
     current, entropy = torch.cat([part.current for part in parts]), torch.cat([part.entropy for part in parts])
-    references = [part.reference for part in parts if part.reference is not None]
     loads = [part.load for part in parts if part.load is not None]
+    sampled = [sampler_logprobs(rollouts, rows)]
+    plain = [part.unreplayed for part in parts if part.unreplayed is not None]
     return Scores(
         step=step,
         current=by_segment(rollouts, rows, current),
-        reference=by_segment(rollouts, rows, torch.cat(references)) if references else None,
-        mismatch=Mismatch.of([current], [sampler_logprobs(rollouts, rows)]) if rows else Mismatch.of([], []),
+        reference=_by_segment(rollouts, rows, [part.reference for part in parts]),
+        unreplayed=_by_segment(rollouts, rows, [part.unreplayed for part in parts]),
+        mismatch=Mismatch.of([current], sampled) if rows else Mismatch.of([], []),
+        mismatch_unreplayed=Mismatch.of([torch.cat(plain)], sampled) if plain and rows else None,
         entropy=float(entropy.mean()),
         replay=ReplayCounts(*(sum(counts) for counts in zip(*(part.replay for part in parts), strict=True))),
         forwarded=sum(part.forwarded for part in parts),
@@ -71,6 +79,14 @@ def together(
         batches=batches,
         graphs=graphs,
     )
+
+
+def _by_segment(
+    rollouts: Sequence[Rollout], rows: Sequence[Row], parts: Sequence[Tensor | None]
+) -> list[list[np.ndarray]] | None:
+    """What all ranks have, or none."""
+    held = [part for part in parts if part is not None]
+    return by_segment(rollouts, rows, torch.cat(held)) if held else None
 
 
 def flat(values: Sequence[Tensor]) -> Tensor:

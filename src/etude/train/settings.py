@@ -233,6 +233,11 @@ class PolicyStepSettings(BaseModel):
     replay_ratio: float = Field(
         default=0.5, ge=0, description="Replayed experts below this share of the top-k floor are replaced."
     )
+    unreplayed_every: int = Field(
+        default=10,
+        ge=0,
+        description="Every so many steps a batch is scored without replay too, to be told what replay is worth; 0 never.",
+    )
     router_bias_rate: float = Field(default=0.0, ge=0, description="Step of the router's selection bias; 0 freezes it.")
     bad_steps_limit: int = Field(
         default=5, ge=1, description="Stop after this many steps without a finite gradient in a row."
