@@ -9,9 +9,11 @@ import xml.etree.ElementTree
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from etude.bench.outcome import Outcome, OutcomeFile
+from etude.trace.segment import Rollout, Segment
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TASKS = 12
@@ -46,6 +48,21 @@ def test_rl_is_held_against_start_and_control_by_seed_and_with_all_seeds_as_one(
     assert over["sft"]["best_of"]["k"] == 8, "the passes of both seeds at a task count together"
     assert found["core_seconds"] == {str(seed): {"rl": 180, "rewarded_sft": 135} for seed in (0, 1)}
     assert learning["control"](tmp_path / "none", [0]) == {}
+
+
+def test_the_mismatch_with_and_without_replay_is_of_the_same_tokens_by_age() -> None:
+    bench: dict[str, Any] = runpy.run_path(str(BENCHMARKS / "replay_mismatch.py"), run_name="replay_mismatch")
+    sampled = np.array([False, True, True, True])
+    theirs = np.array([0, -1, -2, -3], np.float32)
+    segment = Segment(np.arange(4, dtype=np.int32), sampled, theirs, np.array([-1, 4, 3, 4], np.int32))
+    rollout = Rollout("r", "t", 0, [segment])
+    current, plain = [[theirs + 0.1]], [[theirs + np.array([0, 0.2, 0.4, 0.2], np.float32)]]
+    found = bench["by_age"]([rollout], current, plain, 5)
+    assert {age: (len(gaps.replayed), len(gaps.plain)) for age, gaps in found.items()} == {1: (2, 2), 2: (1, 1)}
+    told = bench["row"]("base", 2, [found[2]])
+    assert (told["p99_on"], told["p99_off"], told["off_over_on"]) == (0.1, 0.4, 4.0) and told["k3_off"] > told[
+        "k3_on"
+    ] > 0
 
 
 def test_the_figure_has_a_row_for_each_arm_each_seed_and_each_age(

@@ -63,3 +63,16 @@ def test_the_summary_weighs_steps_by_what_they_hold():
     assert summary["counts"]["tokens_by_version"] == {"4": 2, "5": 4}
     assert summary["delta"] == {"ratio": 0.5, "bytes": 100}
     assert [point["step"] for point in summary["curve"]] == [6, 7]
+
+
+def test_what_replay_is_worth_is_told_of_the_steps_that_were_scored_both_ways():
+    base = step_values(6, ROLLOUTS, PARTS, [0.0] * 4) | {"step": 6.0, "delta_ratio": 0.5, "delta_bytes": 100.0}
+    plain = base | {"drift_k3": 9.0, "drift_p99": 9.0}
+    both = [
+        base | {"drift_k3": k3, "drift_p99": p99, "drift_k3_unreplayed": 2 * k3, "drift_p99_unreplayed": 3 * p99}
+        for k3, p99 in ((1.0, 0.1), (2.0, 0.2), (6.0, 0.9))
+    ]
+    told = summarize([*both, plain], Counter(), {})["replay"]
+    expected = {"steps": 3, "k3": 3.0, "p99": 0.2, "k3_unreplayed": 6.0, "p99_unreplayed": 0.6}
+    assert told == pytest.approx(expected)
+    assert summarize([plain], Counter(), {})["replay"] == {}
