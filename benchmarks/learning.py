@@ -244,7 +244,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--only", nargs="+", choices=tuple(ARMS), default=list(ARMS))
-    parser.add_argument("--control", action="store_true", help="rejection-sampled SFT from as many attempts, and a bench")
+    parser.add_argument(
+        "--control", action="store_true", help="rejection-sampled SFT from as many attempts, and a bench"
+    )
     parser.add_argument("--tasks", type=int, default=112, help="held-out tasks of that bench")
     parser.add_argument("--runs", type=Path, default=Path("runs/learning"), help="where the run directories go")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "learning.json")
