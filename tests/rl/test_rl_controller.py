@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import random
 import selectors
 import tempfile
@@ -86,21 +87,34 @@ class Life:
 
 
 class MortalLedger(Ledger):
+    """Dies in the middle of a line, with the lines before it that were on their way.
+
+    What a killed process had only buffered never reaches the disk; here the buffer outlives it, and would be flushed
+    into a later life's file when the garbage collector finds it. So the dead one's descriptor is led away.
+    """
+
     def __init__(self, path: Path, life: Life) -> None:
         super().__init__(path)
         self.life = life
+        self.dead = False
 
     def write(self, kind: str, **values: Any) -> None:
         try:
             self.life.act()
         except Killed:
-            if not getattr(self, "torn", False):  # the line is cut off in the middle
-                self.torn = True
+            if not self.dead:  # the line is cut off in the middle
                 self._file.write(json.dumps({"kind": kind, **values})[:9])
                 self._file.flush()
+                self.die()
             raise
         super().write(kind, **values)
         self.life.act()
+
+    def die(self) -> None:
+        self.dead = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._file.fileno())
+        os.close(nowhere)
 
 
 class MortalStore(GroupStore):
@@ -140,6 +154,7 @@ class World:
         self.attempted: set[tuple[int, int]] = set()
         self.rolled: set[tuple[int, int]] = set()
         self.reconciler: Any = None
+        self.ledger: MortalLedger | None = None
 
     async def restore(self, step: int) -> None:
         if step:
@@ -250,13 +265,15 @@ def live(folder: Path, plan: RlSettings, seed: int, *, fault_rate: float = 0.0, 
             loop.run_until_complete(asyncio.sleep(0))
         except Killed:
             pass  # the dead process' last tasks
+        if life.over and world.ledger is not None:
+            world.ledger.die()
         asyncio.set_event_loop(None)
         loop.close()
     return world
 
 
 async def drive(folder: Path, plan: RlSettings, world: World, loop: SimulatedLoop) -> None:
-    ledger = MortalLedger(folder / "ledger.jsonl", world.life)
+    ledger = world.ledger = MortalLedger(folder / "ledger.jsonl", world.life)
     tasks = schedule(plan)
     progress = open_progress(ledger, tasks)
     await train_again(progress, tasks, world.store, ledger, world, nothing)
