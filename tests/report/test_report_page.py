@@ -229,3 +229,11 @@ def test_a_run_s_own_bench_is_drawn_against_what_it_took(run: Path):
     assert "axes" not in report["bench"]["base"] and "axes" in report["bench"]["controls"]["competent_sft"]
     html = (run / "report.html").read_text()
     assert "Score against cost" in html and "completion tokens an attempt" in html
+
+
+def test_the_control_of_rls_own_attempts_stands_with_its_price(run: Path) -> None:
+    spent = {"rl": 200.0, "attempts": 100.0, "rewarded_sft": 60.0}
+    stages = {name: {"seconds": s, "core_seconds": s, "peak_rss_bytes": 1} for name, s in spent.items()}
+    (run / "stages.json").write_text(json.dumps(stages))
+    write_report(run, SETTINGS)
+    assert "RL took 200 core-seconds, this control 160 (0.80 of them)." in (run / "report.html").read_text()

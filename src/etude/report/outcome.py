@@ -60,7 +60,18 @@ def _control(name: str, found: dict[str, Any], report: dict[str, Any]) -> str:
         )
     return (
         f"Against the control {escape(charts.control(name))}{less} it is {found['avg_points']:+.1f} "
-        f"[{low:.1f}, {high:.1f}]: {verdict}."
+        f"[{low:.1f}, {high:.1f}]: {verdict}.{_price(name, report)}"
+    )
+
+
+def _price(name: str, report: dict[str, Any]) -> str:
+    """What the control by RL's own attempts cost beside RL, sampling and training together."""
+    spent = report["core_seconds"]
+    if name != "rewarded_sft" or not {"rl", "attempts", name} <= spent.keys():
+        return ""
+    control = spent["attempts"] + spent[name]
+    return (
+        f" RL took {spent['rl']:,.0f} core-seconds, this control {control:,.0f} ({control / spent['rl']:.2f} of them)."
     )
 
 

@@ -22,8 +22,8 @@ class RunSettings(BaseModel):
     control_share: float = Field(
         default=1.0,
         gt=0,
-        le=1,
-        description="share of RL's attempts and trainer time that the control rewarded_sft gets; below 1 it proves nothing",
+        le=2,
+        description="attempts and training time of the control rewarded_sft, as a share of RL's; below 1 it proves nothing, and above 1 it makes up for sampling being cheaper without a trainer beside it",
     )
 
 

@@ -1,6 +1,7 @@
 """Stage attempts: the SFT checkpoint at the very tasks that RL trains on, as often as RL; what the control rewarded_sft learns from.
 
-`run.control_share` below 1 takes fewer of the tasks, for recipes that only show that the control runs.
+`run.control_share` below 1 takes fewer of the tasks, for recipes that only show that the control runs; above 1 it takes others after them,
+so that the control's core-seconds come up to RL's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from etude.rollout.attempt import Attempt, Setup
 from etude.rollout.batch import Job, run_batch
 from etude.rollout.code_search import code_search
 from etude.rollout.retry import InfraFault
-from etude.run.practice import practice
+from etude.run.practice import Practice, practice
 from etude.run.stage import Context, StageError
 from etude.run.stages.rl import sft_checkpoint
 from etude.tasks.registry import GRADERS
@@ -32,12 +33,24 @@ def run(context: Context) -> None:
     """Leaves every group of attempts in `groups/`, and `summary.json`."""
     store = GroupStore(context.folder / GROUPS)
     found = practice(context.recipe)
-    tasks = task_list(found.settings, found.source).task_ids
-    tasks = tasks[: max(1, round(len(tasks) * context.recipe.run.control_share))]
+    share = context.recipe.run.control_share
+    tasks = control_tasks(found, share)
     asyncio.run(_sample(context, tasks, store))
     scores = [rollout.rewards["outcome"] for group in range(len(tasks)) for rollout in store.load(group)]
-    share = context.recipe.run.control_share
     context.summarize({"attempts": len(scores), "pass_rate": sum(scores) / len(scores), "share": share})
+
+
+def control_tasks(found: Practice, share: float) -> tuple[str, ...]:
+    """The first of RL's tasks, or all of them and others of the same levels. Raises ValueError where the source has too few."""
+    own = task_list(found.settings, found.source).task_ids
+    wanted = max(1, round(len(own) * share))
+    if wanted <= len(own):
+        return own[:wanted]
+    # A list of as many holds at least as many new ones as are wanted, whatever it has in common with RL's.
+    larger = {"steps": wanted, "groups_per_step": 1, "set_aside": "none", "seed": found.settings.seed + 1}
+    drawn = task_list(found.settings.model_copy(update=larger), found.source).task_ids
+    others = [task for task in drawn if task not in set(own)]
+    return (*own, *others[: wanted - len(own)])
 
 
 async def _sample(context: Context, tasks: Sequence[str], store: GroupStore) -> None:
