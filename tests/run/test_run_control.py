@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.factory.settings import ExerciseSettings
 from etude.factory.exercises.source import ExerciseSource
+from etude.factory.settings import ExerciseSettings
 from etude.rl.schedule import task_list
 from etude.rl.settings import RlSettings
 from etude.run.practice import Practice

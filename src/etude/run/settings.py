@@ -23,7 +23,8 @@ class RunSettings(BaseModel):
         default=1.0,
         gt=0,
         le=2,
-        description="attempts and training time of the control rewarded_sft, as a share of RL's; below 1 it proves nothing, and above 1 it makes up for sampling being cheaper without a trainer beside it",
+        description="attempts and training time of the control rewarded_sft, as a share of RL's; below 1 it proves nothing; above 1 it "
+        "makes up for sampling being cheaper without a trainer beside it",
     )
 
 
