@@ -3,8 +3,9 @@
 Every arm is the ci recipe's RL from the committed SFT checkpoint with one key changed; all arms of a seed get the same tasks in the same
 order, and as many rollouts. Every training task is seen once, so what counts is the last third of them, as new tasks: attempts solved,
 tokens sampled a rollout, p99 of |dlogp| between sampler and trainer (median over steps); differences to `base` are paired by
-task, with 95% intervals that resample tasks. `--control` trains rejection-sampled SFT too, from as many attempts as RL made and for as
-much CPU time as its trainer took, and asks held-out tasks of SFT, control and RL, 16 times each.
+task, with 95% intervals that resample tasks. `--control` trains rejection-sampled SFT too, from `--share` times as many attempts as RL made
+and for as much more CPU time than its trainer took, and asks held-out tasks of SFT, control and RL, 16 times each. At a share of 1.3
+sampling and training took as many core-seconds in all as RL's: sampling is cheaper without a trainer beside it.
 
 An arm of 20 steps takes about three minutes of two quiet cores (five to eight on busy ones), the control six. Core-seconds of every arm
 stand beside its figures: the machine may be busy. Each arm and seed has a folder; one that is finished is not run again, and one that was
@@ -68,11 +69,11 @@ class Seen:
     tokens: float
 
 
-def run(arm: str, seed: int, steps: int, folder: Path) -> None:
-    """The arm's RL to its end; `CONTROL` is the base arm's run, gone on with its control."""
+def run(arm: str, seed: int, steps: int, folder: Path, share: float = 1.0) -> None:
+    """The arm's RL to its end; `CONTROL` is the base arm's run, gone on with its control, of that share of RL's attempts and training."""
     without = OTHER_STAGES if arm == CONTROL else [*OTHER_STAGES, *CONTROL_STAGES]
     settings = [f"rl.steps={steps}", f"rl.seed={seed}", "rl.solvable_tasks=0", "rl.keep_sessions=0"]
-    settings += [f"run.without={json.dumps(without)}", "run.control_share=1.0", *ARMS.get(arm, [])]
+    settings += [f"run.without={json.dumps(without)}", f"run.control_share={share}", *ARMS.get(arm, [])]
     words = [word for setting in settings for word in ("--set", setting)]
     subprocess.run([*ETUDE, "run", "recipes/ci.toml", "--out", str(folder), *words], check=True)
 
@@ -247,6 +248,7 @@ def main() -> None:
     parser.add_argument(
         "--control", action="store_true", help="rejection-sampled SFT from as many attempts, and a bench"
     )
+    parser.add_argument("--share", type=float, default=1.3, help="the control's attempts and training time, of RL's")
     parser.add_argument("--tasks", type=int, default=112, help="held-out tasks of that bench")
     parser.add_argument("--runs", type=Path, default=Path("runs/learning"), help="where the run directories go")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "learning.json")
@@ -262,9 +264,9 @@ def main() -> None:
             options.out.write_text(json.dumps(result, indent=1) + "\n")
         if options.control:
             folder = options.runs / "base" / f"seed-{seed}"
-            run(CONTROL, seed, options.steps, folder)
+            run(CONTROL, seed, options.steps, folder, options.share)
             ask(folder, options.tasks)
-            result["control"] = control(options.runs, options.seeds)
+            result["control"] = {"share": options.share, **control(options.runs, options.seeds)}
             options.out.write_text(json.dumps(result, indent=1) + "\n")
 
 

@@ -31,6 +31,7 @@ from etude.engine.stats import EngineStats
 from etude.engine.swap import load_checked, round_weights
 from etude.model.cache import KVCache
 from etude.model.causal_lm import CausalLM
+from etude.model.device import device_of
 from etude.policy.protocol import Request
 from etude.trace.completion import Completion, Finish
 from etude.weights.digest import State
@@ -57,7 +58,8 @@ class EngineCore:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         config = model.config
-        self.model, self.settings, self.version = model.eval(), settings, version
+        self.model = model.to(device_of(settings.device, "engine.device")).eval()
+        self.settings, self.version = settings, version
         self._round()
         self.max_len = min(settings.max_len, config.max_positions)
         weight = model.embed.weight

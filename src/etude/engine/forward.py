@@ -93,7 +93,9 @@ class Forward:
         out = self.model.extend_all(ids.to(self.device), counts, slots, self.cache, every_logit=False)
         assert out.routes is not None
         there, hidden = (
-            (places.flatten(), out.hidden.flatten(0, 1)) if valid is None else (places[valid], out.hidden[valid])
+            (places.flatten(), out.hidden.flatten(0, 1))
+            if valid is None
+            else (places[valid], out.hidden[valid.to(self.device)])
         )
         self.rows.hidden.index_copy_(0, there.to(self.device), hidden)
         return out.logits, out.routes

@@ -42,6 +42,9 @@ class EngineSettings(BaseModel):
         default=4, ge=1, description="with more requests running than this, plain decoding is quicker and takes over"
     )
     threads: int = Field(default=1, ge=1, description="threads of one matrix product")
+    device: Literal["cpu", "cuda"] = Field(
+        default="cpu", description="where the model computes; cuda: on one GPU (for speed there, see docs/vllm.md)"
+    )
     weights: Literal["exact", "bfloat16", "mxfp8"] = Field(
         default="exact",
         description="bfloat16, mxfp8: what is served is rounded to it, and reckoned with as before, as by an engine of lower precision than "
@@ -59,6 +62,7 @@ class EngineSettings(BaseModel):
         for name, none, why in (
             ("draft_tokens", 0, "drafts are for our own engine"),
             ("weights", "exact", "set engine.vllm.dtype instead"),
+            ("device", "cpu", "its own build says where it computes"),
             ("company", 0, "the pace of its steps is vLLM's own"),
             ("tick_s", 0.0, "the pace of its steps is vLLM's own"),
         ):

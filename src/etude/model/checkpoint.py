@@ -85,8 +85,13 @@ def load_config(folder: Path | str) -> ModelConfig:
         raise CheckpointError(f"{path} is not JSON ({error}); the checkpoint is damaged") from error
 
 
-def load_checkpoint(folder: Path | str, dtype: torch.dtype = torch.float32, drafts: bool = False) -> CausalLM:
-    """The model of a checkpoint directory. Raises CheckpointError or UnsupportedConfig, naming what does not fit.
+def load_checkpoint(
+    folder: Path | str,
+    dtype: torch.dtype = torch.float32,
+    drafts: bool = False,
+    device: torch.device | str = "cpu",
+) -> CausalLM:
+    """The model of a checkpoint directory, on `device`. Raises CheckpointError or UnsupportedConfig, naming what does not fit.
 
     Draft layers on disk are left unread, and the model has none, unless `drafts` asks for them.
     """
@@ -96,7 +101,7 @@ def load_checkpoint(folder: Path | str, dtype: torch.dtype = torch.float32, draf
     model = CausalLM(config).to(dtype)
     found = read_tensors(folder, lambda key: not ignorable(key, config.layers, config.mtp_layers))
     from_hf(model.state_dict(), found, config.layers)
-    return model
+    return model.to(device)
 
 
 def draft_tensors(folder: Path | str, trunk: ModelConfig) -> dict[str, Tensor]:

@@ -23,6 +23,7 @@ import torch
 
 from etude.engine.probe import Mismatch, compare
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.model.device import device_of
 from etude.rl.baseline import RunningMeans, by_group
 from etude.rl.hints.flagged import chosen
 from etude.rl.rewards.component import Subject
@@ -223,8 +224,9 @@ class Learner:
         """The initial policy."""
         settings = self.settings
         self.means = RunningMeans(settings.baseline_horizon)
-        reference = load_checkpoint(self.checkpoint) if ever_weighed("kl", settings) else None
-        model = load_checkpoint(self.checkpoint, drafts=settings.drafts.every > 0)
+        device = device_of(settings.device, "rl.device")
+        reference = load_checkpoint(self.checkpoint, device=device) if ever_weighed("kl", settings) else None
+        model = load_checkpoint(self.checkpoint, drafts=settings.drafts.every > 0, device=device)
         self.trainer = PolicyTrainer(model, reference, settings.update, settings.steps, self.ranks)
         self.drafts = (
             FreshDrafts(model, settings.drafts, settings.update, self.ranks) if settings.drafts.every else None

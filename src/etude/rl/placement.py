@@ -26,6 +26,8 @@ from etude.engine.settings import EngineSettings
 from etude.engine.vllm.child import EngineGone
 from etude.engine.vllm.service import VllmService
 from etude.model.checkpoint import load_checkpoint
+from etude.model.device import compute_reproducibly, device_of
+from etude.rl.devices import gpu_share, processes_on_gpus
 from etude.rl.learner import Learner
 from etude.rl.memory import keep_freed_memory
 from etude.rl.rank_group import RankGroup
@@ -76,6 +78,7 @@ class TrainerProcess(Learner):
     ) -> None:
         """With `meeting`, one of several ranks: waits there for the others first."""
         keep_freed_memory()
+        compute_reproducibly(device_of(settings.device, "rl.device"))
         ranks: Ranks = ALONE
         if meeting:
             host = ray.util.get_node_ip_address()
@@ -150,10 +153,15 @@ class RayPlaces:
         """`taken` resources say where it may run, else `uncounted` does."""
         options: dict[str, Any] = {"num_cpus": taken.get("CPU", 0)}
         if not self.cluster.address:
-            return options
+            device = self.engine.device if what == "engine" else self.settings.device
+            return options | ({"num_gpus": self._gpu_share()} if device == "cuda" else {})
         self.started += 1
         options["name"] = f"{what}-{self.started}"  # the run's namespace tells what is left of it (`cluster.py`)
         if not taken:
             return options | {"scheduling_strategy": uncounted}
         own = {name: amount for name, amount in taken.items() if name not in ("CPU", "GPU")}
         return options | {"num_gpus": taken.get("GPU", 0), "resources": own}
+
+    def _gpu_share(self) -> float:
+        """Of each process of this machine that wants a GPU."""
+        return gpu_share(processes_on_gpus(self.settings, self.engine), int(ray.cluster_resources().get("GPU", 0)))

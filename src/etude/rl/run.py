@@ -24,6 +24,7 @@ from etude.harness.settings import HarnessSettings
 from etude.model.checkpoint import load_config
 from etude.rl.answering import check_answering, tell_answering
 from etude.rl.cluster import Cluster
+from etude.rl.devices import check_devices
 from etude.rl.drive import drive
 from etude.rl.held import held
 from etude.rl.local_ray import LocalRay
@@ -77,6 +78,7 @@ def run_rl(
     _require(settings, checkpoint, source, harness, siblings)
     require_placed(settings.regions, cluster.address, cluster.engine)
     check_answering(settings, engine, checkpoint)
+    check_devices(settings, engine, cluster)
     settings = settings.model_copy(
         update={"update": settings.update.model_copy(update={"temperature": harness.temperature})}
     )

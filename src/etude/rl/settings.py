@@ -170,6 +170,10 @@ class RlSettings(BaseModel):
         ge=1,
         description="threads of the engine and of the trainer each; they work at the same time unless sync",
     )
+    device: Literal["cpu", "cuda"] = Field(
+        default="cpu",
+        description="where the trainer and its reference compute; cuda: each rank on one GPU, in fp32 (docs/rl.md)",
+    )
     update: PolicyStepSettings = Field(
         default_factory=lambda: PolicyStepSettings.model_validate({}), description="the policy-gradient step"
     )

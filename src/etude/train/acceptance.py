@@ -92,17 +92,18 @@ def measure_acceptance(
     counts = np.zeros((depths, len(held), len(POSITIONS)), np.int64)
     for numbers in like_lengths([len(ids) for ids, _ in held], BATCH_TOKENS):
         batch = padded_batch([held[n][0] for n in numbers], [held[n][1] for n in numbers])
+        batch = batch.to(model.embed.weight.device)
         mask = batch.mask()
         hidden = model(batch.ids, mask, logits_at=torch.zeros_like(batch.real)).hidden
         for depth, (states, _) in enumerate(draft_states(model, hidden, batch.ids, mask), 1):
-            at = draft_weights(batch.weights, mask.positions, depth) > 0  # (B, T)
+            at = draft_weights(batch.weights, mask.positions.to(batch.ids.device), depth) > 0  # (B, T)
             accepted = _accepted(model, states[at], ahead(hidden, depth)[at], temperature)  # (R, N)
-            rows, places = (index.numpy() for index in at.nonzero(as_tuple=True))
+            rows, places = (index.numpy() for index in at.cpu().nonzero(as_tuple=True))
             bucket = np.searchsorted(POSITIONS, places + depth + 1, side="right") - 1
             owner = np.asarray(numbers)[rows]
             np.add.at(counts[depth - 1], (owner, bucket), 1)
             for r in range(len(RULES)):
-                np.add.at(sums[depth - 1, :, r], (owner, bucket), accepted[r].double().numpy())
+                np.add.at(sums[depth - 1, :, r], (owner, bucket), accepted[r].double().cpu().numpy())
     if not counts.sum(axis=(1, 2)).all():
         raise ValueError(f"{len(held)} texts hold no token to draft at every depth up to {depths}")
     return [Acceptance(d + 1, sums[d], counts[d]) for d in range(depths)]

@@ -26,6 +26,13 @@ class Batch:
     real: Tensor  # (B, T) bool, False at padding
     documents: Tensor | None = None  # (B, T) int64
 
+    def to(self, device: torch.device) -> Batch:
+        """The same there; itself where it is there already."""
+        if self.ids.device == device:
+            return self
+        documents = None if self.documents is None else self.documents.to(device)
+        return Batch(self.ids.to(device), self.weights.to(device), self.real.to(device), documents)
+
     def mask(self) -> DocumentMask:
         """Who may attend to whom."""
         if self.documents is None:

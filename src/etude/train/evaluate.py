@@ -44,7 +44,7 @@ def evaluate(
     nats, tokens = 0.0, 0
     for start in range(0, len(windows), WINDOWS_PER_BATCH):
         rows = windows[start : start + WINDOWS_PER_BATCH]
-        batch = padded_batch(rows, [np.ones(len(row), np.float32) for row in rows])
+        batch = padded_batch(rows, [np.ones(len(row), np.float32) for row in rows]).to(model.embed.weight.device)
         out = model(batch.ids, batch.mask(), logits_at=torch.zeros_like(batch.real))
         hidden, targets = predicting_states(out.hidden, batch.ids, batch.real)
         nats -= float(token_logprobs(hidden, targets, model.head).sum())

@@ -96,8 +96,9 @@ def distributions(model: CausalLM, turn: Flagged, update: PolicyStepSettings) ->
 
 def _hidden(model: CausalLM, ids: np.ndarray, routes: np.ndarray | None) -> Tensor:
     """(T, H) of one sequence."""
-    tokens = torch.from_numpy(ids.astype(np.int64))[None]
-    forced = None if routes is None else torch.from_numpy(np.ascontiguousarray(routes))[None]
+    device = model.embed.weight.device
+    tokens = torch.from_numpy(ids.astype(np.int64))[None].to(device)
+    forced = None if routes is None else torch.from_numpy(np.ascontiguousarray(routes))[None].to(device)
     out = model(tokens, forced_experts=forced, logits_at=torch.zeros_like(tokens, dtype=torch.bool))
     return out.hidden[0]
 
@@ -112,7 +113,7 @@ def _backward(
     scale: float,
 ) -> tuple[float, float]:
     """The mean divergence, and the mean of log p with hint minus without over the turn's tokens. Logits exist for a chunk at a time."""
-    targets = torch.from_numpy(turn.segment.ids[turn.start : turn.stop].astype(np.int64))
+    targets = torch.from_numpy(turn.segment.ids[turn.start : turn.stop].astype(np.int64)).to(student.device)
     leaf = student.detach().requires_grad_()
     count = len(targets)
     total, moved = 0.0, 0.0

@@ -40,6 +40,7 @@ class FreshDrafts:
         self._learner = DraftLearner(model, settings.router_bias_rate)
         self._optimizers = build_optimizers(model.mtp, settings.optimizer)
         self._cost = Cost.of_model(model.config)
+        self._device = model.embed.weight.device
 
     def after(self, steps: int, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """The lesson that is due after so many policy steps, if one is; its figures are the same on all ranks.
@@ -74,14 +75,14 @@ class FreshDrafts:
             part = self._learner.loss(batch) * (float(batch.weights.sum()) / whole)
             part.backward()
             total += float(part.detach())
-            loads = [load + more for load, more in zip(loads, self._learner.loads, strict=True)]
+            loads = [load + more.cpu() for load, more in zip(loads, self._learner.loads, strict=True)]
         sum_gradients(self._optimizers.params, self.ranks)
         heard = self.ranks.gather({"loss": total, "loads": loads})
         norm = self._optimizers.clip()
         if math.isfinite(norm):
             self._optimizers.step()
             self._learner.loads = [
-                torch.stack(depth).sum(0) for depth in zip(*(h["loads"] for h in heard), strict=True)
+                torch.stack(depth).sum(0).to(self._device) for depth in zip(*(h["loads"] for h in heard), strict=True)
             ]
             self._learner.accepted()
         self._optimizers.zero_grad()
@@ -93,7 +94,7 @@ class FreshDrafts:
         segments = [rollouts[r].segments[s] for r, s in share]
         chosen = like_lengths([len(segment) for segment in segments], self._batch_tokens)
         return [
-            padded_batch([segments[n].ids for n in numbers], [_weights(segments[n]) for n in numbers])
+            padded_batch([segments[n].ids for n in numbers], [_weights(segments[n]) for n in numbers]).to(self._device)
             for numbers in chosen
         ]
 

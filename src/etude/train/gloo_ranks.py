@@ -1,4 +1,4 @@
-"""Ranks that are processes on CPUs, over gloo: any death or silence among them ends the meeting of all within a bounded time.
+"""Ranks that are processes, over gloo: any death or silence among them ends the meeting of all within a bounded time.
 
 No state of the process is touched (no default group), so ranks may be threads too. What is exchanged is read without running code
 from it. Sockets are bound to the address that the caller names, loopback on a laptop; gloo has no authentication, so on a cluster
@@ -56,7 +56,7 @@ class GlooRanks:
 
     def total(self, tensors: Sequence[Tensor]) -> None:
         for bucket in _buckets(tensors):
-            flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
+            flat = torch.cat([tensor.reshape(-1) for tensor in bucket]).cpu()  # gloo's wire is the host's
             summed = self._summed(flat).split([tensor.numel() for tensor in bucket])
             for tensor, part in zip(bucket, summed, strict=True):
                 tensor.copy_(part.view_as(tensor))

@@ -28,9 +28,9 @@ def answer_nats(model: CausalLM, questions: Sequence[Sequence[int]], answers: Se
         chosen = order[start : start + ROWS]
         rows = [np.asarray([*questions[n], *answers[n]]) for n in chosen]
         asked = [np.repeat([0.0, 1.0], [len(questions[n]), len(answers[n])]) for n in chosen]
-        batch = padded_batch(rows, asked)
+        batch = padded_batch(rows, asked).to(model.embed.weight.device)
         out = model(batch.ids, batch.mask(), logits_at=torch.zeros_like(batch.real))
         hidden, targets = predicting_states(out.hidden, batch.ids, batch.weights > 0)
         owners = np.repeat(chosen, [len(answers[n]) for n in chosen])
-        np.add.at(nats, owners, -token_logprobs(hidden, targets, model.head).double().numpy())
+        np.add.at(nats, owners, -token_logprobs(hidden, targets, model.head).double().cpu().numpy())
     return nats

@@ -114,7 +114,7 @@ class Loop:
         p = self.progress
         factor = lr_factor(self.schedule, self._done())
         self.optimizers.set_factor(factor)
-        loss = self.loss(batch)
+        loss = self.loss(batch.to(next(self.model.parameters()).device))
         value = float(loss.detach())
         figures = {"loss": value, "lr_factor": factor}
         if fault := self._fault(value):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from etude.events.log import EventLog
 from etude.model.causal_lm import CausalLM
+from etude.model.device import moved
 from etude.train.batch import BatchSource
 from etude.train.loop import Loop, TrainingResult
 from etude.train.mtp_settings import MtpSettings
@@ -20,17 +21,18 @@ def run_mtp(settings: MtpSettings, model: CausalLM, source: BatchSource, out: Pa
 
     The trunk is no part of the optimizer and runs without a graph. Batches are those of pretraining.
     """
-    learner = DraftLearner(model, settings.router_bias_rate)
-    loop = Loop(
-        stage=STAGE,
-        model=model,
-        optimizers=build_optimizers(model.mtp, settings.optimizer),
-        source=source,
-        loss=learner.loss,
-        accepted=learner.accepted,
-        settings=settings.loop,
-        schedule=settings.schedule,
-        out=out,
-        log=log,
-    )
-    return loop.run()
+    with moved(model, settings.loop.device, f"{STAGE}.loop.device"):
+        learner = DraftLearner(model, settings.router_bias_rate)
+        loop = Loop(
+            stage=STAGE,
+            model=model,
+            optimizers=build_optimizers(model.mtp, settings.optimizer),
+            source=source,
+            loss=learner.loss,
+            accepted=learner.accepted,
+            settings=settings.loop,
+            schedule=settings.schedule,
+            out=out,
+            log=log,
+        )
+        return loop.run()

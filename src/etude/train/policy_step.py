@@ -63,6 +63,7 @@ class PolicyTrainer:
         self.total_steps = total_steps
         self.steps = 0
         self._bad_in_a_row = 0
+        self._device = model.embed.weight.device
         self._routers = routers(model)
         self._cost = Cost.of_model(model.config)
         trainable = [p for name, p in model.named_parameters() if p.requires_grad and not name.startswith(DRAFTS)]
@@ -77,7 +78,8 @@ class PolicyTrainer:
         Each rank runs its share of the rows and hears the others'. Raises RankLost.
         """
         share = dealt(rollouts, self._cost, self.ranks.size)
-        batches = rollout_batches(rollouts, self.settings.batch_tokens, share.rows[self.ranks.rank])
+        rows = share.rows[self.ranks.rank]
+        batches = [batch.to(self._device) for batch in rollout_batches(rollouts, self.settings.batch_tokens, rows)]
         forwarded = sum(b.ids.numel() for b in batches)
         keep = forwarded <= self.settings.graph_tokens
         graphs: list[Tensor] = []
@@ -99,7 +101,8 @@ class PolicyTrainer:
         reference = self._plain(self.reference, batches) if with_reference and self.reference is not None else None
         unreplayed = self._plain(self.model, batches) if self._compares(rollouts) else None
         counts = (replay.replayed, replay.replaced, replay.agreed)
-        mine = Part(flat(values), flat(entropies), reference, unreplayed, counts, load, forwarded)
+        loads = None if load is None else load.cpu()
+        mine = Part(flat(values), flat(entropies), reference, unreplayed, counts, loads, forwarded)
         parts = [Part(**part) for part in self.ranks.gather(vars(mine))]
         return together(self.steps, rollouts, share, parts, batches, graphs)
 
@@ -110,7 +113,8 @@ class PolicyTrainer:
         if scores.step != self.steps:
             raise ValueError(f"scores are of step {scores.step}, the trainer is at {self.steps}; score again")
         figures = self._figures(rollouts, scores)
-        figures |= self._backward(torch.tensor(advantages, dtype=torch.float32), len(rollouts), scores)
+        shared = torch.tensor(advantages, dtype=torch.float32).to(self._device)
+        figures |= self._backward(shared, len(rollouts), scores)
         self.steps += 1
         self._optimizers.set_factor(policy_lr_factor(self.settings, self.steps, self.total_steps))
         norm = self._optimizers.clip()
@@ -218,4 +222,6 @@ class PolicyTrainer:
             return
         for router, layer_load in zip(self._routers, load, strict=True):
             if router.bias is not None:
-                router.bias.copy_(balanced_bias(router.bias, layer_load, self.settings.router_bias_rate))
+                router.bias.copy_(
+                    balanced_bias(router.bias, layer_load.to(self._device), self.settings.router_bias_rate)
+                )

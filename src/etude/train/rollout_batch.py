@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -25,6 +25,13 @@ class RolloutBatch:
     targets: Tensor  # (M,) int64, the token's id
     owner: Tensor  # (M,) int64, index of the rollout
     sampler_logprobs: Tensor  # (M,) float32
+
+    def to(self, device: torch.device) -> RolloutBatch:
+        """The same there; itself where it is there already."""
+        if self.ids.device == device:
+            return self
+        tensors = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, mask=self.mask.to(device), **tensors)
 
 
 def rollout_batches(

@@ -90,5 +90,5 @@ def _by_segment(
 
 
 def flat(values: Sequence[Tensor]) -> Tensor:
-    """(M,) float32, also of none: a rank may have nothing to do."""
-    return torch.cat([torch.zeros(0), *values])
+    """(M,) float32 on the CPU, also of none: a rank may have nothing to do."""
+    return torch.cat([torch.zeros(0), *(part.cpu() for part in values)])

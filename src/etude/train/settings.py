@@ -60,6 +60,9 @@ class LoopSettings(BaseModel):
     threads: int | None = Field(
         default=None, ge=1, description="Threads of the CPU kernels; unset keeps torch's choice."
     )
+    device: Literal["cpu", "cuda"] = Field(
+        default="cpu", description="Where the stage trains; cuda: on one GPU, in fp32."
+    )
 
     @model_validator(mode="after")
     def _ends(self) -> LoopSettings:

@@ -9,6 +9,7 @@ Groups of 8 attempts at one task shrink by a third to a half.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 import torch
@@ -59,12 +60,20 @@ class TreeMask(DocumentMask):
             slot_of_node[row] = r * self._width + np.arange(len(row))  # any of a node's slots: all hold the same value
         self._node_of_slot = torch.from_numpy(node_of_slot.ravel())
         self._slot_of_node = torch.from_numpy(slot_of_node)
+        self._positions = torch.from_numpy(tree.positions)[None]
         self._tree = tree
+
+    def to(self, device: torch.device) -> TreeMask:
+        """The same for nodes that are there."""
+        moved = copy(self)
+        moved._node_of_slot, moved._slot_of_node = self._node_of_slot.to(device), self._slot_of_node.to(device)
+        moved._positions = self._positions.to(device)
+        return moved
 
     @property
     def positions(self) -> Tensor:  # type: ignore[override]
         """(1, N) depth in the tree."""
-        return torch.from_numpy(self._tree.positions)[None]
+        return self._positions
 
     def to_rows(self, x: Tensor) -> Tensor:
         """Nodes (N, ...) to attention rows (R, S, ...); gradients of a node's copies add up."""
@@ -81,4 +90,4 @@ class TreeMask(DocumentMask):
         for row in self._tree.rows:
             for t, node in enumerate(row):
                 visible[int(node), torch.from_numpy(row[: t + 1])] = True
-        return visible[None]
+        return visible[None].to(self._positions.device)

@@ -1,0 +1,98 @@
+"""What RL and the supervised stages compute lies on the device that is asked for and comes to what it comes to on the CPU.
+
+Shown on a pretended device (`pretend_device.py`), for it needs none: nothing of the CPU mixes in, and the branches are those that are
+taken off the CPU. What real kernels round, and how fast they are, it can't show.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from etude.engine.settings import EngineSettings
+from etude.model.device import DeviceMissing, compute_reproducibly, device_of
+from etude.rl.devices import check_devices, gpu_share, processes_on_gpus
+from etude.rl.settings import ClusterSettings, RlSettings
+
+HERE = Path(__file__).parent
+PIECES = ("policy_step", "resume", "two_ranks", "draft_lessons", "sampling", "fine_tuning")
+
+
+def computed(what: str) -> Any:
+    labs = os.pathsep.join(str(HERE.parent / room) for room in ("devices", "train", "engine"))
+    command = [sys.executable, str(HERE / "computing.py"), what]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": labs}, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+def assert_alike(one: Any, other: Any, where: str = "") -> None:
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), where
+        for key in one:
+            assert_alike(one[key], other[key], f"{where}/{key}")
+    elif isinstance(one, list):
+        assert len(one) == len(other), where
+        for place, (a, b) in enumerate(zip(one, other, strict=True)):
+            assert_alike(a, b, f"{where}/{place}")
+    else:
+        assert one == pytest.approx(other, rel=1e-4, abs=1e-5), where
+
+
+@pytest.mark.parametrize("what", PIECES)
+def test_off_the_cpu_it_comes_to_the_same(what: str) -> None:
+    found = computed(what)
+    assert_alike(found["cpu"], found["pretend"], what)
+    if what in ("resume", "two_ranks"):
+        assert found["cpu"]["same"] and found["pretend"]["same"], "other bits after a checkpoint, or on another rank"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused_before_anything_starts() -> None:
+    with pytest.raises(DeviceMissing, match=r'rl\.device = "cuda".*finds no GPU in this process'):
+        check_devices(RlSettings(device="cuda"), EngineSettings(), ClusterSettings())
+    with pytest.raises(DeviceMissing, match=r'engine\.device = "cuda"'):
+        check_devices(RlSettings(), EngineSettings(device="cuda"), ClusterSettings())
+    check_devices(RlSettings(), EngineSettings(), ClusterSettings())
+
+
+def test_on_a_cluster_a_process_on_a_gpu_has_to_take_one() -> None:
+    with pytest.raises(ValueError, match=r"set cluster\.trainer = \{ GPU = 1 \}"):
+        check_devices(RlSettings(device="cuda"), EngineSettings(), ClusterSettings(address="10.0.0.1:6379"))
+    taking = ClusterSettings(address="10.0.0.1:6379", trainer={"GPU": 1}, engine={"GPU": 1})
+    check_devices(RlSettings(device="cuda"), EngineSettings(device="cuda"), taking)
+    region = {"far": {"store": "s3://bucket/far", "engine": {"far": 1}}}
+    with pytest.raises(ValueError, match=r"rl\.regions\.far\.engine"):
+        check_devices(RlSettings.model_validate({"regions": region}), EngineSettings(device="cuda"), taking)
+
+
+def test_vllm_says_itself_where_it_computes() -> None:
+    with pytest.raises(ValueError, match="its own build says where it computes"):
+        EngineSettings.model_validate({"kind": "vllm", "vllm": {"python": "/usr/bin/python3"}, "device": "cuda"})
+
+
+@pytest.mark.parametrize(
+    ("processes", "gpus", "each"), [(1, 1, 1.0), (2, 1, 0.5), (3, 2, 0.5), (3, 8, 1.0), (5, 2, 1 / 3)]
+)
+def test_processes_of_one_machine_share_its_gpus(processes: int, gpus: int, each: float) -> None:
+    assert gpu_share(processes, gpus) == pytest.approx(each)
+    assert gpus * int(1 / gpu_share(processes, gpus) + 1e-9) >= processes, "all fit, none over two"
+
+
+def test_who_wants_a_gpu_is_counted() -> None:
+    many = RlSettings(engines=2, standbys=1, ranks=2, device="cuda")
+    assert processes_on_gpus(many, EngineSettings()) == 2
+    assert processes_on_gpus(many, EngineSettings(device="cuda")) == 5
+    assert processes_on_gpus(RlSettings(), EngineSettings()) == 0
+
+
+def test_a_cpu_is_reproducible_without_being_told() -> None:
+    compute_reproducibly(device_of("cpu", "rl.device"))
+    assert not torch.are_deterministic_algorithms_enabled()
