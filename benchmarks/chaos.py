@@ -172,6 +172,7 @@ def main() -> int:
     parser.add_argument(
         "--more", type=json.loads, default={}, help="other settings of rl, and `fleet` and `engine`, as JSON"
     )
+    parser.add_argument("--only", nargs="+", metavar="KIND", default=[], help="kill these kinds of processes alone")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoint", type=Path, default=CHECKPOINT)
     parser.add_argument(
@@ -185,7 +186,11 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     load = round(os.getloadavg()[0], 2)
-    kills = plan(options.seed, options.kills, options.steps, shares_of(settings))
+    shares = shares_of(settings)
+    if unknown := set(options.only) - set(shares):
+        parser.error(f"--only {' '.join(sorted(unknown))}: such a run has {', '.join(shares)}")
+    chosen = {kind: share for kind, share in shares.items() if kind in options.only or not options.only}
+    kills = plan(options.seed, options.kills, options.steps, chosen)
     story = killed_run(options.checkpoint, folder, settings, kills, options.limit_s)
     told: dict[str, Any] = {"command": words(options), "machine": machine(), "settings": settings}
     told["load_1min"] = [load, round(os.getloadavg()[0], 2)]
@@ -205,6 +210,7 @@ def main() -> int:
 def words(options: argparse.Namespace) -> str:
     """What repeats it, wherever its folder lies."""
     named = f"--folder DIR --kills {options.kills} --steps {options.steps} --seed {options.seed}"
+    named += f" --only {' '.join(options.only)}" if options.only else ""
     return f"python benchmarks/chaos.py {named}" + (f" --more '{json.dumps(options.more)}'" if options.more else "")
 
 

@@ -96,3 +96,18 @@ def test_who_wants_a_gpu_is_counted() -> None:
 def test_a_cpu_is_reproducible_without_being_told() -> None:
     compute_reproducibly(device_of("cpu", "rl.device"))
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_what_ray_is_asked_for_on_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from etude.rl import placement
+
+    def asked(engine: EngineSettings, gpus: int) -> list[Any]:
+        monkeypatch.setattr(placement.ray, "cluster_resources", lambda: {"GPU": float(gpus)})
+        places = placement.RayPlaces(tmp_path, tmp_path, RlSettings(device="cuda"), engine, ClusterSettings())
+        return [places._options(what, {}, "SPREAD").get("num_gpus") for what in ("engine", "trainer")]
+
+    vllm = EngineSettings.model_validate({"kind": "vllm", "vllm": {"python": "/usr/bin/python3"}})
+    assert asked(EngineSettings(), 1) == [None, 1.0]
+    assert asked(EngineSettings(device="cuda"), 1) == asked(vllm, 1) == [0.5, 0.5]
+    assert asked(vllm, 2) == [1.0, 1.0]
+    assert asked(vllm, 0)[0] is None, "vLLM's CPU build"

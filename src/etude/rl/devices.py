@@ -27,10 +27,15 @@ def check_devices(settings: RlSettings, engine: EngineSettings, cluster: Cluster
             _require_taken("engine.device", f"rl.regions.{name}.engine", region.engine)
 
 
+def on_gpu(engine: EngineSettings) -> bool:
+    """Whether an engine of a machine with GPUs takes one; vLLM's own build decides what it makes of it."""
+    return engine.device == "cuda" or engine.kind == "vllm"
+
+
 def processes_on_gpus(settings: RlSettings, engine: EngineSettings) -> int:
     """How many processes of a run on its own machine want a GPU."""
     far = sum(region.engines for region in settings.regions.values())
-    engines = settings.engines + settings.standbys + far if engine.device == "cuda" else 0
+    engines = settings.engines + settings.standbys + far if on_gpu(engine) else 0
     return engines + (settings.ranks if settings.device == "cuda" else 0)
 
 

@@ -27,7 +27,7 @@ from etude.engine.vllm.child import EngineGone
 from etude.engine.vllm.service import VllmService
 from etude.model.checkpoint import load_checkpoint
 from etude.model.device import compute_reproducibly, device_of
-from etude.rl.devices import gpu_share, processes_on_gpus
+from etude.rl.devices import gpu_share, on_gpu, processes_on_gpus
 from etude.rl.learner import Learner
 from etude.rl.memory import keep_freed_memory
 from etude.rl.rank_group import RankGroup
@@ -153,8 +153,7 @@ class RayPlaces:
         """`taken` resources say where it may run, else `uncounted` does."""
         options: dict[str, Any] = {"num_cpus": taken.get("CPU", 0)}
         if not self.cluster.address:
-            device = self.engine.device if what == "engine" else self.settings.device
-            return options | ({"num_gpus": self._gpu_share()} if device == "cuda" else {})
+            return options | self._gpus_here(what)
         self.started += 1
         options["name"] = f"{what}-{self.started}"  # the run's namespace tells what is left of it (`cluster.py`)
         if not taken:
@@ -162,6 +161,8 @@ class RayPlaces:
         own = {name: amount for name, amount in taken.items() if name not in ("CPU", "GPU")}
         return options | {"num_gpus": taken.get("GPU", 0), "resources": own}
 
-    def _gpu_share(self) -> float:
-        """Of each process of this machine that wants a GPU."""
-        return gpu_share(processes_on_gpus(self.settings, self.engine), int(ray.cluster_resources().get("GPU", 0)))
+    def _gpus_here(self, what: str) -> dict[str, float]:
+        """What it takes of this machine's GPUs."""
+        wants = on_gpu(self.engine) if what == "engine" else self.settings.device == "cuda"
+        there = int(ray.cluster_resources().get("GPU", 0))
+        return {"num_gpus": gpu_share(processes_on_gpus(self.settings, self.engine), there)} if wants and there else {}
