@@ -117,7 +117,7 @@ def install_controller() -> None:
 
 
 def install_trainer() -> None:
-    from etude.rl.learner import Learner
+    from etude.rl import learner
 
     def state(when: str) -> Callable[..., str | None]:
         return lambda part, final: f"{when}-checkpoint-rename" if str(final).endswith(".pt") else None
@@ -127,8 +127,8 @@ def install_trainer() -> None:
 
     around(os, "replace", state("before"), state("after"))
     around(Path, "replace", index("before"), index("after"))
-    # The last thing that a step does. Not `train` itself: Ray holds on to an actor's own methods.
-    around(Learner, "_digest", nowhere, lambda *_: "trained-not-told")
+    # Reckoned once a step, behind the update. Not a method of the learner: Ray copies those into a class of its own, inherited ones too.
+    around(learner, "state_digest", nowhere, lambda *_: "trained-not-told")
 
 
 class Halfway(dict[str, Any]):
