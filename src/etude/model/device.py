@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 import torch
 from torch import nn
-
-DeviceName = Literal["cpu", "cuda"]
 
 
 class DeviceMissing(Exception):
