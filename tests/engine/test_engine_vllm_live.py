@@ -161,11 +161,13 @@ def test_a_swap_in_flight_stamps_every_token_and_new_sessions_speak_with_the_new
     old = load_checkpoint(CHECKPOINT)
     old.load_state_dict(world.model.state_dict())
     before = world.version
-    world.sample("cached")  # whatever vLLM may keep of these prompts is of the old weights
+    began = time.monotonic()
+    world.sample("cached", count=200)  # whatever vLLM may keep of these prompts is of the old weights
+    pace_s = (time.monotonic() - began) / 200
     world.learn()
     world.stage()
     numbers = world.submit("flight", 800)
-    time.sleep(0.5)
+    time.sleep(100 * pace_s)  # an eighth of the way, however quick this machine is
     world.apply()
     flight = sampled(collect(world.service, len(PROMPTS)), numbers)
     for prompt, tokens in flight:
