@@ -12,17 +12,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from etude.events.log import EventLog
+from etude.model.device import moved
 from etude.train.batch import Batch, BatchSource
 from etude.train.checkpoint import load_state, newest_state, save_state
-from etude.train.optimizer import Optimizers
+from etude.train.optimizer import Optimizers, build_optimizers
 from etude.train.schedule import lr_factor
-from etude.train.settings import LoopSettings, ScheduleSettings
+from etude.train.settings import LoopSettings, OptimizerSettings, ScheduleSettings
 from etude.train.watch import Watch
 
 # A spike is judged against the mean of about the last 1 / (1 - 0.95) = 20 losses, and not before as many were seen.
@@ -201,3 +202,51 @@ class Loop:
         self.progress = Progress(**state["progress"])
         torch.set_rng_state(state["torch_rng"])
         self.log.note(self.stage, f"going on after step {self.progress.step}")
+
+
+class Stage(Protocol):
+    """The settings that every supervised stage has."""
+
+    @property
+    def optimizer(self) -> OptimizerSettings: ...
+    @property
+    def schedule(self) -> ScheduleSettings: ...
+    @property
+    def loop(self) -> LoopSettings: ...
+
+
+class Learner(Protocol):
+    """The objective of a stage; holds no parameters of the model, which may be new objects on another device."""
+
+    def loss(self, batch: Batch) -> Tensor: ...
+    def accepted(self) -> dict[str, float]: ...
+
+
+def trained(
+    stage: str,
+    key: str,
+    settings: Stage,
+    model: nn.Module,
+    taught: nn.Module,
+    source: BatchSource,
+    learner: Learner,
+    out: Path,
+    log: EventLog,
+    watches: Sequence[Watch] = (),
+) -> TrainingResult:
+    """Trains `taught`, which is `model` or a part of it, in place, where the settings of the table `key` say; back on the CPU after it."""
+    with moved(model, settings.loop.device, f"{key}.loop.device"):
+        loop = Loop(
+            stage=stage,
+            model=model,
+            optimizers=build_optimizers(taught, settings.optimizer),
+            source=source,
+            loss=learner.loss,
+            accepted=learner.accepted,
+            settings=settings.loop,
+            schedule=settings.schedule,
+            out=out,
+            log=log,
+            watches=watches,
+        )
+        return loop.run()

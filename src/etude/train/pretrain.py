@@ -9,12 +9,10 @@ from etude.corpus.mixture import Mixture
 from etude.corpus.packing import PackedRows
 from etude.events.log import EventLog
 from etude.model.causal_lm import CausalLM
-from etude.model.device import moved
 from etude.train.batch import BatchSource
 from etude.train.joint import learner_of
-from etude.train.loop import Loop, TrainingResult
+from etude.train.loop import TrainingResult, trained
 from etude.train.mtp_settings import MtpSettings
-from etude.train.optimizer import build_optimizers
 from etude.train.settings import PhaseSettings
 from etude.train.sources import PackedSource, PieceSource
 from etude.train.watch import Watch
@@ -40,22 +38,9 @@ def run_pretrain(
             f"{model.config.max_positions}: shorten the rows, or stretch it (pretrain.{stage}.yarn_factor)"
         )
     log.note(stage, f"{len(mixture):,} documents, {mixture.total_tokens:,} tokens")
-    with moved(model, settings.loop.device, f"pretrain.{stage}.loop.device"):
-        learner = learner_of(model, settings.router_bias_rate, draft_every)
-        loop = Loop(
-            stage=stage,
-            model=model,
-            optimizers=build_optimizers(model, settings.optimizer),
-            source=batches_of(settings, mixture),
-            loss=learner.loss,
-            accepted=learner.accepted,
-            settings=settings.loop,
-            schedule=settings.schedule,
-            out=out,
-            log=log,
-            watches=watches,
-        )
-        return loop.run()
+    learner = learner_of(model, settings.router_bias_rate, draft_every)
+    source = batches_of(settings, mixture)
+    return trained(stage, f"pretrain.{stage}", settings, model, model, source, learner, out, log, watches)
 
 
 def batches_of(settings: PhaseSettings | MtpSettings, mixture: Mixture) -> BatchSource:

@@ -11,11 +11,9 @@ from pathlib import Path
 
 from etude.events.log import EventLog
 from etude.model.causal_lm import CausalLM
-from etude.model.device import moved
 from etude.trace.segment import Segment
 from etude.train.joint import learner_of
-from etude.train.loop import Loop, TrainingResult
-from etude.train.optimizer import build_optimizers
+from etude.train.loop import TrainingResult, trained
 from etude.train.settings import SftSettings
 from etude.train.sources import DialogueSource
 
@@ -39,25 +37,13 @@ def run_sft(
     if not held:
         raise ValueError("SFT got no segment with a sampled token; collect sessions first")
     log.note(stage, f"{len(held):,} segments, {sum(map(len, held)):,} tokens")
-    with moved(model, settings.loop.device, f"{STAGE}.loop.device"):
-        learner = learner_of(model, settings.router_bias_rate, draft_every)
-        loop = Loop(
-            stage=stage,
-            model=model,
-            optimizers=build_optimizers(model, settings.optimizer),
-            source=DialogueSource(
-                held,
-                batch_tokens=settings.batch_tokens,
-                observation_weight=settings.observation_weight,
-                prompt_weight=settings.prompt_weight,
-                epochs=settings.epochs,
-                seed=settings.seed,
-            ),
-            loss=learner.loss,
-            accepted=learner.accepted,
-            settings=settings.loop,
-            schedule=settings.schedule,
-            out=out,
-            log=log,
-        )
-        return loop.run()
+    learner = learner_of(model, settings.router_bias_rate, draft_every)
+    source = DialogueSource(
+        held,
+        batch_tokens=settings.batch_tokens,
+        observation_weight=settings.observation_weight,
+        prompt_weight=settings.prompt_weight,
+        epochs=settings.epochs,
+        seed=settings.seed,
+    )
+    return trained(stage, STAGE, settings, model, model, source, learner, out, log)
