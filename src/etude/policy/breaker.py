@@ -6,14 +6,14 @@ that stopped working: the attempts in flight are dropped unscored, those that ar
 
 from __future__ import annotations
 
-from etude.policy.protocol import Policy, PolicyError, Request
+from etude.policy.protocol import Policy, PolicyError, Request, StageError
 from etude.trace.completion import Completion
 
 # One lasting failure may be a single conversation that a server chokes on; two in a row without an answer are the server.
 PATIENCE = 2
 
 
-class EndpointGone(Exception):
+class EndpointGone(StageError):
     """The endpoint stopped answering. Not a PolicyError: an attempt must not retry it."""
 
 

@@ -44,6 +44,11 @@ class PolicyError(Exception):
         self.infra = infra
 
 
+class StageError(Exception):
+    """No attempt of the stage can be made: an endpoint that is gone, a budget that can't be kept, a setting that fits no attempt. It ends
+    the stage, is never retried and never scored."""
+
+
 class Policy(Protocol):
     """Answers turns. Calls may run concurrently; `release` tells that a session will not continue (its cache may go)."""
 

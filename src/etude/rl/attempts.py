@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from etude.factory.service.growing import Growing
 from etude.factory.service.service import Service
 from etude.harness.parts import fitted
+from etude.policy.protocol import StageError
 from etude.rl.earned import earn
 from etude.rl.efforts import at_effort
 from etude.rl.ended import EndedStore
@@ -25,6 +26,7 @@ from etude.rollout.attempt import At, Attempt, Setup, attempt
 from etude.rollout.ended import Ended
 from etude.rollout.ended_file import DamagedEnded
 from etude.rollout.retry import InfraFault
+from etude.tasks.grading import described
 from etude.tasks.task import Task
 from etude.trace.segment import Rollout
 
@@ -59,12 +61,15 @@ class Attempts:
         try:
             found = await self._attempted(slot, task, setup)
             await earn(found, task, setup, self.reward)
-        except InfraFault:
+            if run.settings.feedback.weight and setup.renderer is not None:
+                renderer = fitted(setup.renderer, setup.harness)
+                found.rollout.info["hints"] = kept_hints(found.outcome.session, renderer)
+        except (InfraFault, StageError):
             self.ended.forget(slot.group, slot.member)
             raise
-        if run.settings.feedback.weight and setup.renderer is not None:
-            renderer = fitted(setup.renderer, setup.harness)
-            found.rollout.info["hints"] = kept_hints(found.outcome.session, renderer)
+        except Exception as error:
+            self.ended.forget(slot.group, slot.member)
+            raise InfraFault(f"{task.id}#{slot.group}.{slot.member}: {described(error)}") from error
         self.sessions.take(slot, found, task.level)
         return found.rollout
 

@@ -25,7 +25,7 @@ from etude.harness.presets.preset import preset_of
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
-from etude.policy.protocol import Policy, PolicyError
+from etude.policy.protocol import Policy, PolicyError, StageError
 from etude.rollout.code_search import CodeSearch
 from etude.rollout.ended import Ended, Keep, unkept
 from etude.rollout.interjection import overheard
@@ -38,6 +38,7 @@ from etude.sandbox.errors import CapacityExhausted, InfraError, Unsupported, Use
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.workspace import left, opened
+from etude.tasks.grading import described, graded
 from etude.tasks.task import Grader, SessionGrader, Task, Verdict
 from etude.trace.entry import Header
 from etude.trace.segment import Rollout
@@ -121,7 +122,7 @@ async def attempt(
     ended: Ended | None = None,
 ) -> Attempt:
     """One graded attempt. `name` becomes the rollout's id; `told` hears what it is at, `keep` what the agent left. `ended`: what it left
-    before, so that only its grading is tried. Raises InfraFault when the tries are used up."""
+    before, so that only its grading is tried. Raises InfraFault when the tries are used up, and StageError."""
     name = name or task.id
     faults: list[str] = []  # of tries that were repeated, by class
     while True:
@@ -138,16 +139,25 @@ async def attempt(
                 found = await _graded(left_behind, task, setup, group)
                 found.rollout.info.update({"faults": faults} if faults else {})
                 return found
-        except (InfraError, PolicyError, TimeoutError) as error:
+        except StageError:
+            raise
+        except Exception as error:
             faults.append(type(error).__name__)
             tries = len(faults)
             hint_s = error.retry_after_s if isinstance(error, CapacityExhausted) else 0.0
             final = isinstance(error, InfraError) and not error.retryable
             wait_s = None if final else delay_s(tries, setup.settings, hint_s)
             if wait_s is None:
-                reason = str(error) or f"it took longer than {setup.settings.limit_s:g} s"
+                reason = _reason(error, setup.settings)
                 raise InfraFault(f"{name}: {type(error).__name__} after {tries} tries: {reason}") from error
             await asyncio.sleep(wait_s)
+
+
+def _reason(error: Exception, settings: AttemptSettings) -> str:
+    """An error that nothing foresaw says where it comes from: somebody has to mend that."""
+    if isinstance(error, TimeoutError):
+        return str(error) or f"it took longer than {settings.limit_s:g} s"
+    return str(error) if isinstance(error, (InfraError, PolicyError)) else described(error)
 
 
 async def _sandbox(task: Task, setup: Setup, name: str) -> Disposable:
@@ -259,9 +269,11 @@ async def _grade(task: Task, files: dict[str, bytes], session: Session, setup: S
     """The verdict, and whether it is that of an earlier attempt which left the same files."""
     grader = setup.graders.get(task.grader)
     if grader is None:
-        raise KeyError(f"task {task.id} names the grader {task.grader!r}; there are {', '.join(sorted(setup.graders))}")
+        raise Unsupported(
+            f"task {task.id} names the grader {task.grader!r}; there are {', '.join(sorted(setup.graders))}"
+        )
     if isinstance(grader, SessionGrader):
-        return await grader.grade_session(task, files, session, setup.pool), False
+        return await graded(grader, task, files, setup.pool, session), False
     if setup.verdicts is None:
-        return await grader.grade(task, files, setup.pool), False
-    return await setup.verdicts.of(task.id, files, lambda: grader.grade(task, files, setup.pool))
+        return await graded(grader, task, files, setup.pool), False
+    return await setup.verdicts.of(task.id, files, lambda: graded(grader, task, files, setup.pool))

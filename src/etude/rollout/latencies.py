@@ -15,9 +15,14 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from etude.harness.approval import Approver, Effect, Ruling
+from etude.policy.protocol import StageError
 from etude.trace.message import ToolCall
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class LatenciesMissing(StageError, ValueError):
+    """`rl.attempt.tool_latencies` can't be read, or has none for a tool that agents may call."""
 
 
 class Latencies(BaseModel):
@@ -29,9 +34,9 @@ class Latencies(BaseModel):
     seconds: dict[str, Annotated[list[Seconds], Field(min_length=1)]]
 
     def check(self, tools: set[str]) -> None:
-        """Raises ValueError where a tool that may be called has no latencies."""
+        """Raises LatenciesMissing where a tool that may be called has no latencies."""
         if missing := sorted(tools - set(self.seconds)):
-            raise ValueError(
+            raise LatenciesMissing(
                 f"rl.attempt.tool_latencies has none for {', '.join(missing)} (there are {', '.join(sorted(self.seconds))}): "
                 "record sessions that call them (benchmarks/latencies.py), or use no file"
             )
@@ -45,11 +50,11 @@ class Latencies(BaseModel):
 
 @cache
 def read_latencies(path: Path) -> Latencies:
-    """Raises ValueError with the file's name where it can't be read or says something else."""
+    """Raises LatenciesMissing with the file's name where it can't be read or says something else."""
     try:
         return Latencies.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
-        raise ValueError(
+        raise LatenciesMissing(
             f"rl.attempt.tool_latencies = {path}: {error}; benchmarks/latencies.py writes such a file"
         ) from error
 

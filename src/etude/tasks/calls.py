@@ -1,14 +1,11 @@
 """Runs function calls in a fresh sandbox and brings the *values* back: what is expected never enters the sandbox.
 
-Promise 9. Code under grading can print, exit, patch builtins or read the driver's variables; all it can send is values, and
-to send the right ones it must know them. Results are framed with a random nonce so that ordinary prints do no harm;
-a result framed twice counts as none.
+Promise 9. Code under grading can print, exit, patch builtins or read its process' variables; all it can send is values, and to send the
+right ones it must know them. Replies leave through a process that it can't reach (`isolated`); code that replies out of turn has none.
 """
 
 from __future__ import annotations
 
-import ast
-import secrets
 import signal
 from dataclasses import dataclass
 from typing import Any, Sequence
@@ -16,26 +13,13 @@ from typing import Any, Sequence
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import ExecResult, SandboxSpec
+from etude.tasks.isolated import NOT_PLAIN, plain_value, replies
 
 # Honest calls take microseconds each; a loop or a burst of output is cut here.
 TIMEOUT_S = 2.0
 MAX_OUTPUT_BYTES = 1 << 16
 MEMORY_MB = 256
 PIDS = 16
-
-# Each value leaves at once: what was computed before a loop or an exit still counts. The interpreter's own functions are
-# taken before any module under grading is imported.
-DRIVER = """
-import sys
-write, flush, show, load, nonce = sys.stdout.write, sys.stdout.flush, repr, __import__, {nonce!r}
-for number, (module, function, args) in enumerate({calls!r}):
-    try:
-        value = show(getattr(load(module), function)(*args))
-    except Exception as error:
-        value = "!" + type(error).__name__
-    write("%s %d %s\\n" % (nonce, number, value))
-    flush()
-"""
 
 
 @dataclass(frozen=True)
@@ -95,35 +79,24 @@ async def _fresh_run(files: dict[str, bytes], calls: Sequence[Call], pool: Machi
 
 
 async def _run(sandbox: Disposable, calls: Sequence[Call]) -> tuple[Answers, bool]:
-    nonce = secrets.token_hex(8)
-    code = DRIVER.format(nonce=nonce, calls=[(call.module, call.function, list(call.args)) for call in calls])
-    result = await sandbox.run(
-        ["python", "-c", code], timeout_s=TIMEOUT_S, max_output_bytes=MAX_OUTPUT_BYTES, warm=True
+    requests = [(call.module, call.function, list(call.args)) for call in calls]
+    found = await replies(
+        sandbox, [requests], python="python", timeout_s=TIMEOUT_S, max_output_bytes=MAX_OUTPUT_BYTES, warm=True
     )
+    result = found.result
     killed = result.signal == signal.SIGKILL and not (result.timed_out or result.oom or result.truncated)
-    return Answers(_parse(result.out, nonce, len(calls)), _ending(result)), killed
+    ending = "replied out of turn" if found.refused else _ending(result)
+    return Answers([_value(text) for text in found.texts], ending), killed
 
 
-def _parse(out: bytes, nonce: str, count: int) -> list[Returned]:
-    framed: dict[int, list[str]] = {}
-    for line in out.decode("utf-8", errors="replace").split("\n"):
-        # Ordinary prints without a newline may stand before a frame on its line.
-        _, found, rest = line.partition(nonce + " ")
-        number, _, value = rest.partition(" ")
-        if found and number.isdigit() and len(number) < 6:
-            framed.setdefault(int(number), []).append(value)
-    return [_value(framed.get(number, [])) for number in range(count)]
-
-
-def _value(texts: list[str]) -> Returned:
-    if len(texts) != 1:
+def _value(text: str | None) -> Returned:
+    if text is None:
         return Returned(False)
-    if texts[0].startswith("!"):
+    if text.startswith("!"):
         return Returned(False, ended=True)
-    try:
-        return Returned(True, ast.literal_eval(texts[0]), ended=True)
-    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-        return Returned(False, ended=True)  # not a plain value: whatever it is, it is not what was asked for
+    value = plain_value(text)
+    # Not a plain value: whatever it is, it is not what was asked for.
+    return Returned(False, ended=True) if value is NOT_PLAIN else Returned(True, value, ended=True)
 
 
 def _ending(result: ExecResult) -> str:

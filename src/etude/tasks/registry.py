@@ -15,6 +15,7 @@ from etude.tasks.graders.rename import RenameGrader
 from etude.tasks.graders.review import ReviewGrader
 from etude.tasks.graders.script import ScriptGrader
 from etude.tasks.graders.write_test import WriteTestGrader
+from etude.tasks.grading import graded
 from etude.tasks.real.grader import PytestGrader
 from etude.tasks.task import Grader, Task, Verdict
 
@@ -44,4 +45,4 @@ def grader(name: str) -> Grader:
 
 async def grade(task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
     """The verdict of the task's own grader on an attempt's final files. Raises InfraError, never scores it."""
-    return await grader(task.grader).grade(task, files, pool)
+    return await graded(grader(task.grader), task, files, pool)

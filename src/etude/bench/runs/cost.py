@@ -9,10 +9,11 @@ from typing import Any
 
 from etude.bench.outcome import Outcome
 from etude.bench.suites.prices import Price
+from etude.policy.protocol import StageError
 from etude.trace.completion import Usage
 
 
-class UsageMissing(Exception):
+class UsageMissing(StageError):
     """A budget was set, and the endpoint does not say what it spends."""
 
 

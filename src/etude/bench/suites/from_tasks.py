@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from etude.sandbox.protocol import Machines
 from etude.tasks.audit import check
 from etude.tasks.cheats.repository import cheats_for
+from etude.tasks.grading import graded
 from etude.tasks.task import Grader, Split, Task, Verdict
 from etude.tasks.validation.proof import LeftOut
 from etude.tasks.validation.workshop import Candidate
@@ -49,7 +50,7 @@ def candidates(
 
 def _builder(task: Task, pool: Machines, graders: Mapping[str, Grader], *, trained: bool):
     async def grade(task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
-        return await graders[task.grader].grade(task, files, pool)
+        return await graded(graders[task.grader], task, files, pool)
 
     async def build() -> Task:
         if trained and task.split == "train":

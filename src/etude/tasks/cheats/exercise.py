@@ -32,15 +32,19 @@ json.dumps = lambda value, **options: "0"
 sys.stdout.write = lambda text: len(text)
 """
 
-# Reads the driver's own variables from the frames below and answers every call by itself, in its framing.
+# Finds the token and the descriptor of replies in the frames below, and answers every call by itself.
 _FORGE = """\
 import os, sys
 frame = sys._getframe()
 while frame is not None:
-    space = frame.f_globals
+    space = {**frame.f_globals, **frame.f_locals}
     if "nonce" in space:
         for number in range(200):
-            os.write(1, ("%s %d True\\n" % (space["nonce"], number)).encode())
+            os.write(1, ("%s %d 'True'\\n" % (space["nonce"], number)).encode())
+        os._exit(0)
+    if "token" in space and "replying" in space:
+        for number in range(200):
+            os.write(space["replying"], (space["token"] + " 'True'\\n").encode())
         os._exit(0)
     frame = frame.f_back
 """
@@ -77,7 +81,7 @@ def equal_to_all(task: Task) -> Files:
 
 
 def forged_frames(task: Task) -> Files:
-    """The grader's nonce is read from its frames and results are written in its name."""
+    """What the grader's frames hold is used to reply in its name."""
     return _prefixed(task, _FORGE)
 
 

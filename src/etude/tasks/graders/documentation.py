@@ -21,6 +21,7 @@ import time
 from collections.abc import Sequence
 
 from etude.sandbox.protocol import Machines
+from etude.tasks.bounded import LimitReached, bounded
 from etude.tasks.graders import documented
 from etude.tasks.graders.edits import Edit, edited, encoded
 from etude.tasks.graders.examples import MAX_EXAMPLES, Group, Outcome, Unreadable, read_examples, run_examples
@@ -30,6 +31,7 @@ from etude.tasks.task import Task, Verdict
 NAME = "documentation"
 TIMES = 3
 TOGETHER = 2
+MAX_DOCUMENT_BYTES = 1 << 20
 LIMIT_S = 20.0  # the examples of a real module take well under a second
 
 
@@ -46,10 +48,10 @@ class DocumentationGrader:
         found = dict.fromkeys(["read", "right code", "same behaviour"], False)
         found |= {f"mutant {n}": False for n in range(len(hidden["broken"]))}
         try:
-            groups = groups_of(task, files)
+            groups = await bounded(groups_of, task, files)
             found["read"] = True
             reason = await self._judged(task, groups, pool, found)
-        except (Poor, Unreadable) as error:
+        except (Poor, Unreadable, LimitReached) as error:
             reason = str(error)
         return Verdict(float(not reason), found, reason, time.perf_counter() - start)
 
@@ -92,6 +94,8 @@ def groups_of(task: Task, files: dict[str, bytes]) -> list[Group]:
     text = text_of(files.get(path))
     if text is None:
         raise Poor(f"{path} is missing, or no UTF-8 text")
+    if len(files[path]) > MAX_DOCUMENT_BYTES:
+        raise Poor(f"{path} has {len(files[path])} bytes, {MAX_DOCUMENT_BYTES} at most are read")
     for known, before in task.files.items():
         if known != path and known.endswith(".py") and files.get(known) != before.encode():
             raise Poor(f"{known} was changed or removed: only {path} may be written")
@@ -106,7 +110,7 @@ def _of_docstrings(task: Task, text: str) -> list[Group]:
     try:
         told = documented.docstrings(text)
         unchanged = documented.bare(text) == documented.bare(task.files[hidden["path"]])
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise Poor(f"{hidden['path']} does not parse: {error}") from error
     if not unchanged:
         raise Poor(f"{hidden['path']} differs in more than docstrings and comments")

@@ -2,14 +2,13 @@
 
 The examples are an agent's code. They are parsed here, on the host, as data (`>>> ` prompts, as doctest reads them); only their sources
 are run, over the base's own files without the documentation, and outputs are compared here. To print the right thing an example has
-to compute it. An example that ends the process leaves those behind it without an output, which is a failure.
+to compute it. Outputs leave one example at a time through a process that no example can reach (`tasks.isolated`): one that replies for
+another leaves all without an output. An example that ends the process leaves those behind it without an output, which is a failure.
 """
 
 from __future__ import annotations
 
 import doctest
-import json
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,38 +16,12 @@ from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Machines
 from etude.sandbox.spec import WORKDIR, SandboxSpec
 from etude.tasks.environment.workspace import opened
+from etude.tasks.isolated import Replies, plain_value, replies
 from etude.tasks.task import Task
 
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 MAX_EXAMPLES = 400
 MAX_OUTPUT_BYTES = 4 << 20
-PER_EXAMPLE_CHARS = 8000
-
-# Reads {"module", "groups"} from stdin. With a module each group starts from its names, else from nothing.
-DRIVER = """
-import io, json, sys, traceback
-told, out, nonce = json.load(sys.stdin), sys.stdout, sys.argv[1]
-write, flush, dumps, kind = out.write, out.flush, json.dumps, traceback.format_exception_only
-sys.path[:0] = [place for place in sys.argv[2:] if place not in sys.path]
-names = {}
-if told["module"]:
-    __import__(told["module"])
-    names = vars(sys.modules[told["module"]])
-shared = {"__name__": "__main__"}
-for number, group in enumerate(told["groups"]):
-    space = dict(names) if told["module"] else shared
-    for at, source in enumerate(group):
-        said, raised = io.StringIO(), None
-        sys.stdout, sys.displayhook = said, sys.__displayhook__
-        try:
-            exec(compile(source, "<example>", "single"), space)
-        except Exception as error:
-            raised = kind(type(error), error)[-1]
-        finally:
-            sys.stdout = out
-        write("\\n%s %s\\n" % (nonce, dumps([number, at, said.getvalue()[:LIMIT], raised])))
-        flush()
-""".replace("LIMIT", str(PER_EXAMPLE_CHARS))
 
 
 class Unreadable(ValueError):
@@ -91,39 +64,39 @@ async def run_examples(
     task: Task, files: dict[str, bytes], groups: Sequence[Group], module: str, pool: Machines, limit_s: float
 ) -> Outcome:
     """`module`: dotted name whose names the examples see, as in a docstring; empty: they import what they need. Raises InfraError."""
-    nonce = secrets.token_hex(8)
-    told = {"module": module, "groups": [[example.source for example in group.examples] for group in groups]}
+    places = [(number, at) for number, group in enumerate(groups) for at in range(len(group.examples))]
+    batches = [[(number, groups[number].examples[at].source)] for number, at in places]
     try:
         sandbox = await opened(task, pool, SandboxSpec(), lambda spec: replace(spec, pids=max(spec.pids, 64)), files)
     except UserError as error:
         return _compared(groups, {}, f"the files were refused: {error}")
     try:
-        argv = ["python3", "-c", DRIVER, nonce, WORKDIR, f"{WORKDIR}/src"]
-        ran = await sandbox.run(
-            argv, stdin=json.dumps(told).encode(), timeout_s=limit_s, max_output_bytes=MAX_OUTPUT_BYTES,
-            env={"PYTHONDONTWRITEBYTECODE": "1"},
+        found = await replies(
+            sandbox, batches, (module, [WORKDIR, f"{WORKDIR}/src"]), python="python3", timeout_s=limit_s,
+            max_output_bytes=MAX_OUTPUT_BYTES, env={"PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
     except UserError as error:
         return _compared(groups, {}, str(error))
     finally:
         await sandbox.kill()
-    ending = f"took longer than {limit_s:g} s" if ran.timed_out else ran.err.decode("utf-8", "replace").strip()[-300:]
-    return _compared(groups, _results(ran.out.decode("utf-8", "replace"), nonce), ending)
+    results = {place: shown for place, text in zip(places, found.texts, strict=True) if (shown := _shown(text))}
+    return _compared(groups, results, _ending(found, limit_s))
 
 
-def _results(out: str, nonce: str) -> dict[tuple[int, int], tuple[str, str | None]]:
-    """What came of each example; one that is told twice counts as none."""
-    found: dict[tuple[int, int], tuple[str, str | None]] = {}
-    twice: set[tuple[int, int]] = set()
-    for line in out.splitlines():
-        if not line.startswith(f"{nonce} "):
-            continue
-        try:
-            number, at, said, raised = json.loads(line[len(nonce) + 1 :])
-        except ValueError:
-            continue  # cut off in the middle: no result
-        (twice.add((number, at)) if (number, at) in found else found.setdefault((number, at), (said, raised)))
-    return {place: result for place, result in found.items() if place not in twice}
+def _ending(found: Replies, limit_s: float) -> str:
+    if found.refused:
+        return "an example replied for another one"
+    if found.result.timed_out:
+        return f"took longer than {limit_s:g} s"
+    return found.result.err.decode("utf-8", "replace").strip()[-300:]
+
+
+def _shown(text: str | None) -> tuple[str, str | None] | None:
+    """What an example printed, and its exception, of a reply that says so."""
+    match plain_value(text) if text is not None else None:
+        case (str(said), None | str() as raised):
+            return said, raised
+    return None
 
 
 def _compared(groups: Sequence[Group], results: dict[tuple[int, int], tuple[str, str | None]], ending: str) -> Outcome:

@@ -22,6 +22,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 from etude.sandbox.protocol import Machines
+from etude.tasks.bounded import LimitReached, bounded
 from etude.tasks.graders.chosen import tests_of
 from etude.tasks.graders.commands import machine, unfitted
 from etude.tasks.graders.edits import Edit, edited, encoded
@@ -49,7 +50,11 @@ class MutantsGrader:
         start = time.perf_counter()
         names = ["right code", "same behaviour", *(f"mutant {n}" for n in range(len(task.hidden["broken"])))]
         found = dict.fromkeys(names, False)
-        reason = objection(task, files) or await self._judged(task, files, pool, found)
+        try:
+            reason = await bounded(objection, task, files)
+        except LimitReached as error:
+            reason = str(error)
+        reason = reason or await self._judged(task, files, pool, found)
         return Verdict(float(not reason), found, reason, time.perf_counter() - start)
 
     async def _judged(self, task: Task, files: dict[str, bytes], pool: Machines, found: dict[str, bool]) -> str:

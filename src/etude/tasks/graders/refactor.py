@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from etude.sandbox.protocol import Machines
+from etude.tasks.bounded import LimitReached, bounded
 from etude.tasks.graders.canonical import DEFINITION, Program, Unreadable, exports, imported, program
 from etude.tasks.graders.commands import CommandsGrader
 from etude.tasks.graders.judged import MAX_FILE_BYTES
@@ -38,8 +39,8 @@ class RefactorGrader:
         """Raises InfraError for what is no fault of the attempt."""
         start = time.perf_counter()
         try:
-            reason = objection(task, files)
-        except (Unreadable, RecursionError) as error:
+            reason = await bounded(objection, task, files)
+        except (Unreadable, RecursionError, LimitReached) as error:
             reason = str(error)
         if reason:
             return Verdict(0.0, {"structure": False}, reason, time.perf_counter() - start)

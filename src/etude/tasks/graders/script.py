@@ -17,6 +17,7 @@ from typing import Any
 from etude.sandbox.errors import Unsupported, UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import Network, SandboxSpec
+from etude.tasks.bounded import LimitReached, bounded_where_large
 from etude.tasks.environment.workspace import opened
 from etude.tasks.graders import reward
 from etude.tasks.graders.commands import Fit
@@ -128,7 +129,11 @@ async def _scored(sandbox: Disposable, task: Task, below: str) -> tuple[float, d
     if ran.timed_out:
         return 0.0, {}, f"the tests took longer than {hidden['limit_s']:g} s"
     if hidden["parser"]:
-        return _parsed(ran.out.decode("utf-8", "replace"), ran.truncated, hidden["parser"])
+        try:
+            text = ran.out.decode("utf-8", "replace")
+            return await bounded_where_large(ran.out, parsed, text, ran.truncated, hidden["parser"])
+        except LimitReached as error:
+            return 0.0, {}, str(error)
     try:
         found = await reward.reward_in(sandbox, left)
     except reward.NoReward as none:
@@ -136,7 +141,7 @@ async def _scored(sandbox: Disposable, task: Task, below: str) -> tuple[float, d
     return found.score, {}, "" if found.score >= 1 else f"reward {found.value:g}: {_end(ran.out)}"
 
 
-def _parsed(text: str, truncated: bool, parser: str) -> tuple[float, dict[str, bool], str]:
+def parsed(text: str, truncated: bool, parser: str) -> tuple[float, dict[str, bool], str]:
     """Score, tests by name, and why the score is 0."""
     if truncated:
         return 0.0, {}, f"the tests printed more than {MAX_PRINTED_BYTES >> 20} MiB, so their results can't be told"
@@ -144,6 +149,8 @@ def _parsed(text: str, truncated: bool, parser: str) -> tuple[float, dict[str, b
         tests = PARSERS[parser](text)
     except UnreadableLog as error:
         return 0.0, {}, f"{error}: {_end(text.encode())}"
+    except Exception as error:  # noqa: BLE001 - the log is the tested code's: whatever it holds, it is a log or it is none
+        return 0.0, {}, f"what the tests printed can't be read ({type(error).__name__}: {str(error)[:200]})"
     if not tests:
         return 0.0, {}, f"no test is named in what the tests printed: {_end(text.encode())}"
     failed = [name for name, passed in tests.items() if not passed]

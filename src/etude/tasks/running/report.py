@@ -59,7 +59,13 @@ def read_report(report: bytes, rc: int, seconds: float) -> TestRun:
     """A name passed if all its cases (subtests are cases too) are without a failure, an error or a skip."""
     try:
         root = ElementTree.fromstring(report)
-    except ElementTree.ParseError:
+    except (
+        ElementTree.ParseError,
+        ValueError,
+        LookupError,
+        RecursionError,
+        MemoryError,
+    ):  # an encoding that there is none of, say
         return TestRun(frozenset(), frozenset(), rc, seconds)
     passed: set[str] = set()
     other: set[str] = set()

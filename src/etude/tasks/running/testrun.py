@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable
 from etude.sandbox.spec import WORKDIR
-from etude.tasks.running.channels.channel import REPORT, Heard, Prepared, Tests, filled
+from etude.tasks.bounded import LimitReached, bounded_where_large
+from etude.tasks.running.channels.channel import REPORT, Answer, Heard, Prepared, Tests, filled
 from etude.tasks.running.channels.exit_status import WHOLE
 from etude.tasks.running.channels.registry import EXIT, channel
 from etude.tasks.running.parsers.case import NoReport
@@ -81,15 +82,24 @@ async def _once(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout
             return Ran(TestRun(NONE, NONE, result.rc, timeout_s, timed_out=True), said, False, objection="it hangs")
         why = "what runs the tests was killed, or could not start"
         return Ran(TestRun(NONE, NONE, result.rc), said, False, (), why, True, result.signal, result.oom)
-    heard = _heard(lambda: spoken.hear(answer, prepared, WORKDIR), answer.rc)
+    data = b"\n".join((answer.output, *answer.reports))
+    try:
+        heard = await bounded_where_large(data, heard_of, tests.kind, answer, prepared)
+    except LimitReached as error:
+        heard = Heard(TestRun(NONE, NONE, answer.rc), str(error))
     return Ran(heard.run, answer.tail.strip()[-SAID_CHARS:], not heard.objection, heard.universal, heard.objection)
 
 
-def _heard(hear: Callable[[], Heard], rc: int) -> Heard:
+def heard_of(kind: str, answer: Answer, prepared: Prepared) -> Heard:
+    """What a channel makes of an answer. The report is the tested code's: whatever it holds, it is a report or it is none."""
     try:
-        return hear()
+        return channel(kind).hear(answer, prepared, WORKDIR)
     except NoReport as error:
-        return Heard(TestRun(NONE, NONE, rc), str(error))
+        return Heard(TestRun(NONE, NONE, answer.rc), str(error))
+    except Exception as error:  # noqa: BLE001 - a parser may meet anything there
+        return Heard(
+            TestRun(NONE, NONE, answer.rc), f"the report can't be read ({type(error).__name__}: {str(error)[:200]})"
+        )
 
 
 async def _direct(tests: Tests, files: Mapping[str, bytes], fresh: Opener, timeout_s: float) -> Ran:

@@ -1,0 +1,102 @@
+"""A function over an agent's files in a process of its own, with limits on processor time and memory.
+
+Graders read what an agent left: they parse it, walk it, compare it. A small file can make that take hours, gigabytes or the C stack, and
+none of these can be cut inside the process that grades everything else. Here the child ends, and the attempt alone is judged by that.
+
+The child costs some 0.3 s, so what is linear in a bounded input (a JSON line, a search) stays in the grader's own process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import resource
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from etude.sandbox.errors import InfraError
+
+CPU_S = 20  # of one function; the graders' largest real inputs take below one second
+MEMORY_BYTES = 1 << 30
+SMALL_BYTES, SHORT_LINE_BYTES = 1 << 20, 1 << 12  # at which a quadratic search of a line takes milliseconds
+WALL_S = 300.0  # a child that is given no processor for so long says nothing about the attempt
+
+_CHILD = "import sys; sys.path[:] = {path!r}; from etude.tasks.bounded import child; child()"
+
+T = TypeVar("T")
+
+
+class LimitReached(Exception):
+    """The function took more than it may, or ended its process; says which."""
+
+
+async def bounded(function: Callable[..., T], *args: Any) -> T:
+    """What `function`, a module's own, returns or raises. Raises LimitReached too, and InfraError where the machine is at fault."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _CHILD.format(path=sys.path),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+    )  # fmt: skip
+    try:
+        out, err = await asyncio.wait_for(child.communicate(pickle.dumps((function, args))), WALL_S)
+    except TimeoutError as error:
+        raise InfraError(f"{_name(function)} was given no processor for {WALL_S:g} s") from error
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    if child.returncode:
+        raise LimitReached(_limit(function, child.returncode, err))
+    good, value = pickle.loads(out)
+    if not good:
+        raise value
+    return value
+
+
+async def bounded_where_large(data: bytes, function: Callable[..., T], *args: Any) -> T:
+    """As `bounded`, but in this process where what is read, `data`, is small and its lines are short: no parser takes long for that."""
+    if len(data) <= SMALL_BYTES and max(map(len, data.splitlines()), default=0) <= SHORT_LINE_BYTES:
+        return function(*args)
+    return await bounded(function, *args)
+
+
+def _limit(function: Callable[..., Any], status: int, err: bytes) -> str:
+    name, end = _name(function), err.decode("utf-8", "replace").strip()[-200:]
+    if b"MemoryError" in err:
+        return f"{name} takes more than {MEMORY_BYTES >> 20} MiB for these files"
+    if status == -24:  # SIGXCPU
+        return f"{name} takes more than {CPU_S} s for these files"
+    return (
+        f"{name} ends its process for these files ({f'signal {-status}' if status < 0 else f'status {status}'}): {end}"
+    )
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return f"{function.__module__.removeprefix('etude.')}.{function.__name__}"
+
+
+def child() -> None:
+    """In the process of its own."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S + 1))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    function, args = pickle.load(sys.stdin.buffer)
+    try:
+        answer: tuple[bool, Any] = (True, function(*args))
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - it is raised again in the grader
+        answer = (False, _picklable(error))
+    sys.stdout.buffer.write(pickle.dumps(answer))
+
+
+def _picklable(error: Exception) -> Exception:
+    """The error if it survives the way to the parent, else its kind and text."""
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - whatever its own pickling raises
+        return ValueError(f"{type(error).__name__}: {error}"[:500])
+    return error

@@ -1,0 +1,67 @@
+"""The one place where a grader is asked, and where whatever it raises becomes a verdict or a fault of that attempt (promise 8).
+
+A grader reads what an agent left. An exception that it did not foresee is either the agent's doing or a defect of grader or task, and the
+control says which: the grader is asked about the task's own files, untouched. Where that works, what the agent left made the grader fail, and
+the attempt has a score of 0 with the reason. Where it fails as well, no attempt can be judged, and the task is reported as defective.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Awaitable, Callable
+
+from etude.sandbox.errors import InfraError, SandboxError, Unsupported
+from etude.sandbox.protocol import Machines
+from etude.tasks.task import Grader, SessionGrader, Task, Verdict
+from etude.trace.session import Session
+
+Grade = Callable[[dict[str, bytes]], Awaitable[Verdict]]
+
+
+async def graded(
+    grader: Grader, task: Task, files: dict[str, bytes], pool: Machines, session: Session | None = None
+) -> Verdict:
+    """The verdict on an attempt's final files. Raises InfraError and TimeoutError, and nothing else."""
+    if session is not None and isinstance(grader, SessionGrader):
+        by_session: SessionGrader = grader
+        return await verdict_of(task, files, lambda left: by_session.grade_session(task, left, session, pool))
+    return await verdict_of(task, files, lambda left: grader.grade(task, left, pool))
+
+
+async def verdict_of(task: Task, files: dict[str, bytes], grade: Grade) -> Verdict:
+    """As `graded`, of any way to judge a task's files."""
+    try:
+        return await grade(files)
+    except (InfraError, TimeoutError):
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it ends this attempt at most
+        await _possible(task, grade, error)
+        return Verdict(0.0, reason=f"grader {task.grader} can't judge what the attempt left: {described(error)}")
+
+
+async def _possible(task: Task, grade: Grade, error: Exception) -> None:
+    """Raises InfraError where the task's own files can't be graded either."""
+    try:
+        await grade({path: text.encode() for path, text in task.files.items()})
+    except (InfraError, TimeoutError):
+        raise
+    except Exception as control:  # noqa: BLE001 - the same, of the control
+        raise Unsupported(
+            f"task {task.id}: grader {task.grader} fails on the task's own files ({described(control)}); before that, on what an attempt "
+            f"left: {described(error)}. Mend or remove the task: etude tasks check"
+        ) from error
+
+
+def described(error: BaseException) -> str:
+    """Kind, words and place of an exception, in a line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
+    words = " ".join(str(error).split())[:300]
+    bare = isinstance(error, SandboxError)  # says of itself what is wrong
+    return (
+        words
+        if bare and words
+        else f"{type(error).__name__}: {words}{place}"
+        if words
+        else f"{type(error).__name__}{place}"
+    )
