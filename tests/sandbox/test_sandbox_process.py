@@ -246,6 +246,17 @@ async def test_limits_hold(alone: SandboxPool) -> None:
     await box.kill()
 
 
+@pytest.mark.parametrize(("depth", "rc"), [(300, 0), (2500, 0), (6000, 137)])
+async def test_a_tree_however_deep_is_the_command_s_own_doing(alone: SandboxPool, depth: int, rc: int) -> None:
+    """Below 4,096 folders it is counted; a deeper one is more than the disk allows, and ends the command that makes it."""
+    box = await alone.create(SandboxSpec())
+    deep = f"import os, time\nfor _ in range({depth}): os.mkdir('d'); os.chdir('d')\nif {rc}: time.sleep(20)"
+    assert (await box.run(["python", "-c", deep], timeout_s=30)).rc == rc
+    with pytest.raises(UserError, match="deeper than 128"):
+        await box.export(".")
+    await box.kill()
+
+
 @pytest.mark.skipif(
     os.geteuid() != 0, reason="only a sandbox made by root has a user, and so a count of processes, of its own"
 )

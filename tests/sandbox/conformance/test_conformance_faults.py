@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from makers import MadePool
 
-from etude.sandbox.errors import SandboxDied, SandboxNotFound
+from etude.sandbox.errors import SandboxDied, SandboxNotFound, UserError
 from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.pool import open_pool
@@ -200,3 +200,54 @@ async def test_two_hundred_sandboxes_live_at_once_and_leave_nothing(pool: MadePo
     files = len(os.listdir("/proc/self/fd"))
     await asyncio.gather(*(box.kill() for box in boxes))
     assert len(os.listdir("/proc/self/fd")) <= files - 400  # socket and pidfd of each
+
+
+OPEN_TO_WRITING = """
+import os
+found = []
+for folder in ("/proc/1", "/proc/1/task/1"):
+    for name in os.listdir(folder) if os.path.isdir(folder) and os.access(folder, os.R_OK | os.X_OK) else ():
+        if name != "timerslack_ns":  # the kernel lets everybody open it, and refuses what is written
+            try:
+                os.close(os.open(f"{folder}/{name}", os.O_WRONLY))
+                found.append(f"{folder}/{name}")
+            except OSError:
+                pass
+for name in ("fd", "fdinfo", "ns", "map_files", "stack", "syscall", "mem", "environ", "maps", "auxv", "pagemap", "io"):
+    for folder in ("/proc/1", "/proc/1/task/1"):
+        try:
+            path = f"{folder}/{name}"
+            if os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(1):
+                found.append(path)
+        except OSError:
+            pass
+print(found)
+"""
+
+
+async def test_what_the_kernel_keeps_about_the_runner_is_closed_to_commands(box: Sandbox) -> None:
+    assert (await box.run(["python3", "-c", OPEN_TO_WRITING])).out == b"[]\n"
+
+
+async def test_a_command_can_not_have_its_runner_killed_in_its_stead(pool: MadePool) -> None:
+    """Its own failure would become an infrastructure error, which is repeated and never scored."""
+    box = await pool.create(SandboxSpec(memory_mb=96))
+    refused = await box.run("for f in /proc/1/oom_score_adj /proc/1/oom_adj; do echo 1000 > $f; done")
+    assert refused.rc != 0
+    hog = "x = []\nwhile True: x.append(bytearray(1 << 20))"
+    assert (await box.run(["python3", "-c", hog], timeout_s=20)).rc != 0
+    assert (await box.run("echo here")).out == b"here\n"
+    await box.kill()
+
+
+@pytest.mark.parametrize("depth", [300, 2500])
+async def test_a_tree_however_deep_is_no_infrastructure_error(pool: MadePool, depth: int) -> None:
+    box = await pool.create(SandboxSpec())
+    made = await box.run(["python3", "-c", f"import os\nfor _ in range({depth}): os.mkdir('d'); os.chdir('d')"])
+    assert made.rc == 0, made
+    assert (await box.run("echo here")).out == b"here\n"
+    for operation in (box.list("."), box.export("."), box.get_tar(".")):
+        with pytest.raises(UserError, match="deeper than 128"):
+            await operation
+    assert (await box.run("rm -rf d && echo gone")).out == b"gone\n"
+    await box.kill()

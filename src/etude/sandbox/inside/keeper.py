@@ -15,6 +15,7 @@ import _signal  # pyright: ignore[reportMissingImports] - as in `runner`
 import errno
 import functools
 import os
+import stat
 from _socket import socket
 
 from etude.sandbox.inside import cell, frames, ground, landlock, root, seccomp, start, tree
@@ -30,6 +31,8 @@ _NOBODY = 65534
 _ELSEWHERE_SLACK = 256  # processes the same person may start beside the sandbox before its own forks fail
 # By the system's own tools, which bear any depth; a folder may have been made with a mode that closes it to its owner.
 _REMOVE = 'chmod -R u+rwX -- "$0"; exec rm -rf -- "$0"'
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DEEPEST = 4096  # of folders that are counted: to open one, Landlock looks at all that are above it
 _SUPERVISORS = 2  # a command under a supervisor is two processes
 
 
@@ -180,18 +183,66 @@ def _processes_elsewhere() -> int:
 
 
 def _used(folder: str, most_files: int) -> tuple[int, int]:
-    """(bytes, files and folders) below; counting ends where there are too many."""
-    size = count = 0
-    for _, folders, names, fd in os.fwalk(folder):
-        for name in names:
-            try:
-                size += os.stat(name, dir_fd=fd, follow_symlinks=False).st_blocks * 512
-            except FileNotFoundError:
+    """(bytes, files and folders) below; one folder is open at a time. Counting ends where there are too many, as it is said of a tree that
+    is deeper than `_DEEPEST`."""
+    fd = os.open(folder, _FOLDER)
+    try:
+        size, count, inner = _listed(fd)
+        levels = [(_identity(fd), inner)]  # the folders on the way down, and which of theirs are still to be counted
+        while levels and count <= most_files:
+            if levels[-1][1]:
+                below = _opened(levels[-1][1].pop(), fd)
+                if below < 0:
+                    continue
+                os.close(fd)
+                fd = below
+                more, files, inner = _listed(fd)
+                size, count = size + more, count + files
+                levels.append((_identity(fd), inner))
+                if len(levels) > _DEEPEST:
+                    return size, most_files + 1
                 continue
-        count += len(names) + len(folders)
-        if count > most_files:
-            break
+            levels.pop()
+            if levels:
+                above = os.open("..", _FOLDER, dir_fd=fd)
+                os.close(fd)
+                fd = above
+                if _identity(fd) != levels[-1][0]:
+                    break  # moved meanwhile: the rest is counted next time
+    finally:
+        os.close(fd)
     return size, count
+
+
+def _listed(fd: int) -> tuple[int, int, list[str]]:
+    """Bytes of a folder's files, its entries, and the folders among them; nothing of one that can't be read."""
+    size, inner = 0, []
+    try:
+        names = os.listdir(fd)
+    except OSError:
+        return 0, 0, []
+    for name in names:
+        try:
+            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except OSError:
+            continue  # removed since it was listed
+        if stat.S_ISDIR(status.st_mode):
+            inner.append(name)
+        else:
+            size += status.st_blocks * 512
+    return size, len(names), inner
+
+
+def _opened(name: str, fd: int) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=fd)
+    except OSError:
+        return -1  # removed since it was listed, or closed to its own owner
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
 
 
 def _excess(place: ground.Ground, spec: dict[str, Any]) -> str:

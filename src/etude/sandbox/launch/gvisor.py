@@ -22,6 +22,7 @@ from typing import Any
 from etude.ledger.undo import Undo
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.inside import apart
+from etude.sandbox.inside.root import INSIDE_UID
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle, leavings, oci, rootfs
 from etude.sandbox.launch.launcher import Launch
@@ -105,7 +106,7 @@ class Gvisor:
         binds += rootfs.covers([target for _, target in binds], self._python, self._folder / "empty")
         argv = [self._python.path, "-P", "-s", "-S", "-B", "-c", bundle.FROM_FILE.format(path=_PROGRAM)]
         at = self._folder / name
-        oci.write(at, base, argv, binds, spec, outside=None, needs=apart.NEEDS)
+        oci.write(at, base, argv, binds, spec, outside=None, needs=apart.NEEDS, owner=INSIDE_UID)
         return name, at
 
     def close(self) -> None:

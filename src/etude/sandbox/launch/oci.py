@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from etude.sandbox.inside import furnish
-from etude.sandbox.inside.root import INSIDE_UID
 from etude.sandbox.spec import SandboxSpec
 
 _FILES = 4096  # as the runner's own limit
@@ -30,11 +29,12 @@ def write(
     spec: SandboxSpec,
     outside: int | None,
     needs: tuple[str, ...] = (),
+    owner: int = 0,
 ) -> None:
-    """`needs`: capabilities of the first process, which gives them up; it makes its commands the user inside then.
+    """`needs`: capabilities of the first process, which gives them up. `owner`: whose the folders are that can be written.
     `outside`: the host's user that everything inside is, in a user namespace; None: the runtime has users of its own (gVisor)."""
     bundle.mkdir(parents=True, exist_ok=True)
-    (bundle / "config.json").write_text(json.dumps(config(root, argv, binds, spec, outside, needs)))
+    (bundle / "config.json").write_text(json.dumps(config(root, argv, binds, spec, outside, needs, owner)))
 
 
 def config(
@@ -44,6 +44,7 @@ def config(
     spec: SandboxSpec,
     outside: int | None,
     needs: tuple[str, ...] = (),
+    owner: int = 0,
 ) -> dict[str, Any]:
     spaces = [{"type": kind} for kind in (*_SPACES, *(["user"] if outside is not None else []))]
     linux: dict[str, Any] = {"namespaces": spaces, "maskedPaths": _MASKED, "readonlyPaths": _READ_ONLY}
@@ -68,7 +69,7 @@ def config(
         },
         "root": {"path": str(root), "readonly": True},
         "hostname": "sandbox",
-        "mounts": _mounts(binds, spec, INSIDE_UID if needs else 0),
+        "mounts": _mounts(binds, spec, owner),
         "linux": linux,
     }
 

@@ -1,8 +1,8 @@
 """Back end `podman`: a rootless container on a root folder of our own, no image and no registry; our runner as PID 1 inside.
 
 Slow (0.3 s and more for each sandbox) and the last of those that `auto` tries. Each container has a user namespace of its own, since
-the kernel counts processes by it; runc wants uid 0 mapped there, so that is who commands are: without a capability, and with our
-filter on top of podman's. Storage, run directory and podman's pause process are this pool's own and go with it.
+the kernel counts processes by it; runc wants uid 0 mapped there, so the runner starts in one more, which has no uid 0 (`bundle.NESTED`).
+Storage, run directory and podman's pause process are this pool's own and go with it.
 Differs from namespaces of our own in limits: the number of files is watched, and /dev is a writable file system in memory of podman's
 size (64 MB). Tried with podman 4.3 and runc, as root and as an ordinary user without subordinate ids; untested with crun and with newer podman.
 """
@@ -91,7 +91,8 @@ class Podman:
             *_options(spec),
         ]
         argv += [word for pair in (*binds, *covers) for word in ("--volume", engine.volume(self.backend, *pair))]
-        argv += ["--rootfs", str(base), self._python.path, "-P", "-s", "-S", "-B", "-c", start]
+        python = [self._python.path, "-P", "-s", "-S", "-B", "-c"]
+        argv += ["--rootfs", str(base), *python, bundle.NESTED, *python, start]
         environment = {name: str(self._folder / name.lower()) for name in ("HOME", "XDG_RUNTIME_DIR")}
         return Launch(argv, high, {**environment, "PATH": os.environ.get("PATH", os.defpath)})
 
@@ -134,6 +135,8 @@ def _options(spec: SandboxSpec) -> list[str]:
         "--passwd=false",
     ]
     argv += ["--read-only", "--read-only-tmpfs=false", "--cap-drop", "all", "--security-opt", "no-new-privileges"]
+    # podman's own filter refuses the namespace that the runner starts in; ours is installed before any command runs.
+    argv += [*(word for name in bundle.NEEDS for word in ("--cap-add", name)), "--security-opt", "seccomp=unconfined"]
     argv += ["--security-opt", f"mask={_MASKED}", "--shm-size", "4k", "--log-driver", "none", "--preserve-fds", "2"]
     argv += engine.ulimits()
     argv += ["--env", "PYTHONHASHSEED=0", "--env", "LANG=C.UTF-8"]  # of the interpreter that warm runs are forks of

@@ -1,7 +1,7 @@
 """Back end `runc`: a container by the OCI runtime itself, no engine, no image, no daemon; our runner as its first process.
 
-Differs from namespaces of our own as podman does: commands are uid 0 inside, which is nobody outside, without a capability; the number
-of files is watched. Tried with runc 1.1, as root and as an ordinary user.
+runc wants uid 0 in the user namespace that it makes; the runner starts in one more, which has no uid 0 (`bundle.NESTED`). Differs from
+namespaces of our own as podman does: the number of files is watched. Tried with runc 1.1, as root and as an ordinary user.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ class Runc:
         binds = rootfs.binds(spec, self._python)
         binds += rootfs.covers([target for _, target in binds], self._python, self._folder / "empty")
         start = bundle.COMMAND.format(program=KEPT[1], control=KEPT[0])
-        argv = [self._python.path, "-P", "-s", "-S", "-B", "-c", start]
+        python = [self._python.path, "-P", "-s", "-S", "-B", "-c"]
+        argv = [*python, bundle.NESTED, *python, start]
         at = self._folder / name
-        oci.write(at, base, argv, binds, spec, self._outside)
+        oci.write(at, base, argv, binds, spec, self._outside, bundle.NEEDS)
         high = lifted((control, program), files)
         words = [
             self._runc,
