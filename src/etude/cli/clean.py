@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
-from etude.run.lock import RunBusy, holder
-
-_MARK = "ledger.jsonl"  # every run directory has one, and hardly anything else does
 
 
 class CleanError(Exception):
-    """Something asked to be removed is no run, or nobody agreed to it."""
+    """Something asked to be removed is no run, or no person agreed to it."""
 
 
 def clean(
@@ -29,43 +26,66 @@ def clean(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, remove nothing.")] = False,
     json: Json = False,
 ) -> Answer:
-    """Remove run directories. Asks first; a run in progress is refused."""
+    """Remove what runs made in their directories. Asks first; a run in progress is refused, and files that no run made stay."""
+    from etude.run.manifest import remove
+
     targets = _targets(runs, stage)
-    found = [{"path": str(path), "bytes": _size_bytes(path)} for path in targets]
+    found = [target.row() for target in targets]
+    kept = [str(path) for target in targets for path in target.others]
     listing = "\n".join(f"{entry['path']}  {entry['bytes'] / 1e6:.1f} MB" for entry in found)
+    staying = "".join(f"\nkept, as no run made it: {path}" for path in kept)
     if not targets:
-        return Answer({"removed": [], "bytes": 0}, "nothing to remove")
+        return Answer({"removed": [], "kept": [], "bytes": 0}, "nothing to remove")
     if dry_run:
-        return Answer({"would_remove": found, "removed": []}, f"would remove\n{listing}")
-    if not yes and not _agreed(listing, json):
-        return Answer({"removed": [], "bytes": 0}, "nothing removed")
-    for path in targets:
-        shutil.rmtree(path)
-    return Answer({"removed": found, "bytes": sum(entry["bytes"] for entry in found)}, f"removed\n{listing}")
+        document = {"would_remove": found, "would_keep": kept, "removed": []}
+        return Answer(document, f"would remove\n{listing}{staying.replace('kept,', 'would keep,')}")
+    if not yes and not _agreed(listing + staying, json):
+        return Answer({"removed": [], "kept": kept, "bytes": 0}, "nothing removed")
+    for target in targets:
+        remove(target.run, target.below)
+    document = {"removed": found, "kept": kept, "bytes": sum(entry["bytes"] for entry in found)}
+    return Answer(document, f"removed\n{listing}{staying}")
 
 
-def _targets(runs: list[Path] | None, stage: str | None) -> list[Path]:
-    folders = runs if runs else sorted(p.parent for p in Path("runs").glob(f"*/{_MARK}"))
+@dataclass(frozen=True)
+class Target:
+    """What is to be removed of a run: all that it made, or what it made in these folders."""
+
+    run: Path
+    path: Path
+    below: tuple[str, ...] | None
+    files: list[Path]
+    others: list[Path]
+
+    def row(self) -> dict[str, Any]:
+        return {"path": str(self.path), "bytes": sum(path.lstat().st_size for path in self.files)}
+
+
+def _targets(runs: list[Path] | None, stage: str | None) -> list[Target]:
+    from etude.run.graph import GRAPH, names
+    from etude.run.lock import RunBusy, holder
+    from etude.run.manifest import PREVIOUS, is_run_directory, owned
+
+    folders = runs if runs else sorted(path for path in Path("runs").glob("*") if is_run_directory(path))
     for folder in folders:
-        if not (folder / _MARK).is_file():
-            raise CleanError(f"{folder} is no run directory (it has no {_MARK}); nothing was removed")
+        if folder.is_symlink():
+            raise CleanError(f"{folder} is a link to {folder.resolve()}; name the folder itself; nothing was removed")
+        if not is_run_directory(folder):
+            raise CleanError(f"{folder} is no run directory; nothing was removed")
         busy = holder(folder)
         if busy is not None:
             raise RunBusy(f"{folder} is in use by process {busy}; stop it first")
-    from etude.run.graph import GRAPH, names
-
     if stage is None:
-        return folders
+        return [Target(folder, folder, None, *owned(folder)) for folder in folders]
     if stage not in names(GRAPH):
         raise CleanError(f"there is no stage {stage!r}; the stages are {', '.join(names(GRAPH))}")
-    return [place for f in folders for place in (f / stage, f / f"{stage}.previous") if place.is_dir()]
+    places = [
+        (folder, name) for folder in folders for name in (stage, f"{stage}{PREVIOUS}") if (folder / name).is_dir()
+    ]
+    return [Target(folder, folder / name, (name,), *owned(folder, [name])) for folder, name in places]
 
 
 def _agreed(listing: str, json: bool) -> bool:
     if json or not sys.stdin.isatty():
-        raise CleanError("nobody is here to be asked; say --yes to remove, --dry-run to see what would go")
+        raise CleanError("no terminal to ask on: give --yes to remove, or --dry-run to see what would be removed")
     return typer.confirm(f"remove\n{listing}\n?", err=True)
-
-
-def _size_bytes(folder: Path) -> int:
-    return sum(p.lstat().st_size for p in folder.rglob("*") if not p.is_dir())

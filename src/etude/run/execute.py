@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import wait
@@ -25,6 +24,7 @@ from etude.run.graph import GRAPH
 from etude.run.ledger import Ledger
 from etude.run.lock import RunLock
 from etude.run.machine import machine, versions
+from etude.run.manifest import SHARED, Manifest, require_run_directory, set_aside
 from etude.run.meter import Cost
 from etude.run.plan import Step, flat_settings, plan
 from etude.run.process import StageProcess
@@ -44,7 +44,8 @@ class Run:
         return flat_settings(self.recipe.model_dump(mode="json"), stage.reads)
 
     def plan(self, selected: Collection[str]) -> list[Step]:
-        """What `execute` would do now. Reads the directory, changes nothing. Raises PlanError."""
+        """What `execute` would do now. Reads the directory, changes nothing. Raises PlanError, NotARunDirectory."""
+        require_run_directory(self.folder)
         ledger = Ledger(self.folder / "ledger.jsonl")
         return plan(self.graph, ledger, self.settings, selected, lambda name: (self.folder / name).is_dir())
 
@@ -53,6 +54,7 @@ class Run:
         self.plan(selected)  # what can't run is refused before anything is written
         with RunLock(self.folder):
             steps = self.plan(selected)
+            Manifest(self.folder).begin()
             self._describe()
             log = EventLog(self.folder / "events.jsonl")
             with LiveView(self.folder / "events.jsonl") if view else contextlib.nullcontext():
@@ -89,10 +91,13 @@ class Run:
     def _start(self, stage: Stage, step: Step, log: EventLog) -> Running:
         ledger = Ledger(self.folder / "ledger.jsonl")
         if step.action == "run":
-            set_aside(self.folder / stage.name)
+            set_aside(self.folder, stage.name)
             upstream = {name: attempt.id for name in stage.after if (attempt := ledger.latest(name))}
             upstream |= {name: found for name in stage.also if (found := ledger.finished(name))}
             ledger.start(stage.name, self.settings(stage), upstream)
+        manifest = Manifest(self.folder)
+        for name in self._folders(stage):
+            manifest.open(name)
         context = Context(self.recipe, self.folder, stage.name, log, resumed=step.action == "resume")
         context.folder.mkdir(parents=True, exist_ok=True)
         log.note(stage.name, f"starts: {step.why}")
@@ -108,11 +113,18 @@ class Run:
             return True
         if process.error is not None:
             raise process.error
+        manifest = Manifest(self.folder)
+        for name in self._folders(process.stage):
+            manifest.close(name)
         Ledger(self.folder / "ledger.jsonl").finish(process.stage.name)
         cost = found.cost
         spent = f"done in {duration(cost.seconds)} ({cost.core_seconds / 60:.1f} core-minutes)"
         log.note(process.stage.name, spent, ends=True)
         return False
+
+    def _folders(self, stage: Stage) -> tuple[str, ...]:
+        """Where a stage writes."""
+        return (stage.name, SHARED) if stage.name == "corpus" else (stage.name,)
 
     def _costs(self) -> dict[str, Any]:
         path = self.folder / "stages.json"
@@ -148,12 +160,3 @@ def startable(graph: Iterable[Stage], waiting: Collection[str], running: Mapping
             chosen.append(stage)
             taken += stage.share
     return chosen
-
-
-def set_aside(folder: Path) -> None:
-    """Empties a stage's place. The output of the attempt before is kept once, as `<stage>.previous`: it may be hours of work."""
-    if not folder.exists():
-        return
-    previous = folder.with_name(f"{folder.name}.previous")
-    shutil.rmtree(previous, ignore_errors=True)
-    folder.rename(previous)

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from etude.run.ledger import Ledger
+from etude.run.manifest import Manifest
 from etude.run.stage import StageError, write_json
 
 
@@ -27,8 +28,12 @@ def fork(source: Path, target: Path, stages: Collection[str]) -> None:
     part = target.with_name(f".{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
+    manifest = Manifest(part)
+    manifest.begin()
     for name in stages:
+        manifest.open(name)
         shutil.copytree(source / name, part / name, copy_function=os.link)
+        manifest.close(name)
     lines = (source / "ledger.jsonl").read_text().splitlines(keepends=True)
     (part / "ledger.jsonl").write_text("".join(line for line in lines if json.loads(line)["stage"] in stages))
     costs = json.loads((source / "stages.json").read_text())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+MAX_NAME_CHARS = 100
 
 
 class RunSettings(BaseModel):
@@ -26,6 +28,18 @@ class RunSettings(BaseModel):
         description="attempts and training time of the control rewarded_sft, as a share of RL's; below 1 it proves nothing; above 1 it "
         "makes up for sampling being cheaper without a trainer beside it",
     )
+
+    @field_validator("name")
+    @classmethod
+    def _one_folder(cls, name: str) -> str:
+        """The run directory is `runs/<name>`: a recipe of another person must not choose a place outside of it."""
+        odd = "/" in name or "\\" in name or name.startswith((".", "-", "~")) or any(ord(char) < 32 for char in name)
+        if odd or len(name) > MAX_NAME_CHARS:
+            raise ValueError(
+                f"{name[:MAX_NAME_CHARS]!r} is no name for a folder below runs/: take at most {MAX_NAME_CHARS} letters, digits, '-', '_' or '.', "
+                "without '/', and not beginning with '.', '-' or '~'; --out names another place"
+            )
+        return name
 
 
 class ProbeSettings(BaseModel):

@@ -27,7 +27,8 @@ NESTED = (
     "import ctypes,os,sys;u=os.getuid();g=os.getgid();c=ctypes.CDLL(None,use_errno=True);"
     "c.unshare(0x10000000) and sys.exit('the runner needs a user namespace of its own: '+os.strerror(ctypes.get_errno()));"
     "w=lambda n,t:os.write(os.open('/proc/self/'+n,os.O_WRONLY|os.O_CLOEXEC),t.encode());w('setgroups','deny');"
-    f"w('uid_map','{INSIDE_UID} %d 1'%u);w('gid_map','{INSIDE_UID} %d 1'%g);[c.prctl(24,n,0,0,0) for n in range(64)];os.execv(sys.argv[1],sys.argv[1:])"
+    f"w('uid_map','{INSIDE_UID} %d 1'%u);w('gid_map','{INSIDE_UID} %d 1'%g);"
+    "[c.prctl(24,n,0,0,0) for n in range(64)];os.execv(sys.argv[1],sys.argv[1:])"  # the bounding set is full again in a new namespace
 )
 NEEDS = ("CAP_SETFCAP",)  # to map uid 0 of the outer namespace; it is gone with the step into the inner one
 _PATIENCE_S = 30.0  # 0.1 s on a quiet core
