@@ -174,7 +174,7 @@ def perplexity(
     for folder in checkpoints:
         model, tokenizer = load_checkpoint(folder), load_tokenizer(folder)
         check_belongs(folder, tokenizer)
-        length = window or min(model.config.max_positions, WINDOW_TOKENS)
+        length = window or min(model.config.context_length, WINDOW_TOKENS)
         found = codebase_perplexity(
             model, list(encode_documents(tokenizer, texts)), sizes, window=length, stride=stride or length // 2
         )

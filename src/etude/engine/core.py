@@ -61,7 +61,7 @@ class EngineCore:
         self.model = model.to(device_of(settings.device, "engine.device")).eval()
         self.settings, self.version = settings, version
         self._round()
-        self.max_len = min(settings.max_len, config.max_positions)
+        self.max_len = min(settings.max_len, config.context_length)
         weight = model.embed.weight
         self.cache = KVCache(config, settings.max_slots, self.max_len, weight.device, weight.dtype)
         self.rows = Rows(

@@ -51,7 +51,7 @@ def probe_prompts(vocab_size: int, seed: int = 0) -> list[tuple[int, ...]]:
 def probe(model: CausalLM, seed: int = 0) -> Mismatch:
     """Samples the probe from `model` with an engine of its own and recomputes it with `model.forward`."""
     prompts = probe_prompts(model.config.vocab_size, seed)
-    length = min(2 * PROMPT_TOKENS + SAMPLED_TOKENS, model.config.max_positions)
+    length = min(2 * PROMPT_TOKENS + SAMPLED_TOKENS, model.config.context_length)
     was_training = model.training
     core = EngineCore(model, EngineSettings(max_slots=PROMPTS, max_batch=PROMPTS, max_len=length))
     asked = {

@@ -143,7 +143,7 @@ def _checkpoint(choice: Choice) -> Model:
     if nano:
         settings = HarnessSettings.model_validate({"effort": choice.effort, **turns})
     else:
-        settings = _roomy(choice, choice.context or model.config.max_positions)
-    engine = EngineSettings(max_slots=1, max_batch=1, max_len=model.config.max_positions)
+        settings = _roomy(choice, choice.context or model.config.context_length)
+    engine = EngineSettings(max_slots=1, max_batch=1, max_len=model.config.context_length)
     policy = EnginePolicy.start(model, engine, name=choice.name or folder.resolve().name, renderer=renderer)
     return Model(policy, renderer, settings, policy.close)

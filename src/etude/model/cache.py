@@ -30,8 +30,8 @@ class KVCache:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        if max_len > config.max_positions:
-            raise ValueError(f"max_len={max_len} exceeds the model's max_positions={config.max_positions}; lower it")
+        if max_len > config.context_length:
+            raise ValueError(f"max_len={max_len} exceeds the model's {config.context_length} positions; lower it")
         # Zeros, not empty: attention multiplies unread rows by probability 0, and 0 * NaN is NaN.
         layers = config.layers + config.mtp_layers
         self.buffer = torch.zeros(layers, slots, max_len, config.cache_width, device=device, dtype=dtype)

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from etude.model.causal_lm import CausalLM
 from etude.model.config import ModelConfig
-from etude.model.hf_config import DRAFT_LAYERS, from_hf_config, to_hf_config
-from etude.model.hf_keys import CheckpointError, from_hf, ignorable, layer_of, to_hf
+from etude.model.hf_config import DRAFT_LAYERS, CheckpointError, read_config, read_object, text_config, to_hf_config
+from etude.model.hf_keys import from_hf, ignorable, layer_of, to_hf
 
 INDEX = "model.safetensors.index.json"
 # The size other writers split at; readers hold one shard at a time.
@@ -70,19 +70,13 @@ def token_ids(folder: Path | str | None) -> dict[str, Any]:
     path = None if folder is None else Path(folder) / "config.json"
     if path is None or not path.is_file():
         return {}
-    raw = json.loads(path.read_text())
+    raw = text_config(read_object(path))
     return {key: raw[key] for key in TOKEN_IDS if raw.get(key) is not None}
 
 
 def load_config(folder: Path | str) -> ModelConfig:
-    """The model that a checkpoint directory holds."""
-    path = Path(folder) / "config.json"
-    if not path.is_file():
-        raise CheckpointError(f"{path} does not exist: {folder} is not a checkpoint directory")
-    try:
-        return from_hf_config(json.loads(path.read_text()))
-    except json.JSONDecodeError as error:
-        raise CheckpointError(f"{path} is not JSON ({error}); the checkpoint is damaged") from error
+    """The model that a checkpoint directory holds. Raises CheckpointError or UnsupportedConfig."""
+    return read_config(folder)
 
 
 def load_checkpoint(

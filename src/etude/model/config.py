@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from etude.model.settings import FOREIGN_FIELDS, Architecture
+from etude.model.settings import FOREIGN_FIELDS, MOST_DRAFT_LAYERS, MOST_VOCABULARY, Architecture
 
 
 class ModelConfig(Architecture):
     """What a model is built from. Immutable; two models of equal configs have equal parameter names and shapes."""
 
-    vocab_size: int = Field(ge=1, description="rows of the embedding and of the head")
+    vocab_size: int = Field(ge=1, le=MOST_VOCABULARY, description="rows of the embedding and of the head")
     mtp_layers: int = Field(
-        0, ge=0, description="draft layers behind the trunk; a recipe sets them in [mtp], not in [model]"
+        0,
+        ge=0,
+        le=MOST_DRAFT_LAYERS,
+        description="draft layers behind the trunk; a recipe sets them in [mtp], not in [model]",
     )
 
     @classmethod
@@ -48,10 +51,3 @@ class ModelConfig(Architecture):
     def rotary_dim(self) -> int:
         """Width that rope rotates."""
         return self.rope_dim if self.family == "deepseek_v3" else self.head_dim
-
-    @property
-    def cache_width(self) -> int:
-        """Floats one token holds in one layer of the cache: MLA latent + rope key, or keys + values."""
-        if self.family == "deepseek_v3":
-            return self.kv_lora_rank + self.rope_dim
-        return 2 * self.kv_heads * self.head_dim

@@ -7,19 +7,29 @@ them vLLM builds no selection bias). What the model code does not compute is ref
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, Mapping
 
 from pydantic import ValidationError
 
 from etude.model.config import ModelConfig
-from etude.model.settings import YarnSettings
+from etude.model.settings import Family, YarnSettings
+
+
+class CheckpointError(ValueError):
+    """A checkpoint is damaged or does not hold what its model needs; the message names the file or the tensors."""
 
 
 class UnsupportedConfig(ValueError):
     """A config.json describes a model that this code would compute wrongly or not at all."""
 
 
-ARCHITECTURES = {"deepseek_v3": "DeepseekV3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}
+ARCHITECTURES: dict[Family, str] = {"deepseek_v3": "DeepseekV3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}
+# By model_type: the families, and other names of their architectures.
+FAMILIES: dict[str, Family] = {"deepseek_v3": "deepseek_v3", "qwen3_moe": "qwen3_moe", "kimi_k2": "deepseek_v3"}
+# Multimodal models whose language model is one of the families: its config is the part "text_config".
+WRAPPERS = ("kimi_k25",)
 
 # our field -> key in config.json
 SHARED_FIELDS = {
@@ -102,11 +112,50 @@ def _rope_out(config: ModelConfig) -> dict[str, Any]:
     }
 
 
+def read_config(folder: Path | str) -> ModelConfig:
+    """The model that a checkpoint directory holds. Raises CheckpointError, or UnsupportedConfig naming the key."""
+    return from_hf_config(raw_config(folder))
+
+
+def raw_config(folder: Path | str) -> dict[str, Any]:
+    """The content of a checkpoint directory's config.json. Raises CheckpointError."""
+    path = Path(folder) / "config.json"
+    if not path.is_file():
+        raise CheckpointError(f"{path} does not exist: {folder} is not a checkpoint directory")
+    return read_object(path)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON object from a checkpoint's file. Raises CheckpointError for a file that holds none."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # ValueError: no JSON, no UTF-8, or a number of too many digits
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise CheckpointError(f"{path} is not JSON ({why}); the checkpoint is damaged") from error
+    if not isinstance(raw, dict):
+        raise CheckpointError(f"{path} holds a {type(raw).__name__} where an object belongs; the checkpoint is damaged")
+    return raw
+
+
+def text_config(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The language model's part of a config.json: all of it, or what a multimodal model has under text_config."""
+    if raw.get("model_type") not in WRAPPERS:
+        return raw
+    inner = raw.get("text_config")
+    if not isinstance(inner, Mapping):
+        raise UnsupportedConfig(f"model_type is {raw['model_type']!r}, and text_config, its language model, is missing")
+    outer = {key: raw[key] for key in ("quantization_config",) if raw.get(key)}
+    return {**inner, **outer}
+
+
 def from_hf_config(raw: Mapping[str, Any]) -> ModelConfig:
     """The model that a config.json describes. Raises UnsupportedConfig naming the key."""
-    family = raw.get("model_type")
-    if family not in ARCHITECTURES:
-        raise UnsupportedConfig(f"model_type is {family!r}; supported are {', '.join(ARCHITECTURES)}")
+    raw = text_config(raw)
+    named = raw.get("model_type")
+    family = FAMILIES.get(named) if isinstance(named, str) else None
+    if family is None:
+        supported = ", ".join((*FAMILIES, *WRAPPERS))
+        raise UnsupportedConfig(f"model_type is {named!r}; supported are {supported}")
     for key, needed in (SHARED_FIXED | FAMILY_FIXED[family]).items():
         if raw.get(key, needed) != needed:
             raise UnsupportedConfig(f"{key} is {raw[key]!r}, only {needed!r} is supported")
@@ -118,12 +167,20 @@ def from_hf_config(raw: Mapping[str, Any]) -> ModelConfig:
     if family == "deepseek_v3":
         fields["q_lora_rank"] = raw.get("q_lora_rank") or 0
         fields["rope_interleave"] = raw.get("rope_interleave", True)
-    else:
-        fields["dense_layers"] = tuple(raw.get("mlp_only_layers") or ())
     try:
+        if family == "qwen3_moe":
+            fields["dense_layers"] = tuple(raw.get("mlp_only_layers") or ())
         return ModelConfig(family=family, mtp_layers=_draft_layers(raw), **fields, **_rope_in(raw))
-    except ValidationError as error:
-        raise UnsupportedConfig(f"config.json does not describe a {family} model: {error}") from error
+    except (ValidationError, TypeError) as error:  # TypeError: a number where a list belongs
+        raise UnsupportedConfig(f"config.json does not describe a {family} model: {_findings(error)}") from error
+
+
+def _findings(error: ValidationError | TypeError) -> str:
+    """What pydantic found, one short line a field."""
+    if isinstance(error, TypeError):
+        return str(error)
+    found = error.errors(include_url=False, include_input=True)
+    return "; ".join(f"{'.'.join(map(str, e['loc'])) or 'config'}: {e['msg']} (is {e['input']!r:.60})" for e in found)
 
 
 def _draft_layers(raw: Mapping[str, Any]) -> int:
@@ -141,8 +198,15 @@ def _get(raw: Mapping[str, Any], key: str) -> Any:
     raise UnsupportedConfig(f"config.json lacks {key}")
 
 
+def _object(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = raw.get(key) or {}
+    if not isinstance(found, Mapping):
+        raise UnsupportedConfig(f"{key} is {found!r:.60}, where an object belongs")
+    return found
+
+
 def _rope_in(raw: Mapping[str, Any]) -> dict[str, Any]:
-    rope = dict(raw.get("rope_parameters") or raw.get("rope_scaling") or {})
+    rope = dict(_object(raw, "rope_parameters") or _object(raw, "rope_scaling"))
     theta = rope.get("rope_theta", raw.get("rope_theta", 10000.0))
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "default":

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-
-class CheckpointError(ValueError):
-    """A checkpoint does not hold what its model needs; the message names the tensors."""
+from etude.model.hf_config import CheckpointError
 
 
 class MissingTensors(CheckpointError):

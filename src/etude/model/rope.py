@@ -65,7 +65,7 @@ class Rope(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.interleaved = config.family == "deepseek_v3" and config.rope_interleave
-        angles = torch.outer(torch.arange(config.max_positions).float(), frequencies(config))  # (P, dim/2)
+        angles = torch.outer(torch.arange(config.context_length).float(), frequencies(config))  # (P, dim/2)
         scale = rotation_scale(config.yarn)
         turns = torch.stack((angles.cos() * scale, angles.sin() * scale), dim=-1)  # (P, dim/2, 2)
         self.register_buffer("table", turns, persistent=False)
@@ -75,7 +75,7 @@ class Rope(nn.Module):
         if length > len(self.table):
             raise ValueError(
                 f"a sequence of {length} tokens, but the model's positions end at {len(self.table)} (max_position_embeddings, "
-                "model.max_positions): take shorter rows, or stretch the checkpoint (pretrain.long.yarn_factor)"
+                "or what its YaRN reaches): take shorter rows, or stretch the checkpoint (pretrain.long.yarn_factor)"
             )
 
     def at(self, positions: Tensor) -> Tensor:

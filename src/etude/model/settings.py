@@ -22,10 +22,20 @@ FOREIGN_FIELDS: dict[Family, tuple[str, ...]] = {
 }
 
 
+# Far above any published model, and low enough that a config.json of somebody else is refused before memory ends.
+MOST_LAYERS, MOST_DRAFT_LAYERS = 1_000, 64
+MOST_WIDTH = 1 << 20  # of the stream and of a feed-forward
+MOST_HEADS = 1 << 14
+MOST_HEAD_WIDTH = 1 << 14
+MOST_POSITIONS = 1 << 22  # the rope table of so many takes some gigabytes
+MOST_VOCABULARY = 1 << 24
+MOST_EXPERTS = 65_535  # routes are 16-bit ids below a marker (trace/segment.py)
+
+
 class YarnSettings(BaseModel):
     """YaRN rope scaling (arXiv 2309.00071): stretch positions trained up to `original_positions` by `factor`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     factor: float = Field(4.0, ge=1, description="context is stretched by this factor")
     original_positions: int = Field(512, ge=1, description="context length before stretching")
@@ -42,44 +52,65 @@ class YarnSettings(BaseModel):
 class Architecture(BaseModel):
     """Everything that fixes the shapes but the vocabulary. Fields that a family does not have are ignored by it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     family: Family = Field("deepseek_v3", description="MLA and sigmoid router, or GQA with QK-norm and softmax router")
-    hidden_size: int = Field(128, ge=1, description="width of the residual stream")
-    layers: int = Field(4, ge=1, description="number of blocks")
-    heads: int = Field(4, ge=1, description="query heads")
+    hidden_size: int = Field(128, ge=1, le=MOST_WIDTH, description="width of the residual stream")
+    layers: int = Field(4, ge=1, le=MOST_LAYERS, description="number of blocks")
+    heads: int = Field(4, ge=1, le=MOST_HEADS, description="query heads")
     norm_eps: float = Field(1e-6, gt=0, description="epsilon of RMSNorm")
-    max_positions: int = Field(2048, ge=1, description="longest context the model claims")
+    max_positions: int = Field(2048, ge=1, le=MOST_POSITIONS, description="longest context the model claims")
     rope_theta: float = Field(10000.0, gt=0, description="base of the rotary frequencies")
     yarn: YarnSettings | None = Field(None, description="rope scaling; absent means none")
 
-    q_lora_rank: int = Field(0, ge=0, description="deepseek_v3: rank of the query projection, 0 for a full matrix")
-    kv_lora_rank: int = Field(64, ge=1, description="deepseek_v3: width of the cached latent")
-    nope_dim: int = Field(32, ge=1, description="deepseek_v3: per-head key width without rope")
-    rope_dim: int = Field(16, ge=2, multiple_of=2, description="deepseek_v3: key width with rope, shared by the heads")
-    v_dim: int = Field(32, ge=1, description="deepseek_v3: per-head value width")
+    q_lora_rank: int = Field(
+        0, ge=0, le=MOST_WIDTH, description="deepseek_v3: rank of the query projection, 0 for a full matrix"
+    )
+    kv_lora_rank: int = Field(64, ge=1, le=MOST_WIDTH, description="deepseek_v3: width of the cached latent")
+    nope_dim: int = Field(32, ge=1, le=MOST_HEAD_WIDTH, description="deepseek_v3: per-head key width without rope")
+    rope_dim: int = Field(
+        16, ge=2, le=MOST_HEAD_WIDTH, multiple_of=2, description="deepseek_v3: key width with rope, shared by the heads"
+    )
+    v_dim: int = Field(32, ge=1, le=MOST_HEAD_WIDTH, description="deepseek_v3: per-head value width")
     rope_interleave: bool = Field(True, description="deepseek_v3: rope pairs are neighbours instead of halves")
 
-    kv_heads: int = Field(2, ge=1, description="qwen3_moe: key and value heads")
-    head_dim: int = Field(32, ge=2, multiple_of=2, description="qwen3_moe: width of a head")
+    kv_heads: int = Field(2, ge=1, le=MOST_HEADS, description="qwen3_moe: key and value heads")
+    head_dim: int = Field(32, ge=2, le=MOST_HEAD_WIDTH, multiple_of=2, description="qwen3_moe: width of a head")
 
-    dense_intermediate: int = Field(384, ge=1, description="inner width of a dense feed-forward")
-    moe_intermediate: int = Field(128, ge=1, description="inner width of one expert")
-    experts: int = Field(8, ge=1, description="routed experts per layer")
-    experts_per_token: int = Field(2, ge=1, description="experts each token visits")
+    dense_intermediate: int = Field(384, ge=1, le=MOST_WIDTH, description="inner width of a dense feed-forward")
+    moe_intermediate: int = Field(128, ge=1, le=MOST_WIDTH, description="inner width of one expert")
+    experts: int = Field(8, ge=1, le=MOST_EXPERTS, description="routed experts per layer")
+    experts_per_token: int = Field(2, ge=1, le=MOST_EXPERTS, description="experts each token visits")
     norm_topk: bool = Field(True, description="gating weights of a token sum to one before scaling")
 
-    shared_experts: int = Field(1, ge=1, description="deepseek_v3: experts every token visits")
-    first_dense: int = Field(1, ge=0, description="deepseek_v3: how many first layers have no experts")
+    shared_experts: int = Field(1, ge=1, le=MOST_EXPERTS, description="deepseek_v3: experts every token visits")
+    first_dense: int = Field(1, ge=0, le=MOST_LAYERS, description="deepseek_v3: how many first layers have no experts")
     expert_groups: int = Field(1, ge=1, description="deepseek_v3: groups the experts are split into")
     groups_per_token: int = Field(1, ge=1, description="deepseek_v3: groups a token may choose from")
     routed_scale: float = Field(1.0, gt=0, description="deepseek_v3: factor on the routed experts' output")
 
-    sparse_step: int = Field(1, ge=1, description="qwen3_moe: every n-th layer has experts")
+    sparse_step: int = Field(1, ge=1, le=MOST_LAYERS, description="qwen3_moe: every n-th layer has experts")
     dense_layers: tuple[int, ...] = Field((0,), description="qwen3_moe: layers without experts")
+
+    @property
+    def context_length(self) -> int:
+        """Positions that the model computes: what it claims, or what its YaRN stretches the original ones to, where that is more."""
+        stretched = 0 if self.yarn is None else round(self.yarn.factor * self.yarn.original_positions)
+        return max(self.max_positions, stretched)
+
+    @property
+    def cache_width(self) -> int:
+        """Floats one token holds in one layer of the cache: MLA latent + rope key, or keys + values."""
+        if self.family == "deepseek_v3":
+            return self.kv_lora_rank + self.rope_dim
+        return 2 * self.kv_heads * self.head_dim
 
     @model_validator(mode="after")
     def _fits(self) -> Architecture:
+        if self.context_length > MOST_POSITIONS:
+            raise ValueError(
+                f"YaRN stretches to {self.context_length:,} positions; at most {MOST_POSITIONS:,} are possible"
+            )
         if self.experts_per_token > self.experts:
             raise ValueError(f"experts_per_token={self.experts_per_token} exceeds experts={self.experts}; lower it")
         if self.family == "qwen3_moe" and self.heads % self.kv_heads:

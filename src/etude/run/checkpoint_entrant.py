@@ -43,7 +43,7 @@ def checkpoint(called: Called, occasion: Occasion) -> Entrant:
         slots = {"max_slots": manner.concurrency, "max_batch": manner.concurrency}
         # So many at once decode quicker without drafts.
         engine = occasion.recipe.engine.model_copy(update={"draft_tokens": 0}) if nano else EngineSettings.model_validate(
-            {**slots, "max_len": manner.context_tokens or model.config.max_positions}
+            {**slots, "max_len": manner.context_tokens or model.config.context_length}
         )  # fmt: skip
         policy = EnginePolicy.start(model, engine, name=name, renderer=renderer)
         try:

@@ -176,7 +176,7 @@ async def _checkpoint(folder: Path, option: str, settings: HarnessSettings, reci
     if isinstance(renderer, NanoRenderer):
         settings, engine = recipe.harness.model_copy(update={"preset": "nano"}), recipe.engine
     else:
-        engine = EngineSettings.model_validate({"max_slots": 2, "max_batch": 2, "max_len": model.config.max_positions})
+        engine = EngineSettings.model_validate({"max_slots": 2, "max_batch": 2, "max_len": model.config.context_length})
     policy = EnginePolicy.start(model, engine, name=folder.resolve().name, renderer=renderer)
     try:
         yield Model(policy, settings, renderer, lambda usage: 0.0)

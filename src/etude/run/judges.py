@@ -39,7 +39,7 @@ async def _checkpoint(folder: Path, option: str) -> AsyncIterator[Policy]:
     from etude.model.checkpoint import load_checkpoint
 
     renderer, model = load_renderer(folder), load_checkpoint(folder)
-    limits = {"max_slots": SLOTS, "max_batch": SLOTS, "max_len": model.config.max_positions}
+    limits = {"max_slots": SLOTS, "max_batch": SLOTS, "max_len": model.config.context_length}
     policy = EnginePolicy.start(
         model, EngineSettings.model_validate(limits), name=folder.resolve().name, renderer=renderer
     )

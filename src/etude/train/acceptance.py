@@ -83,9 +83,9 @@ def measure_acceptance(
     """
     held = [(np.asarray(ids, np.int64), np.asarray(counted, np.float32)) for ids, counted in texts]
     longest = max((len(ids) for ids, _ in held), default=0)
-    if longest > model.config.max_positions:
+    if longest > model.config.context_length:
         raise ValueError(
-            f"a text of {longest} tokens, but the checkpoint's positions end at {model.config.max_positions}: cut it"
+            f"a text of {longest} tokens, but the checkpoint's positions end at {model.config.context_length}: cut it"
         )
     depths = model.config.mtp_layers
     sums = np.zeros((depths, len(held), len(RULES), len(POSITIONS)))

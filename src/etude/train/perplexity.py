@@ -95,9 +95,9 @@ def codebase_perplexity(
         raise ValueError(
             f"a stride of {stride} with a window of {window}: the stride is at least 1 and below the window"
         )
-    if window > model.config.max_positions:
+    if window > model.config.context_length:
         raise ValueError(
-            f"a window of {window} tokens, but the checkpoint's positions end at {model.config.max_positions}: take a smaller window"
+            f"a window of {window} tokens, but the checkpoint's positions end at {model.config.context_length}: take a smaller window"
         )
     stream = np.concatenate([np.asarray(ids, np.int64) for ids in files]) if files else np.empty(0, np.int64)
     if len(stream) < 2:

@@ -32,10 +32,10 @@ def run_pretrain(
 
     Draft layers, if it has any, learn on one batch in `draft_every`.
     """
-    if settings.row_tokens > model.config.max_positions:
+    if settings.row_tokens > model.config.context_length:
         raise ValueError(
             f"pretrain.{stage}.row_tokens = {settings.row_tokens}, but the checkpoint's positions end at "
-            f"{model.config.max_positions}: shorten the rows, or stretch it (pretrain.{stage}.yarn_factor)"
+            f"{model.config.context_length}: shorten the rows, or stretch it (pretrain.{stage}.yarn_factor)"
         )
     log.note(stage, f"{len(mixture):,} documents, {mixture.total_tokens:,} tokens")
     learner = learner_of(model, settings.router_bias_rate, draft_every)

@@ -50,7 +50,7 @@ def material(
     found: Sequence[Contender], folders: Sequence[Path], sessions: Sequence[Path], extent: Extent, context: int | None
 ) -> Material:
     """Raises NoCode for folders without code, FileNotFoundError, PermissionError, SessionError, Incomparable for a context that not all can read."""
-    shortest = min(contender.config.max_positions for contender in found)
+    shortest = min(contender.config.context_length for contender in found)
     if context is not None and context > shortest:
         raise Incomparable(
             f"a context of {context:,} tokens, but one of the checkpoints ends at {shortest:,}: take a shorter one"

@@ -84,7 +84,7 @@ def facts(contender: Contender) -> dict[str, Any]:
         "folder": str(contender.folder),
         "family": contender.config.family,
         "vocabulary": contender.tokenizer.get_vocab_size(),
-        "positions": contender.config.max_positions,
+        "positions": contender.config.context_length,
         "parameters": count.total,
         "active_parameters": count.active,
         "cache_bytes_per_token": cache_bytes_per_token(contender.config),

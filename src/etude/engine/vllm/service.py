@@ -48,7 +48,7 @@ class VllmService:
         """`folder`: the node's copy is kept in it, and what vLLM printed."""
         config = load_config(checkpoint)
         self._vocabulary = config.vocab_size
-        self._max_len = min(settings.max_len, config.max_positions)
+        self._max_len = min(settings.max_len, config.context_length)
         self._settings, self._clock = settings, clock
         self._copy = HostCopy(folder / "copy", checkpoint)
         self._receiver = Receiver(store)

@@ -28,11 +28,11 @@ def drafted(
     """Acceptance by depth and position, and the speed-up at each batch."""
     depths = measure_acceptance(model, [(segment.ids, segment.sampled) for segment in sessions], temperature)
     first = depths[0].by_position
-    ends: dict[int, int] = dict(zip(POSITIONS, (*POSITIONS[1:], model.config.max_positions), strict=True))
+    ends: dict[int, int] = dict(zip(POSITIONS, (*POSITIONS[1:], model.config.context_length), strict=True))
     return {
         "acceptance": {rule: [depth.rates[rule] for depth in depths] for rule in depths[0].rates},
         "by_position": [
-            [start, min(ends[start], model.config.max_positions), of["coupled"]] for start, of in first.items()
+            [start, min(ends[start], model.config.context_length), of["coupled"]] for start, of in first.items()
         ],
         "speedup": speedup(model, sessions, stop_ids, settings, engine, temperature, settings.batches),
         "parameters": count_parameters(model.config).drafts,

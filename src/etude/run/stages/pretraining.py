@@ -119,7 +119,7 @@ def _mix_read(context: Context, steps: int) -> dict[str, Any]:
 
 def heldout_figures(context: Context, model: CausalLM, tokenizer_from: Path) -> dict[str, Any]:
     """Bits a byte of the beginnings of held-out files, of all sources together and each alone, as long as the short phase's rows."""
-    window = min(context.recipe.pretrain.short.row_tokens, model.config.max_positions)
+    window = min(context.recipe.pretrain.short.row_tokens, model.config.context_length)
     held = _held_files(context, tokenizer_from, JUDGED)
     each = {name: found.bits_per_byte(model, window) for name, found in held.items()}
     size = sum(found.total_bytes for found in held.values())

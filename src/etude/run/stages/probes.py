@@ -51,7 +51,7 @@ def _phases(context: Context) -> dict[str, Any]:
 
 def _windows(context: Context, models: dict[str, CausalLM]) -> tuple[int, int]:
     """The rows of the short phase and of the long one, as far as every checkpoint has positions."""
-    most = min(model.config.max_positions for model in models.values())
+    most = min(model.config.context_length for model in models.values())
     pretrain = context.recipe.pretrain
     return min(pretrain.short.row_tokens, most), min(pretrain.long.row_tokens, most)
 
