@@ -32,8 +32,21 @@ def prepare(
     named = [] if address is None else [f"cluster.address={json.dumps(address)}"]
     recipe = read_recipe(files, [*(overrides or []), *named])
     _find_checkpoints(recipe)
+    recipe = _fitted(recipe)
     folder = out if out is not None else Path("runs") / recipe.run.name
     return Run(recipe, folder, graph_of(recipe, GRAPH))
+
+
+def _fitted(recipe: Recipe) -> Recipe:
+    """With the limits that the recipe leaves out. Raises RecipeError for a checkpoint that the model code can't build."""
+    from etude.model.hf_config import CheckpointError, UnsupportedConfig
+    from etude.recipe.errors import RecipeError
+    from etude.run.limits import fit_limits
+
+    try:
+        return fit_limits(recipe)
+    except (CheckpointError, UnsupportedConfig) as error:
+        raise RecipeError([f"the recipe's checkpoint can't be loaded: {error}"]) from None
 
 
 def require_stages(run: Run, selected: list[str]) -> None:
@@ -48,7 +61,8 @@ def require_stages(run: Run, selected: list[str]) -> None:
 
 
 def require_checkpoints(run: Run, selected: list[str]) -> None:
-    """Raises RecipeError now if a selected stage would look for a checkpoint in vain an hour later."""
+    """Raises RecipeError now if a selected stage would look for a checkpoint in vain an hour later, or could not load it."""
+    from etude.model.hf_config import CheckpointError, UnsupportedConfig, read_config
     from etude.recipe.errors import RecipeError
     from etude.recipe.read import find_checkpoint
 
@@ -61,6 +75,22 @@ def require_checkpoints(run: Run, selected: list[str]) -> None:
     ]
     if lost:
         raise RecipeError(lost)
+    for key, name in _named(run.recipe).items():
+        if read.intersection((key, key.partition(".")[0])) and (folder := find_checkpoint(name)) is not None:
+            try:
+                read_config(folder)
+            except (CheckpointError, UnsupportedConfig) as error:
+                raise RecipeError([f"{key} = {name}: the model code can't load this checkpoint: {error}"]) from None
+
+
+def require_temperature(run: Run, selected: list[str]) -> None:
+    """Raises RecipeError now if RL would sample the rollouts of a group all alike."""
+    from etude.recipe.errors import RecipeError
+
+    if run.recipe.harness.temperature == 0 and {"rl", "attempts"}.intersection(selected):
+        raise RecipeError(
+            ["harness.temperature = 0: the rollouts of a group would all be the same; RL needs a temperature above 0"]
+        )
 
 
 def require_tasks(run: Run, selected: list[str]) -> None:

@@ -9,7 +9,14 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Address, DryRun, Json, Out, Overrides, Recipes
-from etude.cli.prepare import prepare, require_checkpoints, require_levels, require_stages, require_tasks
+from etude.cli.prepare import (
+    prepare,
+    require_checkpoints,
+    require_levels,
+    require_stages,
+    require_tasks,
+    require_temperature,
+)
 
 if TYPE_CHECKING:
     from etude.run.execute import Run
@@ -42,6 +49,7 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     require_checkpoints(run, selected)
     require_tasks(run, selected)
     require_levels(run, selected)
+    require_temperature(run, selected)
     if dry_run:
         return _plan(run, selected)
     steps = run.execute(selected)

@@ -21,7 +21,12 @@ class EngineSettings(BaseModel):
     vllm: VllmSettings = Field(default_factory=VllmSettings, description="vLLM, where it is the engine")
     max_slots: int = Field(default=64, ge=1, description="sessions whose tokens are kept in the cache")
     max_batch: int = Field(default=64, ge=1, description="requests decoded at once")
-    max_len: int = Field(default=1024, ge=2, description="longest session in tokens; memory grows with it times slots")
+    max_len: int = Field(
+        default=1024,
+        ge=2,
+        description="longest session in tokens; memory grows with it times slots; left out with another preset than nano: the model's "
+        "context window, at most 32,768, and what the memory holds",
+    )
     swap_cache: Literal["keep", "recompute"] = Field(
         default="keep", description="what happens to cached tokens when new weights come in"
     )

@@ -14,12 +14,13 @@ from typing import Any
 
 from etude.chat.renderer import Renderer
 from etude.harness.approval import Approver
-from etude.harness.budget import Budget, effort_words
+from etude.harness.budget import Budget
 from etude.harness.calls import Calls
 from etude.harness.edits.edit_log import EditLog
 from etude.harness.flow import Ended
 from etude.harness.header import session_header
 from etude.harness.inbox import Inbox, Stopped, Summarize
+from etude.harness.opening import opening
 from etude.harness.parts import Parts, fitted
 from etude.harness.presets.preset import Preset, harness_facts, preset_of
 from etude.harness.resuming import UNTOLD, changed_harness, open_answers
@@ -127,19 +128,11 @@ class Agent:
 
     def _open(self) -> None:
         facts = self._parts.facts
-        words = (
-            self._preset.system,
-            facts.surroundings,
-            facts.instructions,
-            effort_words(self._preset, self._settings),
-        )
-        system = "\n\n".join(text for text in words if text)
         if self._parts.resumed is not None:
             self._restore(self._parts.resumed)
             self._transcript.hear(Message("user", facts.instruction, delivery="queue"))
         else:
-            prefix = [Message("system", system)] if system else []
-            self._transcript.open([*prefix, Message("user", facts.instruction)])
+            self._transcript.open(opening(self._preset, self._settings, facts))
 
     def _restore(self, session: Session) -> None:
         """Go on where the session was, with the harness as it is now."""

@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class HarnessSettings(BaseModel):
-    """Numbers are the laptop's: the nano model's sessions hold 80-250 tokens and at most ten turns."""
+    """Numbers are the laptop's: the nano model's sessions hold 80-250 tokens and at most ten turns. For every other preset `run.limits` derives
+    the limits that a recipe leaves out."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,10 +28,20 @@ class HarnessSettings(BaseModel):
         description="how long a model sees its own thinking, where its tokens are rendered here: family (as it was trained), "
         "cycle (until the user's next word), all (always: no word of the user's has the conversation rendered anew)",
     )
-    max_turns: int = Field(10, ge=1, description="turns of the policy, self-summaries not counted")
-    max_tokens_per_turn: int = Field(96, ge=1, description="sampled tokens of one turn")
+    max_turns: int = Field(
+        10,
+        ge=1,
+        description="turns of the policy, self-summaries not counted; left out with another preset than nano: 40",
+    )
+    max_tokens_per_turn: int = Field(
+        96,
+        ge=1,
+        description="sampled tokens of one turn; left out with another preset than nano: from the model's context window",
+    )
     max_session_tokens: int = Field(
-        640, ge=1, description="tokens of all segments together; beyond it the session ends"
+        640,
+        ge=1,
+        description="tokens of all segments together; beyond it the session ends; left out with another preset than nano: four context windows",
     )
     summary_trigger_tokens: int = Field(
         0, ge=0, description="a segment that holds this many tokens is summarized and a new one starts; 0: never"

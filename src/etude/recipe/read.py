@@ -22,8 +22,10 @@ from etude.recipe.source import merge
 
 def read_recipe(files: Sequence[Path], overrides: Sequence[str] = ()) -> Recipe:
     """Files composed left to right, then overrides. Raises RecipeError with a line for each problem."""
-    # Over the defaults, so that naming one key of a nested block leaves its neighbours as they were.
-    source = merge(files, overrides, below=Recipe().model_dump(mode="json"))
+    # Over the defaults, so that naming one key of a nested block leaves its neighbours as they were. Limits are
+    # left out: `model_fields_set` then says which of them the recipe sets, and `run.limits` derives the others.
+    below = Recipe().model_dump(mode="json", exclude={"harness": True, "engine": {"max_len"}})
+    source = merge(files, overrides, below=below)
     try:
         # Strict, so that "4" is no number; by way of JSON, whose strict rules still take lists for tuples and paths.
         recipe = Recipe.model_validate_json(json.dumps(source.data, default=str), strict=True)

@@ -96,6 +96,7 @@ class Controller:
         clock: Callable[[], float] = time.monotonic,
         on_wait: Callable[[str], None] | None = None,
         on_aside: Callable[[Group[Rollout]], None] = lambda group: None,
+        on_group: Callable[[Group[Rollout]], None] = lambda group: None,
         save_now: Callable[[], bool] = lambda: False,
     ) -> None:
         self.reconciler = reconciler
@@ -108,6 +109,7 @@ class Controller:
         self.clock = clock
         self.on_wait = on_wait  # is told whom the run waits for, when it takes long
         self.on_aside = on_aside  # is told of a group that is not to be trained
+        self.on_group = on_group  # is given every finished group, and may stop the run
         self.save_now = save_now  # somebody waits for a checkpoint
         self._doing = ""
         self._since_s = 0.0
@@ -158,6 +160,7 @@ class Controller:
         if group is None:
             self.store.keep(slot.group, version, slot.member, rollout)
             return
+        self.on_group(group)
         self.store.save(group.index, group.members)
         if group.index in self.reconciler.groups:
             self.ledger.write("completed", group=group.index, version=group.version)

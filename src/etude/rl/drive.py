@@ -14,12 +14,14 @@ from etude.factory.service.growing import Growing
 from etude.factory.service.service import Service
 from etude.factory.service.siblings import FolderSiblings
 from etude.fleet.open import open_sandboxes
+from etude.model.checkpoint import load_config
 from etude.rl.attempts import Attempts
 from etude.rl.controller import Controller
 from etude.rl.efforts import check_efforts
 from etude.rl.finish import finish
 from etude.rl.follow import Follower
 from etude.rl.ledger import Ledger, Progress
+from etude.rl.preflight import Starvation, Window, check_prompts, sample_of
 from etude.rl.reloader import Reloader
 from etude.rl.resume import open_progress, reconciler_at, train_again
 from etude.rl.rewards.judge import RubricReward, rubric_reward
@@ -78,6 +80,9 @@ async def _drive(
         books = _books(run, closes)
         renderer = load_renderer(run.checkpoint)
         check_efforts(settings, run.harness, renderer)
+        window = Window(run.engine.max_len, load_config(run.checkpoint).context_length)
+        sampled = [run.source.task(task) for task in sample_of(books.tasks.task_ids)]
+        await check_prompts(sampled, settings, run.harness, window, renderer, _note(run))
         pool = await open_sandboxes(run.fleet, run.sandbox)
         closes.push_async_callback(pool.close)
         services = Services(places, settings, run.log, on_start)
@@ -92,7 +97,7 @@ async def _drive(
         reloader = Reloader(run.folder, run.checkpoint, places, services, settings, _note(run))
         closes.push_async_callback(reloader.close)
         reloader.start()
-        await _scheduled(run, books, services, making, follower)
+        await _scheduled(run, books, services, making, follower, Starvation(settings, run.harness, window, _note(run)))
         times = {"start_s": ready - started, "train_s": time.perf_counter() - ready}
         times["controller_cpu_s"] = time.process_time() - ready_cpu
         await follower.evaluated()
@@ -119,7 +124,9 @@ async def _brought_there(run: RlRun, books: Books, services: Services, setup: Se
     services.trainer_busy_s = 0.0  # what was trained again belongs to the start
 
 
-async def _scheduled(run: RlRun, books: Books, services: Services, making: Making, follower: Follower) -> None:
+async def _scheduled(
+    run: RlRun, books: Books, services: Services, making: Making, follower: Follower, starvation: Starvation
+) -> None:
     """From there to the schedule's end."""
     reconciler = reconciler_at(books.progress, books.tasks, run.settings, books.store)
     attempts = Attempts(
@@ -135,6 +142,7 @@ async def _scheduled(run: RlRun, books: Books, services: Services, making: Makin
         on_step=follower.on_step,
         on_wait=_note(run),
         on_aside=follower.on_aside,
+        on_group=starvation.look,
         save_now=services.trainer_leaves,
     )
     await controller.run()

@@ -12,22 +12,10 @@ from etude.harness.task_facts import TaskFacts
 from etude.policy.openai import OpenAIPolicy
 from etude.policy.protocol import PolicyError, Request
 from etude.recipe.recipe import Recipe
+from etude.run.limits import LIMITS, SUMMARY_SHARE
 from etude.trace.message import Message
 
-# The nano model's limits would starve a large model: it thinks in prose, reads whole files and takes more turns.
-LIMITS = {
-    "preset": "full",
-    "max_turns": 40,
-    "max_tokens_per_turn": 4096,
-    "max_session_tokens": 120_000,
-    "max_tool_lines": 200,
-    "max_tool_bytes": 16_000,
-    "max_matches": 50,
-    "tool_timeout_s": 30.0,
-    "test_timeout_s": 120.0,
-}
 WINDOW_TOKENS = 128_000  # where nobody says otherwise
-SUMMARY_SHARE = 0.6  # of the window: what a turn and a summary need stays free
 
 
 class EndpointRefused(Exception):

@@ -24,8 +24,8 @@ from etude.events.log import EventLog
 from etude.harness.presets.preset import harness_hash
 from etude.recipe.recipe import Recipe
 from etude.run.checkpoint_entrant import CHECKPOINT, checkpoint
-from etude.run.endpoint import LIMITS
 from etude.run.endpoint_entrant import endpoint
+from etude.run.limits import LIMITS
 from etude.run.manner import Called, Manner, Occasion, UnknownPolicy
 from etude.run.other_agent import fits
 from etude.run.replay_entrant import REPLAY, replay

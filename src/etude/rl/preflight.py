@@ -1,0 +1,147 @@
+"""Limits that leave a rollout no room: found before the first rollout by measuring prompts, and during the run by looking at rollouts.
+
+A rollout that ends at a limit before it samples anything has no token to learn from. If all are like that, every step succeeds and changes
+nothing. So the first prompts of a sample of the scheduled tasks are measured against every limit before any process starts, and a run whose
+rollouts all end at a limit before they sample anything stops and names the setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from etude.chat.renderer import Renderer
+from etude.harness.budget import FACTORS, Budget
+from etude.harness.opening import first_prompt
+from etude.harness.settings import HarnessSettings
+from etude.rl.groups import Group
+from etude.rl.settings import RlSettings
+from etude.rollout.attempt import task_facts
+from etude.tasks.task import Task
+from etude.trace.segment import Rollout
+
+SAMPLE = 16  # tasks, spread over the schedule: rendering one takes milliseconds
+REFUSED_SHARE = 0.5  # of the sample: below it the run goes on without what these tasks could teach, and says so
+LIMIT_ENDS = ("max_tokens", "max_turns", "refused")
+
+
+class NoRoom(ValueError):
+    """The recipe's limits leave rollouts no room; the message names the setting to change."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The longest prompt and answer together, in tokens: `engine.max_len`, or the model's context window if that is shorter."""
+
+    engine_tokens: int
+    model_tokens: int
+
+    @property
+    def tokens(self) -> int:
+        return min(self.engine_tokens, self.model_tokens)
+
+    def remedy(self, needed: int) -> str:
+        """What to change so that `needed` tokens fit."""
+        if needed > self.model_tokens:
+            return f"the model's context window ends at {self.model_tokens} tokens: choose tasks or a preset with shorter prompts"
+        return f"set engine.max_len to at least {needed}"
+
+
+def sample_of(task_ids: Sequence[str]) -> list[str]:
+    """Up to SAMPLE tasks, spread evenly."""
+    step = max(1, len(task_ids) / SAMPLE)
+    return [task_ids[int(place * step)] for place in range(min(SAMPLE, len(task_ids)))]
+
+
+async def check_prompts(
+    tasks: Sequence[Task],
+    settings: RlSettings,
+    harness: HarnessSettings,
+    window: Window,
+    renderer: Renderer,
+    note: Callable[[str], None],
+) -> None:
+    """Measure the first prompt of each task against all limits, at every effort that RL asks for.
+
+    Raises NoRoom if half of them or more leave no room for a turn; says so if fewer do.
+    """
+    efforts = [effort for effort, share in settings.efforts.items() if share] or [harness.effort]
+    too_long: list[str] = []
+    for task in tasks:
+        for effort in efforts:
+            at = harness.model_copy(update={"effort": effort})
+            prompt = len(await first_prompt(at, task_facts(task), renderer))
+            if (why := _no_room(prompt, at, window)) is not None:
+                too_long.append(f"the first prompt of task {task.id} has {prompt} tokens, {why}")
+                break
+    if not too_long:
+        return
+    told = f"{len(too_long)} of {len(tasks)} sampled tasks leave a rollout no room: {too_long[0]}"
+    if len(too_long) >= REFUSED_SHARE * len(tasks):
+        raise NoRoom(told)
+    note(f"{told}; their rollouts will end before the first turn")
+
+
+def _no_room(prompt: int, harness: HarnessSettings, window: Window) -> str | None:
+    """Which limit a prompt of so many tokens leaves no token of, and the remedy."""
+    needed = prompt + 1 + harness.max_tokens_per_turn
+    if prompt >= window.tokens:
+        return f"the engine holds {window.tokens}: {window.remedy(needed)}"
+    spendable = Budget.of(harness).session_tokens
+    if prompt + 1 >= spendable:
+        least = int(needed / FACTORS[harness.effort]) + 1
+        scaled = "" if harness.effort == "medium" else f" (at effort {harness.effort})"
+        return f"a session may hold {spendable}{scaled}: set harness.max_session_tokens to at least {least}"
+    return None
+
+
+@dataclass
+class Starvation:
+    """Looks at finished groups. As many in a row as a step trains on, all of whose rollouts ended at a limit before the first tool call, have
+    nothing to teach: the run stops if nothing was sampled, and says so once if every turn was cut off."""
+
+    settings: RlSettings
+    harness: HarnessSettings
+    window: Window
+    note: Callable[[str], None]
+    _silent: int = 0  # groups in a row without a sampled token
+    _cut: int = 0  # groups in a row without a tool call, whose turns were all cut off
+    _noted: bool = False
+
+    def look(self, group: Group[Rollout]) -> None:
+        """A finished group. Raises NoRoom."""
+        limited = all(_at_a_limit(rollout) for rollout in group.members)
+        silent = limited and not any(map(_sampled, group.members))
+        self._silent = self._silent + 1 if silent else 0
+        self._cut = self._cut + 1 if limited and not silent and all(map(self._cut_off, group.members)) else 0
+        if self._silent >= self.settings.groups_per_step:
+            raise NoRoom(f"{self._all(self._silent)} before they sampled a token: {self._remedy(group.members)}")
+        if self._cut >= self.settings.groups_per_step and not self._noted:
+            self._noted = True
+            limit = self.harness.max_tokens_per_turn
+            self.note(
+                f"{self._all(self._cut)}, every turn cut off at {limit} tokens: raise harness.max_tokens_per_turn"
+            )
+
+    def _all(self, groups: int) -> str:
+        count = groups * self.settings.group_size
+        return f"all {count} rollouts of the last {groups} groups ended at a limit before the first tool call"
+
+    def _cut_off(self, rollout: Rollout) -> bool:
+        turns = rollout.counters.get("turns", 0.0) + rollout.counters.get("summaries", 0.0)
+        full = turns - (rollout.info["end"] == "max_tokens")  # the session's own limit may cut the last turn earlier
+        return full > 0 and _sampled(rollout) >= full * self.harness.max_tokens_per_turn
+
+    def _remedy(self, rollouts: Sequence[Rollout]) -> str:
+        if any(rollout.info.get("end") == "refused" for rollout in rollouts):
+            longer = self.window.remedy(min(self.window.tokens + 1, self.window.model_tokens + 1))
+            return f"the engine refuses prompts of {self.window.tokens} tokens and more: {longer}"
+        return f"raise harness.max_session_tokens, which is {self.harness.max_session_tokens}"
+
+
+def _at_a_limit(rollout: Rollout) -> bool:
+    return rollout.info.get("end") in LIMIT_ENDS and not rollout.counters.get("calls", 0.0)
+
+
+def _sampled(rollout: Rollout) -> int:
+    return sum(int(segment.sampled.sum()) for segment in rollout.segments)
