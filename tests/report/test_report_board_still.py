@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 from base64 import b64decode
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from etude.report.board.chosen import chosen, spread
 from etude.report.board.columns import Columns
 from etude.report.settings import ReportSettings
 from etude.report.write import write_page, write_report
+from etude.run.stage import write_json
 
 
 def held(run: Path) -> dict[str, Any]:
@@ -90,3 +92,36 @@ def test_any_beginning_of_the_spread_covers_the_whole(count: int, taken: int) ->
     seen = sorted(order[:taken])
     gaps = [b - a for a, b in zip([-1, *seen], [*seen, count], strict=True)]
     assert max(gaps) <= max(2, 4 * -(-count // len(seen)))
+
+
+def test_a_run_that_trained_on_nothing_has_a_report_with_null_for_its_figures_and_says_where(
+    tmp_path: Path, make_run: Callable
+) -> None:
+    run = make_run(tmp_path)
+    figures = {"k3": math.nan, "p99": math.nan}
+    point = {
+        "step": 0,
+        "pass_rate": 0.0,
+        "reward": 0.0,
+        "drift_k3": math.nan,
+        "drift_p99": math.nan,
+        "entropy": math.nan,
+    }
+    summary = {
+        "steps": 1,
+        "curve": [point],
+        "drift": figures,
+        "mismatch": figures | {"routes_equal": True},
+        "times": {},
+        "alarms": [],
+    }
+    write_json(run / "rl" / "summary.json", summary)
+    write_json(run / "stages.json", {"rl": {"seconds": 1.0, "core_seconds": 1.0}})
+    write_report(run, settings())
+    report = json.loads(
+        (run / "report.json").read_text(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON")
+    )
+    assert report["rl"]["drift"]["k3"] is None and report["not_finite"]["/rl/drift/k3"] == "nan"
+    (found,) = [advisory for advisory in report["advisories"] if advisory["name"] == "not_a_number"]
+    assert "rl/curve/0/drift_k3 is nan" in found["said"]
+    assert "healthy" not in (run / "report.html").read_text()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
 
 import numpy as np
 import pytest
 
 from etude.rl.metrics import step_values, summarize, versions
+from etude.rl.steps import StepRecord, append, read
 from etude.trace.segment import NO_ROUTE, Rollout, Segment
 
 
@@ -76,3 +79,19 @@ def test_what_replay_is_worth_is_told_of_the_steps_that_were_scored_both_ways():
     expected = {"steps": 3, "k3": 3.0, "p99": 0.2, "k3_unreplayed": 6.0, "p99_unreplayed": 0.6}
     assert told == pytest.approx(expected)
     assert summarize([plain], Counter(), {})["replay"] == {}
+
+
+def test_a_step_without_a_token_has_no_drift_and_does_not_hide_that_of_the_others():
+    seen = step_values(6, ROLLOUTS, PARTS, [0.0] * 4) | {"drift_k3": 0.25, "drift_p99": 0.5, "step": 0}
+    blind = {**seen, "sampled_tokens": 0.0, "drift_k3": math.nan, "drift_p99": math.nan, "step": 1}
+    assert summarize([blind, seen], Counter(), {})["drift"] == {"k3": 0.25, "p99": 0.5}
+    assert all(math.isnan(value) for value in summarize([blind], Counter(), {})["drift"].values())
+
+
+def test_a_step_with_a_number_that_is_not_finite_is_kept_as_strict_json_and_read_back(tmp_path):
+    record = StepRecord(0, [1], {"drift_k3": math.nan, "reward": 0.5}, {}, [{"outcome": math.inf}], [math.nan])
+    append(tmp_path / "steps.jsonl", record)
+    line = (tmp_path / "steps.jsonl").read_text()
+    assert json.loads(line)["values"] == {"drift_k3": None, "reward": 0.5} and "NaN" not in line
+    (found,) = read(tmp_path / "steps.jsonl")
+    assert math.isnan(found.values["drift_k3"]) and found.values["reward"] == 0.5 and math.isnan(found.advantages[0])

@@ -7,13 +7,14 @@ the file descriptor itself is turned over until the document is written. Errors 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from etude.events.finite import dumps
 
 # 128 + the signal's number, what shells report.
 INTERRUPTED = 130
@@ -42,7 +43,7 @@ def give(verb: Callable[[], Any], *, as_json: bool) -> int:
     elif text and not as_json:
         print(text, flush=True)
     if as_json:
-        print(json.dumps(document), flush=True)
+        print(dumps(document), flush=True)
     return code
 
 

@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from etude.events.finite import loads
 from etude.report.costs import costs
 from etude.report.knowledge import knowledge, reader
 from etude.report.machinery import shares
@@ -143,4 +144,4 @@ def _event(line: str) -> dict[str, Any]:
 
 
 def _read(path: Path, missing: Any) -> Any:
-    return json.loads(path.read_text()) if path.is_file() else missing
+    return loads(path.read_text()) if path.is_file() else missing

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
+from etude.events.finite import dumps
 from etude.report.advisories.collect import advisories
 from etude.report.beside import read_beside
 from etude.report.board.sections import TRAINED
@@ -23,7 +23,7 @@ def write_report(run: Path, settings: ReportSettings) -> dict[str, Any]:
     if settings.beside and trained:
         report["beside"] = {"files": settings.beside, "missing": missing}
     report["advisories"] = [advisory.to_json() for advisory in advisories(run)]
-    _replace(run / "report.json", json.dumps(report, indent=1, allow_nan=False) + "\n")
+    _replace(run / "report.json", dumps(report, indent=1) + "\n")
     write_page(run, settings)
     return report
 

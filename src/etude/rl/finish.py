@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from etude.chat.renderer import Renderer
 from etude.engine.probe import PROMPT_TOKENS, SAMPLED_TOKENS, probe_prompts
+from etude.events.finite import dumps, loads
 from etude.policy.protocol import Request
 from etude.rl.metrics import summarize
 from etude.rl.services import Services
@@ -32,7 +32,7 @@ async def finish(run: RlRun, services: Services, renderer: Renderer, times: dict
     summary["mismatch"] = mismatch
     summary["alarms"] = alarms_of(records)
     if (found := run.folder / SOLVABLE).exists():
-        summary["solvable"] = json.loads(found.read_text(encoding="utf-8"))
+        summary["solvable"] = loads(found.read_text(encoding="utf-8"))
     _write(run.folder / "summary.json", summary)
     return summary
 
@@ -74,5 +74,5 @@ def _shares(wall_s: float, trainer_busy_s: float, engine: dict[str, float]) -> d
 
 def _write(path: Path, value: Any) -> None:
     side = path.with_suffix(".tmp")
-    side.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    side.write_text(dumps(value, indent=1) + "\n", encoding="utf-8")
     side.rename(path)

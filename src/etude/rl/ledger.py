@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from etude.events.finite import dumps
+
 
 @dataclass
 class Progress:
@@ -95,7 +97,7 @@ class Ledger:
 
     def note(self, kind: str, **values: Any) -> None:
         """Append one entry that nothing depends on; it reaches the disk with the next `write`."""
-        self._file.write(json.dumps({"kind": kind, **values}) + "\n")
+        self._file.write(dumps({"kind": kind, **values}) + "\n")
 
     def close(self) -> None:
         self._file.close()

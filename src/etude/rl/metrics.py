@@ -102,7 +102,7 @@ def summarize(steps: Sequence[dict[str, float]], by_version: Counter[int], total
         },
         "drift": {
             "k3": _weighted(steps, "drift_k3", "sampled_tokens"),
-            "p99": max(step["drift_p99"] for step in steps),
+            "p99": max((step["drift_p99"] for step in steps if step["sampled_tokens"]), default=float("nan")),
         },
         "replay": _replay(steps),
         "delta": {
@@ -165,5 +165,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _weighted(steps: Sequence[dict[str, float]], name: str, weight: str) -> float:
-    total = sum(step[weight] for step in steps)
-    return sum(step[name] * step[weight] for step in steps) / total if total else 0.0
+    """Of the steps that have any: a step without a token has no drift, which is NaN there. NaN if none has."""
+    weighed = [step for step in steps if step[weight]]
+    total = sum(step[weight] for step in weighed)
+    return sum(step[name] * step[weight] for step in weighed) / total if total else float("nan")

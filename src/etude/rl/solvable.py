@@ -9,7 +9,6 @@ of a level, so the interval of the whole is given.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from etude.events.finite import dumps
 from etude.rollout.attempt import Setup
 from etude.rollout.batch import Job, run_batch
 from etude.statistics.bounded import average
@@ -87,7 +87,7 @@ async def measure(
         passed[attempt.rollout.group].append(attempt.verdict.passed)
     found = solvable([(tasks[place].level, row) for place, row in sorted(passed.items())], seed)
     side = path.with_suffix(".tmp")
-    side.write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
+    side.write_text(dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
     side.rename(path)
     note(found.told())
     return found

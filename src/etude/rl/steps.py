@@ -1,12 +1,15 @@
-"""`steps.jsonl`: what every training step came to, one line each; the last line of a step counts."""
+"""`steps.jsonl`: what every training step came to, one line each; the last line of a step counts. A number that is not finite is null there."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+
+from etude.events.finite import without_nan
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ def append(path: Path, record: StepRecord) -> None:
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
                 file.write(b"\n")
-        file.write(json.dumps(asdict(record)).encode() + b"\n")
+        file.write(json.dumps(without_nan(asdict(record)), allow_nan=False).encode() + b"\n")
 
 
 def read(path: Path) -> list[StepRecord]:
@@ -39,11 +42,27 @@ def read(path: Path) -> list[StepRecord]:
     records: dict[int, StepRecord] = {}
     for line in path.read_bytes().splitlines() if path.exists() else []:
         try:
-            record = StepRecord(**json.loads(line))
+            record = _restored(StepRecord(**json.loads(line)))
         except json.JSONDecodeError:
             continue
         records[record.step] = record
     return [records[step] for step in sorted(records)]
+
+
+def _restored(record: StepRecord) -> StepRecord:
+    """Null stands for a number that is not finite, and reads as NaN."""
+    rows = lambda found: [_numbers(row) for row in found]
+    return replace(
+        record,
+        values=_numbers(record.values),
+        components=rows(record.components),
+        advantages=[math.nan if value is None else value for value in record.advantages],
+        measured=rows(record.measured),
+    )
+
+
+def _numbers(row: dict[str, float]) -> dict[str, float]:
+    return {name: math.nan if value is None else value for name, value in row.items()}
 
 
 def tokens_by_version(records: list[StepRecord]) -> Counter[int]:

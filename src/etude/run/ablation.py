@@ -18,6 +18,7 @@ from statistics import mean
 from typing import Any
 
 from etude.bench.regression import Line, TooFewPoints, fit
+from etude.events.finite import loads
 from etude.recipe.recipe import Recipe
 from etude.report.ablation import standalone
 from etude.run.ablation_settings import AblationSettings
@@ -108,7 +109,7 @@ class Ablation:
 
     def _point(self, cell: Cell) -> dict[str, Any]:
         folder = self.folder / cell.name
-        sft, rl = (json.loads((folder / stage / "summary.json").read_text()) for stage in ("sft", "rl"))
+        sft, rl = (loads((folder / stage / "summary.json").read_text()) for stage in ("sft", "rl"))
         if sft.get("heldout_loss") is None:
             raise StageError(f"{folder}: its sft stage held no session out; set sft.heldout_share above 0")
         last = rl["curve"][-self.settings.reward_steps :]

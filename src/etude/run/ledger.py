@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from etude.events.finite import dumps
+
 
 @dataclass
 class Attempt:
@@ -60,7 +62,7 @@ class Ledger:
 
     def _record(self, **entry: Any) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"time": round(time.time(), 3), **entry}).encode() + b"\n"
+        line = dumps({"time": round(time.time(), 3), **entry}).encode() + b"\n"
         file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             size = os.fstat(file).st_size

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from etude.events.finite import dumps
 from etude.events.log import EventLog
 from etude.recipe.recipe import Recipe
 
@@ -76,8 +77,9 @@ class Context:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Whole or not at all: a kill leaves the old file or the new one."""
+    """Whole or not at all: a kill leaves the old file or the new one. Strict JSON, as `events.finite` has it."""
+    text = dumps(value, indent=1) if isinstance(value, dict) else json.dumps(value, indent=1, allow_nan=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(json.dumps(value, indent=1) + "\n")
+    fresh.write_text(text + "\n")
     fresh.replace(path)

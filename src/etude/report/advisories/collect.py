@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 import tomllib
 from pathlib import Path
 from typing import Any
 
+from etude.events.finite import loads
 from etude.report.advisories.advisory import Advisory
 from etude.report.advisories.engine import judge
 from etude.report.advisories.history import History, Steps
@@ -64,4 +64,4 @@ def _judged(run: Path) -> dict[str, tuple[int, int]]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text()) if path.is_file() else {}
+    return loads(path.read_text()) if path.is_file() else {}

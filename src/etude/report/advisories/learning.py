@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 
+from etude.events.finite import not_finite
 from etude.report.advisories.advisory import Advisory
 from etude.report.advisories.history import FEWEST_STEPS, RECENT, RL, History
 
@@ -15,6 +16,8 @@ DRIFT_P99 = 1.0  # nats: one token in a hundred is e times as likely to the trai
 PROBE_K3 = 1e-3  # same weights on both sides: what is left is numerics, 4% of a probability
 ENTROPY_LEFT = 0.2  # of what the first steps had
 MASTERED = 0.9  # a policy that solves as much may be sure of itself
+DRIFT_STEPS = 30  # until the figure that shifted has a new reference (rl/rewards/drift.py)
+NAMED = 3  # figures that a sentence names
 LOSS_RISE = 1.3  # times the best it had been
 
 
@@ -45,6 +48,46 @@ def reward_drift(history: History) -> list[Advisory]:
             {"now": round(now, 4), "expected": round(usual, 4), "sigma": round(fallen if down else leapt, 2)},
             "rollouts step task_id reward rewards.* --sort -step --limit 50",
             "Learning curves",
+        )
+    ]
+
+
+def drift(history: History) -> list[Advisory]:
+    """A figure of RL shifted, and what it is held against has not been learned again since."""
+    alarmed = [int(row["step"]) for row in history.rl.rows if (row.get("alarms") or 0) > 0]
+    newest = max((int(row["step"]) for row in history.rl.rows), default=0)
+    active = [step for step in alarmed if newest - step < DRIFT_STEPS]
+    if not active:
+        return []
+    texts = [alarm["text"] for alarm in history.summaries.get(RL, {}).get("alarms", []) if alarm["step"] in active]
+    where = f"step{'s' * (len(active) > 1)} {', '.join(map(str, active))}"
+    return [
+        Advisory(
+            "alarm",
+            "drift",
+            f"drift alarm at {where}" + (f": {'; '.join(texts)}" if texts else ""),
+            "read rollouts from before and after it; a reward that rises without the outcome is being gamed: lower its weight or remove it",
+            {"steps": active},
+            f"rollouts step task_id reward rewards.* --where 'step >= {active[0]}' --limit 50",
+            "Learning curves",
+        )
+    ]
+
+
+def not_a_number(history: History) -> list[Advisory]:
+    """A figure in a finished stage's summary is NaN or infinite: it was computed from nothing, or from a broken number."""
+    found = {f"{stage}{place}": spelled for stage, rows in history.summaries.items() for place, spelled in not_finite(rows)}
+    if not found:
+        return []
+    some = ", ".join(f"{place} is {spelled}" for place, spelled in [*found.items()][:NAMED])
+    more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return [
+        Advisory(
+            "alarm",
+            "not_a_number",
+            f"{some}{more}; report.json has null there",
+            "find the step where it begins: a stage that sampled or learned nothing has such figures, and so has one that met a broken number",
+            found,
         )
     ]
 
@@ -125,7 +168,7 @@ def loss_diverged(history: History) -> list[Advisory]:
     return found
 
 
-LEARNING = (reward_drift, mismatch, entropy_collapse, loss_diverged)
+LEARNING = (reward_drift, drift, mismatch, not_a_number, entropy_collapse, loss_diverged)
 
 
 def _trend(values: list[float]) -> tuple[float, float, float, float]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from etude.events.finite import without_nan
 from etude.report.board import machines
 from etude.report.board.attempt import UNREADABLE, Attempts
 from etude.report.board.columns import Columns
@@ -89,5 +90,5 @@ def _flagged(index: Index, rows: Iterable[dict[str, Any]]) -> list[int]:
 
 
 def as_json(value: Any) -> bytes:
-    """Without blanks; not-a-number is refused."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    """Without blanks; a number that is not finite is null."""
+    return json.dumps(without_nan(value), allow_nan=False, separators=(",", ":")).encode()

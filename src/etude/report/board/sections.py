@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from etude.events.finite import loads
 from etude.report import outcome
 from etude.report.advisories.collect import advisories
 from etude.report.advisories.shown import shown
@@ -122,7 +123,7 @@ class Sections:
         path = self._run / "report.json"
         if (self._run / "recipe.toml").is_file() or not path.is_file():
             return None
-        report = json.loads(path.read_text())
+        report = loads(path.read_text())
         return report if report.get("kind") == "bench" else None
 
     def _of_bench(self, report: dict[str, Any], problems: dict[str, str]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from etude.events.finite import without_nan
 from etude.report.board import machines
 from etude.report.board.attempt import UNREADABLE, Attempts
 from etude.report.board.follow import Follower
@@ -180,7 +181,7 @@ def _event(state: dict[str, int]) -> bytes:
 
 
 def _as_json(value: Any) -> tuple[str, bytes]:
-    return "application/json", json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    return "application/json", json.dumps(without_nan(value), allow_nan=False, separators=(",", ":")).encode()
 
 
 def in_background(board: Board) -> threading.Thread:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
+from etude.events.finite import without_nan
+
 MEASURED = 200  # rows that the columns' widths are taken from, so that a table of any length begins at once
 WIDEST = 60  # characters of a cell in a table, its last column excepted; CSV and JSON cut nothing
 
@@ -33,7 +35,7 @@ def table(columns: Sequence[str], rows: Rows) -> Iterator[str]:
 def json_lines(columns: Sequence[str], rows: Rows) -> Iterator[str]:
     """One object a line; a field that the row lacks is null."""
     for row in rows:
-        yield json.dumps({name: row[name] for name in columns})
+        yield json.dumps(without_nan({name: row[name] for name in columns}), allow_nan=False)
 
 
 def comma_separated(columns: Sequence[str], rows: Rows) -> Iterator[str]:

@@ -8,6 +8,7 @@ sampled it, `rl/ledger.jsonl` the version at which the group was admitted, `rl/s
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def rollouts(run: Path) -> Iterator[dict[str, Any]]:
             # A group whose file is gone still has its place in the step's lists.
             size = len(members) or len(record["advantages"]) // len(record["groups"])
             for member, rollout in enumerate(members):
-                parts = record["components"][at + member]
+                parts = {name: math.nan if v is None else v for name, v in record["components"][at + member].items()}
                 trained = {"step": step, "reward": sum(parts.values()), "advantage": record["advantages"][at + member]}
                 trained |= {f"rewards.{name}": value for name, value in parts.items()}
                 yield _row(rollout, group, member, kept, run) | admitted.get(group, {}) | trained

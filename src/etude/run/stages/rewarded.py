@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 
+from etude.events.finite import loads
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.rl.store import GroupStore
 from etude.run.stage import Context
@@ -46,7 +47,7 @@ def solved_segments(rollouts: Iterable[Rollout]) -> list[Segment]:
 
 def _settings(context: Context) -> SftSettings:
     recipe = context.recipe
-    curve = json.loads((context.of("rl") / "summary.json").read_text())["curve"]
+    curve = loads((context.of("rl") / "summary.json").read_text())["curve"]
     budget_s = recipe.run.control_share * sum(point["train_cpu_s"] for point in curve)
     limits = recipe.sft.loop.model_dump() | {"steps": None, "budget_core_s": budget_s, "threads": 1}
     return recipe.sft.model_copy(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,5 +97,9 @@ class RlRollouts:
         return places if all(place in self._tasks for place in places) else None
 
     def _step_values(self, record: dict[str, Any], row: int) -> dict[str, Any]:
-        parts = record["components"][row]
-        return {"step": record["step"], "advantage": record["advantages"][row], "reward": sum(parts.values())}
+        parts = [math.nan if value is None else value for value in record["components"][row].values()]
+        return {
+            "step": record["step"],
+            "advantage": math.nan if (found := record["advantages"][row]) is None else found,
+            "reward": sum(parts),
+        }
