@@ -9,12 +9,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from run_in_threads import a_run, check_whole, live
+from run_in_threads import TINY, a_run, check_whole, live
 
+from etude.chat.byte_tokenizer import byte_tokenizer
 from etude.chat.nano import NanoRenderer
 from etude.engine.settings import EngineSettings
 from etude.factory.service.siblings import ExerciseSiblings
 from etude.harness.replay import Difference, replay
+from etude.model.checkpoint import save_checkpoint
+from etude.model.init import new_model
 from etude.report.query.tables import find
 from etude.rl.baseline import RunningMeans
 from etude.rl.controller import Step
@@ -331,3 +334,14 @@ def test_rewards_and_feedback_of_a_killed_run_are_those_of_its_first_life(checkp
     assert flags and sum(record.values.get("feedback_turns", 0.0) for record in records) == len(flags)
     with pytest.raises(ValueError, match="from_step 3 or later"):
         live(a_run(checkpoint, tmp_path / "rl", rewards={"cap": 0.1}, feedback={"weight": 0.5}, save_every=3))
+
+
+@pytest.mark.nightly
+def test_a_model_of_256_experts_trains_on_the_routes_that_its_engine_recorded(tmp_path):
+    tokenizer = byte_tokenizer()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    wide = TINY.model_copy(update={"experts": 256, "moe_intermediate": 4})
+    save_checkpoint(new_model(wide, tokenizer.get_vocab_size()), tmp_path / "model", tmp_path)
+    summary, _ = live(a_run(tmp_path / "model", tmp_path / "rl", steps=2))
+    assert summary["steps"] == 2 and summary["counts"]["replayed_tokens"] > 0
+    assert summary["mismatch"]["k3"] <= 1e-9 and summary["mismatch"]["routes_equal"]

@@ -18,14 +18,14 @@ from etude.model.mask import DocumentMask
 from etude.model.mtp import MtpLayer
 from etude.model.norm import RMSNorm
 from etude.model.rope import Rope
-from etude.trace.segment import NO_ROUTE
+from etude.trace.segment import NO_ROUTE, NO_ROUTE_WIDE
 
 
 @dataclass
 class Output:
     """`logits` (B, T, V), or (N, V) at the N positions asked for. `hidden` (B, T, H) is the normed input of the head.
 
-    `routes` (B, T, L_moe, K) if asked for: the experts chosen, uint8.
+    `routes` (B, T, L_moe, K) if asked for: the experts chosen, uint8, or int32 above 255 experts.
     """
 
     logits: Tensor
@@ -50,7 +50,8 @@ class CausalLM(nn.Module):
         self.mtp = nn.ModuleList(MtpLayer(config, index, self.rope) for index in range(config.mtp_layers))
         self.moe_index = {layer: index for index, layer in enumerate(config.moe_layers)}
         # A byte holds every expert and the marker; wider models get wider routes.
-        self.route_dtype = torch.uint8 if config.experts <= NO_ROUTE else torch.int32
+        wide = config.experts > NO_ROUTE
+        self.route_dtype, self.no_route = (torch.int32, NO_ROUTE_WIDE) if wide else (torch.uint8, NO_ROUTE)
 
     def forward(
         self,
@@ -64,8 +65,8 @@ class CausalLM(nn.Module):
         """All tokens of a batch ids (B, T) at once.
 
         `mask` defaults to one document per row; `positions` (B, T) to places within documents. `forced_experts`
-        (B, T, L_moe, K) replays a choice, NO_ROUTE where there is none. `logits_at` (B, T) bool computes the head only
-        there, in row-major order. Raises ValueError for a document longer than the model's positions.
+        (B, T, L_moe, K) replays a choice; -1, or the largest number of the routes' type, where there is none. `logits_at`
+        (B, T) bool computes the head only there, in row-major order. Raises ValueError for a document longer than the model's positions.
         """
         batch, length = ids.shape
         mask = mask or DocumentMask.rows(batch, length)
@@ -96,7 +97,7 @@ class CausalLM(nn.Module):
 
         Row b adds ids[b, :lengths[b]] (ids (B, Tn), padded right) behind the `cache.lengths[slots[b]]` tokens its slot holds;
         `lengths` and `slots` (B,) are CPU tensors, slots without repeats. Returns logits (B, V) at each row's last new token,
-        and routes (B, Tn, L_moe, K), NO_ROUTE at padding. Raises CacheFull before anything is written.
+        and routes (B, Tn, L_moe, K), `no_route` at padding. Raises CacheFull before anything is written.
         """
         span = Span(cache, slots, lengths, ids.shape[1])
         x, routes = self._through(ids, span)
@@ -136,7 +137,7 @@ class CausalLM(nn.Module):
         return len(self.moe_index), self.config.experts_per_token
 
     def _padded(self, flat: Tensor, span: Span) -> Tensor:
-        rows = flat.new_full((span.batch * span.width, *self._route_shape), NO_ROUTE)
+        rows = flat.new_full((span.batch * span.width, *self._route_shape), self.no_route)
         return rows.index_copy_(0, span.valid, flat).view(span.batch, span.width, *self._route_shape)
 
     def _routes(self, routes: list[Tensor], tokens: int) -> Tensor:
@@ -152,11 +153,10 @@ class CausalLM(nn.Module):
         expected = (batch, length, *self._route_shape)
         if tuple(forced.shape) != expected:
             raise ValueError(f"forced_experts have shape {tuple(forced.shape)}, the model routes {expected}")
-        if self.config.experts > NO_ROUTE:
-            raise ValueError(
-                f"{self.config.experts} experts: number {NO_ROUTE} means 'no route', so replay takes at most that many"
-            )
-        bad = (forced >= self.config.experts) & (forced != NO_ROUTE)
+        wanted = forced.int()  # (B, T, L_moe, K)
+        marker = NO_ROUTE if forced.dtype == torch.uint8 else self.no_route
+        free = (wanted == marker) | (wanted == NO_ROUTE_WIDE) | (wanted == -1)
+        bad = ((wanted < 0) | (wanted >= self.config.experts)) & ~free
         if bool(bad.any()):
-            raise ValueError(f"forced expert {int(forced[bad][0])} does not exist, the model has {self.config.experts}")
-        return forced.view(batch * length, *self._route_shape)
+            raise ValueError(f"forced expert {int(wanted[bad][0])} does not exist, the model has {self.config.experts}")
+        return wanted.masked_fill_(free, -1).view(batch * length, *self._route_shape)

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from etude.model.config import ModelConfig
-from etude.trace.segment import NO_ROUTE
 
 # Above any score a router can give (sigmoid and softmax are at most 1, biases move by thousandths), with room to count down.
 FORCED_SCORE = 1e4
@@ -37,7 +36,7 @@ class Router(nn.Module):
     def forward(self, x: Tensor, forced: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Weights (N, K) fp32 and experts (N, K) int64 for tokens x (N, hidden).
 
-        `forced` (N, K) pins the choice; entries of NO_ROUTE are filled by the router's own best among the rest.
+        `forced` (N, K) pins the choice; entries that are no expert's number are filled by the router's own best among the rest.
         """
         logits = F.linear(x.float(), self.weight.float())  # (N, E)
         scores = logits.sigmoid() if self.sigmoid else logits.softmax(-1)
@@ -65,8 +64,10 @@ class Router(nn.Module):
 
     def _put_first(self, ranking: Tensor, forced: Tensor) -> Tensor:
         """Raise forced experts above all others, the first one highest."""
-        free = forced == NO_ROUTE
-        column = forced.long().masked_fill(free, self.experts)  # (N, K); column E takes what is not forced
+        column = forced.long()
+        column = column.masked_fill(column < 0, self.experts).clamp_(
+            max=self.experts
+        )  # (N, K); column E takes what is not forced
         order = FORCED_SCORE - torch.arange(self.chosen, device=ranking.device, dtype=ranking.dtype)
         padded = F.pad(ranking, (0, 1))  # (N, E + 1)
         return padded.scatter(1, column, order.expand_as(column))[:, : self.experts]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from etude.trace.segment import NO_ROUTE, Rollout
+from etude.trace.segment import Rollout, routed
 
 # What a point of the report's learning curve shows; everything else stays in the event log.
 CURVE = (
@@ -157,7 +157,7 @@ def _uniform_share(rollouts: Sequence[Rollout]) -> float:
 def _routed(rollout: Rollout) -> int:
     """Tokens whose experts the engine recorded."""
     routes = [segment.routes for segment in rollout.segments if segment.routes is not None]
-    return sum(int((array.reshape(len(array), -1)[:, 0] != NO_ROUTE).sum()) for array in routes if array.size)
+    return sum(int(routed(array)[:, 0, 0].sum()) for array in routes if array.size)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -12,7 +12,7 @@ from typing import Sequence
 import numpy as np
 
 from etude.trace.completion import SampledTokens
-from etude.trace.segment import NO_ROUTE, Segment
+from etude.trace.segment import Segment, no_route
 
 
 class SegmentBuilder:
@@ -109,7 +109,8 @@ def merge_routes(parts: Sequence[tuple[int, np.ndarray]], length: int) -> np.nda
     it is the forward pass whose keys and values the later tokens attended to."""
     if not parts:
         return None
-    routes = np.full((length, *parts[0][1].shape[1:]), NO_ROUTE, dtype=parts[0][1].dtype)
+    dtype = parts[0][1].dtype
+    routes = np.full((length, *parts[0][1].shape[1:]), no_route(dtype), dtype=dtype)
     unwritten = np.ones(length, dtype=bool)
     for start, rows in parts:
         stop = start + len(rows)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from etude.model.causal_lm import CausalLM
-from etude.trace.segment import NO_ROUTE, Segment
+from etude.trace.segment import Segment, no_route, wide_routes
 from etude.train.feedback_settings import FeedbackSettings
 from etude.train.losses import CHUNK_POSITIONS
 from etude.train.replay import replaying
@@ -85,7 +85,9 @@ def distributions(model: CausalLM, turn: Flagged, update: PolicyStepSettings) ->
     student_routes = teacher_routes = None
     if segment.routes is not None and update.router_replay is not False:
         student_routes = segment.routes[: turn.stop - 1]
-        teacher_routes = np.full((len(hinted), *student_routes.shape[1:]), NO_ROUTE, student_routes.dtype)
+        teacher_routes = np.full(
+            (len(hinted), *student_routes.shape[1:]), no_route(student_routes.dtype), student_routes.dtype
+        )
         teacher_routes[: turn.at] = student_routes[: turn.at]
     with replaying(model, update.replay_ratio):
         with torch.no_grad():
@@ -98,7 +100,7 @@ def _hidden(model: CausalLM, ids: np.ndarray, routes: np.ndarray | None) -> Tens
     """(T, H) of one sequence."""
     device = model.embed.weight.device
     tokens = torch.from_numpy(ids.astype(np.int64))[None].to(device)
-    forced = None if routes is None else torch.from_numpy(np.ascontiguousarray(routes))[None].to(device)
+    forced = None if routes is None else torch.from_numpy(np.ascontiguousarray(wide_routes(routes)))[None].to(device)
     out = model(tokens, forced_experts=forced, logits_at=torch.zeros_like(tokens, dtype=torch.bool))
     return out.hidden[0]
 

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from etude.model.causal_lm import CausalLM
 from etude.model.router import Router
-from etude.trace.segment import NO_ROUTE
 from etude.train.next_token import routers
 
 
@@ -45,8 +44,9 @@ def filtered_choice(choose: Choose, ratio: float, counts: ReplayCounts) -> Choos
         if forced is None:
             return choose(scores, None)
         own = choose(scores, None)  # (N, K)
-        given = forced != NO_ROUTE
-        experts = forced.long().masked_fill(~given, 0)
+        experts = forced.long()
+        given = (experts >= 0) & (experts < scores.shape[-1])  # any other number means that there is no route
+        experts = experts.masked_fill(~given, 0)
         floor = ratio * scores.gather(1, own).amin(-1, keepdim=True)  # (N, 1)
         kept = given & (scores.gather(1, experts) >= floor)
         chosen_too = (experts.unsqueeze(2) == own.unsqueeze(1)).any(2) & given
@@ -54,7 +54,7 @@ def filtered_choice(choose: Choose, ratio: float, counts: ReplayCounts) -> Choos
         counts.replayed += replayed
         counts.replaced += replayed - survived
         counts.agreed += agreed
-        return choose(scores, forced.masked_fill(~kept, NO_ROUTE))
+        return choose(scores, experts.masked_fill(~kept, -1))
 
     return filtered
 

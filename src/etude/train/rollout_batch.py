@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from etude.trace.segment import NO_ROUTE, Rollout, Segment
+from etude.trace.segment import Rollout, Segment, no_route, wide_routes
 from etude.train.balance import Row, rows_to_train
 from etude.train.shared_prefix import TokenTree, TreeMask
 
@@ -20,7 +20,7 @@ class RolloutBatch:
 
     ids: Tensor  # (1, N) int64
     mask: TreeMask
-    routes: Tensor | None  # (1, N, L_moe, K), NO_ROUTE where the engine gave none
+    routes: Tensor | None  # (1, N, L_moe, K) uint8 or int32, as `wide_routes` has them
     parents: Tensor  # (M,) int64, the node that predicts the token
     targets: Tensor  # (M,) int64, the token's id
     owner: Tensor  # (M,) int64, index of the rollout
@@ -76,11 +76,11 @@ def _routes(segments: list[Segment], tree: TokenTree) -> Tensor | None:
     given = next((s.routes for s in segments if s.routes is not None), None)
     if given is None:
         return None
-    routes = np.full((len(tree.ids), *given.shape[1:]), NO_ROUTE, given.dtype)
+    routes = np.full((len(tree.ids), *given.shape[1:]), no_route(given.dtype), given.dtype)
     for segment, row in zip(segments, tree.rows, strict=True):
         if segment.routes is not None:
             routes[row] = segment.routes
-    return torch.from_numpy(routes)[None]
+    return torch.from_numpy(wide_routes(routes))[None]
 
 
 def by_segment(rollouts: Sequence[Rollout], rows: Sequence[Row], values: Tensor) -> list[list[np.ndarray]]:

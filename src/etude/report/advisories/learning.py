@@ -76,7 +76,9 @@ def drift(history: History) -> list[Advisory]:
 
 def not_a_number(history: History) -> list[Advisory]:
     """A figure in a finished stage's summary is NaN or infinite: it was computed from nothing, or from a broken number."""
-    found = {f"{stage}{place}": spelled for stage, rows in history.summaries.items() for place, spelled in not_finite(rows)}
+    found = {
+        f"{stage}{place}": spelled for stage, rows in history.summaries.items() for place, spelled in not_finite(rows)
+    }
     if not found:
         return []
     some = ", ".join(f"{place} is {spelled}" for place, spelled in [*found.items()][:NAMED])
