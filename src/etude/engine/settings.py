@@ -53,7 +53,8 @@ class EngineSettings(BaseModel):
     weights: Literal["exact", "bfloat16", "mxfp8"] = Field(
         default="exact",
         description="bfloat16, mxfp8: what is served is rounded to it, and reckoned with as before, as by an engine of lower precision than "
-        "its trainer; for measuring what that does to RL. mxfp8 rounds the matrices of attention, feed-forward layers and experts, bfloat16 all",
+        "its trainer; for measuring what that does to RL. mxfp8 rounds the matrices of attention, feed-forward layers and experts, bfloat16 all but "
+        "the router's selection bias",
     )
 
     @model_validator(mode="after")

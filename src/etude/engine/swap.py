@@ -17,6 +17,7 @@ from etude.model.experts import Experts
 from etude.model.linear import Linear
 from etude.weights.digest import State
 
+SELECTION_BIAS = "router.bias"  # stays in fp32 in every engine: it ranks experts by differences of thousandths
 DRAFTS = "mtp."  # the draft layers' names in a model's state
 
 
@@ -56,12 +57,13 @@ def block_scaled(model: CausalLM) -> list[nn.Parameter]:
 
 
 def round_weights(model: CausalLM, to: Literal["bfloat16", "mxfp8"]) -> None:
-    """To the nearest that the format can hold, in the format they are kept in: every weight, or those of `block_scaled`."""
+    """To the nearest that the format can hold, in the format they are kept in: every weight but the selection bias, or those of
+    `block_scaled`."""
     with torch.no_grad():
         if to == "mxfp8":
             for weight in block_scaled(model):
                 weight.copy_(round_to_mxfp8(weight))
             return
-        for tensor in model.state_dict().values():
-            if tensor.is_floating_point():
+        for name, tensor in model.state_dict().items():
+            if tensor.is_floating_point() and not name.endswith(SELECTION_BIAS):
                 tensor.copy_(tensor.bfloat16())

@@ -46,6 +46,7 @@ def save_checkpoint(
     """
     folder = Path(folder)
     config, tensors = to_hf_config(model.config), dict(to_hf(model.state_dict(), model.config.layers))
+    config["dtype"] = str(model.embed.weight.dtype).removeprefix("torch.")
     if drafts_from is not None:
         carried = draft_tensors(drafts_from, model.config)
         config[DRAFT_LAYERS] = load_config(drafts_from).mtp_layers
@@ -85,7 +86,8 @@ def load_checkpoint(
     drafts: bool = False,
     device: torch.device | str = "cpu",
 ) -> CausalLM:
-    """The model of a checkpoint directory, on `device`. Raises CheckpointError or UnsupportedConfig, naming what does not fit.
+    """The model of a checkpoint directory, on `device`, its weights as `dtype`; the router's selection bias stays in fp32. Raises
+    CheckpointError or UnsupportedConfig, naming what does not fit.
 
     Draft layers on disk are left unread, and the model has none, unless `drafts` asks for them.
     """

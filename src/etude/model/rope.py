@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from etude.model.config import ModelConfig
+from etude.model.float32_buffers import Float32Buffers
 from etude.model.settings import YarnSettings
 
 
@@ -57,8 +58,8 @@ def frequencies(config: ModelConfig) -> Tensor:
     return (1.0 / (yarn.factor * powers)) * stretched + (1.0 / powers) * (1 - stretched)
 
 
-class Rope(nn.Module):
-    """Holds the table of rotations for all positions; looks up and applies them."""
+class Rope(Float32Buffers):
+    """Holds the table of rotations for all positions, in fp32; looks up and applies them."""
 
     table: Tensor
 
@@ -86,7 +87,13 @@ class Rope(nn.Module):
         """x (N, heads, dim) turned by `turns` from `at`; same shape, pairs interleaved."""
         half = x.shape[-1] // 2
         if self.interleaved:
-            pairs = torch.view_as_complex(x.float().unflatten(-1, (half, 2)))
+            pairs = torch.view_as_complex(_even(x.float()).unflatten(-1, (half, 2)))
         else:
             pairs = torch.complex(x[..., :half].float(), x[..., half:].float())
         return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)
+
+
+def _even(x: Tensor) -> Tensor:
+    """Neighbours as pairs: rows that begin at an odd place, behind a part of odd width, are copied."""
+    odd = x.storage_offset() % 2 or any(stride % 2 for stride in x.stride()[:-1])
+    return x.contiguous() if odd else x

@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from etude.model.config import ModelConfig
+from etude.model.float32_buffers import Float32Buffers
 
 # Above any score a router can give (sigmoid and softmax are at most 1, biases move by thousandths), with room to count down.
 FORCED_SCORE = 1e4
 
 
-class Router(nn.Module):
-    """Scores in fp32. `weight` (E, hidden); the DeepSeek family adds `bias` (E,), a buffer that no gradient moves."""
+class Router(Float32Buffers):
+    """Scores in fp32. `weight` (E, hidden); the DeepSeek family adds `bias` (E,), an fp32 buffer that no gradient moves."""
 
     bias: Tensor | None
 
