@@ -130,6 +130,9 @@ def test_published_copies_of_embedding_and_head_are_passed_over(mla: CausalLM, t
     tensors["model.layers.3.embed_tokens.weight"] = tensors["model.embed_tokens.weight"].clone()
     tensors["model.layers.3.shared_head.head.weight"] = tensors["lm_head.weight"].clone()
     save_file(tensors, file)
+    (file.parent / "model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": dict.fromkeys(tensors, file.name)})
+    )
     back = load_checkpoint(tmp_path / "c", drafts=True)
     assert all(torch.equal(tensor, drafted.state_dict()[name]) for name, tensor in back.state_dict().items())
 

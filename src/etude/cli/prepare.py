@@ -39,9 +39,10 @@ def prepare(
 
 def _fitted(recipe: Recipe) -> Recipe:
     """With the limits that the recipe leaves out. Raises RecipeError for a checkpoint that the model code can't build."""
-    from etude.model.hf_config import CheckpointError, UnsupportedConfig
+    from etude.model.hf_config import UnsupportedConfig
     from etude.recipe.errors import RecipeError
     from etude.run.limits import fit_limits
+    from etude.weights.hf_files import CheckpointError
 
     try:
         return fit_limits(recipe)
@@ -62,9 +63,10 @@ def require_stages(run: Run, selected: list[str]) -> None:
 
 def require_checkpoints(run: Run, selected: list[str]) -> None:
     """Raises RecipeError now if a selected stage would look for a checkpoint in vain an hour later, or could not load it."""
-    from etude.model.hf_config import CheckpointError, UnsupportedConfig, read_config
+    from etude.model.hf_config import UnsupportedConfig, read_config
     from etude.recipe.errors import RecipeError
     from etude.recipe.read import find_checkpoint
+    from etude.weights.hf_files import CheckpointError
 
     read = {path for stage in run.graph if stage.name in selected for path in stage.reads}
     lost = [

@@ -20,10 +20,12 @@ from torch import Tensor
 
 from etude.model.causal_lm import CausalLM
 from etude.model.config import ModelConfig
-from etude.model.hf_config import DRAFT_LAYERS, CheckpointError, read_config, read_object, text_config, to_hf_config
-from etude.model.hf_keys import from_hf, ignorable, layer_of, to_hf
+from etude.model.count import count_parameters
+from etude.model.hf_config import DRAFT_LAYERS, WRAPPED, WRAPPERS, raw_config, read_config, text_config, to_hf_config
+from etude.model.hf_keys import MissingTensors, from_hf, ignorable, layer_of, to_hf
+from etude.weights.hf_files import INDEX, CheckpointError, read_object, tensor_files
 
-INDEX = "model.safetensors.index.json"
+WEIGHT_TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 # The size other writers split at; readers hold one shard at a time.
 SHARD_BYTES = 5 * 2**30
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
@@ -94,9 +96,20 @@ def load_checkpoint(
     config = load_config(folder)
     if not drafts:
         config = config.model_copy(update={"mtp_layers": 0})
+    _check_size(config, folder)
     model = CausalLM(config).to(dtype)
-    found = read_tensors(folder, lambda key: not ignorable(key, config.layers, config.mtp_layers))
+    prefix = WRAPPED if raw_config(folder).get("model_type") in WRAPPERS else ""
+    found = read_tensors(
+        folder,
+        lambda key: (
+            key.startswith(prefix) and not ignorable(key.removeprefix(prefix), config.layers, config.mtp_layers)
+        ),
+    )
+    found = {key.removeprefix(prefix): tensor for key, tensor in found.items()}
     from_hf(model.state_dict(), found, config.layers)
+    if dtype == torch.float16:  # of a shorter range than the others
+        for name, tensor in model.state_dict().items():
+            check_weight(f"{name} as float16", tensor)
     return model.to(device)
 
 
@@ -117,22 +130,50 @@ def draft_tensors(folder: Path | str, trunk: ModelConfig) -> dict[str, Tensor]:
 
 
 def read_tensors(folder: Path | str, wanted: Callable[[str], bool] = lambda _key: True) -> dict[str, Tensor]:
-    """Tensors of a checkpoint directory by their key on disk: all, or those that are wanted."""
+    """Tensors of a checkpoint directory by their key on disk: all, or those that are wanted. Raises CheckpointError for a damaged
+    directory, and by name for a tensor that is no weight (`check_weight`).
+    """
     folder = Path(folder)
-    index = folder / INDEX
-    names = ["model.safetensors"]
-    if index.is_file():
-        names = sorted(set(json.loads(index.read_text())["weight_map"].values()))
     tensors: dict[str, Tensor] = {}
-    for name in names:
-        if not (folder / name).is_file():
-            raise CheckpointError(f"{folder / name} does not exist; the checkpoint is incomplete")
+    for name, listed in tensor_files(folder).items():
         try:
             with safe_open(folder / name, framework="pt") as file:
-                tensors |= {key: file.get_tensor(key) for key in file.keys() if wanted(key)}
+                there = set(file.keys())
+                taken = sorted(key for key in (there if listed is None else listed) if wanted(key))
+                if absent := [key for key in taken if key not in there]:
+                    raise MissingTensors(
+                        f"{folder / name} lacks {absent[0]}, which {INDEX} says is there; the checkpoint is incomplete"
+                    )
+                for key in taken:
+                    tensors[key] = file.get_tensor(key)
+                    check_weight(key, tensors[key])
         except SafetensorError as error:
             raise CheckpointError(f"{folder / name} can't be read ({error}); the checkpoint is damaged") from error
     return tensors
+
+
+def check_weight(name: str, tensor: Tensor) -> None:
+    """Raises CheckpointError for a tensor that is no weight: integers, 8-bit floats without their scales, or a number that is not finite."""
+    if tensor.dtype not in WEIGHT_TYPES:
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise CheckpointError(
+            f"{name} is {kind}: quantised weights can't be loaded; convert the checkpoint to bf16 or fp32 first"
+        )
+    if tensor.numel() and not all(bound.isfinite() for bound in tensor.aminmax()):
+        raise CheckpointError(
+            f"{name} holds numbers that are not finite (NaN or infinity): the checkpoint is damaged; take another"
+        )
+
+
+def _check_size(config: ModelConfig, folder: Path | str) -> None:
+    """Raises CheckpointError before memory is taken for a model that the files can't fill, at one byte a parameter."""
+    size = sum((Path(folder) / name).stat().st_size for name in tensor_files(Path(folder)))
+    count = count_parameters(config)
+    if count.total + count.drafts > size:
+        raise CheckpointError(
+            f"{folder}: config.json describes a model of {count.total + count.drafts:,} parameters, and its files hold {size:,} bytes: the "
+            "checkpoint is damaged, incomplete or of another model"
+        )
 
 
 def _write_tensors(folder: Path, tensors: dict[str, Tensor]) -> None:

@@ -7,7 +7,6 @@ them vLLM builds no selection bias). What the model code does not compute is ref
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Mapping
 
@@ -15,10 +14,7 @@ from pydantic import ValidationError
 
 from etude.model.config import ModelConfig
 from etude.model.settings import Family, YarnSettings
-
-
-class CheckpointError(ValueError):
-    """A checkpoint is damaged or does not hold what its model needs; the message names the file or the tensors."""
+from etude.weights.hf_files import CheckpointError, read_object
 
 
 class UnsupportedConfig(ValueError):
@@ -30,6 +26,7 @@ ARCHITECTURES: dict[Family, str] = {"deepseek_v3": "DeepseekV3ForCausalLM", "qwe
 FAMILIES: dict[str, Family] = {"deepseek_v3": "deepseek_v3", "qwen3_moe": "qwen3_moe", "kimi_k2": "deepseek_v3"}
 # Multimodal models whose language model is one of the families: its config is the part "text_config".
 WRAPPERS = ("kimi_k25",)
+WRAPPED = "language_model."  # what the keys of its tensors begin with there
 
 # our field -> key in config.json
 SHARED_FIELDS = {
@@ -123,18 +120,6 @@ def raw_config(folder: Path | str) -> dict[str, Any]:
     if not path.is_file():
         raise CheckpointError(f"{path} does not exist: {folder} is not a checkpoint directory")
     return read_object(path)
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object from a checkpoint's file. Raises CheckpointError for a file that holds none."""
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # ValueError: no JSON, no UTF-8, or a number of too many digits
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise CheckpointError(f"{path} is not JSON ({why}); the checkpoint is damaged") from error
-    if not isinstance(raw, dict):
-        raise CheckpointError(f"{path} holds a {type(raw).__name__} where an object belongs; the checkpoint is damaged")
-    return raw
 
 
 def text_config(raw: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from etude.model.hf_config import CheckpointError
+from etude.weights.hf_files import CheckpointError
 
 
 class MissingTensors(CheckpointError):

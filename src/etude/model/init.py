@@ -14,9 +14,9 @@ from torch import nn
 from etude.model.causal_lm import CausalLM
 from etude.model.checkpoint import draft_tensors, load_checkpoint, load_config
 from etude.model.config import ModelConfig
-from etude.model.hf_config import CheckpointError
 from etude.model.hf_keys import from_hf
 from etude.model.settings import ModelSettings
+from etude.weights.hf_files import CheckpointError
 
 WRITES_INTO_STREAM = ("attention.out.weight", "down.weight", "experts.down")
 MLA_FACTORS = (

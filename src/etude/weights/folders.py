@@ -8,14 +8,21 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from etude.weights.hf_files import INDEX, SINGLE, tensor_files
+
 
 def read_state(folder: Path) -> dict[str, Tensor]:
-    """All tensors of the folder's safetensors files. Raises FileNotFoundError if there are none."""
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
+    """The tensors of a checkpoint directory, each from the file that its index names; without index and model.safetensors those of all files.
+
+    Raises FileNotFoundError if there are none, CheckpointError for a damaged index.
+    """
+    names = sorted(path.name for path in folder.glob("*.safetensors"))
+    if not names:
         raise FileNotFoundError(f"{folder} holds no *.safetensors; give a checkpoint directory")
+    indexed = (folder / INDEX).exists() or (folder / SINGLE).exists()
+    files: dict[str, frozenset[str] | None] = tensor_files(folder) if indexed else dict.fromkeys(names)
     state: dict[str, torch.Tensor] = {}
-    for file in files:
-        with safe_open(file, framework="pt") as tensors:
-            state.update({name: tensors.get_tensor(name) for name in tensors.keys()})
+    for name, listed in files.items():
+        with safe_open(folder / name, framework="pt") as tensors:
+            state.update({key: tensors.get_tensor(key) for key in (listed or tensors.keys())})
     return state
