@@ -23,7 +23,7 @@ from etude.engine.grouping import grouped
 from etude.engine.prefixes import PrefixTable
 from etude.engine.rows import Batch, Rows
 from etude.engine.running import Running, check
-from etude.engine.sampling import noise
+from etude.engine.sampling import NOT_FINITE, noise
 from etude.engine.settings import EngineSettings
 from etude.engine.slots import SlotTable
 from etude.engine.speculative import Speculation
@@ -147,12 +147,14 @@ class EngineCore:
 
     @torch.inference_mode()
     def swap(self, state: State, version: int) -> None:
-        """New weights from the next token on. Raises ValueError, before anything is written, if they don't fit the model."""
+        """New weights from the next token on. Raises ValueError, before anything is written, if they don't fit the model or are not finite."""
         start = self._clock()
         load_checked(self.model, state)
         self._round()
         self.version = version
         self._prefixes.clear()
+        if self._speculation is not None:
+            self._speculation.renew()
         if self.settings.swap_cache == "recompute":
             self._recompute()
         self.stats.swaps += 1
@@ -273,7 +275,11 @@ class EngineCore:
             return []
         stopped = batch.over(batch.last)[done].tolist()
         slots = batch.slots[done].tolist()
-        return [self._finish(slot, "stop" if stop else "length") for slot, stop in zip(slots, stopped, strict=True)]
+        broken = self._forward.broken
+        return [
+            self._give_up(slot) if slot in broken else self._finish(slot, "stop" if stop else "length")
+            for slot, stop in zip(slots, stopped, strict=True)
+        ]
 
     def _finish(self, slot: int, finish: Finish) -> tuple[int, Completion]:
         running = self._running.pop(slot)
@@ -285,6 +291,23 @@ class EngineCore:
         self.stats.inflight_swaps += versions[0] != versions[-1]
         self.stats.finished += finish != "abort"
         self.stats.aborted += finish == "abort"
+        return running.ticket, completion
+
+    def _give_up(self, slot: int) -> tuple[int, Completion]:
+        """A request whose logits are not finite ends without its last token, and its session's slot is zeroed: masked entries are multiplied
+        by probability 0, which NaN survives."""
+        running, now_s = self._running.pop(slot), self._clock()
+        why = f"session {running.request.session_id}: {NOT_FINITE}"
+        completion = running.completion(self.rows, int(self.cache.lengths[slot]) - 1, "abort", now_s, why)
+        self._table.park(slot)
+        self._table.release(running.request.session_id)
+        self._prefixes.forget(slot)
+        self.cache.clear(slot)
+        self._forward.wipe(slot)
+        if self._speculation is not None:
+            self._speculation.drafter.keep(slot, 0)
+        self._batch = None
+        self.stats.aborted += 1
         return running.ticket, completion
 
     def _recompute(self) -> None:

@@ -64,6 +64,7 @@ class LayerDrafter:
         self._layers: list[MtpLayer] = list(model.mtp)[:draft_tokens]  # type: ignore[arg-type]
         self._device = model.embed.weight.device
         self._reach = [0] * cache.slots
+        self.tainted: set[int] = set()  # slots where a draft layer gave numbers that are not finite
 
     def propose(self, batch: Batch, count: int) -> Tensor:
         depths, places = len(self._layers), batch.places
@@ -91,6 +92,8 @@ class LayerDrafter:
         return torch.stack(guesses, dim=1)
 
     def keep(self, slot: int, length: int) -> None:
+        if slot in self.tainted:
+            self._clean(slot)
         # The deepest layer's entry i has read token i + depths.
         self._reach[slot] = min(self._reach[slot], max(0, length - len(self._layers)))
 
@@ -100,6 +103,16 @@ class LayerDrafter:
 
     def clear(self) -> None:
         self._reach = [0] * len(self._reach)
+
+    def renew(self) -> None:
+        """The weights are others: what the former ones left that is not finite goes."""
+        for slot in list(self.tainted):
+            self._clean(slot)
+
+    def _clean(self, slot: int) -> None:
+        self._cache.wipe(slot, layers=slice(self._model.config.layers, None))
+        self._reach[slot] = 0
+        self.tainted.discard(slot)
 
     def _width(self, slots: list[int], held: list[int], count: int) -> int:
         """Positions (at least 1 each) that the layers go through for all rows at once, up to the last one forwarded.
@@ -137,7 +150,7 @@ class LayerDrafter:
 
     def _hope(self, hopes: list[float], guess: Tensor, logprob: Tensor, batch: Batch) -> list[float]:
         """`hopes` with one more guess (B,); behind a stop token there is nothing to guess."""
-        certain = logprob.exp().tolist()
+        certain = logprob.exp().nan_to_num(0.0).tolist()
         ends = batch.over(guess).tolist()
         return [0.0 if end else hope * p for hope, p, end in zip(hopes, certain, ends, strict=True)]
 
@@ -161,5 +174,10 @@ class LayerDrafter:
         return self._layers[depth].extend(hidden, embedded, self._model.rope.at(span.positions), span)
 
     def _draw(self, hidden: Tensor, batch: Batch, places: Tensor) -> tuple[Tensor, Tensor]:
-        """The guess (B,) at `places` from hidden (B, H), and its logprob (B,)."""
-        return sample(self._model.head(hidden).cpu(), self._rows.noise[places], batch.temperature, batch.top_p)
+        """The guess (B,) at `places` from hidden (B, H), and its logprob (B,), NaN where the layer gave no finite numbers."""
+        guess, logprob = sample(
+            self._model.head(hidden).cpu(), self._rows.noise[places], batch.temperature, batch.top_p
+        )
+        if bool((bad := logprob.isnan()).any()):
+            self.tainted.update(batch.slots[bad].tolist())
+        return guess, logprob

@@ -21,6 +21,7 @@ class Forward:
         self.model, self.cache, self.rows = model, cache, rows
         self.device = model.embed.weight.device
         self._ones = torch.ones(cache.slots, dtype=torch.long)
+        self.broken: frozenset[int] = frozenset()  # slots whose last token came from logits that are not finite
 
     def prefill(self, slots: list[int], ends: list[int], *, keep_routes: bool) -> Tensor:
         """Forward each slot's tokens from where its cache ends up to `ends`; logits (B, V) after the last.
@@ -49,19 +50,22 @@ class Forward:
         return self.draw(logits, batch, version)
 
     def draw(self, logits: Tensor, batch: Batch, version: int) -> Tensor:
-        """Sample a token per row, write it to `batch.places`, step the batch on; which rows are done."""
+        """Sample a token per row, write it to `batch.places`, step the batch on; which rows are done, broken ones among them."""
         rows, places = self.rows, batch.places
         ids, logprobs = sample(logits.cpu(), rows.noise[places], batch.temperature, batch.top_p)
         rows.ids.index_copy_(0, places, ids)
         rows.logprobs.index_copy_(0, places, logprobs)
         rows.versions.index_fill_(0, places, version)
-        done = (places >= batch.end) | batch.over(ids)
+        broken = logprobs.isnan()
+        done = (places >= batch.end) | batch.over(ids) | broken
+        self.broken = frozenset(batch.slots[broken].tolist())
         batch.last = ids
         batch.places = places + 1
         return done
 
-    def verify(self, batch: Batch, drafts: Tensor, version: int) -> Tensor:
-        """Forward each row's last token and `drafts` (B, k) behind it; the tokens (B, k + 1) drawn after each of them.
+    def verify(self, batch: Batch, drafts: Tensor, version: int) -> tuple[Tensor, Tensor]:
+        """Forward each row's last token and `drafts` (B, k) behind it; the tokens (B, k + 1) drawn after each of them, and which of
+        them came from logits that are not finite.
 
         They count as far as the drafts before them are right: the caller cuts the cache and steps the batch on. What is
         recorded beyond is written over by the steps that follow.
@@ -79,7 +83,13 @@ class Forward:
         rows.ids.index_copy_(0, places, tokens)
         rows.logprobs.index_copy_(0, places, logprobs)
         rows.versions.index_fill_(0, places, version)
-        return tokens.view(-1, width)
+        return tokens.view(-1, width), logprobs.isnan().view(-1, width)
+
+    def wipe(self, slot: int, start: int = 0) -> None:
+        """Nothing that is not finite stays in the slot from position `start` on."""
+        self.cache.wipe(slot, start)
+        if self.rows.hidden is not None:
+            self.rows.hidden[self.rows.place(slot, start) : self.rows.place(slot + 1)] = 0
 
     def _extend(
         self, ids: Tensor, counts: Tensor, slots: Tensor, places: Tensor, valid: Tensor | None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from etude.engine.core import EngineCore
 from etude.engine.settings import EngineSettings
 from etude.model.causal_lm import CausalLM
-from etude.policy.protocol import Request
+from etude.policy.protocol import PolicyError, Request
 
 AT_ONCE = 32  # tokens between two looks at an answer: half of them on average are for nothing
 
@@ -29,7 +29,7 @@ def greedy(
 ) -> list[list[int]]:
     """The likeliest next tokens of each prompt, until `over` or as many as `most_tokens` says. `done` hears how many are finished.
 
-    Raises PolicyError for a prompt that with its answer is longer than the model's positions.
+    Raises PolicyError for a prompt that with its answer is longer than the model's positions, or one that the model gives no finite logits for.
     """
     if not prompts:
         return []
@@ -49,6 +49,8 @@ def greedy(
         for ticket, completion in core.step():
             n = tickets.pop(ticket)
             assert completion.tokens is not None
+            if completion.finish == "abort":
+                raise PolicyError(completion.problem)
             answers[n] += completion.tokens.ids
             if len(answers[n]) < most_tokens[n] and not over(n, answers[n]):
                 ask(n)

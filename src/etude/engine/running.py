@@ -31,7 +31,7 @@ class Running:
     def new_tokens(self) -> int:
         return self.prompt_tokens - self.cached
 
-    def completion(self, rows: Rows, length: int, finish: Finish, now_s: float) -> Completion:
+    def completion(self, rows: Rows, length: int, finish: Finish, now_s: float, problem: str = "") -> Completion:
         """What was sampled so far; `length` tokens of the slot were forwarded (all but the last sampled)."""
         base, total = rows.place(self.slot), length + 1
         sampled = slice(base + self.prompt_tokens, base + total)
@@ -48,7 +48,7 @@ class Running:
             route_start=self.route_start,
         )
         usage = Usage(self.prompt_tokens, self.cached, len(ids), now_s - self.submitted_s)
-        return Completion(tokens=tokens, finish=finish, usage=usage)
+        return Completion(tokens=tokens, finish=finish, usage=usage, problem=problem)
 
     def nothing(self, now_s: float) -> Completion:
         """The completion of a request that never got a slot."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 WORD = 2**64
+NOT_FINITE = "its logits are not finite numbers: the weights, or what they made of this session, are broken"
 
 
 def noise(seed: int, prompt_tokens: int, count: int) -> np.ndarray:
@@ -27,7 +28,8 @@ def noise(seed: int, prompt_tokens: int, count: int) -> np.ndarray:
 def sample(logits: Tensor, noise: Tensor, temperature: Tensor | None, top_p: Tensor | None) -> tuple[Tensor, Tensor]:
     """Tokens (B,) int64 and their logprobs (B,) fp32 from logits (B, V) and noise (B,) float64.
 
-    `temperature` and `top_p` are (B,); None stands for 1 in every row, which saves their cost.
+    `temperature` and `top_p` are (B,); None stands for 1 in every row, which saves their cost. A row whose logits are no distribution (NaN,
+    +inf, all -inf) gets token 0 with logprob NaN; the other rows are not touched by it.
     """
     logits = logits.float()
     greedy = None
@@ -42,7 +44,10 @@ def sample(logits: Tensor, noise: Tensor, temperature: Tensor | None, top_p: Ten
     drawn = torch.searchsorted(cumulative, noise.unsqueeze(1) * cumulative[:, -1:], right=True)  # (B, 1)
     if greedy is not None and bool(greedy.any()):
         drawn = torch.where(greedy.unsqueeze(1), logits.argmax(-1, keepdim=True), drawn)
-    return drawn.squeeze(1), logprobs.gather(1, drawn).squeeze(1)
+    sound = cumulative[:, -1:] > 0  # (B, 1), False for NaN; else it is 1 up to rounding
+    drawn = torch.where(sound, drawn, 0)
+    picked = torch.where(sound, logprobs.gather(1, drawn), float("nan"))
+    return drawn.squeeze(1), picked.squeeze(1)
 
 
 def _truncated(logprobs: Tensor, top_p: Tensor) -> Tensor:

@@ -31,9 +31,19 @@ class Speculation:
     def __init__(self, forward: Forward, drafter: Drafter, settings: EngineSettings, stats: EngineStats) -> None:
         self.drafter = drafter
         self._forward, self._settings, self._stats = forward, settings, stats
+        self._tainted: set[int] = getattr(drafter, "tainted", set())
+
+    def renew(self) -> None:
+        """The model has other weights."""
+        renew = getattr(self.drafter, "renew", None)
+        if renew is not None:
+            renew()
 
     def count(self, batch: Batch) -> int:
-        """Tokens to guess in the next step: none for a large batch, nor where a request may sample only one more."""
+        """Tokens to guess in the next step: none for a large batch, nor where a request may sample only one more, nor beside a session that
+        the drafter has no finite guess for."""
+        if self._tainted and not self._tainted.isdisjoint(batch.slots.tolist()):
+            return 0
         if len(batch) > self._settings.draft_max_batch:
             return 0
         return min(self._settings.draft_tokens, int((batch.end - batch.places).min()))
@@ -45,13 +55,30 @@ class Speculation:
         """
         drafts = self.drafter.propose(batch, count)  # (B, k)
         held = self._forward.cache.lengths[batch.slots]  # (B,)
-        tokens = self._forward.verify(batch, drafts, version)  # (B, k + 1)
+        tokens, bad = self._forward.verify(batch, drafts, version)  # (B, k + 1)
         taken, over = self._take(batch, drafts.tolist(), tokens.tolist())
+        self._forward.broken = frozenset()
+        if bool(bad.any()):
+            self._stop_at(batch.slots.tolist(), bad.tolist(), held.tolist(), taken, over)
         steps = torch.tensor(taken)
         self._forward.cache.cut(batch.slots, held + steps)
         batch.last = tokens.gather(1, (steps - 1).unsqueeze(1)).squeeze(1)
         batch.places = batch.places + steps
         return torch.tensor(over), sum(taken)
+
+    def _stop_at(
+        self, slots: list[int], bad: list[list[bool]], held: list[int], taken: list[int], over: list[bool]
+    ) -> None:
+        """A row ends with its first token that came from logits that are not finite. Behind a wrong guess they are of no account, and go."""
+        broken: list[int] = []
+        for row, slot in enumerate(slots):
+            first = bad[row].index(True) if True in bad[row] else len(bad[row])
+            if first < taken[row]:
+                taken[row], over[row] = first + 1, True
+                broken.append(slot)
+            elif True in bad[row]:
+                self._forward.wipe(slot, held[row] + taken[row])
+        self._forward.broken = frozenset(broken)
 
     def _take(self, batch: Batch, drafts: list[list[int]], tokens: list[list[int]]) -> tuple[list[int], list[bool]]:
         """How many tokens each row keeps, and whether it is done with them."""

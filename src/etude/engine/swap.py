@@ -16,13 +16,16 @@ from etude.model.causal_lm import CausalLM
 from etude.model.experts import Experts
 from etude.model.linear import Linear
 from etude.weights.digest import State
+from etude.weights.finite import require_finite
 
 SELECTION_BIAS = "router.bias"  # stays in fp32 in every engine: it ranks experts by differences of thousandths
 DRAFTS = "mtp."  # the draft layers' names in a model's state
 
 
 def load_checked(model: CausalLM, state: State) -> None:
-    """Copies `state` into the model's tensors, bit for bit. Raises ValueError, before any is written, if one doesn't fit."""
+    """Copies `state` into the model's tensors, bit for bit. Raises ValueError, before any is written, if one doesn't fit or
+    is not finite.
+    """
     own = model.state_dict()
     if not any(name.startswith(DRAFTS) for name in state):
         own = {name: tensor for name, tensor in own.items() if not name.startswith(DRAFTS)}
@@ -38,6 +41,7 @@ def load_checked(model: CausalLM, state: State) -> None:
                 f"{name} is {tuple(tensor.shape)} {tensor.dtype} in the model and {tuple(state[name].shape)} "
                 f"{state[name].dtype} in the new weights: they belong to another model"
             )
+    require_finite({name: state[name] for name in own}, "the new weights")
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(state[name])

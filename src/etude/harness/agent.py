@@ -211,7 +211,7 @@ class Agent:
         finally:
             self._seconds["policy"] += time.perf_counter() - start
         if answer.finish == "abort":
-            raise PolicyError("the policy aborted the completion; sample the session again")
+            raise PolicyError(answer.problem or "the policy aborted the completion; sample the session again")
         return self._transcript.completion(answer)
 
     def _request(self, prompt: tuple[int, ...], summary: bool) -> Request:

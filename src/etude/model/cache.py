@@ -42,6 +42,10 @@ class KVCache:
         """Forget all but the first `keep` tokens of a slot."""
         self.lengths[slot] = min(int(self.lengths[slot]), keep)
 
+    def wipe(self, slot: int, start: int = 0, layers: slice = slice(None)) -> None:
+        """Zero what lies from position `start` on, in these layers: after a number that is not finite, which masking does not hide."""
+        self.buffer[layers, slot, start:] = 0
+
     def cut(self, slots: Tensor, lengths: Tensor) -> None:
         """Forget all but the first `lengths` (B,) tokens of `slots` (B,); what was held longer is written over later."""
         if bool((lengths > self.lengths[slots]).any()):

@@ -47,3 +47,4 @@ class Completion:
     tokens: SampledTokens | None = None
     finish: Finish = "stop"
     usage: Usage = field(default_factory=Usage)
+    problem: str = ""  # why it was aborted, where the engine knows

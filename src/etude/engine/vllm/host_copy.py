@@ -21,6 +21,7 @@ from etude.engine.vllm.state_file import StateFile, write_state_file
 from etude.model.checkpoint import TOKENIZER_FILES, load_config
 from etude.weights.digest import State, bits, state_digest, tensor_digest
 from etude.weights.errors import CorruptTensor
+from etude.weights.finite import require_finite
 from etude.weights.receiver import Received, Receiver
 
 FILE, HELD, LOCK = "model.safetensors", "held.json", "lock"
@@ -48,7 +49,8 @@ class HostCopy:
                 shutil.copyfile(checkpoint / name, folder / name)
 
     def bring(self, receiver: Receiver, goal: int | None = None) -> Received:
-        """To version `goal`, by default the newest of the store. Raises WeightsError and holds what it held, or nothing."""
+        """To version `goal`, by default the newest of the store. Raises WeightsError and holds what it held, or nothing;
+        NotFinite for weights that are not finite."""
         with self._locked(fcntl.LOCK_EX):
             held = self._held()
             file = None if held is None else StateFile(held.file)
@@ -71,6 +73,7 @@ class HostCopy:
             yield held
 
     def _write(self, file: StateFile | None, digests: dict[str, str], received: Received) -> None:
+        require_finite(received.state, f"version {received.version} of the weights")
         (self.folder / HELD).unlink(missing_ok=True)
         path = self.folder / FILE
         digests = dict(digests)

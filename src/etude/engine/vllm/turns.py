@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from etude.engine.sampling import NOT_FINITE
 from etude.policy.protocol import PolicyError, Request
 from etude.trace.completion import Completion, Finish, SampledTokens, Usage
 
@@ -61,6 +63,10 @@ def completion(turn: Turn, answer: Message, now_s: float) -> Completion | Policy
     """What was sampled; an error of ours where vLLM ended the turn for a reason that none of our own is."""
     if answer["finish"] not in FINISHES:
         return PolicyError(f"vLLM ended a turn with {answer['finish']!r}")
+    if not all(map(math.isfinite, answer["logprobs"])):
+        return PolicyError(
+            f"vLLM gave a token of logprob {next(x for x in answer['logprobs'] if not math.isfinite(x))}: {NOT_FINITE}"
+        )
     ids = answer["ids"]
     versions = versions_of(answer["spans"], len(ids), turn.version)
     usage = Usage(turn.prompt_tokens, answer["cached"], len(ids), now_s - turn.sent_s)
