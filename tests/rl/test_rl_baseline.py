@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from etude.rl.baseline import RunningMeans
+from etude.rl.advantage import advantages
+from etude.rl.baseline import RunningMeans, by_group, of_sound_groups
 from etude.rl.settings import RlSettings
 
 REWARDS = st.lists(
@@ -56,3 +59,31 @@ def test_a_group_of_one_without_a_baseline_is_refused_with_the_remedy():
     with pytest.raises(ValidationError, match='take rl.baseline = "category", or larger groups'):
         RlSettings(group_size=1)
     assert RlSettings(group_size=1, baseline="category").group_size == 1
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
+def test_a_reward_that_is_not_finite_is_refused_by_its_place_and_moves_no_mean(odd):
+    with pytest.raises(ValueError, match=f"reward 1 of 3 is {odd}"):
+        advantages([1.0, odd, 0.0])
+    means = RunningMeans(100)
+    with pytest.raises(ValueError, match=f"a reward is {odd}"):
+        means.advantages([1.0, odd], ["tests", "tests"])
+    assert means.state_dict() == {"seen": {}, "means": {}}
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from([0.0, 1.0, 0.5, math.nan, math.inf]), min_size=1, max_size=4), min_size=1, max_size=6
+    )
+)
+def test_groups_with_such_a_reward_have_no_advantage_and_change_none_of_the_others(groups):
+    rewards, sizes = [reward for group in groups for reward in group], [len(group) for group in groups]
+    sound = [group for group in groups if all(map(math.isfinite, group))]
+    found = of_sound_groups(rewards, sizes, lambda kept, places: by_group(kept, [len(group) for group in sound]))
+    wanted = iter(by_group([reward for group in sound for reward in group], [len(group) for group in sound]))
+    for group in groups:
+        mine, found = found[: len(group)], found[len(group) :]
+        if all(map(math.isfinite, group)):
+            assert mine == [next(wanted) for _ in group]
+        else:
+            assert all(map(math.isnan, mine))

@@ -260,3 +260,24 @@ def test_lessons_without_draft_layers_are_refused_before_anything_starts(checkpo
             settings_for(1, drafts={"every": 1}), checkpoint=folder / "bare", folder=folder / "rl", harness=HarnessSettings(),
             source=ExerciseSource(ExerciseSettings()), **parts,
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("baseline", ["group", "category"])
+def test_a_reward_that_is_no_number_costs_its_group_and_is_named_by_its_part(checkpoint, folder, baseline):
+    store = GroupStore(folder / "groups")
+    for group in range(2):
+        rollouts = store.load(group)
+        for rollout in rollouts:
+            rollout.info["category"] = "tests"
+        if group == 1:
+            rollouts[2].rewards["outcome"] = float("nan")
+        store.save(group, rollouts)
+    learner = Learner(checkpoint, folder, settings_for(1, baseline=baseline), 1)
+    learner.restore(0)
+    before = learner.trainer.model.state_dict()["head.weight"].clone()
+    trained = learner.train([0, 1])
+    assert trained.figures["skipped"] == 0 and trained.figures["dropped_groups"] == 1
+    assert not torch.equal(before, learner.trainer.model.state_dict()["head.weight"])
+    assert trained.notes[0] == "rollout 1.2 (task task-1): its reward's part outcome is nan"
+    assert len(trained.notes) == 1 + SIZE and "its group 1 is left out of the step" in trained.notes[1]
+    assert all(np.isfinite(mean) for mean in learner.means.means.values())

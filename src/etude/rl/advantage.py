@@ -11,12 +11,17 @@ If all four were correct with the same penalties: 0.01, 0.02, 0.00, -0.03; small
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 
 def advantages(rewards: Sequence[float]) -> list[float]:
-    """One advantage per rollout of the group, in order; they sum to zero."""
+    """One advantage per rollout of the group, in order; they sum to zero. Raises ValueError for a reward that is not finite: the mean would
+    carry it to every member."""
     if not rewards:
         raise ValueError("a group without rollouts has no advantages")
+    for place, reward in enumerate(rewards):
+        if not math.isfinite(reward):
+            raise ValueError(f"reward {place} of {len(rewards)} is {reward}: leave the group out")
     mean = sum(rewards) / len(rewards)
     return [reward - mean for reward in rewards]

@@ -13,7 +13,8 @@ is 1/3 after it, and a reward of 1 at the next step has the advantage 2/3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +30,10 @@ class RunningMeans:
     means: dict[str, float] = field(default_factory=dict)
 
     def advantages(self, rewards: Sequence[float], categories: Sequence[str]) -> list[float]:
-        """One per rollout, in order; the means take the rewards in behind that, in the same order."""
+        """One per rollout, in order; the means take the rewards in behind that, in the same order. Raises ValueError for a reward that is not
+        finite, before any mean moves."""
+        if odd := [reward for reward in rewards if not math.isfinite(reward)]:
+            raise ValueError(f"a reward is {odd[0]}: leave its group out, for the running means keep every reward")
         found = [
             reward - self._baseline(i, rewards, categories)
             for i, (reward, _) in enumerate(zip(rewards, categories, strict=True))
@@ -56,6 +60,23 @@ class RunningMeans:
             if other == category and i != index
         ]
         return sum(rest) / len(rest) if rest else rewards[index]
+
+
+def of_sound_groups(
+    rewards: Sequence[float], sizes: Sequence[int], held_against: Callable[[list[float], list[int]], list[float]]
+) -> list[float]:
+    """Advantages of the groups whose rewards are all finite, NaN for every member of the others, which no baseline hears of.
+
+    `held_against(rewards, places)` gives the advantages of the rewards at these places.
+    """
+    out, start, places = [math.nan] * len(rewards), 0, list[int]()
+    for size in sizes:
+        members = range(start, start + size)
+        places += members if all(math.isfinite(rewards[i]) for i in members) else ()
+        start += size
+    for place, value in zip(places, held_against([rewards[i] for i in places], places), strict=True):
+        out[place] = value
+    return out
 
 
 def by_group(rewards: Sequence[float], sizes: Sequence[int]) -> list[float]:

@@ -9,8 +9,10 @@ All ranks restore and train, and come to the same bits or stop; rank 0 alone wri
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -24,7 +26,7 @@ import torch
 from etude.engine.probe import Mismatch, compare
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.model.device import device_of
-from etude.rl.baseline import RunningMeans, by_group
+from etude.rl.baseline import RunningMeans, by_group, of_sound_groups
 from etude.rl.hints.flagged import chosen
 from etude.rl.rewards.component import Subject
 from etude.rl.rewards.divergence import k1_sum
@@ -65,6 +67,7 @@ class Trained:
     cpu_s: float = 0.0  # of the whole process
     measured: list[dict[str, float]] = field(default_factory=list)  # per rollout its components before any weight
     weights: dict[str, float] = field(default_factory=dict)  # what they were mixed with
+    notes: list[str] = field(default_factory=list)  # which rollouts were left out, and why
 
 
 class Learner:
@@ -147,7 +150,8 @@ class Learner:
             figures |= self.drafts.after(self.trainer.steps, rollouts)
         digest = self._digest()
         busy_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
-        return Trained(digest, figures, parts, shared, busy_s, cpu_s, values, mix.weights)
+        notes = [*_broken_rewards(rollouts, parts), *self.trainer.broken]
+        return Trained(digest, figures, parts, shared, busy_s, cpu_s, values, mix.weights, notes)
 
     def publish(self, version: int) -> bool:
         """Copies the weights, to be put into the store as `version`; False where these are later ones: a trainer that came back has trained on,
@@ -247,10 +251,16 @@ class Learner:
         return digests[0]
 
     def _advantages(self, rewards: list[float], batch: list[list[Rollout]]) -> list[float]:
-        """In the order of the rollouts."""
-        if self.settings.baseline == "group":
-            return by_group(rewards, [len(group) for group in batch])
-        return self.means.advantages(rewards, [rollout.info["category"] for group in batch for rollout in group])
+        """In the order of the rollouts; NaN in groups with a reward that is not finite, which the trainer leaves out."""
+        categories = [rollout.info.get("category", "") for group in batch for rollout in group]
+        groups = [number for number, group in enumerate(batch) for _ in group]
+
+        def held_against(sound: list[float], places: list[int]) -> list[float]:
+            if self.settings.baseline == "category":
+                return self.means.advantages(sound, [categories[place] for place in places])
+            return by_group(sound, [*Counter(groups[place] for place in places).values()])
+
+        return of_sound_groups(rewards, [len(group) for group in batch], held_against)
 
     def _keep_gaps(self, groups: list[int], batch: list[list[Rollout]], scores: Scores) -> None:
         """Per token what the trainer's logprobs are above the sampler's, for whoever reads rollouts."""
@@ -281,6 +291,16 @@ def _gap(rollout: Rollout, current: list[np.ndarray]) -> np.ndarray:
     """(S,) trainer minus sampler, of the rollout's sampled tokens, segment after segment."""
     parts = [now[s.sampled] - s.logprobs[s.sampled] for s, now in zip(rollout.segments, current, strict=True)]
     return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+
+def _broken_rewards(rollouts: list[Rollout], parts: list[dict[str, float]]) -> list[str]:
+    """A line for each part of a reward that is not finite."""
+    return [
+        f"rollout {rollout.id} (task {rollout.task_id}): its reward's part {name} is {value}"
+        for rollout, part in zip(rollouts, parts, strict=True)
+        for name, value in part.items()
+        if not math.isfinite(value)
+    ]
 
 
 def _mixed_by_group(values: list[dict[str, float]], sizes: list[int], mix: Mix) -> list[dict[str, float]]:

@@ -6,6 +6,7 @@ Values of a step go to the event log and into `steps.jsonl` (a step trained agai
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -161,7 +162,9 @@ def _routed(rollout: Rollout) -> int:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values)) if len(values) else 0.0
+    """Of those that are finite: the trainer leaves the others' groups out."""
+    finite = [value for value in values if math.isfinite(value)]
+    return float(np.mean(finite)) if finite else 0.0
 
 
 def _weighted(steps: Sequence[dict[str, float]], name: str, weight: str) -> float:

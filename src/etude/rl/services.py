@@ -84,6 +84,8 @@ class Services:
     async def train(self, step: int, groups: list[int]) -> Step:
         trained: Trained = await self._ask("train", groups)
         self._since.append((step, groups, trained.digest))
+        for line in trained.notes:
+            self._note(f"step {step}: {line}")
         self.trainer_busy_s += trained.busy_s
         values = {"busy_s": trained.busy_s, "train_cpu_s": trained.cpu_s, **trained.figures}
         return Step(

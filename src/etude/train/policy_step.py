@@ -28,6 +28,7 @@ from etude.model.causal_lm import CausalLM
 from etude.model.router import balanced_bias, expert_load
 from etude.trace.segment import Rollout
 from etude.train.balance import Cost, dealt
+from etude.train.broken_rollouts import broken_lines, broken_rollouts
 from etude.train.loop import TrainingDiverged
 from etude.train.losses import logprobs_and_entropy, policy_coefficients
 from etude.train.next_token import routers
@@ -63,6 +64,7 @@ class PolicyTrainer:
         self.total_steps = total_steps
         self.steps = 0
         self._bad_in_a_row = 0
+        self.broken: list[str] = []  # of the last update, a line for each rollout with a number that is not finite
         self._device = model.embed.weight.device
         self._routers = routers(model)
         self._cost = Cost.of_model(model.config)
@@ -107,29 +109,60 @@ class PolicyTrainer:
         return together(self.steps, rollouts, share, parts, batches, graphs)
 
     def update(self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: Scores) -> dict[str, float]:
-        """One optimizer step; returns its figures. Uses `scores` up: each batch of rollouts is trained on once."""
+        """One optimizer step; returns its figures. Uses `scores` up: each batch of rollouts is trained on once.
+
+        A rollout with a number that is not finite (its advantage, a logprob) costs its group, not the batch: `broken` names it.
+        """
         if len(advantages) != len(rollouts):
             raise ValueError(f"{len(advantages)} advantages for {len(rollouts)} rollouts; give one each, in order")
         if scores.step != self.steps:
             raise ValueError(f"scores are of step {scores.step}, the trainer is at {self.steps}; score again")
-        figures = self._figures(rollouts, scores)
-        shared = torch.tensor(advantages, dtype=torch.float32).to(self._device)
-        figures |= self._backward(shared, len(rollouts), scores)
+        kept = self._without_broken_groups(rollouts, advantages, scores)
+        sound, advantages, scores = kept or (rollouts, [0.0] * len(rollouts), scores)
+        figures = self._figures(sound, scores)
+        if self.broken:
+            figures["dropped_groups"] = float(len({r.group for r in rollouts}) - len({r.group for r in sound if kept}))
+        norm = math.nan  # where no group is left
+        if kept:
+            shared = torch.tensor(advantages, dtype=torch.float32).to(self._device)
+            figures |= self._backward(shared, len(sound), scores)
+            norm = self._optimizers.clip()
+        return figures | self._step(norm, scores)
+
+    def _without_broken_groups(
+        self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: Scores
+    ) -> tuple[Sequence[Rollout], Sequence[float], Scores] | None:
+        """What is left to train on, None if nothing is. The names of broken rollouts go to `broken`. The rest is scored once more: numbers of the
+        left-out rollouts are in the sums of the pass before, and 0 * NaN is NaN."""
+        found = broken_rollouts(rollouts, advantages, scores.current)
+        self.broken = broken_lines(rollouts, found)
+        if not found:
+            return rollouts, advantages, scores
+        groups = {rollouts[index].group for index in found}
+        left = [index for index, rollout in enumerate(rollouts) if rollout.group not in groups]
+        scores.graphs.clear()
+        scores.batches.clear()
+        if not left:
+            return None
+        sound = [rollouts[index] for index in left]
+        return sound, [advantages[index] for index in left], self.score(sound, with_reference=False)
+
+    def _step(self, norm: float, scores: Scores) -> dict[str, float]:
+        """Moves the weights if the gradient is finite. Raises TrainingDiverged after too many steps in a row that did not."""
         self.steps += 1
         self._optimizers.set_factor(policy_lr_factor(self.settings, self.steps, self.total_steps))
-        norm = self._optimizers.clip()
-        figures |= {"grad_norm": norm, "skipped": 0.0}
         if not math.isfinite(norm):
             self._optimizers.zero_grad()
             self._bad_in_a_row += 1
             if self._bad_in_a_row >= self.settings.bad_steps_limit:
-                raise TrainingDiverged(f"{self._bad_in_a_row} policy steps in a row without a finite gradient")
-            return figures | {"skipped": 1.0}
+                last = f"; the last: {self.broken[0]}" if self.broken else ""
+                raise TrainingDiverged(f"{self._bad_in_a_row} policy steps in a row without a finite gradient{last}")
+            return {"grad_norm": norm, "skipped": 1.0}
         self._bad_in_a_row = 0
         self._optimizers.step()
         self._optimizers.zero_grad()
         self._balance(scores.load)
-        return figures
+        return {"grad_norm": norm, "skipped": 0.0}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything a resumed trainer needs, as tensors and plain values (see `checkpoint.save_state`)."""

@@ -11,6 +11,7 @@ resumed run reads them back from `steps.jsonl` and goes on.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -53,6 +54,8 @@ class Watch:
         self._step += 1
         found: list[Alarm] = []
         for name, value in sorted(watched(values).items()):
+            if not math.isfinite(value):  # neither a shift nor a reference
+                continue
             drift = self._drifts.setdefault(name, _drift(name))
             shift = drift.feed(value)
             if shift is not None:

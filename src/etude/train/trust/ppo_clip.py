@@ -13,10 +13,13 @@ from torch import Tensor
 
 from etude.train.trust.settings import TrustSettings
 
+# e to this is far above every bound, and finite: an infinite ratio times an advantage of 0 would be NaN.
+LARGEST_LOG_RATIO = 60.0
+
 
 def weights(logprobs: Tensor, sampler: Tensor, advantages: Tensor, settings: TrustSettings) -> Tensor:
     """(N,) the ratio or 0."""
-    bounds, ratios = settings.ppo_clip, (logprobs - sampler).exp()
+    bounds, ratios = settings.ppo_clip, (logprobs - sampler).clamp(max=LARGEST_LOG_RATIO).exp()
     stopped = ((advantages > 0) & (ratios > 1 + bounds.high)) | ((advantages < 0) & (ratios < 1 - bounds.low))
     if bounds.dual is not None:
         stopped |= (advantages < 0) & (ratios > bounds.dual)
