@@ -135,3 +135,47 @@ def test_a_tokenizer_of_another_checkpoint_is_refused(foreign: Tokenizer, tmp_pa
     (tmp_path / "config.json").write_text(json.dumps(config | {"eos_token_id": [5]}))
     with pytest.raises(TokenizerMismatch, match="names 5 as eos_token_id, which is .* and no special token"):
         check_belongs(tmp_path, foreign)
+
+
+def bytes_of(tokenizer: Tokenizer, ids: list[int]) -> str:
+    """The byte-level letters of these tokens: one for each byte."""
+    return "".join(str(tokenizer.id_to_token(number)) for number in ids)
+
+
+@given(
+    st.lists(
+        st.sampled_from(["世界", "世间", " 与世", "— ", "“x” ", "дом ", "дым ", "😀", "é", "def ", "\t"]),
+        min_size=1,
+        max_size=12,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_a_new_row_starts_from_the_old_tokens_of_its_very_bytes_also_within_a_character(words: list[str]) -> None:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    old = Tokenizer(models.BPE(vocab={letter: n for n, letter in enumerate(alphabet)}, merges=[]))
+    old.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)  # type: ignore[assignment]
+    old.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    new = extended(old, ("<|end|>",), learn_merges(old, ["".join(words) * 4], 20))
+    found = spelled(old, new)
+    assert found.keys() == {n for n in new.get_vocab().values() if n >= len(alphabet)}
+    for number, ids in found.items():
+        assert bytes_of(old, ids) == new.id_to_token(number)
+
+
+def test_a_new_row_of_a_tokenizer_that_falls_back_to_bytes_starts_from_those_bytes() -> None:
+    pieces = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "a", "b", "ab"]
+    old = Tokenizer(
+        models.BPE(
+            vocab={piece: n for n, piece in enumerate(pieces)},
+            merges=[("a", "b")],
+            byte_fallback=True,
+            unk_token="<unk>",
+        )
+    )
+    new = extended(old, (), [("<0xE4>", "<0xB8>"), ("<0xE4><0xB8>", "<0x96>"), ("▁", "ab")])
+    by_token = {new.id_to_token(number): [old.id_to_token(i) for i in ids] for number, ids in spelled(old, new).items()}
+    assert by_token == {
+        "<0xE4><0xB8>": ["<0xE4>", "<0xB8>"],
+        "<0xE4><0xB8><0x96>": ["<0xE4>", "<0xB8>", "<0x96>"],
+        "▁ab": ["▁", "ab"],
+    }

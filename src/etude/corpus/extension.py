@@ -44,11 +44,21 @@ def extended(tokenizer: Tokenizer, special: Sequence[str] = (), merges: Sequence
 
 
 def spelled(old: Tokenizer, new: Tokenizer) -> dict[int, list[int]]:
-    """Each new id with the old ids that its text was encoded as, for the first value of its row."""
+    """Each new id with the old ids that it takes the place of, for the first value of its row.
+
+    Of a merge these are the old tokens that it joins, byte by byte: a token that is a part of a character has no text of its own, and would
+    decode to U+FFFD. Of a special token it is what its text was encoded as.
+    """
     old.encode_special_tokens = True
-    known = set(old.get_vocab().values())
-    texts = {number: _text(new, number) for number in sorted(new.get_vocab().values()) if number not in known}
-    return {number: old.encode(text, add_special_tokens=False).ids for number, text in texts.items()}
+    known = old.get_vocab()
+    taken = set(known.values())
+    merges = {left + right: (left, right) for left, right in reversed(_merges(new))}
+    found: dict[int, list[int]] = {}
+    for token, number in sorted(new.get_vocab().items(), key=lambda item: item[1]):
+        if number not in taken:
+            parts = _parts(token, known, merges)
+            found[number] = parts or old.encode(_text(new, number), add_special_tokens=False).ids
+    return found
 
 
 def compression(tokenizer: Tokenizer, texts: Iterable[str]) -> float:
@@ -58,6 +68,29 @@ def compression(tokenizer: Tokenizer, texts: Iterable[str]) -> float:
         size += len(text.encode())
         tokens += len(tokenizer.encode(text, add_special_tokens=False).ids)
     return size / tokens if tokens else float("nan")
+
+
+def _merges(tokenizer: Tokenizer) -> list[Pair]:
+    """In the order of their ranks; older files write a merge as one string."""
+    rows = json.loads(tokenizer.to_str())["model"].get("merges", [])
+    pairs = (row.split(" ") if isinstance(row, str) else row for row in rows)
+    return [(left, right) for left, right in pairs]
+
+
+def _parts(token: str, known: dict[str, int], merges: dict[str, Pair]) -> list[int]:
+    """The old ids that merges lead from to `token`, from left to right; empty if it is made by none."""
+    found: list[int] = []
+    waiting = [token]
+    while waiting:
+        part = waiting.pop()
+        if part in known:
+            found.append(known[part])
+        elif part in merges:
+            left, right = merges[part]
+            waiting += [right, left]
+        else:
+            return []
+    return found
 
 
 def _text(tokenizer: Tokenizer, number: int) -> str:
