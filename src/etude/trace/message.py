@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from etude.trace.unicode import is_whole, whole
+
 Role = Literal["system", "user", "assistant", "tool"]
 # A user message that came while the agent worked. steer: shown before the next turn; queue: shown when the agent has
 # finished; stop: the turn was broken off (the text may be empty).
@@ -22,10 +24,17 @@ class ToolCall:
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arguments", whole(self.arguments))
+        _make_whole(self, "id", "name")
+
 
 @dataclass(frozen=True)
 class Message:
-    """One message. A tool message answers the call named by `call_id`; an assistant message may carry several calls."""
+    """One message. A tool message answers the call named by `call_id`; an assistant message may carry several calls.
+
+    No text of it holds a lone surrogate, whatever it was made from: a request that carries one can't be sent, nor can any later
+    request of that session."""
 
     role: Role
     text: str = ""
@@ -38,6 +47,9 @@ class Message:
     summary: bool = False
     # How a user message arrived that did not open the session; None: it did, or the harness itself wrote it.
     delivery: Delivery | None = None
+
+    def __post_init__(self) -> None:
+        _make_whole(self, "text", "thinking", "call_id", "problem")
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; fields at their default are left out."""
@@ -54,3 +66,11 @@ class Message:
         """The inverse of `to_json`; an unknown key raises TypeError."""
         calls = tuple(ToolCall(**call) for call in row.get("calls", ()))
         return cls(**{**row, "calls": calls})
+
+
+def _make_whole(value: ToolCall | Message, *names: str) -> None:
+    """Replace the lone surrogates of some fields, in the constructor of a frozen dataclass."""
+    for name in names:
+        text = getattr(value, name)
+        if text is not None and not is_whole(text):
+            object.__setattr__(value, name, whole(text))

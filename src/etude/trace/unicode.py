@@ -1,4 +1,7 @@
-"""JSON can spell half a surrogate pair, UTF-8 can't: it becomes U+FFFD before it can reach a file or a socket."""
+"""Lone surrogates. JSON (`"\\ud83d"`) and Python's file names (PEP 383) can spell half of a surrogate pair, UTF-8 can't.
+
+Each becomes U+FFFD before it can reach a message, a file or a socket. A pair that is spelled in two halves becomes its character.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,18 @@ from typing import Any
 def whole(value: Any) -> Any:
     """JSON values without lone surrogates."""
     if isinstance(value, str):
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return value if is_whole(value) else value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, list):
         return [whole(item) for item in value]
     return {whole(key): whole(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def is_whole(text: str) -> bool:
+    """Whether a text has an encoding in UTF-8."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
