@@ -93,6 +93,19 @@ def test_a_mistake_in_the_file_is_one_line_that_names_it(file: Path, text: str, 
     assert told in str(error.value) and str(file) in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_in_the_file_is_dropped(file: Path, encoding: str) -> None:
+    file.write_bytes("effort = 'low'".encode(encoding))
+    assert load_config()[0].effort == "low"
+
+
+@pytest.mark.parametrize("data", [b"a = " + b"[" * 5000, b"\xff", b"#" * (1 << 20) + b"\n"])
+def test_a_file_that_is_no_settings_file_is_one_line(file: Path, data: bytes) -> None:
+    file.write_bytes(data)
+    with pytest.raises(BadUse, match=str(file)):
+        load_config()
+
+
 def test_no_file_is_fine_and_a_named_one_must_be_there(
     homes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,20 @@ def test_a_request_is_carried_out_and_the_answer_alone_is_on_stdout(
     assert session.header.facts["workspace"] == str(shop) and session.of("end")[0].data["reason"] == "message"
 
 
+@pytest.mark.parametrize("walls", [pytest.param("workspace", marks=pytest.mark.walls), "none"])
+def test_instructions_that_lead_out_of_the_repository_are_reported_and_never_sent(
+    walls: str, shop: Path, tmp_path: Path, etude: Etude
+) -> None:
+    (tmp_path / "private").write_text("PRIVATE KEY")
+    (shop / "AGENTS.md").symlink_to(tmp_path / "private")
+    (shop / ".mcp.json").symlink_to(tmp_path / "private")
+    with serving(lambda messages: {"text": "done"}) as lab:
+        done = etude("agent", "--json", "-p", "go", "-m", lab.url, "--sandbox", walls, folder=shop)
+    assert done.code == 0 and "PRIVATE" not in str(lab.asked) + done.out + done.err
+    notices = [event["message"] for event in done.events if event["type"] == "notice"]
+    assert all(any(name in line and "leads out" in line for line in notices) for name in ("AGENTS.md", ".mcp.json"))
+
+
 @pytest.mark.walls
 def test_json_is_a_stream_of_events_with_the_names_of_codex(shop: Path, etude: Etude) -> None:
     with serving(fixer) as lab:

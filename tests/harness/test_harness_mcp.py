@@ -238,6 +238,29 @@ def test_a_bad_project_file_is_told_with_place_and_remedy(tmp_path: Path, text: 
     assert ".mcp.json" in str(told.value)
 
 
+def test_a_project_file_that_is_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "private.json").write_text('{"mcpServers": {"a": {"command": "PRIVATE"}}}')
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / ".mcp.json").symlink_to("../private.json")
+    with pytest.raises(McpConfigError, match="leads out") as refused:
+        project_servers(folder)
+    assert "PRIVATE" not in str(refused.value)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_in_a_project_file_is_dropped(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / ".mcp.json").write_bytes('{"mcpServers": {"a": {"command": "x"}}}'.encode(encoding))
+    assert [server.command for server in project_servers(tmp_path)] == ["x"]
+
+
+@pytest.mark.parametrize("data", [b"[" * 100_000, b"\0\xff", b" " * (1 << 20) + b"{}", b'{"mcpServers": "\xe9"}'])
+def test_nothing_that_a_project_file_holds_raises_anything_else(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / ".mcp.json").write_bytes(data)
+    with pytest.raises(McpConfigError):
+        project_servers(tmp_path)
+
+
 def test_settings_tables_are_trusted_and_strict() -> None:
     row = {"command": "shelf", "args": ["-q"], "timeout_s": 5}
     assert servers_of({"shelf": row}, "s.toml", trusted=True) == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -94,3 +95,12 @@ def test_a_folder_that_is_no_repository_has_rules_too(fresh_lab: Callable[[], ob
     lab = fresh_lab()
     lab.write({".gitignore": "secret.py\nout/\n", "secret.py": "x = 1\n", "out/a.py": "x = 1\n", "kept.py": "x = 1\n"})  # type: ignore[attr-defined]
     assert set(walk(lab.root).files) == {".gitignore", "kept.py"}  # type: ignore[attr-defined]
+
+
+def test_an_ignore_file_that_is_a_link_or_a_pipe_is_not_read(fresh_lab: Callable[[], object], tmp_path: Path) -> None:
+    lab = fresh_lab()
+    lab.write({"a/x.py": "x = 1\n", "b/x.py": "x = 1\n"})  # type: ignore[attr-defined]
+    (tmp_path / "rules").write_text("*.py\n")
+    (lab.root / "a" / ".gitignore").symlink_to(tmp_path / "rules")  # type: ignore[attr-defined]
+    os.mkfifo(lab.root / "b" / ".gitignore")  # type: ignore[attr-defined]
+    assert set(walk(lab.root).files) == {"a/x.py", "b/x.py"}  # type: ignore[attr-defined]

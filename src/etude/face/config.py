@@ -27,6 +27,10 @@ from etude.harness.approval import ApprovalPolicy
 from etude.harness.mcp.config import servers_of
 from etude.harness.mcp.server import McpConfigError, Server
 from etude.trace.entry import Effort
+from etude.workspace.bounded_file import UTF16_MARKS
+
+# A longer file holds no settings.
+MAX_BYTES = 1 << 20
 
 
 class _Table(BaseModel):
@@ -95,12 +99,21 @@ def load_config(named: Path | None = None) -> tuple[Config, Path]:
             raise BadUse(f"there is no settings file {file}; write it, or leave out {wish}")
         return Config(), file
     try:
-        found = Config.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+        found = Config.model_validate(tomllib.loads(_text(file)))
+    except (OSError, ValueError, RecursionError) as error:
         told = _told(error) if isinstance(error, ValidationError) else str(error)
         raise BadUse(f"{file}: {told}") from error
     found.servers(str(file))
     return found, file
+
+
+def _text(file: Path) -> str:
+    """The file's text. A person's own file may be a link anywhere. Raises OSError and ValueError."""
+    with open(file, "rb") as opened:
+        data = opened.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"it is larger than {MAX_BYTES >> 20} MiB, so it is no settings file")
+    return data.decode("utf-16" if data.startswith(UTF16_MARKS) else "utf-8-sig")
 
 
 def _told(error: ValidationError) -> str:

@@ -66,7 +66,7 @@ class Offers:
         words = _does(settings.preset)
         if not words:
             if wanted.mcp and given:
-                found._missing(f"the preset {settings.preset} is a trained vocabulary: it takes no MCP servers")
+                found.report(f"the preset {settings.preset} is a trained vocabulary: it takes no MCP servers")
             return found
         if wanted.index and "codebase_search" in words:
             found._index(folder)
@@ -101,7 +101,7 @@ class Offers:
         try:
             self.services = replace(self.services, code_index=folder_index(folder, self._tell))
         except IndexUnwanted as reason:
-            self._missing(f"no code search here: {reason}")
+            self.report(f"no code search here: {reason}")
 
     def _web(self, search: str) -> None:
         from etude.harness.web.fetch import PageFetch
@@ -113,16 +113,17 @@ class Offers:
         try:
             project = project_servers(folder)
         except McpConfigError as error:
-            self._missing(str(error))
+            self.report(str(error))
             project = []
         if not own and not project:
             return
         self._servers = await Servers.start([*own, *project], folder, trust=trust(), approve=approve)
         for problem in self._servers.problems:
-            self._missing(problem)
+            self.report(problem)
         self.services = replace(self.services, mcp=self._servers.tools)
 
-    def _missing(self, line: str) -> None:
+    def report(self, line: str) -> None:
+        """Inform the person, in one line, of what the session goes on without."""
         self.problems.append(line)
         self._tell(line)
 

@@ -76,7 +76,7 @@ class Person:
 def begin(ask: Ask, desk: Desk, offers: Offers, person: Person) -> Talk:
     """A new session. Raises OutOfReach where it can't be written."""
     settings = offers.over(desk.model.settings)
-    facts = _facts(ask, settings, desk.place)
+    facts = _facts(ask, settings, desk.place, offers.report)
     session_id = ask.session_id or new_id()
     header = session_header(
         settings,
@@ -137,12 +137,16 @@ def _talk(
     return Talk(file, recorder, agent, journal)
 
 
-def _facts(ask: Ask, settings: HarnessSettings, place: Place) -> TaskFacts:
-    """A trained vocabulary has no words for a system prompt: it gets the request alone."""
+def _facts(ask: Ask, settings: HarnessSettings, place: Place, report: Callable[[str], None]) -> TaskFacts:
+    """A trained vocabulary has no words for a system prompt: it gets the request alone. `report` gets a line for each AGENTS.md
+    that is cut or refused."""
     if not preset_of(settings).skinned:
         return TaskFacts("", ask.request, ask.test_command)
-    told = rendered(find_instructions(place.folder))
-    return TaskFacts("", ask.request, ask.test_command, instructions=told, surroundings=surroundings(place))
+    found = find_instructions(place.folder)
+    for problem in found.problems:
+        report(problem)
+    instructions = rendered(found.files)
+    return TaskFacts("", ask.request, ask.test_command, instructions=instructions, surroundings=surroundings(place))
 
 
 def new_id() -> str:

@@ -11,6 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from etude.index.regular_file import read_regular
+
+# The rest of a longer ignore file is not read.
+MOST_BYTES = 1 << 20
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -72,8 +77,11 @@ def repository_rules(root: Path) -> tuple[str, Ignores]:
 
 
 def read(file: Path) -> list[str]:
-    """The text of an ignore file; [] where there is none."""
-    return [file.read_text(errors="replace")] if file.is_file() else []
+    """The text of an ignore file; [] where there is none that may be read. Git follows no link there either."""
+    try:
+        return [read_regular(file, MOST_BYTES).decode(errors="replace")]
+    except OSError:
+        return []
 
 
 def _stripped(line: str) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +12,7 @@ from etude.index.admission import LARGEST_BYTES, admitted
 from etude.index.analysis import analyse
 from etude.index.building import SegmentBuilder
 from etude.index.columns import write_columns
+from etude.index.regular_file import read_regular
 from etude.index.walk import Stamp
 
 Status = Literal["indexed", "same", "skipped", "gone"]
@@ -71,7 +70,7 @@ def digest_of(raw: bytes) -> bytes:
 
 def _read(root: Path, wanted: Wanted, builder: SegmentBuilder) -> Outcome:
     try:
-        raw = _bytes(root / wanted.path)
+        raw = read_regular(root / wanted.path, LARGEST_BYTES + 1)  # one byte more than is admitted
     except FileNotFoundError:
         return Outcome(wanted, "gone")
     except OSError:
@@ -84,12 +83,3 @@ def _read(root: Path, wanted: Wanted, builder: SegmentBuilder) -> Outcome:
         return Outcome(wanted, "skipped", reason)
     builder.add(analyse(wanted.path, text, digest))
     return Outcome(wanted, "indexed")
-
-
-def _bytes(path: Path) -> bytes:
-    """At most one byte more than is admitted. What stopped being a plain file since the walk is neither followed nor waited for."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise FileNotFoundError(f"{path} is no file any more")
-        return file.read(LARGEST_BYTES + 1)

@@ -32,7 +32,8 @@ def git(folder: Path, *words: str, data: bytes | None = None) -> bytes:
         "GIT_COMMITTER_NAME": name,
         "GIT_COMMITTER_EMAIL": mail,
     }
-    command = ["git", "-C", str(folder), "--no-pager", *words]
+    # `core.fsmonitor` of a repository is a command line that `git status` runs.
+    command = ["git", "-C", str(folder), "--no-pager", "-c", "core.fsmonitor=false", *words]
     try:
         done = subprocess.run(command, input=data, capture_output=True, env=environment, timeout=TIMEOUT_S, check=False)
     except FileNotFoundError as error:

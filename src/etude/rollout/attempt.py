@@ -20,7 +20,7 @@ from etude.chat.renderer import Renderer
 from etude.harness.agent import Outcome, build_agent
 from etude.harness.approval import Approver
 from etude.harness.header import session_header
-from etude.harness.instructions import NAME, Instructions, rendered
+from etude.harness.instructions import NAME, Instructions, fit, rendered
 from etude.harness.presets.preset import preset_of
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
@@ -260,7 +260,7 @@ async def _export(sandbox: Disposable, task: Task, settings: AttemptSettings) ->
 
 def task_facts(task: Task) -> TaskFacts:
     """What the agent is told: the request, its repository's AGENTS.md, and what the task says of the surroundings."""
-    told = rendered([Instructions(NAME, task.files[NAME].strip())]) if NAME in task.files else ""
+    told = rendered(fit([Instructions(NAME, task.files[NAME])]).files) if NAME in task.files else ""
     surroundings = str(task.metadata.get("surroundings", ""))
     return TaskFacts(task.id, task.instruction, task.test_command, told, surroundings)
 

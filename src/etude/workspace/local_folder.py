@@ -17,6 +17,7 @@ from pathlib import Path
 
 from etude.sandbox.errors import DiskFull, OutputLimit, UserError
 from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
+from etude.workspace.bounded_file import is_inside, read_regular
 from etude.workspace.local_process import run_process
 from etude.workspace.operations import OUTPUTS_FOLDER, Outside
 
@@ -71,7 +72,7 @@ class LocalFolder:
         )
 
     async def read(self, path: str, *, max_bytes: int = 1 << 20, offset: int = 0) -> bytes:
-        return await asyncio.to_thread(_read, self._resolve(path), max_bytes, offset)
+        return await asyncio.to_thread(read_regular, self._resolve(path), max_bytes, offset)
 
     async def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         await asyncio.to_thread(_write, self._resolve(path), data, mode)
@@ -113,18 +114,9 @@ class LocalFolder:
         else:
             real = os.path.realpath(os.path.join(self.spec.workdir, path))
             allowed = self._allowed
-        if not any(real == folder or real.startswith(folder.rstrip("/") + "/") for folder in allowed):
+        if not is_inside(real, allowed):
             raise Outside(f"{path} lies outside of {self.spec.workdir}")
         return real
-
-
-def _read(path: str, max_bytes: int, offset: int) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise UserError(f"{path} is not a regular file")
-        file.seek(offset)
-        return file.read(max_bytes)
 
 
 def _write(path: str, data: bytes, mode: int | None) -> None:
@@ -170,7 +162,7 @@ def _export(path: str, max_bytes: int) -> dict[str, bytes]:
         if not stat.S_ISREG(status.st_mode):
             continue
         try:
-            data = _read(os.path.join(path, name), left + 1, 0)
+            data = read_regular(os.path.join(path, name), left + 1, 0)
         except (FileNotFoundError, PermissionError):
             continue  # removed since it was listed, or closed to its own owner
         left -= len(data)

@@ -16,8 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from etude.harness.mcp.server import McpConfigError, Server
+from etude.trace.unicode import whole
+from etude.workspace.bounded_file import FileRefused, decoded, read_inside
 
 PROJECT_FILE = ".mcp.json"
+# A longer one describes no servers.
+MAX_BYTES = 1 << 20
 # Field -> what it must be, in words, and the check.
 _TEXT = ("a text", lambda value: isinstance(value, str))
 _TEXTS = ("a list of texts", lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value))
@@ -35,13 +39,17 @@ _HTTP = ("http", "streamable-http", "streamableHttp")
 
 def project_servers(folder: Path) -> list[Server]:
     """Those of `.mcp.json` in a folder, untrusted; none without the file. Fields that only other agents know are left aside,
-    and a server with `"disabled": true` is left out. Raises McpConfigError."""
+    and a server with `"disabled": true` is left out. Raises McpConfigError, also for a file that is a link out of the folder."""
     file = folder / PROJECT_FILE
-    if not file.is_file():
+    try:
+        data = read_inside(folder, PROJECT_FILE, MAX_BYTES)
+    except FileRefused as error:
+        raise McpConfigError(f"{error}; its MCP servers are left out") from None
+    if data is None:
         return []
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+        document = whole(json.loads(decoded(data)))
+    except (ValueError, RecursionError) as error:
         raise McpConfigError(f"{file} is not JSON: {error}; repair it or move it away") from None
     rows = document.get("mcpServers") if isinstance(document, dict) else None
     if not isinstance(rows, dict):
