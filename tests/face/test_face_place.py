@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from etude.face.errors import BadUse
-from etude.face.place import Place
+from etude.face.place import Place, opened
 
 
 def test_an_unreadable_workspace_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,3 +27,18 @@ def test_a_file_or_nothing_is_no_place_to_work(tmp_path: Path) -> None:
     for name in ("file", "nothing"):
         with pytest.raises(BadUse, match=f"{name} is no folder; give the one to work in"):
             Place.at(tmp_path / name, "workspace", False)
+
+
+@pytest.mark.parametrize("walls", [pytest.param("workspace", marks=pytest.mark.walls), "none"])
+async def test_no_command_gets_the_models_key_with_or_without_walls(
+    walls: Literal["workspace", "none"], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, homes: Path
+) -> None:
+    monkeypatch.setenv("MY_LLM", "made-up-secret-value")
+    monkeypatch.setenv("COPY", "Bearer made-up-secret-value")
+    monkeypatch.setenv("OTHER_TOKEN", "made-up-secret-value")
+    monkeypatch.setenv("PLAIN", "plain")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    async with opened(Place.at(folder, walls, False), ["MY_LLM"]) as machine:
+        found = (await machine.run(["env"])).out
+    assert b"made-up-secret-value" not in found and b"PLAIN=plain" in found

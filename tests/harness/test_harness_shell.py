@@ -74,7 +74,6 @@ async def test_a_command_that_replaces_or_loses_its_shell_costs_nothing(there: T
     await shell(there, "mkdir d; cd d; export A=1")
     assert await shell(there, "exec echo gone") == "gone"
     assert await shell(there, "kill -9 $$") == "exit 137"
-    assert await shell(there, "trap - EXIT; cd /") == "ok, no output"
     assert await shell(there, "pwd | sed 's|.*/||'; echo $A") == "d\n1"
 
 
@@ -125,9 +124,94 @@ async def test_the_end_of_a_session_ends_its_jobs(there: ToolContext) -> None:
 
 async def test_a_job_that_is_lost_is_not_said_to_run(there: ToolContext) -> None:
     jobs, state = Jobs(there.workspace), ShellState()
-    one = await jobs.start(f"sleep {LONG}", *await state.background(there.workspace, f"sleep {LONG}"))
+    one = await jobs.start(f"sleep {LONG}", await state.background(there.workspace, f"sleep {LONG}"))
     await shell(
         there,
         f"kill -9 {one.pid}; sleep 0.2; for f in $(grep -lsz '^{LONG}$' /proc/[0-9]*/cmdline); do kill -9 $(echo $f | tr -dc 0-9); done",
     )
     assert (await jobs.look(one, 5)).status == "killed"
+
+
+@pytest.fixture(params=["/bin/bash", "/bin/sh"])
+async def either(request: Any, there: ToolContext, monkeypatch: pytest.MonkeyPatch) -> ToolContext:
+    """The shell state over bash, and over the plain shell that a machine without bash has."""
+    await shell(there, "mkdir d")
+    if not (await there.workspace.run([request.param, "-c", ":"], timeout_s=10, max_output_bytes=100)).rc == 0:
+        pytest.skip(f"{request.param} is not on this machine")
+    monkeypatch.setattr(there.shell, "_shell", request.param)
+    return there
+
+
+@pytest.mark.parametrize("number", [2, 3, 5, 9])
+async def test_no_descriptor_that_a_command_takes_gets_the_shells_memory(either: ToolContext, number: int) -> None:
+    assert await shell(either, f"exec {number}>lock; cd d; export A=1; wc -c < ../lock") == "0\nnow in d"
+    assert await shell(either, "wc -c < ../lock; echo $A") == "0\n1"
+
+
+async def test_bash_may_take_any_descriptor(there: ToolContext) -> None:
+    said = await shell(there, 'for n in 10 77 200; do eval "exec $n>lock$n"; done; exec {free}>lock; mkdir d; cd d')
+    assert said == "now in d"
+    assert await shell(there, "cat ../lock*; pwd | sed 's|.*/||'") == "d"
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("trap 'echo bye $?' EXIT; cd d; exit 3", "bye 3\nnow in d\nexit 3"),
+        ("trap 'echo bye' 0; cd d", "bye\nnow in d"),
+        ("trap -- 'echo bye' INT EXIT; cd d", "bye\nnow in d"),
+        ("trap - EXIT; cd d; exit 0", "now in d"),
+        ("trap '' EXIT; cd d", "now in d"),
+        ("set -eu; trap 'echo bye $?' EXIT; cd d; false; echo on", "bye 1\nnow in d\nexit 1"),
+        ("trap 'echo bye; exit 7' EXIT; cd d", "bye\nnow in d\nexit 7"),
+        ("set -C; cd d; (trap 'echo sub' EXIT; cd /)", "sub\nnow in d"),
+        ("cd d; PATH=/nowhere", "now in d"),
+        ("cd d; exec >/dev/null 2>&1; echo on", "now in d"),
+    ],
+)
+async def test_the_shells_memory_survives_what_a_command_sets_up(
+    either: ToolContext, command: str, answer: str
+) -> None:
+    assert await shell(either, command) == answer
+    assert (await shell(either, "PATH=/usr/bin:/bin; pwd | sed 's|.*/||'")).startswith("d")
+
+
+async def test_a_command_sees_no_arguments_and_no_variables_of_ours(either: ToolContext) -> None:
+    assert await shell(either, 'echo "[$1][$2][$#]"; [ -z "${1+set}" ] && echo unset') == "[][][0]\nunset"
+    assert await shell(either, "set -a; X=5") == "ok, no output"
+    assert await shell(either, "echo $X; env | grep -c etude_ || true") == "5\n0"
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_command_line_longer_than_the_kernel_takes_runs(either: ToolContext, background: bool) -> None:
+    command = f"cat <<'EOF' > big.txt\n{'x' * 140_000}\nEOF\nwc -c < big.txt; cat; echo [$1]"
+    said = await shell(either, command, is_background=background)
+    said = await job(either, "terminal_output", 1, wait_s=10) if background else said
+    assert said.startswith("140001\n[]")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git commit --allow-empty",
+        "git commit --amend --allow-empty",
+        "git rebase -i --root",
+        "git tag -a v1",
+        "$EDITOR notes.txt",
+        "sh -c '$VISUAL x'",
+    ],
+)
+async def test_a_command_that_wants_an_editor_explains_and_ends(there: ToolContext, command: str) -> None:
+    setup = (
+        "git init -q . && git config user.email a@b && git config user.name n && git commit -q --allow-empty -m first"
+    )
+    if "git" in command and (await shell(there, setup)).startswith("bash: "):
+        pytest.skip("git is not on this machine")
+    said = await shell(there, command, timeout_s=15)
+    assert "editor" in said and "option" in said or "GIT_SEQUENCE_EDITOR" in said
+    assert "killed after" not in said and "exit " in said
+
+
+async def test_a_person_may_still_name_an_editor(there: ToolContext) -> None:
+    assert await shell(there, "export EDITOR=ed; unset GIT_EDITOR") == "ok, no output"
+    assert await shell(there, "echo $EDITOR ${GIT_EDITOR-none}") == "ed none"

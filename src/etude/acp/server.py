@@ -195,7 +195,7 @@ class AcpServer:
         place = Place.at(folder, setup.walls, setup.network, tuple(Path(one) for one in beside))
         async with self._opening:
             self._model = self._model or await setup.model()
-        inner = await held.enter_async_context(opened(place))
+        inner = await held.enter_async_context(opened(place, (setup.choice.key_env,)))
         await held.enter_async_context(measured(place.folder, setup.wanted.signals))
         files = self._offered.fs or FileSystemCapabilities()
         desk = Desk(setup.choice, self._model, place, EditorFolder(inner, self._client, session_id, files))

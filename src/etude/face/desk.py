@@ -38,7 +38,7 @@ async def open_desk(choice: Choice, place: Place, signals: bool | None) -> Async
     """Signals of the folder's sessions are measured before and after, where the person wants them. Raises FaceError."""
     model = await open_model(choice)
     try:
-        async with opened(place) as operations, measured(place.folder, signals):
+        async with opened(place, (choice.key_env,)) as operations, measured(place.folder, signals):
             yield Desk(choice, model, place, operations)
     finally:
         closing = model.close()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +18,14 @@ from etude.link.home import sessions_home
 from etude.sandbox.errors import InfraError, UserError
 from etude.sandbox.protocol import Operations
 from etude.sandbox.spec import Network, SandboxSpec
+from etude.workspace.environment import without_keys
 from etude.workspace.local_folder import LocalFolder
 
 Walls = Literal["workspace", "none"]
 # Of one command; a person's own project may compile, so far more than a rollout's.
 MEMORY_MB, PROCESSES, SCRATCH_MB = 16_384, 1024, 2048
-# Variables that open other doors; commands inside don't get them.
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|_AUTH", re.IGNORECASE)
+# The way to a person's SSH keys: without walls a command may ask their agent, as the person would.
+_SSH_AGENT = "SSH_AUTH_SOCK"
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,14 @@ class Place:
 
 
 @asynccontextmanager
-async def opened(place: Place) -> AsyncIterator[Operations]:
-    """The folder as tools see it. Raises BadUse, and OutOfReach where no sandbox can be made."""
+async def opened(place: Place, keys: Sequence[str] = ()) -> AsyncIterator[Operations]:
+    """The folder as tools see it. `keys` name the variables that hold a model's key; no command gets them. Raises BadUse, and OutOfReach
+    where no sandbox can be made."""
+    variables = without_keys(os.environ, keys)
     if place.walls == "none":
-        local = LocalFolder(place.folder, allowed=place.beside)
+        if _SSH_AGENT in os.environ:
+            variables[_SSH_AGENT] = os.environ[_SSH_AGENT]
+        local = LocalFolder(place.folder, allowed=place.beside, env=variables)
         try:
             yield local
         finally:
@@ -68,7 +72,7 @@ async def opened(place: Place) -> AsyncIterator[Operations]:
         raise OutOfReach(f"{error}; or, without walls: --sandbox none") from error
     try:
         try:
-            box = await pool.create(_spec(place))
+            box = await pool.create(_spec(place, variables))
         except UserError as error:
             raise BadUse(str(error)) from error
         yield box
@@ -76,9 +80,9 @@ async def opened(place: Place) -> AsyncIterator[Operations]:
         await pool.close()
 
 
-def _spec(place: Place) -> SandboxSpec:
+def _spec(place: Place, variables: Mapping[str, str]) -> SandboxSpec:
     folder = str(place.folder)
-    variables = {key: value for key, value in os.environ.items() if not _SECRET.search(key) and key != "TMPDIR"}
+    variables = {key: value for key, value in variables.items() if key != "TMPDIR"}
     return SandboxSpec(
         workdir=folder,
         folder=folder,

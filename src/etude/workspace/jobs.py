@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from etude.sandbox.errors import InfraError
 from etude.workspace import scripts
+from etude.workspace.shell_state import Launch
 from etude.workspace.workspace import Workspace
 
 # A sandbox limits a command's CPU seconds to about its time-out, and what it starts inherits that: as long as a session may last.
@@ -25,12 +26,14 @@ _FIRST_LOOK_S, _LAST_LOOK_S = 0.02, 0.5
 MAX_PIECE_BYTES = 1 << 18
 
 # Where /proc is closed and commands are shut off from each other (back end `process`), a job could be neither seen nor ended.
+# A command line that is too long for a word comes on stdin, and waits in a file for the job's own shell.
 _START = """mark=$1; shift; name=$1; shift
 { read -r etude_state </proc/self/stat; } 2>/dev/null || { echo "no background work is possible in this sandbox"; exit 1; }
 : "${OUTPUTS:=${TMPDIR:-/tmp}/etude-outputs}"
 mkdir -p "$OUTPUTS" && : > "$OUTPUTS/$name.txt" || exit 1
+cat > "$OUTPUTS/$name.in" || exit 1
 export OUTPUTS ETUDE_JOB="$mark"
-setsid sh -c '"$@" > "$OUTPUTS/$0.txt" 2>&1; echo $? > "$OUTPUTS/$0.end"' "$name" "$@" </dev/null >/dev/null 2>&1 &
+setsid sh -c '"$@" > "$OUTPUTS/$0.txt" 2>&1; echo $? > "$OUTPUTS/$0.end"' "$name" "$@" <"$OUTPUTS/$name.in" >/dev/null 2>&1 &
 echo $!
 """
 
@@ -75,12 +78,14 @@ class Jobs:
     def numbers(self) -> list[int]:
         return list(self._jobs)
 
-    async def start(self, command: str, argv: list[str], env: dict[str, str]) -> Job:
+    async def start(self, command: str, launch: Launch) -> Job:
         """Start a process in the background. Raises OSError if the machine did not."""
         number = len(self._jobs) + 1
         mark = uuid.uuid4().hex
-        words = ["/bin/sh", "-c", _START, "start", mark, f"job-{number}", *argv]
-        started = await self._workspace.run(words, timeout_s=JOB_LIMIT_S, max_output_bytes=1 << 13, env=env)
+        words = ["/bin/sh", "-c", _START, "start", mark, f"job-{number}", *launch.argv]
+        started = await self._workspace.run(
+            words, timeout_s=JOB_LIMIT_S, max_output_bytes=1 << 13, env=launch.env, stdin=launch.stdin
+        )
         if started.rc != 0 or not started.out.strip().isdigit():
             raise OSError((started.err + started.out).decode(errors="replace").strip() or "the shell did not start it")
         self._jobs[number] = Job(number, command, mark, int(started.out))

@@ -18,6 +18,7 @@ from pathlib import Path
 from etude.sandbox.errors import DiskFull, OutputLimit, UserError
 from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
 from etude.workspace.bounded_file import is_inside, read_regular
+from etude.workspace.environment import without_keys
 from etude.workspace.local_process import run_process
 from etude.workspace.operations import OUTPUTS_FOLDER, Outside
 
@@ -27,7 +28,7 @@ _MAX_DEPTH = 128
 
 
 class LocalFolder:
-    """`allowed`: folders beside it that may be read and written. `env`: what commands get, else this process' own."""
+    """`allowed`: other folders that may be read and written. `env`: what commands get, else this process' own without its keys."""
 
     def __init__(
         self, root: str | Path, *, allowed: Sequence[str | Path] = (), env: Mapping[str, str] | None = None
@@ -39,7 +40,7 @@ class LocalFolder:
             raise UserError(f"{root} can't be read by this user; change its mode or work elsewhere")
         self.id = "local"
         self.spec = SandboxSpec(workdir=path)
-        self._env = dict(os.environ if env is None else env)
+        self._env = without_keys(os.environ) if env is None else dict(env)
         self._allowed = [path, *(os.path.realpath(folder) for folder in allowed)]
         self._outputs: tempfile.TemporaryDirectory[str] | None = None
 

@@ -1,6 +1,9 @@
 """The shell's memory between two commands of a session: folder and exported variables. Each command is a process of its own, so
 that none can wedge the session; what it leaves of folder and environment is what the next one starts from.
 
+The memory goes through a file of $OUTPUTS, not through a descriptor: a command may take any number (`exec 9>lock`) and would
+then write the memory into its own file. It is written when the shell exits, before an EXIT trap of the command's own.
+
 A command that is killed, or replaces its shell (`exec`), leaves the memory as it was.
 """
 
@@ -10,10 +13,15 @@ import posixpath
 from dataclasses import dataclass
 
 from etude.sandbox.spec import ExecResult
-from etude.workspace.workspace import Workspace
+from etude.workspace.environment import NO_TERMINAL
+from etude.workspace.workspace import LONGEST_ARGUMENT_BYTES, Workspace
 
-# $1 the command line, $2 the folder, $3 names of variables that the session has unset.
-_ENTER = """: "${OUTPUTS:=${TMPDIR:-/tmp}/etude-outputs}"
+MEMORY_FILE = ".shell"
+_END = "etude_end"
+
+# $1 the command line, "" for one that is on stdin; $2 the folder; $3 names of variables that the session has unset.
+_ENTER = """[ -n "$1" ] || set -- "$(cat; echo .)" "$2" "$3" .
+: "${OUTPUTS:=${TMPDIR:-/tmp}/etude-outputs}"
 export OUTPUTS
 [ -d "$OUTPUTS" ] || mkdir -p "$OUTPUTS"
 for etude_name in $3; do unset "$etude_name"; done
@@ -22,17 +30,55 @@ if [ -n "$2" ] && ! cd -- "$2" 2>/dev/null; then echo "the folder $2 is gone; th
 [ -z "$etude_before" ] || OLDPWD=$etude_before
 unset etude_before etude_name
 """
-# stdout carries both of the command's streams, in the order in which they were written; stderr carries what the shell remembers.
-_FOREGROUND = f"""exec 9>&2 2>&1 </dev/null
-{_ENTER}trap '{{ printf "%s\\0" "$PWD"; env -0; }} >&9' EXIT
-eval "$1"
+# In the shell of the command alone, not in its subshells. `>|` and `set +e`: whatever options the command has set.
+_REMEMBER = f"""etude_memory=$OUTPUTS/{MEMORY_FILE}
+if [ -x /usr/bin/env ]; then etude_env=/usr/bin/env; else etude_env=env; fi
+etude_remember() {{
+    etude_status=$?
+    set +e
+    etude_pid=${{BASHPID-}}
+    [ -n "$etude_pid" ] || read -r etude_pid etude_rest </proc/self/stat
+    if [ "$etude_pid" = "$$" ]; then
+        {{ command printf '%s\\0' "$PWD"; "$etude_env" -0; command printf '{_END}\\0'; }} >|"$etude_memory"
+    fi
+    return "$etude_status"
+}}
+etude_trap() {{
+    [ "${{1-}}" != -- ] || shift
+    case "$#,${{1-}}" in
+        0,* | *,-[lp]*) command trap "$@"; return ;;
+        1,*) etude_code=- ;;
+        *) etude_code=$1; shift ;;
+    esac
+    for etude_signal; do
+        case $etude_signal,$etude_code in
+            0,- | [Ee][Xx][Ii][Tt],- | SIGEXIT,-) command trap '{{ etude_remember; }} 2>/dev/null' EXIT ;;
+            0,* | [Ee][Xx][Ii][Tt],* | SIGEXIT,*) command trap "{{ etude_remember; }} 2>/dev/null
+$etude_code" EXIT ;;
+            *) command trap -- "$etude_code" "$etude_signal" ;;
+        esac
+    done
+}}
+if [ -n "${{BASH_VERSION-}}" ]; then eval 'trap() {{ etude_trap "$@"; }}'; else alias trap=etude_trap; fi
+command trap '{{ etude_remember; }} 2>/dev/null' EXIT
 """
-_BACKGROUND = f"""{_ENTER}eval "$1"
+# The command sees no arguments of ours, and bash's messages no line numbers of ours.
+_RUN = """[ -z "${4-}" ] || set -- "${1%.}"
+LINENO=0
+eval "set --
+$1"
 """
+# stdout carries both of the command's streams, in the order in which they were written.
+_FOREGROUND = f"""exec 2>&1
+{_ENTER}exec </dev/null
+{_REMEMBER}{_RUN}{{ etude_remember; }} 2>/dev/null
+"""
+_BACKGROUND = f"""{_ENTER}exec </dev/null
+{_RUN}"""
 # An environment is a few kB; a larger one than this is forgotten, as after a killed command.
 MAX_MEMORY_BYTES = 1 << 17
 # Set anew by each shell, or our own.
-_NOT_KEPT = ("_", "SHLVL", "PWD", "ETUDE_RUN", "ETUDE_JOB")
+_NOT_KEPT = ("_", "SHLVL", "PWD", "ETUDE_RUN", "ETUDE_JOB", "ETUDE_SESSION")
 
 
 @dataclass(frozen=True)
@@ -43,6 +89,15 @@ class Ran:
     output: bytes
     folder: str
     moved: bool
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A process to start: its words, its variables, and the command line on stdin where it is too long for a word."""
+
+    argv: list[str]
+    env: dict[str, str]
+    stdin: bytes
 
 
 class ShellState:
@@ -58,15 +113,17 @@ class ShellState:
 
     async def run(self, workspace: Workspace, command: str, *, timeout_s: float, max_output_bytes: int) -> Ran:
         """Run it where the last one ended."""
-        argv = await self._argv(workspace, _FOREGROUND, command)
-        result = await workspace.run(argv, timeout_s=timeout_s, max_output_bytes=max_output_bytes, env=self._variables)
+        launch = await self._launch(workspace, _FOREGROUND, command)
+        result = await workspace.run(
+            launch.argv, timeout_s=timeout_s, max_output_bytes=max_output_bytes, env=launch.env, stdin=launch.stdin
+        )
         before = self._folder
-        self._remember(result.err)
+        self._remember(await workspace.output(MEMORY_FILE, 0, MAX_MEMORY_BYTES))
         return Ran(result, result.out, self.folder, self._folder != before)
 
-    async def background(self, workspace: Workspace, command: str) -> tuple[list[str], dict[str, str]]:
-        """The process, and its variables, that runs a command line from here and leaves no memory."""
-        return await self._argv(workspace, _BACKGROUND, command), self._variables
+    async def background(self, workspace: Workspace, command: str) -> Launch:
+        """The process that runs a command line from here and leaves no memory."""
+        return await self._launch(workspace, _BACKGROUND, command)
 
     @property
     def folder(self) -> str:
@@ -76,17 +133,22 @@ class ShellState:
             return "."
         return self._folder.removeprefix(root + "/") if root else self._folder
 
-    async def _argv(self, workspace: Workspace, wrapper: str, command: str) -> list[str]:
+    async def _launch(self, workspace: Workspace, wrapper: str, command: str) -> Launch:
         if self._shell is None:
             await self._begin(workspace)
+        shell = self._shell or "/bin/sh"
         unset = sorted(self._given - set(self._variables)) if self._known else []
-        return [self._shell or "/bin/sh", "-c", wrapper, "shell", command, self._folder, " ".join(unset)]
+        line = command.encode()
+        is_long = len(line) > LONGEST_ARGUMENT_BYTES
+        words = ["" if is_long else command, self._folder, " ".join(unset)]
+        argv = [shell, "-c", wrapper, posixpath.basename(shell), *words]
+        return Launch(argv, {**NO_TERMINAL, **self._variables}, line if is_long else b"")
 
     async def _begin(self, workspace: Workspace) -> None:
         """Which shell there is, where the workspace lies as the shell sees it, and what it begins with."""
         for shell in ("/bin/bash", "/bin/sh"):
             asked = [shell, "-c", "pwd -P; env -0"]
-            found = await workspace.run(asked, timeout_s=10, max_output_bytes=MAX_MEMORY_BYTES)
+            found = await workspace.run(asked, timeout_s=10, max_output_bytes=MAX_MEMORY_BYTES, env=dict(NO_TERMINAL))
             if found.rc == 0:
                 root, _, variables = found.out.partition(b"\n")
                 self._shell, self._root = shell, posixpath.normpath(root.decode(errors="replace"))
@@ -94,9 +156,9 @@ class ShellState:
                 return
 
     def _remember(self, memory: bytes) -> None:
-        folder, zero, variables = memory.partition(b"\0")
-        if not zero:
-            return  # killed, or replaced by another program
+        folder, _, variables = memory.partition(b"\0")
+        if not variables.endswith(f"{_END}\0".encode()):
+            return  # killed, replaced by another program, or far too large
         try:
             self._folder = "" if folder.decode() == self._root else folder.decode()
         except UnicodeDecodeError:
@@ -110,7 +172,7 @@ def _parsed(variables: bytes) -> dict[str, str]:
     for part in variables.split(b"\0"):
         name, equals, value = part.partition(b"=")
         try:
-            if equals and name.decode() not in _NOT_KEPT:
+            if equals and name.decode() not in _NOT_KEPT and not name.startswith(b"etude_"):
                 found[name.decode()] = value.decode()
         except UnicodeDecodeError:
             continue

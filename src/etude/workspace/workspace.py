@@ -24,6 +24,8 @@ from etude.workspace.text_file import NotText, TextFile
 MAX_FILE_BYTES = 1 << 20
 # A tree that is searched on the host: copied out once per call, so it must stay small. Larger trees search inside.
 MAX_TREE_BYTES = 1 << 20
+# Linux takes no longer word of a command line (MAX_ARG_STRLEN is 128 KiB); some room is left.
+LONGEST_ARGUMENT_BYTES = 120_000
 # More than this no listing can show; a larger tree is told to be one.
 MAX_ENTRIES = 10_000
 
@@ -200,7 +202,10 @@ class Workspace:
         env: dict[str, str] | None = None,
         stdin: bytes = b"",
     ) -> ExecResult:
-        """Python runs warm: the sandbox's own interpreter forks instead of starting."""
+        """Python runs warm: the sandbox's own interpreter forks instead of starting. A command line that is too long for a word of
+        another goes to its shell by stdin."""
+        if isinstance(argv, str) and not stdin and len(argv.encode()) > LONGEST_ARGUMENT_BYTES:
+            argv, stdin = ["/bin/sh", "-c", 'eval "$(cat)"'], argv.encode()
         warm = not isinstance(argv, str) and bool(argv) and argv[0] == "python"
         command = argv if isinstance(argv, str) else list(argv)
         more = {**({"env": env} if env else {}), **({"stdin": stdin} if stdin else {})}

@@ -46,9 +46,9 @@ class Shell:
         return ToolResult(shown, facts={"shell_commands": 1.0, "shell_failures": float(ran.result.rc != 0)})
 
     async def _start(self, command: str, context: ToolContext) -> ToolResult:
-        argv, env = await context.shell.background(context.workspace, command)
+        launch = await context.shell.background(context.workspace, command)
         try:
-            job = await context.jobs.start(command, argv, env)
+            job = await context.jobs.start(command, launch)
         except OSError as error:
             raise ToolError(f"it could not be started: {error}") from error
         look = context.names.call("job_output", job=job.number)

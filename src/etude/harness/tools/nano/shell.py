@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.harness.truncation import Keep
+from etude.workspace.environment import NO_TERMINAL
 
 # Read from the sandbox before cutting; a command that says more is cut there, without harm to the host.
 MAX_OUTPUT_BYTES = 1 << 18
@@ -21,7 +22,10 @@ class Shell:
         if not command.strip():
             raise ToolError("empty command")
         result = await context.workspace.run(
-            command, timeout_s=context.settings.tool_timeout_s, max_output_bytes=MAX_OUTPUT_BYTES
+            command,
+            timeout_s=context.settings.tool_timeout_s,
+            max_output_bytes=MAX_OUTPUT_BYTES,
+            env=dict(NO_TERMINAL),
         )
         output = (result.out + result.err).decode(errors="replace").rstrip("\n")
         status = "timed out" if result.timed_out else f"exit {result.rc}" if result.rc else ""

@@ -1,0 +1,38 @@
+"""No key of the person's is in a command's environment: by its name, by the policy's setting, or by its value."""
+
+from pathlib import Path
+
+import pytest
+
+from etude.workspace.environment import NO_TERMINAL, without_keys
+from etude.workspace.local_folder import LocalFolder
+
+KEPT = {
+    "PATH": "/bin", "HOME": "/home/a", "PWD": "/x", "OLDPWD": "/y", "LANG": "C.UTF-8", "XAUTHORITY": "/x", "CI": "1", "PATH_INFO": "p",
+}  # fmt: skip
+SECRETS = (
+    "OPENAI_API_KEY", "openai_api_key", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "MYSQL_PWD", "GITHUB_PAT", "NPM_CONFIG__AUTH",
+    "GOOGLE_APPLICATION_CREDENTIALS", "SSH_AUTH_SOCK", "AZURE_BEARER", "GPG_PASSPHRASE",
+)  # fmt: skip
+
+
+def test_variables_that_are_called_like_secrets_are_left_out_and_others_kept():
+    assert without_keys({**KEPT, **dict.fromkeys(SECRETS, "hidden")}) == KEPT
+
+
+def test_the_variable_of_the_models_key_is_left_out_whatever_it_is_called_and_so_are_copies():
+    environ = {**KEPT, "MY_LLM": "sk-made-up-123\n", "HEADERS": "Authorization: Bearer sk-made-up-123", "SHORT": "none"}
+    assert without_keys(environ, ["MY_LLM", "NOT_SET"]) == {**KEPT, "SHORT": "none"}
+    assert without_keys({**KEPT, "EMPTY": "", "LLM": "no"}, ["EMPTY", "LLM"]) == KEPT
+
+
+async def test_a_folder_gives_no_key_to_its_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MADE_UP_API_KEY", "made-up-secret-value")
+    folder = LocalFolder(tmp_path)
+    for argv in (["env"], "env", ["python", "-c", "import os; print(os.environ)"]):
+        assert b"made-up-secret-value" not in (await folder.run(argv, warm=True)).out
+    await folder.kill()
+
+
+def test_no_setting_of_ours_needs_more_than_a_shell():
+    assert all("\n" not in value and len(value) < 300 for value in NO_TERMINAL.values())
