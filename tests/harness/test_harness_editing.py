@@ -93,7 +93,7 @@ def test_several_edits_see_each_others_result_and_fail_together() -> None:
         (b"x\r\ny", "y", "y\n", b"x\r\ny\r\n", "exact"),
         (b"one\n\ntwo\n", "one\n\ntwo", "one\ntwo", b"one\ntwo\n", "exact"),
         (b"a\nb\n", "a\r\nb", "c", b"c\n", "exact"),
-        (b"\ta\n\tb\n", "  a\n  b", "  a\n    c\n  b", b"\ta\n\t  c\n\tb\n", "blanks"),
+        (b"\ta\n\tb\n", "  a\n  b", "  a\n    c\n  b", b"\ta\n\t\tc\n\tb\n", "blanks"),
     ],
 )
 def test_marks_line_ends_and_indentation_are_kept(data: bytes, old: str, new: str, after: bytes, how: str) -> None:

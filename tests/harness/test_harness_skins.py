@@ -305,7 +305,7 @@ async def test_reads_and_facts_tell_the_counters_what_was_touched(tmp_path: Path
     assert edited.facts["edits"] == 1 and edited.facts["loose_edits"] == 0
     created = await run("search_replace", file_path="n.py", old_string="", new_string="x\n")
     assert created.text == "ok\nn.py: line 1" and (tmp_path / "n.py").read_text() == "x\n"
-    with pytest.raises(ToolError, match="old_string is empty, and a.py is not"):
+    with pytest.raises(ToolError, match="old_string is empty, which creates a new file, but a.py already exists"):
         await run("search_replace", file_path="a.py", old_string="", new_string="x\n")
 
 

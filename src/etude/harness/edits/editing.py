@@ -2,7 +2,8 @@
 unique match of whole lines under the one normal form below; what was used is reported, since a fuzzy success is a habit to count.
 
 The normal form of a line: runs of blanks are one, none at its ends; typographic quotes, dashes and spaces are the plain ones. Lines
-matched so are replaced whole, the new text moved to their indentation. Promise: no byte outside of the replaced lines changes.
+matched so are replaced whole, the new text moved to the file's indentation (`indentation`), or refused. Promise: no byte outside of the
+replaced lines changes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
 
-from etude.harness.edits.matching import closest, indent_like, places, squeeze
+from etude.harness.edits.indentation import CantTranslate, relocate
+from etude.harness.edits.matching import closest, places, squeeze
 from etude.workspace.text_file import TextFile
 
 # A hint in a file of more lines would cost too much time for what it says; `matching` bounds the comparisons below it.
@@ -50,10 +52,11 @@ class Edited:
 
 
 class NoPlace(Exception):
-    """An edit that can't be made: `number` from 1; `lines` where `old` stands if in several places; `hint` the closest region."""
+    """An edit that can't be made: `number` from 1; `lines` where `old` stands if in several places; `hint` the closest region, or why
+    the blanks of the new text can't be those of the file."""
 
     def __init__(
-        self, number: int, problem: Literal["none", "several", "empty", "equal"], lines: list[int], hint: str
+        self, number: int, problem: Literal["none", "several", "empty", "equal", "blanks"], lines: list[int], hint: str
     ) -> None:
         super().__init__(problem)
         self.number, self.problem, self.lines, self.hint = number, problem, lines, hint
@@ -129,7 +132,10 @@ def _loosely(file: TextFile, number: int, old: str, new: str) -> tuple[TextFile,
     start, stop = starts[0], starts[0] + len(wanted)
     found = lines[start:stop]
     blanks = [squeeze(line) for line in found] == [squeeze(line) for line in given]
-    moved = indent_like(found, given, new.strip("\n").split("\n") if new else [])
+    try:
+        moved = relocate(found, given, new.strip("\n").split("\n") if new else [], lines)
+    except CantTranslate as unclear:
+        raise NoPlace(number, "blanks", [start + 1], str(unclear)) from unclear
     return file.splice(start, stop, moved), "blanks" if blanks else "typography", (start + 1, start + len(moved))
 
 

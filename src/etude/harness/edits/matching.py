@@ -1,13 +1,15 @@
 """Where the `old` text of an edit stands in a file: an exact unique match, else a unique match of whole lines that differ
 in blanks only. Pure; a failure says how many matches there were and shows the closest region.
 
-The loose match replaces whole lines and moves the new text to the file's indentation; no other byte changes.
+The loose match replaces whole lines and moves the new text to the file's indentation (`indentation`); no other byte changes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+
+from etude.harness.edits.indentation import relocate
 
 # The closest region costs len(file) comparisons of `old`-sized windows; past this many lines the hint isn't worth it.
 MAX_HINT_LINES = 2000
@@ -37,7 +39,7 @@ class Replacement:
 
 
 def replace(text: str, old: str, new: str) -> Replacement:
-    """Replace the one place where `old` stands. Raises NoUniqueMatch."""
+    """Replace the one place where `old` stands. Raises NoUniqueMatch and CantTranslate."""
     count = places(text, old)
     if count == 1:
         return Replacement(text.replace(old, new), loose=False)
@@ -51,7 +53,8 @@ def replace(text: str, old: str, new: str) -> Replacement:
         raise NoUniqueMatch(len(starts) if any(wanted) else 0, "" if starts else closest(lines, wanted))
     start = starts[0]
     stop = start + len(wanted)
-    moved = indent_like(lines[start:stop], old.strip("\n").split("\n"), new.strip("\n").split("\n") if new else [])
+    quoted, fresh = old.strip("\n").split("\n"), new.strip("\n").split("\n") if new else []
+    moved = relocate(lines[start:stop], quoted, fresh, lines)
     return Replacement("\n".join([*lines[:start], *moved, *lines[stop:]]), loose=True)
 
 
@@ -100,16 +103,3 @@ def places(text: str, old: str) -> int:
 def squeeze(line: str) -> str:
     """A line whose blanks don't count: runs as one, none at its ends."""
     return " ".join(line.split())
-
-
-def indent_like(found: list[str], old: list[str], new: list[str]) -> list[str]:
-    """`new` moved by the difference between the first non-blank lines of `found` and `old`."""
-    have = next(_indent(line) for line in found if line.strip())
-    given = next(_indent(line) for line in old if line.strip())
-    if have == given:
-        return new
-    return [have + line.removeprefix(given) if line.strip() else line for line in new]
-
-
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]

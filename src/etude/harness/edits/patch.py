@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from etude.harness.edits.editing import MAX_HINT_LINES, Edited, How, normal, windows
+from etude.harness.edits.indentation import CantTranslate, relocate
 from etude.harness.edits.matching import closest
 from etude.workspace.text_file import TextFile
 
@@ -140,26 +141,31 @@ def apply(path: str, file: TextFile, hunks: list[Hunk]) -> Edited:
         found.append((start, how, hunk))
         at = start + len(hunk.old)
     shift, spans = 0, []
-    for start, _, hunk in found:
+    for start, how, hunk in found:
         stop = start + len(hunk.old)
-        new = _kept(lines[start:stop], hunk)
+        new = _kept(f"{path}, hunk {len(spans) + 1}", lines, start, hunk, how)
         file = file.splice(start + shift, stop + shift, new)
         spans.append((start + shift + 1, start + shift + len(new)))
         shift += len(new) - (stop - start)
     return Edited(file, tuple(how for _, how, _ in found), tuple(spans))
 
 
-def _kept(found: list[str], hunk: Hunk) -> list[str]:
-    """A hunk's new lines, its context as the file has it."""
-    rest = iter(found)
+def _kept(name: str, lines: list[str], start: int, hunk: Hunk, how: How) -> list[str]:
+    """A hunk's new lines, its context as the file has it, and what it adds in the file's indentation. Raises BadPatch."""
+    found = lines[start : start + len(hunk.old)]
+    try:
+        added = hunk.new if how == "exact" else relocate(found, hunk.old, hunk.new, lines)
+    except CantTranslate as unclear:
+        raise BadPatch(
+            f"{name}: it matches only if blanks are ignored, and {unclear}; copy the lines with their indentation"
+        ) from unclear
+    rest, fresh = iter(found), iter(added)
     new: list[str] = []
-    for mark, line in hunk.rows:
-        if mark == "+":
-            new.append(line)
-            continue
-        have = next(rest)
-        if mark == " ":
-            new.append(have)
+    for mark, _ in hunk.rows:
+        have = next(rest) if mark != "+" else ""
+        if mark != "-":
+            line = next(fresh)
+            new.append(have if mark == " " else line)
     return new
 
 

@@ -29,9 +29,9 @@ from etude.harness.tools.tool import Tool, schema
 from etude.sandbox import interpreter
 
 # Raised whenever the loop, a tool's answer or an error string changes what a policy observes.
-HARNESS_VERSION = 2
+HARNESS_VERSION = 3
 # The same for the tools of `presets/*.toml`, which no policy of the string presets sees.
-SKINS_VERSION = 2
+SKINS_VERSION = 3
 
 _FOLDER = Path(__file__).parent
 _SKINS = tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))

@@ -56,7 +56,10 @@ async def _plan(change: FileChange, workspace: Workspace) -> list[_Step]:
         await workspace.load(change.path)  # raises, with files of a like name
     if change.kind == "delete":
         return [_Step(change.path, before, None, f"{change.path}: deleted")]
-    done = await asyncio.to_thread(apply, change.path, await workspace.load(change.path), change.hunks)
+    file = await workspace.load(change.path)
+    done = await asyncio.to_thread(apply, change.path, file, change.hunks)
+    if wrong := await replacing.damage_by(change.path, file, done):
+        raise BadPatch(f"{change.path}: the patch matches only if blanks are ignored, and {wrong}")
     return await _updated(change, before, done, workspace)
 
 

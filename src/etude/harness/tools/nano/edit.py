@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from etude.harness.edits.indentation import CantTranslate
 from etude.harness.edits.matching import NoUniqueMatch, replace
+from etude.harness.edits.syntax import damage
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.harness.truncation import Keep
 
@@ -27,6 +31,10 @@ class Edit:
             changed = replace(text, old, new)
         except NoUniqueMatch as miss:
             raise ToolError(f"{miss}; closest:\n{miss.hint}" if miss.hint else str(miss)) from miss
+        except CantTranslate as unclear:
+            raise ToolError(f"blanks differed, and {unclear}") from unclear
+        if changed.loose and (wrong := await asyncio.to_thread(damage, path, text, changed.text)):
+            raise ToolError(f"blanks differed, and the file would no longer parse: {wrong}")
         await context.workspace.write(path, changed.text)
         return ToolResult("ok, blanks differed" if changed.loose else "ok", facts=_facts(loose=changed.loose))
 

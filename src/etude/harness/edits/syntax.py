@@ -1,0 +1,61 @@
+"""Whether an edit broke a file: it parsed before and does not afterwards. Asked only of edits that matched loosely, where the file holds
+other text than the model wrote; an edit that matched exactly may break a file on the way to the next one.
+
+Python is compiled, which also finds mixed blanks and a `return` outside of its function; other languages are parsed by tree-sitter.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+
+from etude.index.definitions import PROBE_BYTES, PROBE_S
+from etude.index.languages import GRAMMARS, grammar_name, parser
+
+# A larger file costs too much time for a check of one edit.
+MAX_BYTES = 256 << 10
+# The name under which Python compiles a text, so that its warnings can be silenced.
+_NAME = "etude-edited-text"
+warnings.filterwarnings("ignore", module=_NAME)
+
+
+def damage(path: str, before: str, after: str) -> str:
+    """What is wrong with the syntax of `after`, in words; "" if nothing is, if `before` did not parse either, or where no parser knows."""
+    grammar = grammar_name(path, before)
+    if grammar not in GRAMMARS or max(len(before), len(after)) > MAX_BYTES:
+        return ""
+    if grammar == "python" and not _python_error(before):
+        return _python_error(after)
+    wrong = _error_line(grammar, before)
+    if wrong is None or wrong > 0:
+        return ""
+    return f"line {wrong}: syntax error" if (wrong := _error_line(grammar, after)) else ""
+
+
+def _python_error(text: str) -> str:
+    try:
+        compile(text, _NAME, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return f"line {error.lineno or 1}: {type(error).__name__}: {error.msg}"
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _error_line(grammar: str, text: str) -> int | None:
+    """The first line with an error, from 1; 0 for none; None for a text on which the grammar takes too long."""
+    from tree_sitter import Parser
+
+    reader = Parser(parser(grammar).language)  # of its own: edits are checked on many threads
+    source = text.encode("utf-8", "replace")
+    start_s = time.thread_time()
+    root = reader.parse(source[:PROBE_BYTES]).root_node
+    if time.thread_time() - start_s > PROBE_S:
+        return None
+    node = root if len(source) <= PROBE_BYTES else reader.parse(source).root_node
+    if not node.has_error:
+        return 0
+    while inner := next((child for child in node.children if child.has_error and not child.is_error), None):
+        node = inner
+    error = next((child for child in node.children if child.is_error or child.is_missing), node)
+    return error.start_point[0] + 1
