@@ -14,9 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from etude.harness.presets.preset import preset_of
+from etude.harness.settings import HarnessSettings
+from etude.harness.tools.glob import Glob
+from etude.harness.tools.grep import Grep
+from etude.harness.tools.tool import ToolContext, ToolError
 from etude.workspace import scripts
 from etude.workspace.local_folder import LocalFolder
-from etude.workspace.search import Query, Searcher, SearchFailed, _ripgrep
+from etude.workspace.search import Query, Searcher, SearchFailed, _clean, _ripgrep
 from etude.workspace.workspace import Workspace
 
 needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="there is no ripgrep here")
@@ -172,7 +177,7 @@ def trees(draw: Any) -> dict[str, str]:
 
 
 @needs_ripgrep
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     tree=trees(), only=filters, mode=st.sampled_from(["content", "files", "count", "glob"]), context=st.integers(0, 2)
 )
@@ -182,9 +187,203 @@ def test_any_tree_with_any_ignore_rules_is_searched_alike(
     root = tmp_path_factory.mktemp("tree")
     plant(root, tree)
     query = Query(mode, "total", context=context if mode == "content" else 0, **only)
+    compare(root, query)
+
+
+def compare(root: Path, query: Query) -> list[str]:
+    """The rows of both, which must be equal."""
+
+    def rows(argv: list[str]) -> tuple[bool, list[str]]:
+        done = subprocess.run(argv, cwd=root, capture_output=True)
+        assert done.returncode in (0, 1), (argv, done.stderr)
+        return done.returncode == 0, [_clean(row) for row in done.stdout.decode("utf-8", "replace").split("\n")]
+
+    ours = rows([sys.executable, *scripts.command("search_tree", json.dumps(vars(query)))[1:]])
+    assert ours == rows(_ripgrep(query))
+    return [row for row in ours[1] if row]
+
+
+# Names as projects have them: routes, colons, spaces, braces.
+NAMES = [
+    "a",
+    "b.ts",
+    "a.test.ts",
+    "[id]",
+    "[...all]",
+    "(auth)",
+    "{id}.ts",
+    "a:b.txt",
+    "x y.md",
+    "#1",
+    "!b",
+    "a,b",
+    "$id",
+    "é",
+    "-x",
+    "[a",
+]
+names = st.sampled_from(NAMES)
+folders = st.lists(names, max_size=2)
+PIECES = [
+    "*",
+    "**",
+    "?",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    "!",
+    "^",
+    "-",
+    "/",
+    "./",
+    "\\",
+    ":",
+    "#",
+    " ",
+    "a",
+    "b",
+    ".ts",
+    "[ab]",
+    "{a,b}",
+    "[[:alpha:]]",
+]
+any_globs = st.lists(st.one_of(st.sampled_from(PIECES), names), min_size=1, max_size=5).map("".join)
+
+
+@st.composite
+def planted(draw: Any) -> dict[str, str]:
+    tree: dict[str, str] = {}
+    for path in draw(
+        st.lists(st.tuples(folders, names).map(lambda parts: "/".join([*parts[0], parts[1]])), min_size=1, max_size=5)
+    ):
+        if not any(other.startswith(path + "/") or path.startswith(other + "/") for other in tree):
+            tree[path] = "total\n"
+    return tree
+
+
+@needs_ripgrep
+@settings(max_examples=40, deadline=None)
+@given(tree=planted(), glob=any_globs, mode=st.sampled_from(["content", "files", "glob"]), data=st.data())
+def test_any_glob_finds_the_same_with_and_without_ripgrep(
+    tmp_path_factory: Any, tree: dict[str, str], glob: str, mode: Any, data: Any
+) -> None:
+    root = tmp_path_factory.mktemp("tree")
+    plant(root, tree)
+    folder = data.draw(st.sampled_from([".", *sorted({path.rsplit("/", 1)[0] for path in tree if "/" in path})]))
+    try:
+        query = Query(mode, "" if mode == "glob" else "total", path=folder).only(glob, str(root))
+    except SearchFailed as refused:
+        assert "stands for more than" in str(refused)
+        return
+    compare(root, query)
+
+
+@settings(max_examples=40, deadline=None)
+@given(tree=planted(), data=st.data())
+def test_a_file_is_found_by_its_path_however_it_is_written(
+    tmp_path_factory: Any, tree: dict[str, str], data: Any
+) -> None:
+    root = tmp_path_factory.mktemp("tree")
+    plant(root, tree)
+    path = data.draw(st.sampled_from(sorted(tree)))
+    parts = path.split("/")
+    depth = data.draw(st.integers(0, len(parts) - 1))
+    folder, inner = "/".join(parts[:depth]) or ".", "/".join(parts[depth:])
+    ways = [
+        f"./{inner}",
+        f"/{inner}",
+        f"**/{inner}",
+        f"{root}/{path}",
+        path,
+        f"{'/'.join(parts[:-1])}//{parts[-1]}" if parts[1:] else path,
+    ]
+    ways += [inner] if not inner.startswith("!") else []
+    ways += [inner.replace("/", "\\")] if not any(f"/{c}" in inner for c in "!#[{") else []
+    way = data.draw(st.sampled_from([way for way in ways if not way.startswith("!")]))
+    query = Query("glob", path=folder).only(way, str(root))
     request = json.dumps(vars(query))
-    ours = subprocess.run([sys.executable, *scripts.command("search_tree", request)[1:]], cwd=root, capture_output=True)
-    theirs = subprocess.run(_ripgrep(query), cwd=root, capture_output=True)
-    rows = [row.removeprefix(b"./") for row in theirs.stdout.split(b"\n")]
-    assert ours.stdout.split(b"\n") == rows, ours.stderr
-    assert (ours.returncode == 0) == (theirs.returncode == 0)
+    done = subprocess.run([sys.executable, *scripts.command("search_tree", request)[1:]], cwd=root, capture_output=True)
+    assert path in done.stdout.decode().split("\n"), (way, folder, query)
+
+
+@pytest.mark.parametrize("ripgrep", [False, pytest.param(True, marks=needs_ripgrep)])
+@pytest.mark.parametrize(
+    ("glob", "folder", "found"),
+    [
+        ("./src/*.ts", ".", "src/a.ts"),
+        ("sub/*.txt", "pkg", "pkg/sub/a.txt"),
+        ("pkg/sub/*.txt", "pkg", "pkg/sub/a.txt"),
+        ("/sub/a.txt", "pkg", "pkg/sub/a.txt"),
+        ("a:b.txt", ".", "a:b.txt"),
+        ("*:*.txt", ".", "a:b.txt"),
+        ("app/[id]/page.tsx", ".", "app/[id]/page.tsx"),
+        ("app/[id]/**", ".", "app/[id]/page.tsx"),
+        ("[id]/page.tsx", "app", "app/[id]/page.tsx"),
+        ("src\\a.ts", ".", "src/a.ts"),
+        ("src/", ".", "src/a.ts"),
+        ("**.tsx", ".", "app/[id]/page.tsx"),
+        ("src/**.ts", ".", "src/a.ts"),
+        ("*.ts,*.tsx", ".", "app/[id]/page.tsx src/a.ts"),
+        ("{src,app}/**/*.{ts,tsx}", ".", "app/[id]/page.tsx src/a.ts"),
+        ("{src/a,pkg/sub/a}.{ts,txt}", ".", "pkg/sub/a.txt src/a.ts"),
+        ("[[:alpha:]].ts", ".", "src/a.ts"),
+        ("[!b].ts", ".", "src/a.ts"),
+        ("{a,b", ".", "{a,b"),
+        ("*", "pkg", "pkg/sub/a.txt"),
+        ("B.ts", ".", ""),
+    ],
+)  # fmt: skip
+async def test_globs_find_what_a_person_means(
+    tmp_path: Path, ripgrep: bool, glob: str, folder: str, found: str
+) -> None:
+    plant(tmp_path, dict.fromkeys(["src/a.ts", "pkg/sub/a.txt", "a:b.txt", "app/[id]/page.tsx", "{a,b"], "x\n"))
+    workspace = Workspace(LocalFolder(tmp_path))
+    for mode in ("glob", "files"):
+        query = Query(mode, "" if mode == "glob" else "x", path=folder).only(glob, workspace.root)
+        assert (await Searcher(workspace, ripgrep=ripgrep).rows(query, 20)).rows == found.split()
+
+
+def test_a_glob_of_too_many_alternatives_is_refused() -> None:
+    with pytest.raises(SearchFailed, match="stands for more than 128 patterns"):
+        Query("glob").only("{a,b}" * 10)
+
+
+PATTERNS = [
+    "total$", "^total", "^.otal", "tota.$", r"\btotal\b", "[[:alpha:]]+l", "[[:^alpha:]]", "{a,b", "a{,2}t", r"\"total\"", "(?<=x )total",
+    "(?i)TOTAL",
+    "(?P<n>to)tal", r"\x{74}otal", "é", "[^a]otal", r"\d", "to(tal|)$", "total{1,2}", r"total\s*$", r"\.", "a|b|", "}", "]",
+]  # fmt: skip
+DATA = [
+    b"total\r\nx total\r\n", b"\xef\xbb\xbftotal\nb", "total é\nx total".encode("utf-16"), b"caf\xe9 total\n", b'"total" 1 {a,b\n',
+    b"a}\n]\n.\n", b"total\0\n",
+]  # fmt: skip
+
+
+@needs_ripgrep
+@pytest.mark.parametrize("pattern", PATTERNS)
+async def test_a_pattern_finds_the_same_with_and_without_ripgrep(tmp_path: Path, pattern: str) -> None:
+    for number, data in enumerate(DATA):
+        (tmp_path / f"{number}.txt").write_bytes(data)
+    workspace = Workspace(LocalFolder(tmp_path))
+    for mode in ("content", "files", "count"):
+        first, second = [
+            await Searcher(workspace, ripgrep=there).rows(Query(mode, pattern), 20) for there in (True, False)
+        ]
+        assert first == second and first.rows, mode
+
+
+async def test_a_named_file_that_is_binary_says_so_and_a_newline_in_a_pattern_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bin").write_bytes(b"total\0")
+    settings = HarnessSettings.full(preset="search_replace")
+    context = ToolContext(Workspace(LocalFolder(tmp_path)), settings, (), names=preset_of(settings).names)
+    for mode in ("content", "files", "count"):
+        with pytest.raises(ToolError, match="bin is binary"):
+            await Grep().run({"pattern": "total", "path": "bin", "mode": mode}, context)
+    for pattern in ("a\nb", r"a\nb", r"\\\na"):
+        with pytest.raises(ToolError, match="single lines"):
+            await Grep().run({"pattern": pattern}, context)
+    assert (await Grep().run({"pattern": r"\\na"}, context)).text == "no match"
+    (tmp_path / "src").mkdir()
+    assert "src is a folder, use src/**" in (await Glob().run({"pattern": "src"}, context)).text

@@ -61,11 +61,19 @@ class Workspace:
             raise WorkspaceError(f"{path} is not text") from error
 
     async def exists(self, path: str) -> bool:
+        return await self.head(path, 1) is not None
+
+    async def head(self, path: str, max_bytes: int) -> bytes | None:
+        """The first bytes of a file, None where there is none that can be read."""
         try:
-            await self._operations.read(path, max_bytes=1)
+            return await self._operations.read(path, max_bytes=max_bytes)
         except (UserError, OSError):
-            return False
-        return True
+            return None
+
+    @property
+    def root(self) -> str:
+        """The workspace's own path on its machine."""
+        return self._operations.spec.workdir
 
     async def write(self, path: str, text: str) -> None:
         """Whole or not at all."""

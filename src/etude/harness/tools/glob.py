@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import Any
 
 from etude.harness.presets.parameter import Parameter, optional
@@ -22,8 +23,8 @@ class Glob:
         path = context.workspace.place(path)
         if not await context.workspace.is_folder(path):
             raise ToolError(f"no folder {path}")
-        query = Query("glob", path=path, order=context.settings.glob_order).only(pattern)
         try:
+            query = Query("glob", path=path, order=context.settings.glob_order).only(pattern, context.workspace.root)
             found = await context.searcher.rows(query, context.settings.tool_timeout_s)
         except SearchFailed as error:
             raise ToolError(str(error)) from error
@@ -31,6 +32,13 @@ class Glob:
         def remedy(kept: int, dropped: int) -> str:
             return f"{len(found.rows)} files in all; use a narrower pattern"
 
-        text = "\n".join(found.rows) or "no file matches"
+        text = "\n".join(found.rows) or await _nothing(pattern, path, context)
         facts = {"empty_searches": float(not found.rows)}
         return ToolResult(context.show(text, "head", remedy=remedy), facts=facts)
+
+
+async def _nothing(pattern: str, path: str, context: ToolContext) -> str:
+    """That no file matches, and the remedy where the pattern is a folder's name."""
+    if "*" not in pattern and ".." not in pattern and await context.workspace.is_folder(posixpath.join(path, pattern)):
+        return f"no file matches; {pattern} is a folder, use {pattern.rstrip('/')}/**"
+    return "no file matches"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from etude.harness.presets.parameter import Parameter, optional
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
+from etude.workspace.bounded_file import UTF16_MARKS
 from etude.workspace.search import Query, Rows, SearchFailed
+from etude.workspace.workspace import MAX_FILE_BYTES
 
 # A row of minified code says nothing beyond its start.
 MAX_ROW_CHARS = 500
+# The escape of a newline, its backslash not itself escaped.
+_NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\n")
 # More lines around each match would show whole files.
 MAX_CONTEXT = 20
 
@@ -49,21 +54,26 @@ class Grep:
         pattern, path, glob = arguments["pattern"], arguments.get("path", "."), arguments.get("glob")
         if not pattern.strip():
             raise ToolError("an empty pattern matches everything; say what to look for")
-        if "\n" in pattern:
+        if "\n" in pattern or _NEWLINE.search(pattern):
             raise ToolError("a pattern applies to single lines; leave the newline out")
         if path.startswith("$"):
             raise ToolError(f"search {path} with the shell")
         path = context.workspace.place(path)
-        if not await context.workspace.is_folder(path) and not await context.workspace.exists(path):
-            raise ToolError(f"no file or folder {path}")
+        if not await context.workspace.is_folder(path):
+            head = await context.workspace.head(path, MAX_FILE_BYTES)
+            if head is None:
+                raise ToolError(f"no file or folder {path}")
+            if b"\0" in head and not head.startswith(UTF16_MARKS):
+                raise ToolError(f"{path} is binary; no text can be searched in it")
         query = Query(
             mode=arguments.get("mode", "content"),
             pattern=pattern,
             ignore_case=arguments.get("ignore_case", False),
             context=arguments.get("context", 0),
             path=path,
-        ).only(glob or "")
+        )
         try:
+            query = query.only(glob or "", context.workspace.root)
             return await context.searcher.rows(query, context.settings.tool_timeout_s)
         except SearchFailed as error:
             raise ToolError(str(error)) from error

@@ -1,9 +1,9 @@
 """Where ripgrep is missing: searches and lists a tree as `rg --hidden --sort path` does, with the same rows.
 
 `search_tree.py JSON`: {mode: content | files | count | glob, pattern, ignore_case, context, names, globs, path, order: path | mtime}. Exit
-status 0, 1 (nothing found) or 2 (a bad pattern, told on stderr). What is shared: patterns that Rust's and Python's expressions read
-alike, `.gitignore` files from the workspace down, UTF-8 files; a file with a zero byte is skipped. Not shared: UTF-16, ignore
-files above the workspace, and rules with a slash in those above `path` (ripgrep 13 misses them).
+status 0, 1 (nothing found) or 2 (a bad pattern, explained on stderr). What is shared: patterns that Rust's and Python's expressions read
+alike or that `pythonic` translates, `.gitignore` files from the workspace down, UTF-8 files and UTF-16 files with a mark; a file with a
+zero byte is skipped. Not shared: ignore files above the workspace, and rules with a slash in those above `path` (ripgrep 13 misses them).
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ def translated(glob: str) -> re.Pattern[str]:
 def ignore_rules(folder: str) -> list[tuple[re.Pattern[str], bool, bool]]:
     """(pattern, negated, folders only) of a folder's .gitignore, in order."""
     try:
-        with open(os.path.join(folder, ".gitignore"), encoding="utf-8", errors="replace") as file:
+        path = os.path.join(folder, ".gitignore")
+        if not os.path.isfile(path):  # a pipe would be waited for
+            return []
+        with open(path, encoding="utf-8", errors="replace") as file:
             lines = file.read().split("\n")
     except OSError:
         return []
@@ -140,15 +143,46 @@ def files_of(request: dict[str, Any]) -> Iterator[str]:
 
 
 def lines_of(path: str) -> list[str] | None:
+    """Without their ends, and without the file's mark. None for a file that can't be read or is binary."""
     try:
         with open(path, "rb") as file:
             data = file.read()
     except OSError:
         return None
-    if b"\0" in data:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        text = data.decode("utf-16", "replace")
+    elif b"\0" in data:
         return None
-    lines = data.decode("utf-8", "surrogateescape").split("\n")
+    else:
+        text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
+
+
+POSIX = {
+    "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z", "blank": " \\t", "space": "\\t\\n\\v\\f\\r ",
+    "xdigit": "0-9a-fA-F", "word": "a-zA-Z0-9_", "punct": "!-/:-@\\[-`{-~", "cntrl": "\\x00-\\x1f\\x7f", "graph": "!-~", "print": " -~",
+    "ascii": "\\x00-\\x7f",
+}  # fmt: skip
+RUST = re.compile(
+    r"\[\[:\^(?P<none>\w+):\]\]|\\(?:z|x\{(?P<hex>[0-9a-fA-F]+)\}|.)|\[:(?P<posix>\w+):\]|\(\?<(?=[A-Za-z_])", re.S
+)
+
+
+def pythonic(pattern: str) -> str:
+    """A pattern of ripgrep's default expressions as one of Python's, as far as they are spelled differently."""
+
+    def spelled(match: re.Match[str]) -> str:
+        text = match[0]
+        if match["none"] in POSIX:
+            return f"[^{POSIX[match['none']]}]"
+        if match["posix"]:
+            return POSIX.get(match["posix"], text)
+        if match["hex"]:
+            return re.escape(chr(int(match["hex"], 16)))
+        return {"\\z": "\\Z", "(?<": "(?P<"}.get(text, text)
+
+    return RUST.sub(spelled, pattern)
 
 
 def content_rows(path: str, lines: list[str], hits: list[int], context: int, first: bool) -> Iterator[str]:
@@ -179,7 +213,7 @@ def search(request: dict[str, Any], pattern: re.Pattern[str]) -> Iterator[str]:
 def rows_of(request: dict[str, Any]) -> Iterator[str]:
     if request["mode"] != "glob":
         flags = re.IGNORECASE if request["ignore_case"] else 0
-        return search(request, re.compile(request["pattern"], flags))
+        return search(request, re.compile(pythonic(request["pattern"]), flags))
     files = files_of(request)
     return files if request["order"] == "path" else iter(sorted(files, key=_newest_first))
 
@@ -191,7 +225,7 @@ def _newest_first(path: str) -> tuple[int, str]:
 def main() -> int:
     try:
         rows = rows_of(json.loads(sys.argv[1]))
-    except (re.error, RecursionError) as error:
+    except (re.error, RecursionError, OverflowError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2
     write = functools.partial(os.write, 1)
