@@ -33,6 +33,7 @@ from etude.harness.mcp.server import Server
 from etude.harness.presets.preset import preset_of
 from etude.harness.settings import HarnessSettings
 from etude.harness.watcher import Part
+from etude.redact.keys import masked
 from etude.trace.entry import Effort, Entry
 from etude.trace.message import ToolCall
 from etude.trace.session import Session
@@ -186,7 +187,7 @@ class Conversation:
         if isinstance(error, (OSError, ValueError, FaceError)):  # it could not begin
             self._answer.set_exception(refused(str(error)))
         else:
-            self._answer.set_exception(RequestError(-32603, str(error), {"kind": type(error).__name__}))
+            self._answer.set_exception(RequestError(-32603, masked(str(error)), {"kind": type(error).__name__}))
 
     async def _approve(self, server: Server) -> bool:
         return await approve_server(self._client, self.id, server)
@@ -215,4 +216,4 @@ class Conversation:
 
 def refused(message: str) -> RequestError:
     """The editor asked for what can't be done."""
-    return RequestError(-32602, message)
+    return RequestError(-32602, masked(message))

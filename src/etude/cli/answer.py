@@ -1,7 +1,7 @@
 """What a verb gives back, and where it goes: text for a person, or with --json exactly one document on stdout.
 
 Promise: with --json everything else goes to stderr, also what child processes and native libraries print, because
-the file descriptor itself is turned over until the document is written. Errors are documents too.
+the file descriptor itself is turned over until the document is written. Errors are documents too; none of them holds a key.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from etude.events.finite import dumps
+from etude.redact.keys import masked
 
 # 128 + the signal's number, what shells report.
 INTERRUPTED = 130
@@ -59,7 +60,7 @@ def _outcome(verb: Callable[[], Any]) -> tuple[dict[str, Any], str, int]:
             return _error("UsageError", error.format_message(), error.exit_code)  # type: ignore[attr-defined]
         expected = type(error).__module__.startswith("etude.") or isinstance(error, OSError)
         if not expected:  # a fault of ours: the person who reports it needs the place
-            traceback.print_exc()
+            print(masked(traceback.format_exc()), end="", file=sys.stderr)
         return _error(type(error).__name__, str(error) or type(error).__name__, 1)
     if isinstance(answer, Answer):
         return answer.document, answer.text, answer.code
@@ -67,6 +68,7 @@ def _outcome(verb: Callable[[], Any]) -> tuple[dict[str, Any], str, int]:
 
 
 def _error(kind: str, message: str, code: int) -> tuple[dict[str, Any], str, int]:
+    message = masked(message)
     return {"error": {"type": kind, "message": message}}, f"error: {message}", code
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import os
 import signal
 import sys
 from collections.abc import Coroutine, Iterator
@@ -16,6 +15,7 @@ import typer
 
 from etude.cli.answer import Answer, Terminated
 from etude.cli.option import Json
+from etude.redact.keys import api_key
 
 if TYPE_CHECKING:
     from etude.capture.book import Book
@@ -74,9 +74,10 @@ def serve(
     from etude.capture.settings import CaptureSettings
 
     settings = CaptureSettings(sessions, max_tokens, context, allowed=frozenset(allow or ()))
+    operator_key = api_key("ETUDE_CAPTURE_KEY")
 
     async def until_stopped(book: Book) -> None:
-        async with serving(book, host=host, port=port, operator_key=os.environ.get("ETUDE_CAPTURE_KEY", "")) as address:
+        async with serving(book, host=host, port=port, operator_key=operator_key) as address:
             print(f"{book.policy.name} answers at {address}; sessions go to {sessions}/", file=sys.stderr)
             print(f"curl -X POST {address}/sessions -H 'content-type: application/json' -d '{{}}'", file=sys.stderr)
             await asyncio.Event().wait()

@@ -5,6 +5,7 @@ Promise: `etude --help` opens in under half a second, because neither torch nor 
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 from types import FrameType
@@ -35,6 +36,7 @@ from etude.cli import (
     weights,
 )
 from etude.cli.answer import Terminated, give
+from etude.redact.keys import MaskedRecord
 
 HELP = "Train a coding agent end to end: base model, SFT, asynchronous RL in sandboxes, bench and report."
 
@@ -90,6 +92,7 @@ def main() -> None:
     if not sys.platform.startswith("linux"):
         sys.exit("etude: this system has none of the Linux sandboxes this needs; use a Linux VM, on Windows WSL2.")
     signal.signal(signal.SIGTERM, _terminate)
+    logging.setLogRecordFactory(MaskedRecord)
     words = sys.argv[1:]
     ours = words[: words.index("--")] if "--" in words else words  # what follows is another's command
     streams = ours[:1] == ["agent"]  # its --json is a stream of documents, which it writes itself

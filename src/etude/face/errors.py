@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from etude.redact.keys import masked
+
 # Exit statuses of `etude agent`.
 ANSWERED, GAVE_UP, USAGE, INFRA, STOPPED = 0, 1, 2, 3, 130
 
 
 class FaceError(Exception):
-    """Base: `code` is the exit status."""
+    """Base: `code` is the exit status. The message holds no key."""
 
     code = USAGE
+
+    def __init__(self, message: str) -> None:
+        super().__init__(masked(message))
 
 
 class BadUse(FaceError):

@@ -6,7 +6,6 @@ of the work; one that doesn't have that list is taken at its word.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from etude.face.errors import BadUse, OutOfReach
 from etude.harness.settings import HarnessSettings
 from etude.policy.openai import OpenAIPolicy
 from etude.policy.protocol import Policy
+from etude.redact.keys import BadKey, bearer
 from etude.trace.entry import Effort
 
 if TYPE_CHECKING:
@@ -101,16 +101,21 @@ async def _models(choice: Choice) -> list[str]:
     import httpx
 
     url = f"{choice.model.rstrip('/')}/models"
-    key = os.environ.get(choice.key_env, "")
+    try:
+        headers = bearer(choice.key_env)
+    except BadKey as error:
+        raise BadUse(str(error)) from error
     try:
         async with httpx.AsyncClient(timeout=LOOK_S) as client:
-            response = await client.get(url, headers={"Authorization": f"Bearer {key}"} if key else {})
+            response = await client.get(url, headers=headers)
     except (httpx.TransportError, httpx.InvalidURL) as error:
         said = str(error) or type(error).__name__
         raise OutOfReach(f"no endpoint at {choice.model} ({said}); start it, or check the address") from error
     if response.status_code in (401, 403):
         wrong = (
-            f"the key in {choice.key_env} is refused" if key else f"it asks for a key and {choice.key_env} is not set"
+            f"the key in {choice.key_env} is refused"
+            if headers
+            else f"it asks for a key and {choice.key_env} is not set"
         )
         raise OutOfReach(f"{choice.model}: {wrong}; export {choice.key_env}=…, or name another with --key-env")
     try:

@@ -26,6 +26,7 @@ from etude.harness.approval import Approver
 from etude.harness.presets.preset import preset_of
 from etude.harness.settings import HarnessSettings
 from etude.policy.protocol import PolicyError
+from etude.redact.keys import masked
 from etude.sandbox.errors import InfraError
 from etude.trace.entry import Effort
 
@@ -145,7 +146,9 @@ class Terminal:
         if isinstance(error, FaceError):
             self._say(f"error: {error}")
         elif not isinstance(error, (PolicyError, InfraError)):
-            self._say(f"error: {type(error).__name__}: {error}; the next request takes the session up again")
+            self._say(
+                f"error: {type(error).__name__}: {masked(str(error))}; the next request takes the session up again"
+            )
         self._line.refresh()
 
     def _notice(self, line: str) -> None:

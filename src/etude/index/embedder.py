@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from etude.index.errors import EmbedderFailed
+from etude.redact.keys import api_key, bearer, masked
 
 Vectors = NDArray[Any]
 Role = Literal["query", "document"]
@@ -28,15 +28,17 @@ class Embedder(Protocol):
 
 
 class EndpointEmbedder:
-    """`query_prefix` and `document_prefix` are what asymmetric models want before a text. The key, if any, is in ETUDE_EMBEDDINGS_KEY."""
+    """`query_prefix` and `document_prefix` are what asymmetric models want before a text. The key, if any, is in ETUDE_EMBEDDINGS_KEY.
+    Raises BadKey for a key that no header can carry."""
 
     def __init__(self, url: str, model: str, *, query_prefix: str = "", document_prefix: str = "") -> None:
         self.name = f"{model}|{document_prefix}"
+        api_key(KEY_VARIABLE)
         self._url, self._model = f"{url.rstrip('/')}/embeddings", model
         self._prefix: dict[Role, str] = {"query": query_prefix, "document": document_prefix}
 
     def embed(self, texts: Sequence[str], role: Role) -> Vectors:
-        """Raises EmbedderFailed with the endpoint's answer."""
+        """Raises EmbedderFailed with the endpoint's answer, BadKey for a key that no header can carry."""
         body = self._post({"model": self._model, "input": [self._prefix[role] + text for text in texts]})
         try:
             rows = sorted(body["data"], key=lambda row: row["index"])
@@ -52,8 +54,7 @@ class EndpointEmbedder:
     def _post(self, body: dict[str, Any]) -> Any:
         import httpx
 
-        key = os.environ.get(KEY_VARIABLE)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        headers = bearer(KEY_VARIABLE)
         trouble = ""
         for _ in range(ATTEMPTS):
             try:
@@ -63,7 +64,7 @@ class EndpointEmbedder:
                 continue
             if response.status_code == 200:
                 return response.json()
-            trouble = f"status {response.status_code}: {response.text[:200]}"
+            trouble = f"status {response.status_code}: {masked(response.text)[:200]}"
             if response.status_code < 500 and response.status_code != 429:
                 break
         raise EmbedderFailed(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from etude.redact.keys import masked
+
 
 class IndexRefused(ValueError):
     """A request that can't be answered as put: the message names the value and the remedy."""
@@ -16,7 +18,10 @@ class TornStore(Exception):
 
 
 class EmbedderFailed(RuntimeError):
-    """The embeddings endpoint did not answer as it must."""
+    """The embeddings endpoint did not answer as it must. The message holds no key."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(masked(message))
 
 
 class ServiceLost(ConnectionError):

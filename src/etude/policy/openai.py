@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from etude.policy.openai_stream import STREAM_FAULTS, Reply, ask
 from etude.policy.protocol import PolicyError, Request, Told
 from etude.policy.wire.chat import from_wire, to_wire
+from etude.redact.keys import api_key, bearer, masked
 from etude.trace.completion import Completion, Usage
 from etude.trace.message import Message
 
@@ -43,7 +44,8 @@ _MALFORMED = ("tool_use_failed", "failed to call a function", "failed to parse t
 class OpenAIPolicy:
     """`omit` names body fields that an endpoint refuses, e.g. ("temperature", "seed") for some reasoning models.
 
-    The address comes from `base_url` or OPENAI_BASE_URL, the key from the variable `api_key_env`, if set.
+    The address comes from `base_url` or OPENAI_BASE_URL, the key from the variable `api_key_env`, if set. Raises BadKey for a
+    key that no header can carry.
     """
 
     takes_tokens = False
@@ -63,6 +65,7 @@ class OpenAIPolicy:
         root = base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
         self._url = f"{root.rstrip('/')}/chat/completions"
         self._key_env = api_key_env
+        api_key(api_key_env)
         self._timeout_s = timeout_s
         self._max_retries = max_retries
         self._max_tokens_field = max_tokens_field
@@ -81,7 +84,7 @@ class OpenAIPolicy:
         try:
             return from_wire(body, request.messages, time.perf_counter() - start)
         except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise PolicyError(f"{self._url} answered no chat completion: {str(body)[:200]}") from error
+            raise PolicyError(f"{self._url} answered no chat completion: {masked(str(body))[:200]}") from error
 
     async def release(self, session_id: str) -> None:
         """Endpoints keep nothing by session."""
@@ -116,7 +119,7 @@ class OpenAIPolicy:
         for attempt in range(self._max_retries + 1):
             asked_s = 0.0
             try:
-                reply = await ask(self._connection(), self._url, body, self._headers(), told)
+                reply = await ask(self._connection(), self._url, body, bearer(self._key_env), told)
             except httpx.TransportError as error:
                 trouble = f"{type(error).__name__}: {error}"
             except STREAM_FAULTS as error:
@@ -126,9 +129,9 @@ class OpenAIPolicy:
             else:
                 if reply.status == 200:
                     return self._completion(reply)
-                trouble = f"HTTP {reply.status}: {reply.text[:300]}"
+                trouble = f"HTTP {reply.status}: {masked(reply.text)[:300]}"
                 if any(mark in reply.text.lower() for mark in _MALFORMED):
-                    raise _MalformedCall(reply.text[:2000])
+                    raise _MalformedCall(masked(reply.text)[:2000])
                 if reply.status not in RETRIED_STATUS:
                     raise self._refused(reply.status, trouble)
                 asked_s = _retry_after_s(reply.retry_after)
@@ -139,7 +142,7 @@ class OpenAIPolicy:
 
     def _completion(self, reply: Reply) -> dict[str, Any]:
         if reply.body is None:
-            raise PolicyError(f"{self._url} answered no JSON: {reply.text[:200]!r}")
+            raise PolicyError(f"{self._url} answered no JSON: {masked(reply.text)[:200]!r}")
         return reply.body
 
     def _connection(self) -> httpx.AsyncClient:
@@ -150,10 +153,6 @@ class OpenAIPolicy:
         if self._client is None or self._loop is not loop:
             self._client, self._loop = httpx.AsyncClient(timeout=self._timeout_s), loop
         return self._client
-
-    def _headers(self) -> dict[str, str]:
-        key = os.environ.get(self._key_env, "")
-        return {"Authorization": f"Bearer {key}"} if key else {}
 
     def _refused(self, status: int, trouble: str) -> PolicyError:
         if status == 413 or (status in (400, 422) and any(mark in trouble.lower() for mark in _REQUEST_FAULTS)):

@@ -16,6 +16,7 @@ from etude.policy.protocol import Told
 from etude.policy.wire.chat_stream import ChatAssembly
 from etude.policy.wire.errors import WireError
 from etude.policy.wire.sse import EventReader
+from etude.redact.keys import masked
 
 if TYPE_CHECKING:
     import httpx
@@ -83,7 +84,7 @@ def _chunk(data: str) -> dict[str, Any]:
     try:
         row = json.loads(data)
     except ValueError as error:
-        raise WireError(f"the stream holds no JSON: {data[:200]!r}") from error
+        raise WireError(f"the stream holds no JSON: {masked(data)[:200]!r}") from error
     if not isinstance(row, dict):
-        raise WireError(f"the stream holds no chunk: {data[:200]!r}")
+        raise WireError(f"the stream holds no chunk: {masked(data)[:200]!r}")
     return row

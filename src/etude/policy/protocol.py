@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from etude.redact.keys import masked
 from etude.trace.completion import Completion
 from etude.trace.entry import Effort
 from etude.trace.message import Message
@@ -37,10 +38,12 @@ class Request:
 
 
 class PolicyError(Exception):
-    """The policy could not answer. `infra` tells whose fault it is: True is ours (retry), False is the request's."""
+    """The policy could not answer. `infra` says whose fault it is: True is ours (retry), False is the request's.
+
+    The message holds no key: it goes to terminals, logs and sessions."""
 
     def __init__(self, message: str, *, infra: bool = True) -> None:
-        super().__init__(message)
+        super().__init__(masked(message))
         self.infra = infra
 
 

@@ -195,9 +195,8 @@ def _ids(suite: Suite, most: int | None, globs: list[str] | None) -> list[str]:
 
 
 def _plan(order: Order, manner: Manner) -> Answer:
-    import os
-
     from etude.bench.suites.suite import label
+    from etude.redact.keys import api_key
     from etude.run.suite_bench import facts
 
     known = {entrant.key: facts(order, entrant) for entrant in order.entrants}
@@ -215,7 +214,7 @@ def _plan(order: Order, manner: Manner) -> Answer:
         "max_cost_dollars": order.max_cost,
         "out": str(order.folder),
     }
-    told = "set" if os.environ.get(manner.key_env) else "not set, so no key is sent"
+    told = "set" if api_key(manner.key_env) else "not set, so no key is sent"
     lines = [
         f"would ask {label(order.suite)}: {len(order.ids)} tasks x {order.passes} passes of {len(order.entrants)} policies, "
         f"{attempts} attempts, {order.concurrency} at a time, into {order.folder}",

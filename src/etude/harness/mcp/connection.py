@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from etude.harness.mcp.answer import text_of
 from etude.harness.mcp.server import Server
+from etude.redact.keys import without
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -166,7 +167,7 @@ class Connection:
 
     def _hidden(self, text: str) -> str:
         for value, shown in self._secrets.items():
-            text = text.replace(value, shown)
+            text = without(text, value, shown)
         return text
 
 

@@ -14,6 +14,7 @@ from etude.policy.wire.answer_stream import Said
 from etude.policy.wire.anthropic import anthropic_usage, stop_reason
 from etude.policy.wire.anthropic_types import AnthropicUsage, MessagesResponse
 from etude.policy.wire.errors import WireError
+from etude.redact.keys import masked
 from etude.trace.completion import Completion, Usage
 
 _DELTAS: dict[Said, str] = {"text": "text_delta", "thinking": "thinking_delta"}
@@ -80,7 +81,7 @@ class MessagesAssembly:
         error told within the stream, and for a piece of a block that did not begin."""
         kind = event.get("type")
         if kind == "error":
-            raise WireError(f"the stream ended in an error: {str(event.get('error'))[:300]}")
+            raise WireError(f"the stream ended in an error: {masked(str(event.get('error')))[:300]}")
         if kind == "message_start":
             self._message = {**event["message"]}
         elif kind == "content_block_start":

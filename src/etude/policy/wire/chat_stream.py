@@ -10,6 +10,7 @@ from etude.policy.wire.answer_stream import Said
 from etude.policy.wire.chat import chat_usage, finish_reason, wire_call
 from etude.policy.wire.chat_types import ChatCall, ChatChunk, ChatChunkChoice, ChatDelta, ChatFinish
 from etude.policy.wire.errors import WireError
+from etude.redact.keys import masked
 from etude.trace.completion import Completion, Usage
 
 
@@ -63,7 +64,7 @@ class ChatAssembly:
     def add(self, row: dict[str, Any]) -> tuple[str, str]:
         """One chunk's (text, thinking). Raises WireError for an error told within the stream, ValidationError for no chunk."""
         if "error" in row:
-            raise WireError(f"the stream ended in an error: {str(row['error'])[:300]}")
+            raise WireError(f"the stream ended in an error: {masked(str(row['error']))[:300]}")
         self.usage = row.get("usage") or self.usage
         text = thinking = ""
         for choice in row.get("choices") or []:
