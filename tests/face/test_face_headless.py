@@ -276,3 +276,11 @@ def test_a_binary_file_is_told_and_never_shown(shop: Path, etude: Etude) -> None
     with serving(play) as lab:
         etude("agent", "-p", "look", "-m", lab.url, folder=shop)
     assert "takes text only" in lab.asked[1]["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("turn", [{"text": ""}, {"text": "", "thinking": "I could call a tool"}])
+def test_an_empty_turn_is_no_answer_and_the_exit_status_says_so(shop: Path, etude: Etude, turn: dict[str, str]) -> None:
+    with serving(lambda messages: turn) as lab:
+        done = etude("agent", "--json", "-p", "go", "-m", lab.url, "--sandbox", "none", "--no-index", folder=shop)
+    assert (done.code, len(lab.asked)) == (1, 2)
+    assert done.events[-1]["error"]["reason"] == "no_answer" and len(done.items("malformed")) == 2

@@ -21,7 +21,7 @@ from etude.policy import openai
 from etude.policy.openai import OpenAIPolicy
 from etude.policy.protocol import PolicyError, Request
 from etude.policy.wire.chat import from_wire
-from etude.trace.message import Message, ToolCall
+from etude.trace.message import FAILED, FILTERED, Message, ToolCall
 
 
 @dataclass
@@ -138,6 +138,15 @@ def test_calls_thinking_and_usage_are_read(endpoint: Endpoint) -> None:
     assert answer.message == Message("assistant", "", "hm", expected)
     assert (answer.usage.input_tokens, answer.usage.cached_tokens, answer.usage.output_tokens) == (9, 5, 4)
     assert answer.usage.seconds > 0 and answer.finish == "stop"
+
+
+@pytest.mark.parametrize(("finish", "problem"), [("content_filter", FILTERED), ("error", FAILED)])
+def test_a_turn_that_the_provider_ended_is_no_answer_and_runs_no_call(
+    endpoint: Endpoint, finish: str, problem: str
+) -> None:
+    endpoint.answers = [said(finish, content="I can", tool_calls=[wire_call('{"path": "a"}')])]
+    message = ask(endpoint).message
+    assert (message.problem, message.calls) == (problem, ()) and message.text.startswith("I can")
 
 
 @pytest.mark.parametrize("arguments", ["{", "[1]", '"x"', pytest.param("[" * 100_000, id="endless")])

@@ -41,6 +41,7 @@ from etude.trace.session import Session
 _STOP_REASONS: dict[str, StopReason] = {
     "done": "end_turn", "message": "end_turn", "stopped": "cancelled",
     "max_turns": "max_turn_requests", "max_tokens": "max_tokens", "refused": "refusal",
+    "no_answer": "refusal",
 }  # fmt: skip
 assert set(_STOP_REASONS) == set(get_args(EndReason)), "every way to end has a stop reason"
 COMMANDS = {

@@ -117,8 +117,8 @@ class Events:
                 self._item("completed", {"type": kind, "text": text}, number)
         if (draft := self._open.pop("call", None)) is not None:
             self._item("completed", {"type": _TEXTS["call"]}, draft)
-        if message.problem is not None:
-            self._item("completed", {"type": "malformed", "problem": message.problem})
+        if message.fault is not None:
+            self._item("completed", {"type": "malformed", "problem": message.fault})
         for call in message.calls:
             if call.name == "done":
                 continue  # the turn's end, told as such; it never gets a result
@@ -162,6 +162,7 @@ _WHY = {
     "stopped": "stopped by the person",
     "max_turns": "the request used up its turns; say more to go on, or raise --max-turns",
     "max_tokens": "the session used up its tokens; begin a new one",
+    "no_answer": "the model gave no answer, twice in a row; ask in other words, or use another model",
     "refused": "the model could not take the conversation: too long for it, or filtered",
 }
 

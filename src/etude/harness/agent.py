@@ -34,7 +34,7 @@ from etude.hygiene.of_session import changes_of, counters_of, last_test, todos_o
 from etude.policy.protocol import Policy, PolicyError, Request
 from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import Operations
-from etude.trace.message import Delivery, Message
+from etude.trace.message import NO_ANSWER, Delivery, Message
 from etude.trace.segment import Segment
 from etude.trace.session import Recorder, Session
 from etude.workspace.workspace import Journal, Workspace
@@ -79,6 +79,7 @@ class Agent:
         self._turns_in_request = 0
         self._turns_in_segment = 0
         self._summaries = 0
+        self._unanswered = False  # the last turn was no answer
         self._seconds = {"policy": 0.0, "tools": 0.0, "all": 0.0}
 
     async def run(self) -> Outcome:
@@ -101,7 +102,7 @@ class Agent:
         self._open()
         end = await self._answer_request()
         while (wish := await self._next_request(end)) is not None:
-            self._turns_in_request = 0
+            self._turns_in_request, self._unanswered = 0, False
             for call in end.unanswered:
                 self._transcript.result(Message("tool", "ok", call_id=call.id), call.name, failed=False, told=UNTOLD)
             if isinstance(wish, Summarize):
@@ -188,8 +189,12 @@ class Agent:
         self._turns += 1
         self._turns_in_request += 1
         self._turns_in_segment += 1
-        if message.problem is not None:
-            self._transcript.result(Message("tool", f"malformed: {message.problem}"), "", failed=True)
+        unanswered, self._unanswered = self._unanswered, message.fault in NO_ANSWER
+        if self._unanswered and unanswered:
+            raise Ended("no_answer")
+        if message.fault is not None:
+            remedy = "; say your answer, or call a tool" if self._unanswered else ""
+            self._transcript.result(Message("tool", f"malformed: {message.fault}{remedy}"), "", failed=True)
         elif not message.calls:
             raise Ended("message", message.text)
         else:

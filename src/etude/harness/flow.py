@@ -7,8 +7,8 @@ from typing import Literal
 from etude.trace.message import ToolCall
 
 # done: the tool was called. message: a turn without calls. stopped: by a person. max_*: a limit. refused: the policy can't take
-# the request.
-EndReason = Literal["done", "message", "stopped", "max_turns", "max_tokens", "refused"]
+# the request. no_answer: two turns in a row were empty, filtered, or ended by the provider's error.
+EndReason = Literal["done", "message", "stopped", "max_turns", "max_tokens", "refused", "no_answer"]
 
 
 class Flow(Exception):

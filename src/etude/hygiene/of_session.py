@@ -98,7 +98,7 @@ def _turn(
         cut = entry.data.get("finish") == "length"
         counters.summary(sum(tokens), broken=cut or message.problem is not None or not message.text.strip())
         return
-    counters.turn(tokens, malformed=message.problem is not None)
+    counters.turn(tokens, malformed=message.fault is not None)
     counters.said(message)
     for call in message.calls:
         answer = _answer(results, call)

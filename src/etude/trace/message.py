@@ -14,6 +14,11 @@ Delivery = Literal["steer", "queue", "stop"]
 
 # The `problem` of a turn without an end, whatever format it came in.
 CUT_OFF = "the turn was cut off before its end"
+# Turns that are no answer: the agent asks again once, then the request has failed.
+EMPTY = "the turn holds neither text nor a call"
+FILTERED = "the provider's content filter ended the turn"
+FAILED = "the provider ended the turn with an error"
+NO_ANSWER = frozenset({EMPTY, FILTERED, FAILED})
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,13 @@ class Message:
 
     def __post_init__(self) -> None:
         _make_whole(self, "text", "thinking", "call_id", "problem")
+
+    @property
+    def fault(self) -> str | None:
+        """What is wrong with an assistant's turn: its `problem`, or that it says and calls nothing."""
+        if self.problem is None and not self.calls and not self.text.strip():
+            return EMPTY
+        return self.problem
 
     def to_json(self) -> dict[str, Any]:
         """JSON values; fields at their default are left out."""

@@ -253,7 +253,7 @@ class EndLine(_Line):
     """How it ended."""
 
     type: Literal["end"]
-    reason: str = Field(description="done, message, stopped, max_turns, max_tokens, refused")
+    reason: str = Field(description="done, message, stopped, max_turns, max_tokens, refused, no_answer")
     message: str = Field("", description="the final message")
     seconds: dict[str, float] = Field({}, description="wall seconds by phase")
 

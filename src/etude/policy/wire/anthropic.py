@@ -20,7 +20,7 @@ from etude.policy.wire.anthropic_types import (
 )
 from etude.policy.wire.errors import WireError
 from etude.trace.completion import Completion, Finish, Usage
-from etude.trace.message import CUT_OFF, Message, ToolCall
+from etude.trace.message import CUT_OFF, FILTERED, Message, ToolCall
 from etude.trace.unicode import whole
 
 
@@ -95,6 +95,8 @@ def _answer_blocks(message: Message) -> list[Block]:
 
 def stop_reason(answer: Completion) -> StopReason:
     """Why it ended, as this format says it."""
+    if answer.message is not None and answer.message.problem == FILTERED:
+        return "refusal"
     if answer.message is not None and answer.message.calls:
         return "tool_use"
     return "max_tokens" if answer.finish == "length" else "end_turn"
@@ -117,6 +119,8 @@ def from_wire(body: dict[str, Any], seconds: float) -> Completion:
     message = _assistant(AnthropicMessage(role="assistant", content=answer.content), "content")
     if finish == "length" and not message.calls:
         message = Message("assistant", message.text, message.thinking, problem=CUT_OFF)
+    if answer.stop_reason == "refusal":
+        message = Message("assistant", message.text, message.thinking, problem=FILTERED)
     used = answer.usage
     read = used.input_tokens + used.cache_read_input_tokens + used.cache_creation_input_tokens
     usage = Usage(read, used.cache_read_input_tokens, used.output_tokens, seconds, used.cache_creation_input_tokens)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-StopReason = Literal["end_turn", "max_tokens", "tool_use", "stop_sequence"]
+StopReason = Literal["end_turn", "max_tokens", "tool_use", "stop_sequence", "pause_turn", "refusal"]
 
 
 class _Wire(BaseModel):

@@ -23,8 +23,11 @@ from etude.policy.wire.chat_types import (
 )
 from etude.policy.wire.errors import WireError
 from etude.trace.completion import Completion, Finish, Usage
-from etude.trace.message import CUT_OFF, Message, ToolCall
+from etude.trace.message import CUT_OFF, FAILED, FILTERED, Message, ToolCall
 from etude.trace.unicode import whole
+
+# Why a provider ends a turn that is no answer.
+_UNFINISHED = {"content_filter": FILTERED, "error": FAILED}
 
 
 def to_wire(message: Message) -> dict[str, Any]:
@@ -61,6 +64,8 @@ def from_wire(body: dict[str, Any], history: Sequence[Message], seconds: float) 
     thinking = row.get("reasoning_content") or row.get("reasoning") or ""
     seen = sum(len(message.calls) for message in history)
     message = _assistant(text, thinking, row.get("tool_calls") or [], seen)
+    if (problem := _UNFINISHED.get(choice.get("finish_reason"))) is not None:
+        message = Message("assistant", _said(text, row.get("tool_calls") or []), thinking, problem=problem)
     if finish == "length" and not message.calls and message.problem is None:
         message = Message("assistant", text, thinking, problem=CUT_OFF)
     return Completion(message=message, finish=finish, usage=_usage(body.get("usage") or {}, seconds))
@@ -106,7 +111,10 @@ def wire_call(call: ToolCall, index: int | None = None) -> ChatCall:
 
 def finish_reason(answer: Completion) -> ChatFinish:
     """Why it ended, as this format says it."""
-    if _message(answer).calls:
+    message = _message(answer)
+    if message.problem == FILTERED:
+        return "content_filter"
+    if message.calls:
         return "tool_calls"
     return "length" if answer.finish == "length" else "stop"
 
@@ -140,8 +148,13 @@ def _assistant(text: str, thinking: str, rows: list[dict[str, Any]], seen: int) 
     calls, problems = _calls(rows, seen)
     if not problems:
         return Message("assistant", text, thinking, tuple(calls))
+    return Message("assistant", _said(text, rows), thinking, problem=problems[0])
+
+
+def _said(text: str, rows: list[dict[str, Any]]) -> str:
+    """A turn whose calls can't be run: they stay as text."""
     raw = "\n".join(json.dumps(call.get("function")) for call in rows)
-    return Message("assistant", f"{text}\n{raw}".strip(), thinking, problem=problems[0])
+    return f"{text}\n{raw}".strip()
 
 
 def _calls(rows: list[dict[str, Any]], seen: int) -> tuple[list[ToolCall], list[str]]:
