@@ -308,6 +308,7 @@ async def test_whoever_watches_sees_every_entry_and_each_answer(agent: Make, sce
             self.idles: list[tuple[str, str]] = []
 
         def delta(self, part: str, piece: str) -> None: ...
+        def waiting(self, wait: object) -> None: ...
         def entry(self, entry: Entry) -> None:
             self.entries.append(entry)
 

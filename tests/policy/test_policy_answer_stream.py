@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from etude.policy.wire import anthropic, chat, responses
 from etude.policy.wire.answer_stream import AnswerStream, Heard
 from etude.policy.wire.anthropic_stream import MessagesAssembly, MessagesStream
-from etude.policy.wire.chat_stream import ChatAssembly, ChatStream
+from etude.policy.wire.chat_assembly import ChatAssembly
+from etude.policy.wire.chat_stream import ChatStream
 from etude.policy.wire.responses_stream import ResponsesStream
 from etude.policy.wire.responses_types import ResponsesRequest
 from etude.trace.completion import Completion, Usage

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from etude.policy import openai
 from etude.policy.openai import OpenAIPolicy
-from etude.policy.protocol import PolicyError, Request
+from etude.policy.protocol import ContextOverflow, PolicyError, Request, Wait
 from etude.policy.wire.chat import from_wire
 from etude.trace.message import FAILED, FILTERED, Message, ToolCall
 
@@ -29,7 +29,7 @@ class Endpoint:
     """Plays (status, body) answers in order, the last one for ever, and keeps the requests."""
 
     url: str = ""
-    answers: list[tuple[int, Any]] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)  # or functions of the request
     seen: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
@@ -43,10 +43,13 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
         def do_POST(self) -> None:
             here.seen.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             here.headers.append(dict(self.headers))
-            status, body = here.answers.pop(0) if len(here.answers) > 1 else here.answers[0]
+            answer = here.answers.pop(0) if len(here.answers) > 1 else here.answers[0]
+            status, body, *more = answer(here.seen[-1]) if callable(answer) else answer
             data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
+            for name, value in (more[0] if more else {}).items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data)
 
@@ -198,7 +201,7 @@ def test_an_absent_server_and_a_hanging_one_are_infra_faults(endpoint: Endpoint)
         policy = OpenAIPolicy(
             "m", base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_s=0.05, max_retries=0
         )
-        with pytest.raises(PolicyError, match="ReadTimeout"):
+        with pytest.raises(PolicyError, match="Timeout"):
             await policy.complete(Request("s", (Message("user", "hi"),)))
         await policy.close()
         server.close()
@@ -231,7 +234,6 @@ def test_only_the_conversations_own_trouble_counts_against_the_policy(
     [
         "<html>",
         {"object": "list"},
-        {"choices": []},
         {"choices": [{"message": None}]},
         said(content="ok", tool_calls=["view"])[1],
         said(content="ok", tool_calls=[{"id": "k1", "function": "view"}])[1],
@@ -273,3 +275,155 @@ def test_retry_after_is_read_in_seconds(header: str | None, least: float, most: 
 def test_retry_after_is_read_as_a_date() -> None:
     assert 25 < openai._retry_after_s(email.utils.formatdate(time.time() + 30, usegmt=True)) <= 30
     assert openai._retry_after_s("Sun, 06 Nov 1994 08:49:37 GMT") == 0
+
+
+def refused(message: str, status: int = 400) -> tuple[int, dict[str, Any]]:
+    return status, {"error": {"message": message}}
+
+
+@pytest.mark.parametrize(
+    "passing", [{"error": {"message": "upstream", "code": 502}}, {"error": "busy"}, {"choices": []}, {"error": {"code": 429}}]
+)  # fmt: skip
+def test_an_error_in_the_body_of_a_200_is_tried_again_as_its_status_would_be(endpoint: Endpoint, passing: Any) -> None:
+    endpoint.answers = [(200, passing), said(content="ok")]
+    assert ask(endpoint).message.text == "ok" and len(endpoint.seen) == 2
+
+
+def test_an_error_in_the_body_of_a_200_that_will_not_pass_is_a_refusal(endpoint: Endpoint) -> None:
+    endpoint.answers = [(200, {"error": {"message": "no such model", "code": 404}})]
+    with pytest.raises(PolicyError, match="HTTP 404: no such model") as caught:
+        ask(endpoint)
+    assert caught.value.status == 404 and len(endpoint.seen) == 1
+
+
+def test_an_answer_that_is_too_large_is_asked_for_smaller_and_the_window_is_known_from_then_on(
+    endpoint: Endpoint,
+) -> None:
+    words = (
+        "'max_tokens' is too large: 8192. maximum context length is 12000 tokens and your request has 4048 input tokens"
+    )
+    endpoint.answers = [refused(words), said(content="ok")]
+
+    async def go() -> int | None:
+        policy = OpenAIPolicy("m", base_url=endpoint.url)
+        await policy.complete(Request("s", (Message("user", "hi"),), max_tokens=8192))
+        return policy.window_tokens
+
+    assert asyncio.run(go()) == 12000
+    assert [body["max_tokens"] for body in endpoint.seen] == [8192, 12000 - 4048 - 16]
+
+
+def test_a_conversation_that_is_too_long_is_an_overflow_with_its_numbers(endpoint: Endpoint) -> None:
+    endpoint.answers = [refused("request (9000 tokens) exceeds the available context size (8192 tokens)")]
+    with pytest.raises(ContextOverflow) as caught:
+        ask(endpoint)
+    assert (caught.value.window_tokens, caught.value.prompt_tokens, caught.value.infra) == (8192, 9000, False)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        "Unrecognized request argument supplied: max_tokens",
+    ],
+)
+def test_the_limit_gets_the_name_that_the_refusal_asks_for(endpoint: Endpoint, words: str) -> None:
+    endpoint.answers = [lambda body: refused(words) if "max_tokens" in body else said(content="ok")]
+    ask(endpoint)
+    assert [set(body) & {"max_tokens", "max_completion_tokens"} for body in endpoint.seen] == [
+        {"max_tokens"},
+        {"max_completion_tokens"},
+    ]
+
+
+HISTORY = (
+    Message("user", "hi"),
+    Message("assistant", "", "hm", (ToolCall("functions.view:0", "view"),)),
+    Message("tool", "text", call_id="functions.view:0"),
+)
+
+
+def test_ids_that_an_endpoint_refuses_are_sent_plainer(endpoint: Endpoint) -> None:
+    def strict(body: dict[str, Any]) -> tuple[int, Any]:
+        ids = [call["id"] for row in body["messages"] for call in row.get("tool_calls", ())]
+        return refused("Invalid id") if any(not re.fullmatch(r"[\w-]{1,40}", id) for id in ids) else said(content="ok")
+
+    endpoint.answers = [strict]
+    assert ask(endpoint, Request("s", HISTORY)).message.text == "ok"
+    assert [body["messages"][2]["tool_call_id"] for body in endpoint.seen] == ["functions.view:0", "functions_view_0"]
+
+
+def test_an_endpoint_that_misses_thinking_of_another_models_turn_gets_a_placeholder(endpoint: Endpoint) -> None:
+    def thinks(body: dict[str, Any]) -> tuple[int, Any]:
+        missing = any("tool_calls" in row and not row.get("reasoning_content") for row in body["messages"])
+        return refused("Missing `reasoning_content` field in the assistant message") if missing else said(content="ok")
+
+    endpoint.answers = [thinks]
+    assert ask(endpoint, Request("s", HISTORY)).message.text == "ok"
+    assert endpoint.seen[-1]["messages"][1]["reasoning_content"] != "hm", "another provider's thinking is not sent here"
+
+
+def test_an_endpoint_that_refuses_thinking_gets_none_back(endpoint: Endpoint) -> None:
+    def plain(body: dict[str, Any]) -> tuple[int, Any]:
+        if any("reasoning_content" in row for row in body["messages"]):
+            return refused("reasoning_content is not supported in input messages")
+        return said(content="ok", reasoning_content="hm")
+
+    async def go() -> int:
+        policy = OpenAIPolicy("m", base_url=endpoint.url)
+        first = await policy.complete(Request("s", (Message("user", "hi"),)))
+        await policy.complete(Request("s", (Message("user", "hi"), first.message, Message("user", "on"))))
+        return len(endpoint.seen)
+
+    endpoint.answers = [plain]
+    assert asyncio.run(go()) == 3
+
+
+def test_a_wait_before_a_repetition_is_announced_with_its_reason(endpoint: Endpoint) -> None:
+    waits: list[Wait] = []
+    endpoint.answers = [refused("slow down", 429), said(content="ok")]
+    ask(endpoint, Request("s", (Message("user", "hi"),), on_wait=waits.append))
+    assert [(wait.reason, wait.number, wait.of) for wait in waits] == [("HTTP 429: slow down", 1, 5)]
+    assert waits[0].seconds > 0
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_redirect_within_the_host_is_followed_and_remembered(endpoint: Endpoint, status: int) -> None:
+    endpoint.answers = [(status, "", {"Location": "/v2/chat/completions"}), said(content="ok")]
+    assert ask(endpoint).message.text == "ok" and len(endpoint.seen) == 2
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_to_another_host_is_for_the_person_to_decide(endpoint: Endpoint, status: int) -> None:
+    endpoint.answers = [(status, "", {"Location": "http://elsewhere.invalid/v1/chat/completions"})]
+    with pytest.raises(PolicyError, match="give http://elsewhere.invalid/v1 instead of http://127.0.0.1"):
+        ask(endpoint)
+    assert len(endpoint.seen) == 1
+
+
+def test_a_redirect_in_a_circle_ends(endpoint: Endpoint) -> None:
+    endpoint.answers = [lambda body: (308, "", {"Location": f"/{len(endpoint.seen) % 2}/chat/completions"})]
+    with pytest.raises(PolicyError):
+        ask(endpoint)
+
+
+def test_the_remedy_names_the_command_that_was_run(endpoint: Endpoint) -> None:
+    endpoint.answers = [refused("unknown field: seed")]
+    with pytest.raises(PolicyError, match="leave it out with etude agent --omit FIELD"):
+        ask(endpoint, command="etude agent")
+
+
+def test_an_error_that_repeats_the_key_does_not_show_it(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", "sk-made-up-456")
+    endpoint.answers = [refused("x" * 290 + "Incorrect API key provided: sk-made-up-456", 401)]
+    with pytest.raises(PolicyError) as caught:
+        ask(endpoint, api_key_env="SOME_KEY")
+    assert "sk-made" not in str(caught.value) + caught.value.refusal
+
+
+@pytest.mark.parametrize("field", ["temperature", "tools", "stream_options", "stream", "max_tokens", "model"])
+def test_any_field_can_be_omitted(endpoint: Endpoint, field: str) -> None:
+    endpoint.answers = [said(content="ok")]
+    tool = {"type": "function", "function": {"name": "view"}}
+    ask(endpoint, Request("s", (Message("user", "x"),), (tool,), on_delta=lambda part, text: None), omit=(field,))
+    assert field not in endpoint.seen[0] and endpoint.seen[0]["messages"]

@@ -122,3 +122,52 @@ async def test_effort_is_sent_unless_it_is_what_every_endpoint_takes_as_given(st
     for effort in ("low", "medium", "high"):
         await told(streams, effort=effort)
     assert [body.get("reasoning_effort") for body in streams.seen] == ["low", None, "high"]
+
+
+TURN = [piece(reasoning_content="hm"), piece(content="all"), piece(content=" done")]
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/octet-stream", "application/json", "", SSE])
+async def test_a_stream_is_read_as_one_whatever_type_it_declares(kind: str, streams: Streams) -> None:
+    streams.answers = [(kind, b"\n: hello\n\n" + sse(*TURN, END, b"[DONE]"))]
+    answer, pieces = await told(streams)
+    assert answer.message == Message("assistant", "all done", "hm") and len(pieces) == 3
+
+
+async def test_json_in_a_stream_s_clothes_is_read_as_json(streams: Streams) -> None:
+    body = {"choices": [{"message": {"content": "whole"}, "finish_reason": "stop"}]}
+    streams.answers = [(SSE, json.dumps(body).encode())]
+    assert (await told(streams))[0].message == Message("assistant", "whole")
+
+
+async def test_done_ends_a_stream_that_gives_no_reason(streams: Streams) -> None:
+    streams.answers = [(SSE, sse(*TURN, b"[DONE]"))]
+    assert (await told(streams))[0].message == Message("assistant", "all done", "hm") and len(streams.seen) == 1
+
+
+async def test_a_server_whose_streams_just_end_is_believed_the_second_time(streams: Streams) -> None:
+    """The first time it may have been a break."""
+    streams.answers = [(SSE, sse(*TURN))]
+    answer, pieces = await told(streams)
+    assert answer.message == Message("assistant", "all done", "hm") and len(streams.seen) == 2
+    assert ("text", "") in pieces, "what was told of the first one is void"
+
+
+async def test_a_stream_cut_within_a_call_is_never_believed(streams: Streams) -> None:
+    call = {"index": 0, "id": "c", "function": {"name": "grep", "arguments": '{"patt'}}
+    streams.answers = [(SSE, sse(piece(tool_calls=[call])))]
+    with pytest.raises(PolicyError, match="broke off"):
+        await told(streams)
+    assert len(streams.seen) == 3
+
+
+async def test_an_error_in_a_stream_that_will_not_pass_is_not_tried_again(streams: Streams) -> None:
+    streams.answers = [(SSE, sse({"error": {"message": "no such model", "code": 404}}))]
+    with pytest.raises(PolicyError, match="HTTP 404: no such model"):
+        await told(streams)
+    assert len(streams.seen) == 1
+
+
+async def test_a_last_event_without_a_blank_line_behind_it_counts(streams: Streams) -> None:
+    streams.answers = [(SSE, sse(*TURN, END).rstrip())]
+    assert (await told(streams))[0].message.text == "all done" and len(streams.seen) == 1

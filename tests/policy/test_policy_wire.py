@@ -14,9 +14,11 @@ from etude.policy.wire import anthropic, chat
 from etude.policy.wire.answer_stream import AnswerStream
 from etude.policy.wire.anthropic_stream import MessagesAssembly, MessagesStream
 from etude.policy.wire.anthropic_types import MessagesRequest, MessagesResponse
-from etude.policy.wire.chat_stream import ChatAssembly, ChatStream
+from etude.policy.wire.chat_assembly import ChatAssembly
+from etude.policy.wire.chat_stream import ChatStream
 from etude.policy.wire.chat_types import ChatRequest
 from etude.policy.wire.errors import WireError, anthropic_error, openai_error
+from etude.policy.wire.outgoing import Outgoing
 from etude.policy.wire.sse import DONE, Event, EventReader, frame
 from etude.trace.completion import Completion, Usage
 from etude.trace.message import Message, ToolCall
@@ -49,13 +51,13 @@ def conversations(draw: st.DrawFn) -> list[Message]:
 
 
 def silent(messages: list[Message]) -> list[Message]:
-    """Thinking is not sent back."""
+    """Thinking that came from nobody known is not sent back."""
     return [Message(m.role, m.text, "", m.calls, m.call_id) for m in messages]
 
 
 @given(messages=conversations())
 def test_a_conversation_survives_the_chat_format(messages: list[Message]) -> None:
-    body = json.loads(json.dumps({"model": "m", "messages": [chat.to_wire(m) for m in messages]}))
+    body = json.loads(json.dumps({"model": "m", "messages": Outgoing().rows(messages)}))
     assert chat.request_messages(ChatRequest.model_validate(body)) == silent(messages)
 
 

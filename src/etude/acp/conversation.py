@@ -33,6 +33,7 @@ from etude.harness.mcp.server import Server
 from etude.harness.presets.preset import preset_of
 from etude.harness.settings import HarnessSettings
 from etude.harness.watcher import Part
+from etude.policy.protocol import Wait
 from etude.redact.keys import masked
 from etude.trace.entry import Effort, Entry
 from etude.trace.message import ToolCall
@@ -173,6 +174,9 @@ class Conversation:
 
     def entry(self, entry: Entry) -> None:
         self._tell(self._updates.entry(entry))
+
+    def waiting(self, wait: Wait) -> None:
+        self._tell([helpers.update_agent_thought_text(f"{wait.reason}: asked again in {wait.seconds:.0f} s\n")])
 
     def idle(self, reason: str, message: str) -> None:
         if (

@@ -38,14 +38,14 @@ class Node:
         """Hang a message here."""
         assert node.message is not None
         node.parent = self
-        for key in {_key(message) for message in (node.message, node.heard) if message is not None}:
+        for key in {message_key(message) for message in (node.message, node.heard) if message is not None}:
             self.children.setdefault(key, []).append(node)
         return node
 
     def find(self, message: Message) -> Node | None:
         """The child that this message is: of several turns that differ in their thinking alone the one with this thinking, and
         the last one if the agent did not send any."""
-        same = self.children.get(_key(message), [])
+        same = self.children.get(message_key(message), [])
         if message.thinking:
             same = [node for node in same if message.thinking.strip() in node.thoughts()]
         return same[-1] if same else None
@@ -93,7 +93,7 @@ def _named(message: Message, names: dict[str, str]) -> Message:
     return replace(message, call_id=names[message.call_id])
 
 
-def _key(message: Message) -> str:
+def message_key(message: Message) -> str:
     """A digest of what a message says. Calls count by name and arguments: some agents give them ids of their own."""
     text = message.text.strip() if message.role == "assistant" else message.text
     said = [message.role, text, message.call_id, [[call.name, call.arguments] for call in message.calls]]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.capture.ask import Ask, Refused
-from etude.capture.graph import Node, match
+from etude.capture.graph import Node, match, message_key
 from etude.capture.header import capture_header
 from etude.capture.record import Record
 from etude.capture.retries import Retries
@@ -60,6 +60,7 @@ class CaptureSession:
         self._tools: tuple[dict[str, Any], ...] = ()
         self._calls = 0
         self._call_ids: set[str] = set()  # where the policy gives them
+        self._turns: dict[str, Message] = {}  # the policy's, by what they say
         self._said = ""
         self._lock = asyncio.Lock()
         self._ending = asyncio.Lock()
@@ -104,7 +105,7 @@ class CaptureSession:
                     await self._policy.release(name)
                 file = str(self.path) if self._record else None
                 self.summary = {"session": self.id, "file": file, "reason": reason, "samples": samples, **counters}
-                self._record, self._roots, self._names = None, {}, {}  # it is all in the file
+                self._record, self._roots, self._names, self._turns = None, {}, {}, {}  # it is all in the file
             return self.summary
 
     def counters(self) -> dict[str, int]:
@@ -152,6 +153,8 @@ class CaptureSession:
 
     def _hang(self, record: Record, node: Node, new: tuple[Message, ...], pieces: list[list[int]], ask: Ask) -> Node:
         for message, ids in zip(new, pieces, strict=True):
+            if self._renderer is None and (turn := self._turns.get(message_key(message))) is not None:
+                message = message.as_provided(turn)  # a turn of this session in a history of the agent's own making
             begins = node.message is None
             foreign = {"tools": list(ask.tools)} if begins and ask.tools != self._tools else {}
             node = record.message(node, message, ids, message.call_id in ask.failed, foreign)
@@ -216,6 +219,7 @@ class CaptureSession:
                 ids = self._rendered(place.renderer, answer)
                 sampled = SampledTokens(ids, [0.0] * len(ids), [-1] * len(ids))
             message = place.renderer.parse(sampled.ids, tools=ask.tools, first_call=self._calls)
+            message = message.as_provided(answer.message) if answer.message is not None else message
         if message is None:
             raise PolicyError("the policy gave tokens, and this endpoint has no renderer to read them")
         if place.renderer is None:
@@ -226,6 +230,7 @@ class CaptureSession:
         told = Completion(message=message, tokens=sampled, finish=answer.finish, usage=usage)
         foreign = {"ignored": list(ask.ignored)} if ask.ignored else {}
         heard = telling.heard(message) if telling else message
+        self._turns |= {message_key(message): message, message_key(heard): message}
         record.turn(place.node, message, told, (place.entry, place.held), place.lead, sampled, foreign, heard)
         self._calls += len(message.calls)
         self._said = message.text

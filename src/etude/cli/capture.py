@@ -33,6 +33,17 @@ class CaptureError(Exception):
     """What was asked for can't be served."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Upstream:
+    """How an endpoint is asked: its model's name and key, and what it needs otherwise than others. `command` is what was run."""
+
+    name: str
+    key_env: str
+    omit: tuple[str, ...]
+    max_tokens_field: str
+    command: str
+
+
 Model = Annotated[
     str, typer.Option("--model", metavar="URL|DIR", help="Who answers: an OpenAI-compatible endpoint, or a checkpoint.")
 ]
@@ -47,6 +58,12 @@ MaxTokens = Annotated[int, typer.Option("--max-tokens", min=1, help="Of an answe
 Context = Annotated[int, typer.Option("--context", min=64, help="Of a checkpoint: prompt and answer, in tokens.")]
 Allow = Annotated[
     list[str] | None, typer.Option("--allow", metavar="FIELD", help="A request field to let through without effect.")
+]
+Omit = Annotated[
+    list[str] | None, typer.Option("--omit", metavar="FIELD", help="A field the upstream endpoint refuses; repeatable.")
+]
+TokenField = Annotated[
+    str, typer.Option("--max-tokens-field", metavar="NAME", help="What the upstream endpoint calls an answer's limit.")
 ]
 Task = Annotated[str, typer.Option("--task", metavar="ID", help="The task that the session is of.")]
 Host = Annotated[
@@ -65,6 +82,8 @@ def serve(
     max_tokens: MaxTokens = 4096,
     context: Context = 4096,
     allow: Allow = None,
+    omit: Omit = None,
+    max_tokens_field: TokenField = "max_tokens",
     host: Host = "127.0.0.1",
     port: Port = 8321,
     json: Json = False,
@@ -82,7 +101,8 @@ def serve(
             print(f"curl -X POST {address}/sessions -H 'content-type: application/json' -d '{{}}'", file=sys.stderr)
             await asyncio.Event().wait()
 
-    with _book(model, name, key_env, tokens, settings) as book:
+    upstream = Upstream(name, key_env, tuple(omit or ()), max_tokens_field, "etude capture serve")
+    with _book(model, upstream, tokens, settings) as book:
         _run(until_stopped(book))
     return Answer({}, "")
 
@@ -98,6 +118,8 @@ def run(
     max_tokens: MaxTokens = 4096,
     context: Context = 4096,
     allow: Allow = None,
+    omit: Omit = None,
+    max_tokens_field: TokenField = "max_tokens",
     task: Task = "",
     json: Json = False,
 ) -> Answer:
@@ -114,7 +136,8 @@ def run(
             status = await launch(command, environment(address, key))
             return status, await session.end("done" if status == 0 else "stopped")
 
-    with _book(model, name, key_env, tokens, settings) as book:
+    upstream = Upstream(name, key_env, tuple(omit or ()), max_tokens_field, "etude capture run")
+    with _book(model, upstream, tokens, settings) as book:
         status, summary = _run(whole(book))
     return Answer({**summary, "exit_status": status}, _told(summary), status)
 
@@ -143,7 +166,7 @@ def _told(summary: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _book(model: str, name: str, key_env: str, tokens: Path | None, settings: CaptureSettings) -> Iterator[Book]:
+def _book(model: str, upstream: Upstream, tokens: Path | None, settings: CaptureSettings) -> Iterator[Book]:
     """The endpoint's book; its policy is freed at the end. Raises CaptureError."""
     from etude.capture.book import Book
     from etude.chat.load import load_renderer
@@ -152,7 +175,10 @@ def _book(model: str, name: str, key_env: str, tokens: Path | None, settings: Ca
         if model.startswith(("http://", "https://")):
             from etude.policy.openai import OpenAIPolicy
 
-            policy = OpenAIPolicy(name, base_url=model, api_key_env=key_env)
+            policy = OpenAIPolicy(
+                upstream.name, base_url=model, api_key_env=upstream.key_env, omit=upstream.omit,
+                max_tokens_field=upstream.max_tokens_field, command=upstream.command,
+            )  # fmt: skip
             renderer = load_renderer(tokens) if tokens is not None else None
             yield Book(policy, dataclasses.replace(settings, context_tokens=None), renderer)
             return

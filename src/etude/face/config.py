@@ -70,6 +70,7 @@ class Config(_Table):
     preset: Preset | None = Field(default=None, description="as `--preset`")
     omit: tuple[str, ...] = Field(default=(), description="as `--omit`, a list")
     context: int | None = Field(default=None, ge=8192, description="as `--context`")
+    max_tokens_field: str | None = Field(default=None, description="as `--max-tokens-field`")
     effort: Effort | None = Field(default=None, description="as `--effort`")
     max_turns: int | None = Field(default=None, ge=1, description="as `--max-turns`")
     approval: ApprovalPolicy | None = Field(default=None, description="as `--approval`")

@@ -23,6 +23,7 @@ from etude.harness.approval import Approver
 from etude.harness.inbox import Inbox
 from etude.harness.settings import HarnessSettings
 from etude.harness.watcher import Part
+from etude.policy.protocol import Wait
 from etude.trace.entry import Effort, Entry
 
 Heard = Literal["request", "steer", "queue"]
@@ -200,6 +201,9 @@ class _Attentive:
         if entry.type == "message" and entry.data["role"] == "user" and entry.data.get("delivery") == "queue":
             self._dialogue.idle = False
         self._eyes.entry(entry)
+
+    def waiting(self, wait: Wait) -> None:
+        self._eyes.waiting(wait)
 
     def idle(self, reason: str, message: str) -> None:
         self._dialogue.idle = True

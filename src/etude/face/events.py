@@ -8,6 +8,7 @@
     turn.completed    usage, reason, message                 the request is answered
     turn.failed       usage, error {reason, message}         the request is given up
     error             message                                the session can't go on
+    retry             message, wait_s, number, of            the turn is asked for again after a wait
     notice            message                                what the person should know: a server left out, files being indexed
 
 Items: agent_message, reasoning (text) · call_draft (a call while a local model writes it) · command_execution (command, output)
@@ -25,6 +26,7 @@ from etude.face.journal import Edit, UndoJournal
 from etude.harness.presets.preset import Preset
 from etude.harness.watcher import Part
 from etude.hygiene.facts import command
+from etude.policy.protocol import Wait
 from etude.trace.change import split
 from etude.trace.entry import Entry
 from etude.trace.message import Message, ToolCall
@@ -64,6 +66,17 @@ class Events:
         told = getattr(self, f"_on_{entry.type}", None)
         if told is not None:
             told(entry.data)
+
+    def waiting(self, wait: Wait) -> None:
+        self._tell(
+            {
+                "type": "retry",
+                "message": wait.reason,
+                "wait_s": round(wait.seconds, 1),
+                "number": wait.number,
+                "of": wait.of,
+            }
+        )
 
     def idle(self, reason: str, message: str) -> None:
         usage = dict(self._usage)

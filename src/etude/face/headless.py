@@ -144,12 +144,14 @@ def plain_text(out: TextIO, progress: Callable[[Event], None]) -> Sink:
 
 def _with_notices(sink: Sink) -> Sink:
     """What a person should know stands on stderr too: nobody reads a stream of events by eye."""
-    from etude.face.teller import plain
+    from etude.face.teller import plain, retried
 
     def write(event: Event) -> None:
         sink(event)
         if event["type"] == "notice":
             print(plain(event["message"]), file=sys.stderr, flush=True)
+        elif event["type"] == "retry":
+            print(retried(event), file=sys.stderr, flush=True)
 
     return write
 

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from etude.egress.environment_proxy import ProxyError
 from etude.face.errors import BadUse, OutOfReach
 from etude.harness.settings import HarnessSettings
+from etude.policy.connection import connect, words_of
 from etude.policy.openai import OpenAIPolicy
 from etude.policy.protocol import Policy
 from etude.redact.keys import BadKey, bearer
@@ -25,8 +27,19 @@ if TYPE_CHECKING:
 Preset = Literal["nano", "full", "search_replace", "patch", "minimal"]
 # A first look at an endpoint: enough for a sleeping one to answer, not enough to make a person wait.
 LOOK_S = 10.0
-# Windows below this hold little more than the prompt and the tools.
-MIN_CONTEXT_TOKENS = 8192
+# What is listed as less is no window of a model that could work.
+LEAST_WINDOW_TOKENS = 1024
+# vLLM and SGLang, OpenRouter and LM Studio, llama.cpp, Mistral, others.
+_WINDOW_FIELDS = (
+    "max_model_len",
+    "context_length",
+    "loaded_context_length",
+    "n_ctx",
+    "max_context_length",
+    "context_window",
+)
+# What a remedy names.
+COMMAND = "etude agent"
 # Self-summaries of one session: as many as fit into all the tokens that a session may have, at the usual trigger.
 MAX_SUMMARIES = 24
 # A request of a person's: beyond it the agent stops and says so, and a word takes it up again.
@@ -45,6 +58,7 @@ class Choice:
     max_turns: int | None = None
     omit: tuple[str, ...] = ()
     context: int | None = None  # tokens of the model's window
+    max_tokens_field: str | None = None  # the name of the answer's limit at the endpoint
 
     def to_json(self) -> dict[str, Any]:
         """What a session of use keeps, so that it can be taken up again. No key is in it."""
@@ -76,12 +90,16 @@ async def _endpoint(choice: Choice) -> Model:
     if urlsplit(choice.model).password:
         raise BadUse("the address holds a password; put the key into a variable and name it with --key-env VARIABLE")
     known = await _models(choice)
-    name = choice.name or (known[0] if len(known) == 1 else None)
+    name = choice.name or (next(iter(known)) if len(known) == 1 else None)
     if name is None:
-        told = f"it has {', '.join(known[:12])}" if known else "it does not say which it has"
-        raise BadUse(f"{choice.model}: give the model's name with --name; {told}")
-    policy = OpenAIPolicy(name, base_url=choice.model, api_key_env=choice.key_env, omit=choice.omit)
-    return Model(policy, None, _roomy(choice, choice.context), policy.close)
+        names = f"it has {', '.join([*known][:12])}" if known else "it does not say which it has"
+        raise BadUse(f"{choice.model}: give the model's name with --name; {names}")
+    window = choice.context or known.get(name)
+    policy = OpenAIPolicy(
+        name, base_url=choice.model, api_key_env=choice.key_env, omit=choice.omit, window_tokens=window, command=COMMAND,
+        max_tokens_field=choice.max_tokens_field or "max_tokens",
+    )  # fmt: skip
+    return Model(policy, None, _roomy(choice, window), policy.close)
 
 
 def _roomy(choice: Choice, context: int | None) -> HarnessSettings:
@@ -96,8 +114,8 @@ def _roomy(choice: Choice, context: int | None) -> HarnessSettings:
     )  # fmt: skip
 
 
-async def _models(choice: Choice) -> list[str]:
-    """The names that the endpoint lists; none where it has no such list."""
+async def _models(choice: Choice) -> dict[str, int | None]:
+    """The models that the endpoint lists, with their windows where it says them; none where it has no such list."""
     import httpx
 
     url = f"{choice.model.rstrip('/')}/models"
@@ -106,10 +124,12 @@ async def _models(choice: Choice) -> list[str]:
     except BadKey as error:
         raise BadUse(str(error)) from error
     try:
-        async with httpx.AsyncClient(timeout=LOOK_S) as client:
+        async with connect(url, LOOK_S) as client:
             response = await client.get(url, headers=headers)
+    except ProxyError as error:
+        raise OutOfReach(f"{choice.model} can't be asked: {error}") from error
     except (httpx.TransportError, httpx.InvalidURL) as error:
-        said = str(error) or type(error).__name__
+        said = words_of(error, url)
         raise OutOfReach(f"no endpoint at {choice.model} ({said}); start it, or check the address") from error
     if response.status_code in (401, 403):
         wrong = (
@@ -120,9 +140,17 @@ async def _models(choice: Choice) -> list[str]:
         raise OutOfReach(f"{choice.model}: {wrong}; export {choice.key_env}=…, or name another with --key-env")
     try:
         rows = response.json()["data"] if response.status_code == 200 else []
-        return [str(row["id"]) for row in rows]
-    except (ValueError, KeyError, TypeError):
-        return []
+        return {str(row["id"]): _window(row) for row in rows}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _window(row: dict[str, Any]) -> int | None:
+    """A model's window in tokens, under the names that servers have for it."""
+    inner = [row.get(key) for key in ("meta", "top_provider", "model_info", "limits")]
+    places = [row, *(place for place in inner if isinstance(place, dict))]
+    found = [place[name] for name in _WINDOW_FIELDS for place in places if isinstance(place.get(name), int)]
+    return next((size for size in found if size >= LEAST_WINDOW_TOKENS), None)
 
 
 def _checkpoint(choice: Choice) -> Model:

@@ -54,7 +54,9 @@ class Teller:
                 cached = f" ({used['cached_input_tokens']:,} cached)" if used["cached_input_tokens"] else ""
                 self._line(f"✓ {used['input_tokens']:,} tokens in{cached}, {used['output_tokens']:,} out", DIM)
         elif kind == "error":
-            self._line(f"error: {event['message']}", BAD)
+            self._line(f"error: {plain(event['message'])}", BAD)
+        elif kind == "retry":
+            self._line(retried(event), DIM)
         elif kind == "notice":
             self._line(f"! {plain(event['message'])}", DIM)
 
@@ -127,6 +129,12 @@ class Teller:
         text = Text(line, style=style or "")
         overflow = "ellipsis" if crop else "fold"
         self.console.print(text, soft_wrap=False, no_wrap=crop, overflow=overflow, crop=crop, highlight=False)
+
+
+def retried(event: Event) -> str:
+    """Why the next try waits, and how long."""
+    tries = f"try {event['number']} of {event['of']}"
+    return f"! {plain(event['message'])}: asked again in {event['wait_s']:g} s ({tries})"
 
 
 def _called(item: Event) -> str:

@@ -232,6 +232,7 @@ class Agent:
             seed=None if self._seed is None else self._seed + self._turns + self._summaries,
             effort=self._settings.effort,
             on_delta=None if self._parts.unwatched else self._watcher.delta,
+            on_wait=None if self._parts.unwatched else self._watcher.waiting,
             extra={"summary": True} if summary else {},
         )
 

@@ -12,12 +12,13 @@ A text policy with a renderer (a scripted expert) gets its turns rendered once, 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Mapping, Sequence
 
 from etude.chat.renderer import Pieces, Renderer
 from etude.harness.allocator import keep_large_blocks
 from etude.hygiene.tokens import estimate, spoken
+from etude.policy.wire.outgoing import fresh_id
 from etude.trace.builder import SegmentBuilder
 from etude.trace.completion import Completion, SampledTokens
 from etude.trace.entry import Entry, EntryRoutes, EntryTokens
@@ -56,6 +57,7 @@ class Transcript:
         self.messages: list[Message] = []
         self.builder = SegmentBuilder()
         self.calls = 0  # names calls across segments: an id is unique in its session
+        self._call_ids: set[str] = set()
         self._recorder = recorder
         self._renderer = renderer
         self._pieces: Pieces | None = renderer.pieces if renderer else None
@@ -120,6 +122,7 @@ class Transcript:
                 opened = True
                 self._again(Message.from_json(entry.data["message"]), entry)
                 self.calls += len(self.messages[-1].calls)
+                self._call_ids |= {call.id for call in self.messages[-1].calls}
             elif entry.type == "message":
                 message = Message.from_json({k: v for k, v in entry.data.items() if k != "foreign"})
                 if not opened and message.delivery is None:
@@ -188,7 +191,7 @@ class Transcript:
         """Append a policy's turn, the answer to the last prompt; its message. The entry tells how its tokens divide."""
         read = self._prompt.read if self._prompt is not None else 0
         if self._renderer is None:
-            message = _require(answer)
+            message = self._distinct(_require(answer))
             routes, tokens, kinds = None, None, spoken(message)._asdict()
             self._estimate = answer.usage.input_tokens + answer.usage.output_tokens or self._estimate + estimate(
                 message
@@ -205,6 +208,15 @@ class Transcript:
         self._node = self._recorder.append("completion", data, parent=self._node, tokens=tokens, routes=routes)
         return message
 
+    def _distinct(self, message: Message) -> Message:
+        """The turn with ids of calls that the session has not seen: some endpoints number the calls of each turn from the start, or
+        send two of one id, and results are found by them."""
+        calls = []
+        for call in message.calls:
+            calls.append(replace(call, id=fresh_id(call.id, self._call_ids)))
+            self._call_ids.add(calls[-1].id)
+        return replace(message, calls=tuple(calls))
+
     def _parse(self, answer: Completion) -> tuple[Message, SampledTokens]:
         assert self._renderer is not None
         if answer.tokens is not None:
@@ -212,8 +224,9 @@ class Transcript:
         else:
             ids = self._renderer.answer(_require(answer), first_call=self.calls)
             sampled = SampledTokens(ids, [0.0] * len(ids), [-1] * len(ids))
-        # What a token policy's session would hold, also for a scripted expert.
-        return self._renderer.parse(sampled.ids, tools=self._tools, first_call=self.calls), sampled
+        # What a token policy's session would hold, also for a scripted expert; an endpoint gets back what it sent besides.
+        message = self._renderer.parse(sampled.ids, tools=self._tools, first_call=self.calls)
+        return (message if answer.message is None else message.as_provided(answer.message)), sampled
 
     def _hold(self, sampled: SampledTokens) -> tuple[EntryTokens, EntryRoutes | None]:
         """Hold the prompt that was answered and the answer; the tokens they add."""

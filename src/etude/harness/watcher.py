@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
+from etude.policy.protocol import Wait
 from etude.trace.entry import Entry
 
 # "call" is a call as the model writes it, in its chat format's spelling.
@@ -21,6 +22,10 @@ class Watcher(Protocol):
         """Something happened and is recorded."""
         ...
 
+    def waiting(self, wait: Wait) -> None:
+        """The policy waits before it asks for the turn again."""
+        ...
+
     def idle(self, reason: str, message: str) -> None:
         """A request is answered (or given up: `reason` says how it ended), and the agent waits for the next."""
         ...
@@ -30,5 +35,6 @@ class Nobody:
     """The watcher of a rollout."""
 
     def delta(self, part: Part, piece: str) -> None: ...
+    def waiting(self, wait: Wait) -> None: ...
     def entry(self, entry: Entry) -> None: ...
     def idle(self, reason: str, message: str) -> None: ...

@@ -1,4 +1,5 @@
-"""A session without secrets and personal data, to be forwarded: every text of it redacted, its tokens left out."""
+"""A session without secrets and personal data, to be forwarded: every text of it redacted, its tokens left out,
+and so are the fields that only a provider understands: nobody can see what they hold."""
 
 from __future__ import annotations
 
@@ -14,8 +15,19 @@ def redacted(session: Session) -> Session:
     """A copy. Placeholders are numbered text by text: the same number in two texts need not mean the same value."""
     header = session.header
     told = {name: _clean(getattr(header, name)) for name in ("task_id", "harness_facts", "settings", "facts", "recipe")}
-    entries = [Entry(e.id, e.parent, e.type, e.at_s, _clean(e.data)) for e in session.entries]
+    entries = [Entry(e.id, e.parent, e.type, e.at_s, _clean(_open(e.data))) for e in session.entries]
     return Session(replace(header, **told), entries)
+
+
+def _open(data: dict[str, Any]) -> dict[str, Any]:
+    """An entry's data without opaque fields of messages and calls."""
+    message = data.get("message")
+    if isinstance(message, dict):
+        data = {**data, "message": _open(message)}
+    calls = data.get("calls")
+    if isinstance(calls, list):
+        data = {**data, "calls": [{key: value for key, value in call.items() if key != "opaque"} for call in calls]}
+    return {key: value for key, value in data.items() if key != "opaque"}
 
 
 def _clean(value: Any) -> Any:

@@ -6,7 +6,7 @@ that stopped working: the attempts in flight are dropped unscored, those that ar
 
 from __future__ import annotations
 
-from etude.policy.protocol import Policy, PolicyError, Request, StageError
+from etude.policy.protocol import Policy, PolicyError, Request, StageError, window_of
 from etude.trace.completion import Completion
 
 # One lasting failure may be a single conversation that a server chokes on; two in a row without an answer are the server.
@@ -25,6 +25,10 @@ class Breaker:
         self.takes_tokens = inner.takes_tokens
         self._inner = inner
         self._failures = 0
+
+    @property
+    def window_tokens(self) -> int | None:
+        return window_of(self._inner)
 
     async def complete(self, request: Request) -> Completion:
         try:

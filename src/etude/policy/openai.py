@@ -1,5 +1,9 @@
-"""Any OpenAI-compatible endpoint as a text policy. Overload and network trouble are retried with backoff; what remains is
-told apart: a request the model can't take (too long, filtered) is evidence, all else (keys, names, outages) is ours."""
+"""Any OpenAI-compatible endpoint as a text policy. Overload and network trouble are retried with backoff; what remains is one of
+two: a request that the model can't take (too long, filtered) is evidence, all else (keys, names, outages) is ours.
+
+Endpoints differ in what they accept. Where a refusal says what to change (a smaller answer, another name for its limit, plainer ids), the
+request is sent once more with that change, and later ones begin with it.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,19 @@ import email.utils
 import os
 import random
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
 
+from etude.egress.environment_proxy import ProxyError
+from etude.policy.connection import connect, words_of
 from etude.policy.openai_stream import STREAM_FAULTS, Reply, ask
-from etude.policy.protocol import PolicyError, Request, Told
-from etude.policy.wire.chat import from_wire, to_wire
+from etude.policy.protocol import ContextOverflow, PolicyError, Request, Wait
+from etude.policy.refusal import Refusal, read_refusal, told
+from etude.policy.wire.chat import from_wire
+from etude.policy.wire.errors import ProviderError, StreamCut
+from etude.policy.wire.opaque import THINKING_FIELDS, provider_of
+from etude.policy.wire.outgoing import Outgoing
 from etude.redact.keys import api_key, bearer, masked
 from etude.trace.completion import Completion, Usage
 from etude.trace.message import Message
@@ -25,24 +37,17 @@ RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 FIRST_WAIT_S = 0.5
 # A server may ask for more than we are ready to wait within one turn.
 MAX_WAIT_S = 60.0
-# What providers say when the conversation itself is the trouble.
-_REQUEST_FAULTS = (
-    "context_length",
-    "context length",
-    "context size",
-    "context window",
-    "maximum context",
-    "reduce the length",
-    "too long",
-    "too many tokens",
-    "content_filter",
-)
-# What servers that parse tool calls themselves say, with an error status, when the model wrote a broken one.
-_MALFORMED = ("tool_use_failed", "failed to call a function", "failed to parse tool", "error parsing tool call")
+_SHOWN_CHARS = 300
+# Of one request, each made as a refusal asks for it: more is an endpoint that contradicts itself, or redirects in a circle.
+_MOST_CHANGES = 8
+_REFUSES_A_FIELD = (400, 422)
+_KEEPS_METHOD = (307, 308)
+_MISSING = ("missing", "must be", "required", "expected", "passed back", "must contain", "must include")
 
 
 class OpenAIPolicy:
-    """`omit` names body fields that an endpoint refuses, e.g. ("temperature", "seed") for some reasoning models.
+    """`omit` names fields that an endpoint refuses, of the body or of its messages, e.g. ("temperature", "seed") for some reasoning
+    models. `command` is what the person ran, whose options a remedy names; "" has none for it, None is a program.
 
     The address comes from `base_url` or OPENAI_BASE_URL, the key from the variable `api_key_env`, if set. Raises BadKey for a
     key that no header can carry.
@@ -60,8 +65,11 @@ class OpenAIPolicy:
         max_retries: int = 5,
         max_tokens_field: str = "max_tokens",
         omit: tuple[str, ...] = (),
+        window_tokens: int | None = None,
+        command: str | None = None,
     ) -> None:
         self.name = model
+        self.window_tokens = window_tokens  # of the model, prompt and answer together; refusals teach it
         root = base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
         self._url = f"{root.rstrip('/')}/chat/completions"
         self._key_env = api_key_env
@@ -69,7 +77,11 @@ class OpenAIPolicy:
         self._timeout_s = timeout_s
         self._max_retries = max_retries
         self._max_tokens_field = max_tokens_field
-        self._omit = omit
+        self._most_tokens: int | None = None  # of one answer, where the endpoint has said it
+        self._omit = frozenset(omit)
+        self._outgoing = Outgoing(provider_of(root, model), unwanted=self._omit)
+        self._trusting = False  # this endpoint's streams end without a word
+        self._command = command
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._random = random.Random()
@@ -77,12 +89,12 @@ class OpenAIPolicy:
     async def complete(self, request: Request) -> Completion:
         start = time.perf_counter()
         try:
-            body = await self._post(self._body(request), request.on_delta)
+            body = await self._post(request)
         except _MalformedCall as malformed:
             said = Message("assistant", malformed.said, problem="the server could not parse the tool call")
             return Completion(message=said, usage=Usage(seconds=time.perf_counter() - start))
         try:
-            return from_wire(body, request.messages, time.perf_counter() - start)
+            return from_wire(body, request.messages, time.perf_counter() - start, self._outgoing.provider)
         except (KeyError, IndexError, TypeError, AttributeError) as error:
             raise PolicyError(f"{self._url} answered no chat completion: {masked(str(body))[:200]}") from error
 
@@ -95,12 +107,14 @@ class OpenAIPolicy:
             await self._client.aclose()
             self._client = None
 
-    def _body(self, request: Request) -> dict[str, Any]:
+    def _body(self, request: Request, room: int | None) -> dict[str, Any]:
+        """The request's JSON; `room`: the answer that the endpoint has room for."""
+        limits = (request.max_tokens, self._most_tokens, room)
         body: dict[str, Any] = {
             "model": self.name,
-            "messages": [to_wire(message) for message in request.messages],
+            "messages": self._outgoing.rows(request.messages),
             "temperature": request.temperature,
-            self._max_tokens_field: request.max_tokens,
+            self._max_tokens_field: min(limit for limit in limits if limit is not None),
         }
         if request.tools:
             body["tools"] = list(request.tools)
@@ -110,35 +124,102 @@ class OpenAIPolicy:
             body["seed"] = request.seed
         if request.effort != "medium":  # the default everywhere; endpoints without the field refuse it
             body["reasoning_effort"] = request.effort
+        if request.on_delta is not None and "stream" not in self._omit:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
         return {key: value for key, value in body.items() if key not in self._omit}
 
-    async def _post(self, body: dict[str, Any], told: Told | None) -> dict[str, Any]:
-        import httpx
-
-        trouble = ""
+    async def _post(self, request: Request) -> dict[str, Any]:
+        """The body that answers, after as many repetitions as it takes. Raises PolicyError, _MalformedCall."""
+        trouble = _Trouble("")
         for attempt in range(self._max_retries + 1):
-            asked_s = 0.0
-            try:
-                reply = await ask(self._connection(), self._url, body, bearer(self._key_env), told)
-            except httpx.TransportError as error:
-                trouble = f"{type(error).__name__}: {error}"
-            except STREAM_FAULTS as error:
-                trouble = str(error)
-                if any(mark in trouble.lower() for mark in _REQUEST_FAULTS):
-                    raise PolicyError(trouble, infra=False) from error
-            else:
-                if reply.status == 200:
-                    return self._completion(reply)
-                trouble = f"HTTP {reply.status}: {masked(reply.text)[:300]}"
-                if any(mark in reply.text.lower() for mark in _MALFORMED):
-                    raise _MalformedCall(masked(reply.text)[:2000])
-                if reply.status not in RETRIED_STATUS:
-                    raise self._refused(reply.status, trouble)
-                asked_s = _retry_after_s(reply.retry_after)
+            answer = await self._once(request)
+            if isinstance(answer, dict):
+                return answer
+            trouble = answer
             if attempt < self._max_retries:
                 wait_s = FIRST_WAIT_S * 2**attempt * self._random.uniform(0.5, 1.5)
-                await asyncio.sleep(min(MAX_WAIT_S, max(wait_s, asked_s)))
-        raise PolicyError(f"{self._url} failed {self._max_retries + 1} times, last with {trouble}")
+                wait_s = min(MAX_WAIT_S, max(wait_s, trouble.asked_s))
+                if request.on_wait is not None:
+                    request.on_wait(Wait(masked(trouble.reason), wait_s, attempt + 1, self._max_retries))
+                await asyncio.sleep(wait_s)
+        raise PolicyError(f"{self._url} failed {self._max_retries + 1} times, last with {trouble.reason}")
+
+    async def _once(self, request: Request) -> dict[str, Any] | _Trouble:
+        """One request, sent again only where the endpoint says what to change. What may pass is a trouble."""
+        import httpx
+
+        room: int | None = None
+        for _ in range(_MOST_CHANGES):
+            body, url = self._body(request, room), self._url
+            try:
+                client, headers = self._connection(), bearer(self._key_env)
+                reply = await ask(client, url, body, headers, request.on_delta, trusting=self._trusting)
+            except ProviderError as error:
+                reply = Reply(error.status, str(error))
+            except (httpx.InvalidURL, httpx.UnsupportedProtocol, ProxyError) as error:
+                raise PolicyError(f"{url} can't be asked: {error}") from error
+            except httpx.TransportError as error:
+                return _Trouble(f"{type(error).__name__}: {words_of(error, url)}")
+            except StreamCut as error:
+                self._trusting = error.whole
+                return _Trouble(str(error))
+            except STREAM_FAULTS as error:
+                return _Trouble(str(error)[:_SHOWN_CHARS])
+            if reply.status == 200:
+                self._trusting = self._trusting and not reply.ended
+                return self._completion(reply)
+            refusal = read_refusal(reply.status, reply.text, asked_tokens=self._asked(body, request))
+            if (trouble := self._passing(reply, refusal)) is not None:
+                return trouble
+            before = (room, self._how(), url)
+            room = refusal.answer_tokens if refusal.window_tokens is not None else room
+            self._learn(reply, refusal, body, request)
+            if before == (room, self._how(), self._url):
+                raise self._refused(reply, refusal)
+        raise PolicyError(f"{self._url} refuses {_MOST_CHANGES} forms of one request, last with {_shown(reply.text)}")
+
+    def _passing(self, reply: Reply, refusal: Refusal) -> _Trouble | None:
+        """The trouble that may be over when the turn is asked for again. Raises _MalformedCall."""
+        if refusal.kind == "call":
+            raise _MalformedCall(masked(reply.text)[:2000])
+        if reply.status in RETRIED_STATUS and refusal.kind == "other":
+            return _Trouble(f"HTTP {reply.status}: {_shown(reply.text)}", _retry_after_s(reply.retry_after))
+        return None
+
+    def _asked(self, body: dict[str, Any], request: Request) -> int:
+        """The largest answer that a body allows; what the caller wants where the limit is omitted."""
+        return int(body.get(self._max_tokens_field, request.max_tokens))
+
+    def _how(self) -> tuple[Any, ...]:
+        """All that refusals change of the next request."""
+        return self._max_tokens_field, self._most_tokens, self._outgoing
+
+    def _learn(self, reply: Reply, refusal: Refusal, body: dict[str, Any], request: Request) -> None:
+        """Change what the refusal says must be changed, for this request and those after it."""
+        if refusal.window_tokens is not None:
+            known = self.window_tokens
+            self.window_tokens = min(known, refusal.window_tokens) if known else refusal.window_tokens
+        if refusal.kind == "output" and refusal.window_tokens is None:
+            self._most_tokens = refusal.answer_tokens
+        if refusal.kind == "field" and self._max_tokens_field == "max_tokens":
+            self._max_tokens_field = "max_completion_tokens"
+        if reply.status in _KEEPS_METHOD and _same_host(self._url, target := urljoin(self._url, reply.location)):
+            self._url = target
+        if refusal.kind == "other" and reply.status in _REFUSES_A_FIELD:
+            self._relearn_messages(reply.text, body, request)
+
+    def _relearn_messages(self, text: str, body: dict[str, Any], request: Request) -> None:
+        """An endpoint refuses a history for what other endpoints want in it: thinking sent back or not, ids as they came."""
+        how, low = self._outgoing, text.lower()
+        named = next((name for name in THINKING_FIELDS if name in low), None)
+        if named is not None and any(word in low for word in _MISSING) and not how.missing:
+            self._outgoing = replace(how, missing=named)
+        elif named is not None and named not in how.unwanted and any(named in row for row in body["messages"]):
+            self._outgoing = replace(how, unwanted=how.unwanted | {named})
+        elif (
+            not how.strict_ids and (strict := replace(how, strict_ids=True)).rows(request.messages) != body["messages"]
+        ):
+            self._outgoing = strict
 
     def _completion(self, reply: Reply) -> dict[str, Any]:
         if reply.body is None:
@@ -147,30 +228,60 @@ class OpenAIPolicy:
 
     def _connection(self) -> httpx.AsyncClient:
         """One client an event loop: its connections can't move to another."""
-        import httpx
-
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
-            self._client, self._loop = httpx.AsyncClient(timeout=self._timeout_s), loop
+            self._client, self._loop = connect(self._url, self._timeout_s), loop
         return self._client
 
-    def _refused(self, status: int, trouble: str) -> PolicyError:
-        if status == 413 or (status in (400, 422) and any(mark in trouble.lower() for mark in _REQUEST_FAULTS)):
-            return PolicyError(trouble, infra=False)
-        remedy = {
+    def _refused(self, reply: Reply, refusal: Refusal) -> PolicyError:
+        said = told(reply.text)
+        words = f"HTTP {reply.status}: {_shown(reply.text)}"
+        if refusal.kind in ("overflow", "output"):
+            window, prompt = refusal.window_tokens, refusal.prompt_tokens
+            return ContextOverflow(words, window_tokens=window, prompt_tokens=prompt, status=reply.status, refusal=said)
+        infra = refusal.kind != "filtered"
+        remedy = f" ({self._remedy(reply)})" if infra else ""
+        return PolicyError(f"{words}{remedy}", infra=infra, status=reply.status, refusal=said)
+
+    def _remedy(self, reply: Reply) -> str:
+        if 300 <= reply.status < 400:
+            target = urljoin(self._url, reply.location).removesuffix("/chat/completions")
+            return f"the address is redirected; give {masked(target)} instead of {self._url.removesuffix('/chat/completions')}"
+        known = {
             401: f"set {self._key_env}",
             403: f"the key in {self._key_env} may not use {self.name}",
             404: f"check the address {self._url} and the model name {self.name}",
-        }.get(status, "does the endpoint refuse a field? leave it out: omit=(...), etude bench --omit FIELD")
-        return PolicyError(f"{trouble} ({remedy})")
+        }
+        omit = "omit=(...)" if self._command is None else f"{self._command} --omit FIELD"
+        advice = "" if self._command == "" else f"; if it refuses a field, leave it out with {omit}"
+        return known.get(reply.status, f"the endpoint refuses the request{advice}")
+
+
+class _Trouble:
+    """What may pass. `asked_s`: how long the endpoint wants to be left alone."""
+
+    def __init__(self, reason: str, asked_s: float = 0.0) -> None:
+        self.reason = reason
+        self.asked_s = asked_s
 
 
 class _MalformedCall(Exception):
-    """The model's doing, told by the server: evidence, hence a turn like any other malformed one."""
+    """The model's doing, found by the server: evidence, hence a turn like any other malformed one."""
 
     def __init__(self, said: str) -> None:
         super().__init__(said)
         self.said = said
+
+
+def _shown(text: str) -> str:
+    """The words of an error as a line shows them."""
+    return masked(told(text))[:_SHOWN_CHARS]
+
+
+def _same_host(url: str, target: str) -> bool:
+    """Whether a redirect stays with the host that was given, and does not leave encryption: else a person must decide."""
+    here, there = urlsplit(url), urlsplit(target)
+    return here.hostname == there.hostname and there.scheme in {here.scheme, "https"} and url != target
 
 
 def _retry_after_s(value: str | None) -> float:

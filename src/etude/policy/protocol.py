@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from etude.redact.keys import masked
 from etude.trace.completion import Completion
 from etude.trace.entry import Effort
 from etude.trace.message import Message
 
-# Told the pieces of a turn while it is sampled, by policies that have it in pieces: of its text, its thinking, or a call as the
+# Hears the pieces of a turn while it is sampled, from policies that have it in pieces: of its text, its thinking, or a call as the
 # model writes it, in whatever spelling. An empty piece says that those before it are void, the turn begins anew.
 Told = Callable[[Literal["text", "thinking", "call"], str], None]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A turn is asked for again after `seconds`: `number` of at most `of` repetitions, because of `reason`."""
+
+    reason: str
+    seconds: float
+    number: int
+    of: int
 
 
 @dataclass(frozen=True)
@@ -34,17 +44,45 @@ class Request:
     seed: int | None = None
     effort: Effort = "medium"
     on_delta: Told | None = field(default=None, compare=False)  # None: nobody listens
+    on_wait: Callable[[Wait], None] | None = field(default=None, compare=False)
     extra: dict[str, Any] = field(default_factory=dict)
 
 
 class PolicyError(Exception):
     """The policy could not answer. `infra` says whose fault it is: True is ours (retry), False is the request's.
 
-    The message holds no key: it goes to terminals, logs and sessions."""
+    `status` is the HTTP status of an endpoint's refusal, and `refusal` what it said. No text of it holds a key: they go to terminals,
+    logs and sessions."""
 
-    def __init__(self, message: str, *, infra: bool = True) -> None:
+    def __init__(self, message: str, *, infra: bool = True, status: int | None = None, refusal: str = "") -> None:
         super().__init__(masked(message))
         self.infra = infra
+        self.status = status
+        self.refusal = masked(refusal)
+
+
+class ContextOverflow(PolicyError):
+    """The conversation is longer than the model's window. `window_tokens` and `prompt_tokens` are what the refusal says of them."""
+
+    def __init__(
+        self, message: str, *, window_tokens: int | None = None, prompt_tokens: int | None = None, status: int | None = None,
+        refusal: str = "",
+    ) -> None:  # fmt: skip
+        super().__init__(message, infra=False, status=status, refusal=refusal)
+        self.window_tokens = window_tokens
+        self.prompt_tokens = prompt_tokens
+
+
+@runtime_checkable
+class Windowed(Protocol):
+    """A policy that knows its model's window."""
+
+    window_tokens: int | None  # prompt and answer together; None: nobody has said it yet
+
+
+def window_of(policy: Policy) -> int | None:
+    """The window of a policy's model, where it is known and messages are sent: a token policy's engine looks after its own."""
+    return policy.window_tokens if isinstance(policy, Windowed) and not policy.takes_tokens else None
 
 
 class StageError(Exception):

@@ -34,6 +34,7 @@ class Endpoint:
     timeout_s: float = 300.0
     omit: tuple[str, ...] = ()
     max_tokens_field: str = "max_tokens"
+    command: str = "etude bench run"
 
     def policy(self, retries: int) -> OpenAIPolicy:
         """The client."""
@@ -45,6 +46,8 @@ class Endpoint:
             max_retries=retries,
             max_tokens_field=self.max_tokens_field,
             omit=self.omit,
+            window_tokens=self.context_tokens,
+            command=self.command,
         )
 
     def harness(self, recipe: Recipe) -> HarnessSettings:

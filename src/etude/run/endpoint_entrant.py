@@ -24,7 +24,7 @@ def endpoint(called: Called, occasion: Occasion) -> Entrant:
     manner = occasion.manner
     own = Endpoint(
         url, model, temperature=manner.temperature, context_tokens=manner.context_tokens, key_env=manner.key_env,
-        timeout_s=manner.timeout_s, omit=manner.omit, max_tokens_field=manner.max_tokens_field,
+        timeout_s=manner.timeout_s, omit=manner.omit, max_tokens_field=manner.max_tokens_field, command=manner.command,
     )  # fmt: skip
     settings = occasion.pinned(own.harness(occasion.recipe), occasion.chosen(called.effort))
     name = called.name or re.sub(r"[^\w.-]", "-", model).lstrip("-._")

@@ -33,6 +33,7 @@ class Manner:
     concurrency: int = 4
     agents: tuple[str, ...] = ("",)
     summaries: bool = True  # False: sessions are never summed up (`bench.targeted.recovery`)
+    command: str = "etude bench run"  # what a remedy names
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from etude.trace.unicode import is_whole, whole
@@ -23,15 +23,23 @@ NO_ANSWER = frozenset({EMPTY, FILTERED, FAILED})
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One call of one tool. `id` is unique within its session; `arguments` are JSON values by parameter name."""
+    """One call of one tool. `id` is unique within its session; `arguments` are JSON values by parameter name. `opaque` are the
+    fields that only the provider of its message understands; calls that say the same are equal whatever these are."""
 
     id: str
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
+    opaque: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "arguments", whole(self.arguments))
+        object.__setattr__(self, "opaque", whole(self.opaque))
         _make_whole(self, "id", "name")
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; `opaque` is left out where it is empty."""
+        row = {"id": self.id, "name": self.name, "arguments": self.arguments}
+        return {**row, "opaque": self.opaque} if self.opaque else row
 
 
 @dataclass(frozen=True)
@@ -52,9 +60,15 @@ class Message:
     summary: bool = False
     # How a user message arrived that did not open the session; None: it did, or the harness itself wrote it.
     delivery: Delivery | None = None
+    # Of a turn that an endpoint sent: which one (its address and model), under which names it sent the thinking, and the fields
+    # that only it understands (signatures). They go back to this provider as they came, and to no other.
+    provider: str = field(default="", compare=False)
+    thinking_fields: tuple[str, ...] = field(default=(), compare=False)
+    opaque: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        _make_whole(self, "text", "thinking", "call_id", "problem")
+        object.__setattr__(self, "opaque", whole(self.opaque))
+        _make_whole(self, "text", "thinking", "call_id", "problem", "provider")
 
     @property
     def fault(self) -> str | None:
@@ -63,21 +77,32 @@ class Message:
             return EMPTY
         return self.problem
 
+    def as_provided(self, turn: Message) -> Message:
+        """This turn with what the provider of `turn`, which says the same, sent with it: thinking and opaque fields. A turn that makes
+        other calls, or came from no provider, adds nothing."""
+        if not turn.provider or [call.name for call in turn.calls] != [call.name for call in self.calls]:
+            return self
+        calls = tuple(replace(own, opaque=sent.opaque) for own, sent in zip(self.calls, turn.calls, strict=True))
+        fields = {"provider": turn.provider, "thinking_fields": turn.thinking_fields, "opaque": turn.opaque}
+        return replace(self, thinking=turn.thinking, calls=calls, **fields)
+
     def to_json(self) -> dict[str, Any]:
         """JSON values; fields at their default are left out."""
         row: dict[str, Any] = {"role": self.role, "text": self.text}
-        for key in ("thinking", "call_id", "problem", "summary", "delivery"):
+        for key in ("thinking", "call_id", "problem", "summary", "delivery", "provider", "opaque"):
             if value := getattr(self, key):
                 row[key] = value
         if self.calls:
-            row["calls"] = [{"id": c.id, "name": c.name, "arguments": c.arguments} for c in self.calls]
+            row["calls"] = [call.to_json() for call in self.calls]
+        if self.thinking_fields:
+            row["thinking_fields"] = list(self.thinking_fields)
         return row
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> Message:
         """The inverse of `to_json`; an unknown key raises TypeError."""
         calls = tuple(ToolCall(**call) for call in row.get("calls", ()))
-        return cls(**{**row, "calls": calls})
+        return cls(**{**row, "calls": calls, "thinking_fields": tuple(row.get("thinking_fields", ()))})
 
 
 def _make_whole(value: ToolCall | Message, *names: str) -> None:

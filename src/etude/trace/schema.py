@@ -25,6 +25,9 @@ class CallPart(_Part):
     id: str = Field(description="unique in the session")
     name: str = Field(description="the tool's name as the model wrote it")
     arguments: dict[str, Any] = Field(description="JSON values by parameter name")
+    opaque: dict[str, Any] = Field(
+        {}, description="fields that only the message's provider understands, such as a thought signature"
+    )
 
 
 class MessagePart(_Part):
@@ -42,6 +45,13 @@ class MessagePart(_Part):
         "wished for it, of an agent at work (steer) or one that waited (queue)",
     )
     calls: list[CallPart] = Field([], description="an assistant's tool calls, in order")
+    provider: str = Field(
+        "", description="of a turn that an endpoint sent: its address and model; only there the next two go back"
+    )
+    thinking_fields: list[str] = Field([], description="the names under which the provider sent the thinking")
+    opaque: dict[str, Any] = Field(
+        {}, description="fields of the turn that only its provider understands, as they came"
+    )
 
 
 class UsagePart(_Part):

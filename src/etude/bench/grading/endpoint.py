@@ -24,7 +24,7 @@ def client_of(word: str, key_env: str, *, option: str = "--judge", timeout_s: fl
         raise NoJudge(
             f"{option} {word}: write [NAME=]URL#MODEL, for instance http://127.0.0.1:8000/v1#qwen3-coder, or checkpoint:DIR"
         )
-    return OpenAIPolicy(match["model"], base_url=match["url"], api_key_env=key_env, timeout_s=timeout_s)
+    return OpenAIPolicy(match["model"], base_url=match["url"], api_key_env=key_env, timeout_s=timeout_s, command="")
 
 
 def price_of(prices: Prices, model: str) -> Price:

@@ -24,7 +24,7 @@ def agent(
     approval: options.Approval = None, folder: options.Folder = None, resume: options.Resume = None,
     go_on: options.Continue = False, undo: options.Undo = None, everything: options.All = False,
     background: options.Background = False, acp: options.Acp = False, test: options.Test = None, omit: options.Omit = None,
-    no_index: options.NoIndex = False, no_mcp: options.NoMcp = False, config: options.ConfigFile = None,
+    max_tokens_field: options.TokenField = None, no_index: options.NoIndex = False, no_mcp: options.NoMcp = False, config: options.ConfigFile = None,
     json: options.Json = False,
 ) -> Answer:  # fmt: skip
     """A coding agent in this folder, with any OpenAI-compatible model or a local checkpoint.

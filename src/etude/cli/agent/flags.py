@@ -29,6 +29,7 @@ class Flags:
     background: bool = False
     test: str | None = None
     omit: list[str] | None = None
+    max_tokens_field: str | None = None
     no_index: bool = False
     no_mcp: bool = False
     config: Path | None = None

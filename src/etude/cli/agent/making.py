@@ -109,6 +109,8 @@ class Making:
                 effort=effort or kept.effort,
                 max_turns=flags.max_turns or kept.max_turns,
                 context=flags.context or kept.context,
+                omit=tuple(flags.omit or kept.omit),
+                max_tokens_field=flags.max_tokens_field or kept.max_tokens_field,
             )
         model = flags.model or config.model
         if model is None:
@@ -127,6 +129,7 @@ class Making:
             flags.max_turns or config.max_turns,
             tuple(flags.omit or (own.omit if own else ())),
             flags.context or (own.context if own else None),
+            flags.max_tokens_field or (own.max_tokens_field if own else None),
         )
 
 

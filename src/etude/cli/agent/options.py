@@ -101,6 +101,12 @@ Test = Annotated[str | None, typer.Option("--test", metavar="COMMAND", help="Wha
 Omit = Annotated[
     list[str] | None, typer.Option("--omit", metavar="FIELD", help="A request field the endpoint refuses; repeatable.")
 ]
+TokenField = Annotated[
+    str | None,
+    typer.Option(
+        "--max-tokens-field", metavar="NAME", help="What the endpoint calls an answer's limit. Default: max_tokens."
+    ),
+]
 NoIndex = Annotated[bool, typer.Option("--no-index", help="Without code search over the folder.")]
 NoMcp = Annotated[bool, typer.Option("--no-mcp", help="Without MCP servers, the project's and your own.")]
 ConfigFile = Annotated[

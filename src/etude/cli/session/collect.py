@@ -95,7 +95,16 @@ def collect(
         Choice(split=split), given,
     )  # fmt: skip
     manner = Manner(
-        (effort,), temperature, preset, context, key_env, timeout, tuple(omit or ()), max_tokens_field, concurrency
+        (effort,),
+        temperature,
+        preset,
+        context,
+        key_env,
+        timeout,
+        tuple(omit or ()),
+        max_tokens_field,
+        concurrency,
+        command="etude session collect",
     )
     suite = collecting.suite_of(order, read)
     entrant = collecting.teacher(order, suite, read, manner, EventLog.null())

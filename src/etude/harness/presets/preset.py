@@ -26,6 +26,7 @@ from etude.harness.tools.nano.test import Test
 from etude.harness.tools.nano.todo import Todo
 from etude.harness.tools.nano.view import View
 from etude.harness.tools.tool import Tool, schema
+from etude.policy.wire.outgoing import tool_name
 from etude.sandbox import interpreter
 
 # Raised whenever the loop, a tool's answer or an error string changes what a policy observes.
@@ -80,7 +81,10 @@ class Preset:
         if not self.skinned:
             return f"no tool {name}"
         near = closest(name, list(self.tools))
-        return f"no tool {name[:60]}; " + (f"did you mean {near}?" if near else f"there are: {', '.join(self.tools)}")
+        known = f"did you mean {near}?" if near else f"there are: {', '.join(self.tools)}"
+        if (kept := tool_name(name)) != name:
+            known += f" (a name holds letters, digits, _ and -, at most 64; this call is shown as {kept})"
+        return f"no tool {name[:60]}; {known}" if name else f"the call names no tool; {known}"
 
 
 @cache

@@ -1,13 +1,13 @@
-"""OpenAI chat completions: our messages as their JSON and back, for the side that asks and the side that answers.
+"""OpenAI chat completions: answers and requests as our messages, and our answers as their JSON (`outgoing.py`: our requests).
 
 A malformed answer (arguments that are no JSON object, a turn cut off) becomes a message with `problem`: evidence, not an
 error. Half a surrogate pair, which JSON can spell but UTF-8 can't, becomes U+FFFD here, before it can reach a file or a socket.
-Thinking is read but not sent back: most endpoints refuse or ignore it in the history.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Sequence
 
 from etude.policy.wire.chat_types import (
@@ -22,6 +22,8 @@ from etude.policy.wire.chat_types import (
     ChatUsageDetails,
 )
 from etude.policy.wire.errors import WireError
+from etude.policy.wire.opaque import THINKING_FIELDS, fields_of_call, fields_of_turn
+from etude.policy.wire.parts import is_plain, text_of, thinking_of
 from etude.trace.completion import Completion, Finish, Usage
 from etude.trace.message import CUT_OFF, FAILED, FILTERED, Message, ToolCall
 from etude.trace.unicode import whole
@@ -30,45 +32,37 @@ from etude.trace.unicode import whole
 _UNFINISHED = {"content_filter": FILTERED, "error": FAILED}
 
 
-def to_wire(message: Message) -> dict[str, Any]:
-    """One message. A tool result that answers no call (after a malformed turn) is said by the user."""
-    if message.role == "tool":
-        if message.call_id is None:
-            return {"role": "user", "content": message.text}
-        return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
-    row: dict[str, Any] = {"role": message.role, "content": message.text}
-    # Some endpoints refuse an empty turn, which a model that was cut off while thinking leaves behind, and a stop without words.
-    if not message.text.strip() and not message.calls:
-        if message.role == "assistant":
-            row["content"] = "(nothing)"
-        elif message.delivery == "stop":
-            row["content"] = "(stopped here)"
-    if message.calls:
-        row["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
-            }
-            for call in message.calls
-        ]
-    return row
-
-
-def from_wire(body: dict[str, Any], history: Sequence[Message], seconds: float) -> Completion:
-    """The first choice of a chat completion. Raises KeyError, IndexError, TypeError or AttributeError if `body` is none."""
+def from_wire(body: dict[str, Any], history: Sequence[Message], seconds: float, provider: str = "") -> Completion:
+    """The first choice of a chat completion that `provider` sent. Raises KeyError, IndexError, TypeError or AttributeError if
+    `body` is none."""
     choice = body["choices"][0]
     row = whole(choice["message"])
     finish: Finish = "length" if choice.get("finish_reason") == "length" else "stop"
-    text = _text(row.get("content"))
-    thinking = row.get("reasoning_content") or row.get("reasoning") or ""
+    text, thinking = text_of(row.get("content")), _thinking(row)
     seen = sum(len(message.calls) for message in history)
     message = _assistant(text, thinking, row.get("tool_calls") or [], seen)
     if (problem := _UNFINISHED.get(choice.get("finish_reason"))) is not None:
         message = Message("assistant", _said(text, row.get("tool_calls") or []), thinking, problem=problem)
     if finish == "length" and not message.calls and message.problem is None:
         message = Message("assistant", text, thinking, problem=CUT_OFF)
+    message = _provided(message, row, provider) if provider else message
     return Completion(message=message, finish=finish, usage=_usage(body.get("usage") or {}, seconds))
+
+
+def _thinking(row: dict[str, Any]) -> str:
+    """A turn's thinking, under whichever name it came."""
+    texts = (row.get(name) for name in THINKING_FIELDS)
+    return next((text for text in texts if text and isinstance(text, str)), "") or thinking_of(row.get("content"))
+
+
+def _provided(message: Message, row: dict[str, Any], provider: str) -> Message:
+    """The turn with what only its provider understands."""
+    opaque = fields_of_turn(row)
+    same = tuple(name for name in THINKING_FIELDS if name in opaque and opaque[name] == message.thinking)
+    opaque = {key: value for key, value in opaque.items() if key not in same}
+    if message.problem is None and not is_plain(row.get("content")):
+        opaque["content"] = row["content"]
+    return replace(message, provider=provider, thinking_fields=same, opaque=opaque)
 
 
 def request_messages(request: ChatRequest) -> list[Message]:
@@ -140,7 +134,7 @@ def _plain(row: ChatMessage, place: int) -> str:
         for part in row.content:
             if part.text is None:
                 raise WireError(f"messages[{place}] holds a part of type {part.type!r}; only text can be sent")
-    return _text([part.model_dump() for part in row.content] if isinstance(row.content, list) else row.content)
+    return text_of([part.model_dump() for part in row.content] if isinstance(row.content, list) else row.content)
 
 
 def _assistant(text: str, thinking: str, rows: list[dict[str, Any]], seen: int) -> Message:
@@ -165,21 +159,23 @@ def _calls(rows: list[dict[str, Any]], seen: int) -> tuple[list[ToolCall], list[
         name = str(function.get("name") or "")
         try:
             given = function.get("arguments") or "{}"
-            arguments = whole(json.loads(given) if isinstance(given, str) else given)  # some servers parse them already
+            arguments = whole(_parsed(given) if isinstance(given, str) else given)  # some servers parse them already
         except (ValueError, RecursionError):  # brackets nested without end are a model's doing like any other slip
             arguments = None
         if isinstance(arguments, dict):
-            calls.append(ToolCall(row.get("id") or f"call-{seen + i}", name, arguments))
+            calls.append(ToolCall(row.get("id") or f"call-{seen + i}", name, arguments, fields_of_call(row)))
         else:
             problems.append(f"the arguments of {name or 'a call'} are no JSON object")
     return calls, problems
 
 
-def _text(content: Any) -> str:
-    """Text, whether it came as a string, as parts, or not at all."""
-    if isinstance(content, list):
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return content or ""
+def _parsed(text: str) -> Any:
+    """JSON as the standard has it: NaN and Infinity, which Python would read and write, are no values."""
+    return json.loads(text, parse_constant=_no_value)
+
+
+def _no_value(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON value")
 
 
 def _usage(row: dict[str, Any], seconds: float) -> Usage:

@@ -118,7 +118,7 @@ class ChatDelta(_Wire):
     """A piece of an answer."""
 
     role: Literal["assistant"] | None = None
-    content: str | None = None
+    content: str | list[Any] | None = None
     reasoning_content: str | None = None
     tool_calls: list[ChatCall] | None = None
 

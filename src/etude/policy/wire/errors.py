@@ -9,6 +9,22 @@ class WireError(ValueError):
     """A message that is well formed but can't be represented, or a stream that is none; says which part. The sender's doing."""
 
 
+class StreamCut(WireError):
+    """A stream that ended before its turn did. `whole`: what came could be a whole turn of a server that never says so."""
+
+    def __init__(self, message: str, *, whole: bool = False) -> None:
+        super().__init__(message)
+        self.whole = whole
+
+
+class ProviderError(WireError):
+    """An error that came as the body of a 200, or within a stream. `status` is the HTTP status that it stands for."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
 # The names that SDKs turn into exceptions of their own.
 _OPENAI = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 _ANTHROPIC = {**_OPENAI, 403: "permission_error", 413: "request_too_large", 529: "overloaded_error"}

@@ -45,6 +45,13 @@ class EventReader:
             if (event := self._line(line)) is not None:
                 yield event
 
+    def end(self) -> Iterator[Event]:
+        """The last event of a stream that ends without a blank line behind it."""
+        lines, self._text = self._text.rstrip("\r"), ""
+        for line in (lines, ""):
+            if (event := self._line(line)) is not None:
+                yield event
+
     def _line(self, line: str) -> Event | None:
         if not line:
             event = Event("\n".join(self._data), self._name) if self._data else None
