@@ -130,3 +130,43 @@ def serving(lab: Lab) -> Iterator[Lab]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+HOSTILE_MODULE = """
+import gc, os, sys
+for at in range(400):
+    os.mkdir("d%d" % at)
+def forge():
+    spaces, frame = [], sys._getframe()
+    while frame is not None:
+        spaces += [frame.f_globals, frame.f_locals]
+        frame = frame.f_back
+    words = {value for space in spaces for key, value in list(space.items()) if key in ("nonce", "token") and isinstance(value, str)}
+    for fd in range(1, 12):
+        for word in words or {"0"}:
+            for line in ("\\u00b2 1", "0 True", "-1", "-2", "['" * 9000):
+                try:
+                    os.write(fd, ("\\n%s %s\\n" % (word, line)).encode())
+                except OSError:
+                    pass
+forge()
+def __getattr__(name):
+    forge()
+    return lambda *args: forge() or 10 ** 5000
+"""
+
+
+def hostile(task: Task, turn: int) -> list[Call]:
+    """Leaves code that attacks what runs it, and names and texts that attack what reads them."""
+    edits: list[Call] = [
+        ("edit", {"path": path, "old": task.files.get(path, ""), "new": HOSTILE_MODULE})
+        for path in task.metadata.get("editable", ())
+    ]
+    odd = "printf 'x' > \"$(printf 'a\\377b')\"; printf '\\377\\376' > latin.txt; mkdir -p deep; cd deep; "
+    odd += "python3 -c \"import os\nfor _ in range(100): os.mkdir('d'); os.chdir('d')\""
+    broken: list[Call] = [
+        ("²" * 70, {"path": "\ud800"}),
+        ("", {}),
+        ("edit", {"path": "\0", "old": "[" * 3000, "new": ""}),
+    ]
+    return [edits, [("shell", {"command": odd}), *broken], [("test", {})], [DONE]][turn]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoint_lab import Lab, Player, cheat, nop, reference, serving
+from endpoint_lab import Lab, Player, cheat, hostile, nop, reference, serving
 from here import Here, document
 from market import TASKS, TURN, exercises, prices, report, row
 
@@ -63,6 +63,14 @@ def test_over_http_the_reference_solves_every_exercise_and_nop_and_cheats_none(
     assert entry["usage"]["input_tokens"] == 1000 * turns and entry["usage"]["output_tokens"] == 100 * turns
     assert entry["spent_dollars"] == pytest.approx(turns * TURN)
     assert {asked["authorization"] for asked in lab.asked} == {"Bearer sesame"}
+
+
+def test_a_hostile_policy_scores_0_and_ends_no_bench(here: Here, tmp_path: Path) -> None:
+    with serving(Lab(tasks=exercises(), player=hostile)) as lab:
+        done = here(*words(lab, tmp_path / "r", "--price-in", "1", "--price-out", "1"))
+    entry = row(document(done), "m@medium")
+    assert (done.returncode, entry["avg"], entry["tasks"]) == (0, 0.0, TASKS)
+    assert not (tmp_path / "r" / "faults.jsonl").exists()  # each attempt is the model's error, none the machine's
 
 
 @pytest.mark.timeout(300)  # 3 s on a quiet core, behind a download the first time

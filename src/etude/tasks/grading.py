@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from etude.sandbox.errors import InfraError, SandboxError, Unsupported
 from etude.sandbox.protocol import Machines
 from etude.tasks.task import Grader, SessionGrader, Task, Verdict
 from etude.trace.session import Session
+from etude.trace.unicode import is_whole, whole
 
 Grade = Callable[[dict[str, bytes]], Awaitable[Verdict]]
 
@@ -31,12 +33,19 @@ async def graded(
 async def verdict_of(task: Task, files: dict[str, bytes], grade: Grade) -> Verdict:
     """As `graded`, of any way to judge a task's files."""
     try:
-        return await grade(files)
+        return _readable(await grade(files))
     except (InfraError, TimeoutError):
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it ends this attempt at most
         await _possible(task, grade, error)
         return Verdict(0.0, reason=f"grader {task.grader} can't judge what the attempt left: {described(error)}")
+
+
+def _readable(verdict: Verdict) -> Verdict:
+    """Reasons and tests name an agent's files, and a name need not be text."""
+    if is_whole(verdict.reason) and all(map(is_whole, verdict.tests)):
+        return verdict
+    return replace(verdict, reason=whole(verdict.reason), tests=whole(verdict.tests))
 
 
 async def _possible(task: Task, grade: Grade, error: Exception) -> None:
@@ -56,7 +65,7 @@ def described(error: BaseException) -> str:
     """Kind, words and place of an exception, in a line."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})" if frames else ""
-    words = " ".join(str(error).split())[:300]
+    words = whole(" ".join(str(error).split())[:300])
     bare = isinstance(error, SandboxError)  # says of itself what is wrong
     return (
         words

@@ -10,6 +10,7 @@ from etude.bench.runs.folder import replace_text
 from etude.rollout.attempt import Attempt
 from etude.rollout.keep import keep_session
 from etude.tasks.task import Task
+from etude.trace.unicode import whole
 
 
 def keep(path: Path, attempt: Attempt, task: Task, facts: Mapping[str, object]) -> None:
@@ -19,20 +20,22 @@ def keep(path: Path, attempt: Attempt, task: Task, facts: Mapping[str, object]) 
 
 
 def patch(before: Mapping[str, str], after: Mapping[str, bytes]) -> str:
-    """A unified diff, files in order; a file that is no text has one line. Empty if nothing changed, or no file came back."""
+    """A unified diff, files in order; a file that is no text has one line, and a name that is no text has U+FFFD where it is none. Empty if
+    nothing changed, or no file came back."""
     parts = []
     for path in sorted({*before, *after}) if after else []:
         old, new = before.get(path), _text(after.get(path))
         if old == new:
             continue
+        name = whole(path)
         if path in after and new is None:
-            parts.append(f"Binary file {path} {'differs' if path in before else 'added'}\n")
+            parts.append(f"Binary file {name} {'differs' if path in before else 'added'}\n")
             continue
         lines = difflib.unified_diff(
             (old or "").splitlines(keepends=True),
             (new or "").splitlines(keepends=True),
-            "/dev/null" if old is None else f"a/{path}",
-            "/dev/null" if new is None else f"b/{path}",
+            "/dev/null" if old is None else f"a/{name}",
+            "/dev/null" if new is None else f"b/{name}",
         )
         parts += [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
     return "".join(parts)
