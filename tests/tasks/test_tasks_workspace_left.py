@@ -43,7 +43,10 @@ async def pool(tmp_path: Path) -> AsyncIterator[SandboxPool]:
         ("mkdir -p tests; echo other > tests/test_f.py", {"tests/test_f.py": "other\n"}),
         ("rm -rf pkg tests; mkdir pkg; : > pkg/__init__.py", {"pkg/__init__.py": ""}),
         ("mkdir -p pkg; : > pkg/__init__.py; rm -rf pkg", {}),
-        ("mkdir -p tests; ln -s ../keep.py tests/test_f.py", {}),
+        (
+            "mkdir -p tests; ln -s ../keep.py tests/test_f.py",
+            {"tests/test_f.py": "../keep.py"},
+        ),  # a link, by its target
     ],
 )
 async def test_what_stands_again_as_it_was_counts_as_written(

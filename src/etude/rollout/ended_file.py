@@ -19,6 +19,7 @@ import zstandard
 from etude.harness.agent import Outcome
 from etude.rollout.ended import Ended
 from etude.rollout.verdicts import key_of
+from etude.tasks.content import file_bytes, mode_of
 from etude.tasks.task import Task
 from etude.trace.block import pack_routes, pack_tokens, unpack_routes, unpack_tokens
 from etude.trace.entry import Entry, Header
@@ -50,7 +51,7 @@ def pack_ended(ended: Ended, task: Task, tags: Mapping[str, int]) -> bytes:
         "header": vars(session.header),
         "entries": [[e.id, e.parent, e.type, e.at_s, e.data] for e in session.entries],
         "gone": [path for path in base if path not in ended.files],
-        "changed": [[path, len(data)] for path, data in changed.items()],
+        "changed": [[path, len(data), mode_of(data)] for path, data in changed.items()],
         "sizes": [len(tokens), len(routes)],
     }
     text = json.dumps(head, separators=(",", ":")).encode()
@@ -73,8 +74,8 @@ def unpack_ended(packed: bytes, task: Task, tags: Mapping[str, int]) -> Ended:
     token_bytes, route_bytes = head["sizes"]
     at = token_bytes + route_bytes
     files = {path: data for path, data in base.items() if path not in set(head["gone"])}
-    for path, size in head["changed"]:
-        files[path] = rest[at : at + size]
+    for path, size, *mode in head["changed"]:  # without a mode where an earlier release wrote it
+        files[path] = file_bytes(rest[at : at + size], *mode)
         at += size
     session = _session(head, rest[:token_bytes], rest[token_bytes : token_bytes + route_bytes])
     reason, message, counters, seconds = head["outcome"]

@@ -7,13 +7,13 @@ Promise 10. `leaks` reads the workspace an agent would get; `check` grades the r
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.cheats.exercise import CHEATS, nop
+from etude.tasks.content import digest_of, is_text
 from etude.tasks.graders.judged import brief
 from etude.tasks.leftovers import leftovers
 from etude.tasks.registry import grade
@@ -32,9 +32,7 @@ def leaks(task: Task) -> list[str]:
     for path, text in task.solution.items():
         if task.files.get(path) == text:
             found.append(f"{path}: the solution is in place already")
-        if text.strip() and any(
-            text in other for name, other in task.files.items() if name != path or not other.startswith(text)
-        ):  # a reference that only takes the end of a file away is no copy
+        if text.strip() and is_text(text) and any(text in other for other in _elsewhere(task, path, text)):
             found.append(f"{path}: a copy of the solution stands in the workspace")
     for key in ("reference", "mutants"):
         sources = task.hidden.get(key, [])
@@ -42,6 +40,15 @@ def leaks(task: Task) -> list[str]:
             if source in workspace:
                 found.append(f"a hidden {key} source stands in the workspace")
     return found
+
+
+def _elsewhere(task: Task, path: str, text: str) -> Iterator[str]:
+    """Where a copy of the solution would give it away. A reference that only takes the end of a file away is no copy, and neither is the file
+    that the reference renames: to move it is the work."""
+    gone = set(task.metadata.get("removed") or ())
+    for name, other in task.files.items():
+        if name not in gone and is_text(other) and (name != path or not other.startswith(text)):
+            yield other
 
 
 def _spelled(call: dict[str, Any]) -> str:
@@ -79,7 +86,7 @@ async def check(
     """Grades reference, nop and all cheats in fresh sandboxes; by the registry, unless told otherwise. Cheats of which `as_graded` leaves
     the same tree are graded once: a verdict is a function of the task and that tree. Raises InfraError."""
     attempts = {"reference": solved(task), "nop": nop(task), **{name: make(task) for name, make in cheats.items()}}
-    graded = {name: _key(as_graded(task, files)) for name, files in attempts.items()}
+    graded = {name: digest_of(as_graded(task, files)) for name, files in attempts.items()}
     once = {graded[name]: files for name, files in reversed(attempts.items())}
     whole = graded["reference"]
     verdicts = await asyncio.gather(
@@ -88,10 +95,3 @@ async def check(
     found = dict(zip(once, (verdict.score for verdict in verdicts), strict=True))
     scores = {name: found[key] for name, key in graded.items()}
     return Soundness(task.id, scores.pop("reference"), scores.pop("nop"), scores, leaks(task))
-
-
-def _key(files: Mapping[str, bytes]) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(b"%d %d " % (len(path.encode()), len(files[path])) + path.encode() + files[path])
-    return digest.hexdigest()

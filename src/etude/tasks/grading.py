@@ -11,8 +11,9 @@ import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from etude.sandbox.errors import InfraError, SandboxError, Unsupported
+from etude.sandbox.errors import InfraError, SandboxError
 from etude.sandbox.protocol import Machines
+from etude.tasks.errors import TaskDefective
 from etude.tasks.task import Grader, SessionGrader, Task, Verdict
 from etude.trace.session import Session
 from etude.trace.unicode import is_whole, whole
@@ -55,7 +56,7 @@ async def _possible(task: Task, grade: Grade, error: Exception) -> None:
     except (InfraError, TimeoutError):
         raise
     except Exception as control:  # noqa: BLE001 - the same, of the control
-        raise Unsupported(
+        raise TaskDefective(
             f"task {task.id}: grader {task.grader} fails on the task's own files ({described(control)}); before that, on what an attempt "
             f"left: {described(error)}. Mend or remove the task: etude tasks check"
         ) from error

@@ -22,12 +22,24 @@ from typing import Any
 import tomli_w
 
 from etude.sandbox.spec import WORKDIR
+from etude.tasks.content import (
+    MODES,
+    PLAIN,
+    Mode,
+    file_text,
+    hidden_from_json,
+    hidden_to_json,
+    mode_of,
+    read_file,
+    write_file,
+)
 from etude.tasks.nulls import with_nulls, without_nulls
 from etude.tasks.task import Task
 
 # The interpreter the exercises are made for; any slim image of it serves.
 IMAGE = "python:3.11-slim"
 
+WORKSPACES = ("environment/files/", "solution/files/")  # a task's own files, whose modes are the task's
 DOCKERFILE = f"FROM {IMAGE}\nWORKDIR {WORKDIR}\nCOPY files/ {WORKDIR}/\n"
 SOLVE = f'#!/bin/sh\nset -e\ncp -R "$(dirname "$0")/files/." {WORKDIR}/\n'
 TEST = """\
@@ -69,18 +81,17 @@ def write_task(
         "task.toml": _toml(task, settings),
         "environment/Dockerfile": DOCKERFILE,
         "tests/test.sh": TEST,
-        "tests/hidden.json": json.dumps(task.hidden, indent=1, ensure_ascii=False) + "\n",
+        "tests/hidden.json": json.dumps(hidden_to_json(task.hidden), indent=1, ensure_ascii=False) + "\n",
         "solution/solve.sh": _solve(task),
         **{f"environment/files/{_safe(path)}": text for path, text in task.files.items()},
         **{f"solution/files/{_safe(path)}": text for path, text in task.solution.items()},
     }
-    whole = {path: text.encode("utf-8") for path, text in texts.items()} | dict(beside or {})
+    whole = {path: text.encode() for path, text in texts.items()} | dict(beside or {})
+    folder.mkdir(parents=True, exist_ok=True)
     for path, data in whole.items():
-        place = folder / _safe(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data)  # bytes: line ends stay as they are
-        if path.endswith(".sh"):
-            place.chmod(0o755)
+        write_file(folder, _safe(path), data)  # bytes: line ends stay as they are
+        if path.endswith(".sh") and not path.startswith(WORKSPACES):
+            (folder / path).chmod(0o755)
     return folder
 
 
@@ -89,17 +100,18 @@ def read_task(folder: Path) -> Task:
     try:
         described = tomllib.loads(_read(folder / "task.toml"))
         ours = described["metadata"]["etude"]
-        hidden = json.loads(_read(folder / "tests" / "hidden.json"))
+        hidden = hidden_from_json(json.loads(_read(folder / "tests" / "hidden.json")))
+        modes = ours.get("modes", {})
         return Task(
             id=ours["id"],
             category=ours["category"],
             level=ours["level"],
             instruction=_read(folder / "instruction.md").removesuffix("\n"),
-            files=_tree(folder / "environment" / "files", ours["files"]),
+            files=_tree(folder / "environment" / "files", ours["files"], modes.get("files", {})),
             test_command=tuple(ours["test_command"]),
             grader=ours["grader"],
             hidden=hidden,
-            solution=_tree(folder / "solution" / "files", ours["solution"]),
+            solution=_tree(folder / "solution" / "files", ours["solution"], modes.get("solution", {})),
             split=ours["split"],
             metadata=_metadata(ours),
         )
@@ -139,6 +151,7 @@ def _toml(task: Task, settings: Mapping[str, Mapping[str, Any]]) -> str:
         "test_command": list(task.test_command),
         "files": list(task.files),
         "solution": list(task.solution),
+        **({"modes": modes} if (modes := _modes(task)) else {}),
         "nulls": nulls,
         "metadata": metadata,
     }
@@ -154,6 +167,16 @@ def _toml(task: Task, settings: Mapping[str, Mapping[str, Any]]) -> str:
     return tomli_w.dumps(document)
 
 
+def _modes(task: Task) -> dict[str, dict[str, str]]:
+    """Of the files that are not plain; a copy of the directory may lose the modes themselves."""
+    trees = {"files": task.files, "solution": task.solution}
+    found = {
+        name: {path: mode_of(text) for path, text in tree.items() if mode_of(text) != PLAIN}
+        for name, tree in trees.items()
+    }
+    return {name: modes for name, modes in found.items() if modes}
+
+
 def _safe(path: str) -> str:
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts or "\\" in path or str(PurePosixPath(*parts)) != path:
@@ -161,9 +184,18 @@ def _safe(path: str) -> str:
     return path
 
 
-def _tree(folder: Path, paths: list[str]) -> dict[str, str]:
+def _tree(folder: Path, paths: list[str], modes: Mapping[str, Mode]) -> dict[str, str]:
     """The listed files, in the listed order."""
-    return {path: _read(folder / _safe(path)) for path in paths}
+    found: dict[str, str] = {}
+    for path in paths:
+        mode = modes.get(path, PLAIN)
+        if mode not in MODES:
+            raise HarborError(f"{folder / path} has the mode {mode!r}; there are {', '.join(MODES)}")
+        try:
+            found[path] = file_text(bytes(read_file(folder / _safe(path))), mode)
+        except OSError as error:
+            raise HarborError(f"{folder / path} can't be read: {error}; export the task again") from error
+    return found
 
 
 def _read(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Applies a patch to a tree of texts, by git itself and in a folder of its own."""
+"""Applies a patch to a tree of files, by git itself and in a folder of its own: modes, links, renames and binary data as git has them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from etude.link.git import GitError, git
+from etude.tasks.content import file_text, files_below, read_file, write_file
 
-# The modes of git's links and submodules, as a patch tells them.
-_SPECIAL = re.compile(r"(?m)^(?:new (?:file )?mode|index \S+) (120000|160000)$")
+_SUBMODULE = re.compile(r"(?m)^(?:new (?:file )?mode|index \S+) 160000$")
+# git writes a name in quotes and escapes where it is not plain ASCII; which file is meant is git's to say.
+_QUOTED = re.compile(r'(?m)^(?:diff --git|---|\+\+\+|rename from|copy from) "')
 
 
 class PatchRefused(Exception):
@@ -21,33 +23,23 @@ def patched(files: Mapping[str, str], patch: str) -> dict[str, str]:
     """The files after the patch. Raises PatchRefused."""
     if not patch.strip():
         return dict(files)
-    if (special := _SPECIAL.search(patch)) is not None:
-        raise PatchRefused(f"it makes a link or a submodule (mode {special[1]}), and a task holds plain files alone")
-    named = [path for path in files if f"a/{path}" in patch or f"b/{path}" in patch]
+    if _SUBMODULE.search(patch) is not None:
+        raise PatchRefused("it changes a submodule (mode 160000), and a task holds files alone")
+    whole = _QUOTED.search(patch) is not None
+    named = [path for path in files if whole or f"a/{path}" in patch or f"b/{path}" in patch or f" {path}\n" in patch]
+    data = patch.encode("utf-8", "surrogateescape")
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
-        for path in named:
-            place = root / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(files[path].encode())
-        git(root, "init", "-q")  # else a repository around the folder would be meant
         try:
-            git(
-                root,
-                "apply",
-                "--whitespace=nowarn",
-                "-",
-                data=patch.encode() + (b"" if patch.endswith("\n") else b"\n"),
-            )
+            for path in named:
+                write_file(root, path, files[path].encode())
+            git(root, "init", "-q")  # else a repository around the folder would be meant
+            git(root, "apply", "--whitespace=nowarn", "-", data=data if data.endswith(b"\n") else data + b"\n")
         except GitError as error:
             raise PatchRefused(" ".join(str(error).partition(": ")[2].split()) or str(error)) from error
+        except (OSError, ValueError) as error:
+            raise PatchRefused(f"its tree can't be laid out: {error}") from error
         left = {path: text for path, text in files.items() if path not in named}
-        for place in sorted(root.rglob("*")):
-            path = place.relative_to(root).as_posix()
-            if place.is_file() and not place.is_symlink() and not path.startswith(".git/"):
-                try:
-                    left[path] = place.read_bytes().decode()
-                except UnicodeDecodeError as error:
-                    raise PatchRefused(f"{path} is no UTF-8 text after the patch") from error
+        left |= {path: file_text(read_file(root / path)) for path in files_below(root, (".git",))}
     order = [*(path for path in files if path in left), *sorted(path for path in left if path not in files)]
     return {path: left[path] for path in order}

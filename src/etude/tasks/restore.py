@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
+from etude.tasks.content import LINK, mode_of
 from etude.tasks.task import Task
 
 # Exercise files are under 1 kB; a larger one is an attack on the grader or an accident, and fails either way.
@@ -32,8 +33,8 @@ def restored(task: Task, files: dict[str, bytes], *, max_file_bytes: int = MAX_F
 
 
 def text_of(data: bytes | None) -> str | None:
-    """A file's text, or None if it is missing or not UTF-8."""
+    """A file's text, or None if it is missing, a link or not UTF-8."""
     try:
-        return None if data is None else data.decode("utf-8")
+        return None if data is None or mode_of(data) == LINK else data.decode("utf-8")
     except UnicodeDecodeError:
         return None

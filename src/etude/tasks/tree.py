@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.link.git import git
+from etude.link.git import GitError, git
+from etude.tasks.content import MODES, Mode, file_text
 from etude.tasks.leftovers import leftovers
 
 MAX_FILE_BYTES = 1 << 20
 MAX_TREE_BYTES = 64 << 20
-PLAIN = ("100644", "100755")
 
 
 class TooLarge(Exception):
@@ -24,37 +24,39 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True)
 class Tree:
-    """UTF-8 files by path. `left_out`: what a task can't hold (links, submodules, binaries, files over 1 MiB, names that are no UTF-8) or must not
-    show (caches, builds, histories; `tasks.leftovers`)."""
+    """Files by path, with modes, binary data and links (`tasks.content`). `left_out`: what a task can't hold (submodules, files over 1 MiB,
+    names that are no UTF-8) or must not show (caches, builds, histories; `tasks.leftovers`)."""
 
     files: dict[str, str]
     left_out: tuple[str, ...]
 
 
 def tree(repository: Path, commit: str) -> Tree:
-    """Raises GitError, TooLarge."""
-    wanted: dict[str, str] = {}
+    """Raises GitError, also for a clone that lacks a file, and TooLarge."""
+    wanted: dict[str, tuple[str, Mode]] = {}
     left_out: list[str] = []
     total = 0
     listed = list(_listed(git(repository, "ls-tree", "-r", "-z", "-l", "--full-tree", commit)))
     hidden = leftovers(path for _, _, _, path in listed)
     for mode, blob, size, path in listed:
         told = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        if mode not in PLAIN or size > MAX_FILE_BYTES or path in hidden or told != path:
+        if mode not in MODES or size > MAX_FILE_BYTES or path in hidden or told != path:
             left_out.append(told)
             continue
-        wanted[path] = blob
+        wanted[path] = blob, mode
         total += size
     if total > MAX_TREE_BYTES:
         raise TooLarge(f"{commit[:12]} has {total >> 20} MiB of files, a task holds {MAX_TREE_BYTES >> 20} at most")
-    asked = "".join(f"{blob}\n" for blob in wanted.values()).encode()
+    asked = "".join(f"{blob}\n" for blob, _ in wanted.values()).encode()
+    contents = _blobs(git(repository, "cat-file", "--batch", data=asked))
     files: dict[str, str] = {}
-    for path, data in zip(wanted, _blobs(git(repository, "cat-file", "--batch", data=asked)), strict=True):
-        text = _text(data)
-        if text is None:
-            left_out.append(path)
-        else:
-            files[path] = text
+    for (path, (blob, mode)), data in zip(wanted.items(), contents, strict=True):
+        if data is None:
+            raise GitError(
+                f"{repository} lacks {path} of {commit[:12]} (blob {blob[:12]}): it is a partial clone; fetch the rest with "
+                f"`git -C {repository} fetch --refetch --no-filter`, or clone it again in whole"
+            )
+        files[path] = file_text(data, mode)
     return Tree(files, tuple(sorted(left_out)))
 
 
@@ -63,21 +65,19 @@ def _listed(listing: bytes) -> Iterator[tuple[str, str, int, str]]:
     for row in filter(None, listing.decode("utf-8", "surrogateescape").split("\0")):
         told, _, path = row.partition("\t")
         mode, _, blob, size = told.split()
-        yield mode, blob, int(size) if size.isdigit() else 0, path
+        yield mode, blob, int(size) if size.isascii() and size.isdigit() else 0, path  # BAD of a blob that is missing
 
 
-def _blobs(data: bytes) -> Iterator[bytes]:
-    """The contents in the order asked: a line `<id> <type> <size>`, the bytes, a newline, for each."""
+def _blobs(data: bytes) -> Iterator[bytes | None]:
+    """The contents in the order asked: a line `<id> <type> <size>`, the bytes, a newline, for each; None for `<id> missing`."""
     at = 0
     while at < len(data):
         stop = data.index(b"\n", at)
-        size = int(data[at:stop].split()[2])
+        words = data[at:stop].split()
+        if len(words) != 3:
+            yield None
+            at = stop + 1
+            continue
+        size = int(words[2])
         yield data[stop + 1 : stop + 1 + size]
         at = stop + 1 + size + 1
-
-
-def _text(data: bytes) -> str | None:
-    try:
-        return None if b"\0" in data else data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None

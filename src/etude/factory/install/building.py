@@ -19,6 +19,7 @@ from etude.factory.sources.fetched import Fetched
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.content import LINK, mode_of
 from etude.tasks.environment.toolchains import with_toolchain
 from etude.tasks.running.pin import default_cache
 from etude.tasks.running.pytest_tools import with_pytest
@@ -123,8 +124,12 @@ async def _touched(site: Sandbox, files: Mapping[str, bytes]) -> str:
     root = site.spec.workdir.strip("/") + "/"
     for change in await site.diff():
         path = change.path.removeprefix(root)
-        if path in files and (
-            change.kind == "removed" or await site.read(path, max_bytes=len(files[path]) + 1) != files[path]
+        if (
+            path in files
+            and mode_of(files[path]) != LINK
+            and (
+                change.kind == "removed" or await site.read(path, max_bytes=len(files[path]) + 1) != bytes(files[path])
+            )
         ):
             return path
     return ""

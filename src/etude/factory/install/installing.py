@@ -31,6 +31,7 @@ from etude.factory.sources.projects import Wanted
 from etude.sandbox.errors import InfraError, UserError
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.content import files_from_json, files_to_json
 from etude.tasks.errors import TaskError
 
 
@@ -80,11 +81,11 @@ class Installer:
         return Built(found, recipe.builder, spent["dollars"] or 0.0, spent, recipe.to_toml(), lacks)
 
     async def _measured(self, recipe: Recipe, project: Fetched) -> Installed:
-        files = project.texts()
+        files = project.tree()
         measured, said = await baseline(recipe.environment, files, self.pool)
         if not measured.passed:
             raise Discarded(f"none of its tests passes three times: {said[-300:] or 'it has none'}", recipe.builder)
-        return Installed(recipe.environment, files, measured, project.origin, licence(files))
+        return Installed(recipe.environment, files, measured, project.origin, licence(project.texts()))
 
     async def _kept(self, wanted: Wanted) -> Built | None:
         folder = self.folder(wanted)
@@ -97,7 +98,9 @@ class Installer:
             measured = Baseline(
                 frozenset(lines["passed"]), frozenset(lines["flaky"]), {k: tuple(v) for k, v in lines["by_file"].items()}, lines["seconds"]
             )  # fmt: skip
-            found = Installed(recipe.environment, told["files"], measured, told["origin"], told["licence"])
+            found = Installed(
+                recipe.environment, files_from_json(told["files"]), measured, told["origin"], told["licence"]
+            )
             spent = dict(told.get("spent", {}))  # what the rules installed before this was kept cost nothing
         except (ValueError, KeyError, TypeError) as error:
             raise TaskError(f"{folder} holds no installed project ({error!r}): remove it") from error
@@ -125,7 +128,7 @@ class Installer:
         """The recipe first: what has `installed.json` is whole."""
         lines = asdict(found.baseline)
         told = {
-            "files": dict(found.files),
+            "files": files_to_json(found.files),
             "baseline": {**lines, "passed": sorted(lines["passed"]), "flaky": sorted(lines["flaky"])},
             "origin": found.origin,
             "licence": found.licence,

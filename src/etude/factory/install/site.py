@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from etude.factory.install.recipe import INSTALL_DISK_MB, INSTALL_MEMORY_MB, INSTALL_PIDS, Recipe
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.content import PLAIN, mode_of
 from etude.tasks.environment.toolchains import with_toolchain
+from etude.tasks.environment.workspace import placed
 
 STEP_TIMEOUT_S = 600.0
 OUTPUT_BYTES = 200_000
@@ -34,7 +36,7 @@ async def opened(recipe: Recipe, files: Mapping[str, bytes], pool: SandboxPool) 
     """Raises InfraError, UserError."""
     env = {**QUIET, **NPM, **recipe.env}
     spec = SandboxSpec(
-        files=dict(files),
+        files={path: data for path, data in files.items() if mode_of(data) == PLAIN},
         env=env,
         network=recipe.network,
         memory_mb=INSTALL_MEMORY_MB,
@@ -43,7 +45,14 @@ async def opened(recipe: Recipe, files: Mapping[str, bytes], pool: SandboxPool) 
         warm_python=False,
         labels={"install": recipe.project},
     )
-    return await pool.create(with_toolchain(spec, recipe.language))
+    special = {path: data for path, data in files.items() if mode_of(data) != PLAIN}
+    sandbox = await pool.create(with_toolchain(spec, recipe.language))
+    try:
+        await placed(sandbox, special)
+    except BaseException:
+        await sandbox.kill()
+        raise
+    return sandbox
 
 
 async def said(sandbox: Sandbox, command: str, timeout_s: float = STEP_TIMEOUT_S) -> Said:

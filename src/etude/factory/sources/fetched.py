@@ -20,6 +20,7 @@ from etude.corpus.sources.sdist import SdistSource
 from etude.factory.making.order import Discarded
 from etude.factory.sources.projects import Wanted
 from etude.link.git import GitError
+from etude.tasks.content import PLAIN, file_text, files_below, mode_of, read_file, texts_of
 from etude.tasks.leftovers import leftovers
 from etude.tasks.tree import TooLarge, tree
 
@@ -30,7 +31,7 @@ MAX_TREE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Fetched:
-    """`files`: every plain file. `origin`: the artefact by content; `released`: the day, or empty."""
+    """`files`: every file, with its mode, and links (`tasks.content`). `origin`: the artefact by content; `released`: the day, or empty."""
 
     wanted: Wanted
     files: Mapping[str, bytes]
@@ -42,19 +43,17 @@ class Fetched:
         """Of names and contents, whatever archive they came in."""
         whole = hashlib.sha256()
         for path, data in sorted(self.files.items()):
-            whole.update(f"{len(path)} {path} {hashlib.sha256(data).hexdigest()}\n".encode())
+            kind = "" if mode_of(data) == PLAIN else f" {mode_of(data)}"
+            whole.update(f"{len(path)} {path} {hashlib.sha256(data).hexdigest()}{kind}\n".encode())
         return whole.hexdigest()
 
+    def tree(self) -> dict[str, str]:
+        """The files as a task holds them."""
+        return {path: file_text(data) for path, data in self.files.items()}
+
     def texts(self) -> dict[str, str]:
-        """The files that are UTF-8 texts."""
-        found: dict[str, str] = {}
-        for path, data in self.files.items():
-            try:
-                if b"\0" not in data:
-                    found[path] = data.decode("utf-8")
-            except UnicodeDecodeError:
-                continue  # a task holds texts alone; the snapshot has it all the same
-        return found
+        """The files that are UTF-8 texts, for readers of text."""
+        return {path: str(text) for path, text in texts_of(self.tree()).items()}
 
 
 def fetch(wanted: Wanted, cache: Path) -> Fetched:
@@ -125,8 +124,7 @@ def _of_git(wanted: Wanted) -> Fetched:
         found = tree(Path(wanted.path), wanted.version)
     except (GitError, TooLarge) as error:
         raise Discarded(f"its tree can't be read: {error}") from error
-    files = {path: text.encode() for path, text in found.files.items()}
-    return Fetched(wanted, files, f"git {wanted.version}")
+    return Fetched(wanted, {path: text.encode() for path, text in found.files.items()}, f"git {wanted.version}")
 
 
 def _read(root: Path, wanted: Wanted) -> dict[str, bytes]:
@@ -134,20 +132,19 @@ def _read(root: Path, wanted: Wanted) -> dict[str, bytes]:
         raise Discarded(f"{root} is no folder")
     files: dict[str, bytes] = {}
     total = 0
-    plain = [place for place in sorted(root.rglob("*")) if not place.is_symlink() and place.is_file()]
-    places = {place.relative_to(root).as_posix(): place for place in plain}
+    places = {path: root / path for path in files_below(root)}
     hidden = leftovers(places)
     for path, place in places.items():
         if path in hidden:
             continue
-        if (size := place.stat().st_size) > MAX_FILE_BYTES:
+        if (size := place.lstat().st_size) > MAX_FILE_BYTES:
             continue
         total += size
         if total > MAX_TREE_BYTES:
             raise Discarded(
                 f"{wanted.id} has more than {MAX_TREE_BYTES >> 20} MiB of files, a sandbox' tree holds no more"
             )
-        files[path] = place.read_bytes()
+        files[path] = read_file(place)
     if not files:
         raise Discarded(f"{wanted.id} holds no file")
     return files

@@ -24,7 +24,7 @@ from etude.tasks.cheats.agents import agents_for, behaved
 from etude.tasks.cheats.exercise import Files, nop
 from etude.tasks.cheats.repository import cheats_for
 from etude.tasks.checking.version import code_version, key_of
-from etude.tasks.errors import TaskError
+from etude.tasks.errors import TaskDefective, TaskError
 from etude.tasks.graders.commands import NAME
 from etude.tasks.graders.judged import brief, graded_files
 from etude.tasks.harbor import HarborError, read_task
@@ -122,6 +122,8 @@ async def checked(name: str, read: Callable[[], Task], pool: Machines) -> Row:
         return Row(task.id, task.category, problem=f"no grader {task.grader!r}; there are {', '.join(GRADERS)}")
     try:
         return await judged(task, pool)
+    except TaskDefective as error:
+        return Row(task.id, task.category, problem=f"defective: {error}")
     except InfraError as error:
         return Row(task.id, task.category, problem=f"the machine or the task's environment: {error}")
     except (TaskError, ValueError, KeyError) as error:

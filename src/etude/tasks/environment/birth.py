@@ -11,6 +11,7 @@ from typing import Any
 
 from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import Operations
+from etude.tasks.content import LINK, mode_of
 from etude.tasks.task import Task
 
 DATE = "2000-01-01T00:00:00Z"
@@ -97,12 +98,16 @@ def objects(task: Task) -> int:
     return len(seen) + 1
 
 
+def _kind(node: dict[str, Any] | bytes) -> bytes:
+    return b"link " if mode_of(node) == LINK else b""
+
+
 def _hashed(node: dict[str, Any] | bytes, seen: set[bytes]) -> bytes:
-    """git's own name for it, but for modes: what is equal there is equal here."""
+    """git's own name for it, but for the modes of files, which the history leaves out: what is equal there is equal here."""
     if isinstance(node, bytes):
         told = b"blob %d\0" % len(node) + node
     else:
-        rows = [name.encode() + b"\0" + _hashed(inner, seen) for name, inner in sorted(node.items())]
+        rows = [_kind(inner) + name.encode() + b"\0" + _hashed(inner, seen) for name, inner in sorted(node.items())]
         told = b"tree\0" + b"".join(rows)
     digest = hashlib.sha256(told).digest()
     seen.add(digest)

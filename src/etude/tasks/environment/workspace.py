@@ -8,6 +8,7 @@ the same either way.
 from __future__ import annotations
 
 import asyncio
+import os
 import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,6 +16,7 @@ from dataclasses import replace
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable, Machines, Sandbox
 from etude.sandbox.spec import Network, SandboxSpec
+from etude.tasks.content import EXECUTABLE, LINK, PLAIN, FileBytes, file_bytes, mode_of
 from etude.tasks.environment.attached import services_of
 from etude.tasks.environment.birth import begin
 from etude.tasks.environment.copies import covers
@@ -26,6 +28,9 @@ from etude.tasks.task import Task
 
 OVERLAY = "overlay"
 MAX_EXPORT_BYTES = 16 << 20
+ZONE = {"TZ": "UTC"}  # a task's tests mean the same wherever and whenever they run
+LINK_S = 10.0
+LONGEST_TARGET = 4096  # PATH_MAX of Linux
 
 
 def spec_of(task: Task, spec: SandboxSpec, files: dict[str, bytes] | None = None) -> SandboxSpec:
@@ -58,16 +63,17 @@ def spec_of(task: Task, spec: SandboxSpec, files: dict[str, bytes] | None = None
 def _joined(env: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
     """The environment's variables and a spec's own; where both say where Python looks, the spec's places come first."""
     path = ":".join(one["PYTHONPATH"] for one in (ours, env) if "PYTHONPATH" in one)
-    return {**env, **ours, **({"PYTHONPATH": path} if path else {})}
+    return {**ZONE, **env, **ours, **({"PYTHONPATH": path} if path else {})}
 
 
 def overlay(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, list[str]]:
-    """What of the task's files is not as the snapshot has it; `added` is what the snapshot has nothing of."""
+    """What of the task's files is not as the snapshot has it; `added` is what the snapshot has nothing of, `special` what it has with a mode or
+    as a link."""
     return {
         "changed": sorted(path for path, text in after.items() if before.get(path) != text),
         "added": sorted(path for path in after if path not in before),
         "removed": sorted(path for path in before if path not in after),
-    }
+    } | ({"special": special} if (special := sorted(p for p in before if mode_of(before[p]) != PLAIN)) else {})
 
 
 def over_snapshot(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:
@@ -76,7 +82,7 @@ def over_snapshot(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:
     return {
         path: data
         for path, data in files.items()
-        if path in changed or path not in task.files or task.files[path].encode() != data
+        if path in changed or path not in task.files or task.files[path].encode() != data  # of another content or mode
     }
 
 
@@ -114,6 +120,8 @@ async def opened(
     if history:
         wanted = await asyncio.to_thread(_for_agent, task, wanted)
     environment = environment_of(task.metadata)
+    special = special_of(task, wanted.files)
+    wanted = replace(wanted, files={path: data for path, data in wanted.files.items() if path not in special})
     try:
         sandbox = await pool.create(adapt(wanted))
     except UserError as error:
@@ -122,12 +130,13 @@ async def opened(
                 f"{error}; `etude tasks prepare DIR` makes what the tasks of a folder start from"
             ) from error
         raise
-    if environment is not None:
+    if environment is not None or special:
         try:
+            await placed(sandbox, special)
             whole = {path: b"" for path in task.files} if files is None else files
-            for path in missing(task, whole) if environment.snapshot else ():
+            for path in missing(task, whole) if environment is not None and environment.snapshot else ():
                 await sandbox.remove(path)
-            if history and environment.snapshot:
+            if history and environment is not None and environment.snapshot:
                 await begin(sandbox, task)
         except BaseException:
             await sandbox.kill()
@@ -139,7 +148,9 @@ async def left(sandbox: Disposable, task: Task, max_bytes: int = MAX_EXPORT_BYTE
     """The whole tree that an agent left. Raises UserError for what is too large or can't be read."""
     environment = environment_of(task.metadata)
     if environment is None or not environment.snapshot:
-        return await sandbox.export(max_bytes=max_bytes)
+        files = await sandbox.export(max_bytes=max_bytes)
+        kept = environment is not None or any(mode_of(text) != PLAIN for text in task.files.values())
+        return await _with_modes(sandbox, files) if kept else files
     if not hasattr(sandbox, "diff"):
         raise UserError(
             "this sandbox can't say what changed since its snapshot; take the back end local, or a fleet of it"
@@ -163,14 +174,66 @@ async def _changed(sandbox: Sandbox, task: Task, max_bytes: int) -> dict[str, by
             entry = await sandbox.stat(path)
         except UserError:
             continue  # gone again
+        if entry.kind == "link":
+            files[path] = FileBytes(await _target(sandbox, path), LINK)
+            continue
         if entry.kind != "file":
             files.pop(path, None)
             continue
         if entry.size_bytes > room:
             raise UserError(f"{path} has {entry.size_bytes} bytes: what was left is over {max_bytes} bytes")
-        files[path] = await sandbox.read(path, max_bytes=room)
-        room -= len(files[path])
+        data = await sandbox.read(path, max_bytes=room)
+        files[path] = file_bytes(data, EXECUTABLE if entry.mode & 0o100 else PLAIN)
+        room -= len(data)
     return files
+
+
+async def _with_modes(sandbox: Disposable, files: dict[str, bytes]) -> dict[str, bytes]:
+    """An export, which holds plain files, with their modes and the links."""
+    found = dict(files)
+    for entry in await sandbox.list("."):
+        if entry.kind == "link":
+            found[entry.path] = FileBytes(await _target(sandbox, entry.path), LINK)
+        elif entry.kind == "file" and entry.mode & 0o100 and entry.path in found:
+            found[entry.path] = file_bytes(found[entry.path], EXECUTABLE)
+    return found
+
+
+async def _target(sandbox: Disposable, path: str) -> bytes:
+    """What a link says. Raises UserError."""
+    done = await sandbox.run(["readlink", "-n", "--", f"./{path}"], timeout_s=LINK_S, max_output_bytes=LONGEST_TARGET)
+    if done.rc != 0 or done.truncated:
+        raise UserError(f"the link {path} can't be read: {done.err.decode('utf-8', 'replace').strip()[:200]}")
+    return done.out
+
+
+def special_of(task: Task, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Files that a sandbox can't be created with: those with a mode or a target, and those over one that has."""
+    before = {path for path, text in task.files.items() if mode_of(text) != PLAIN} | {
+        *task.metadata.get(OVERLAY, {}).get("special", ())
+    }
+    return {path: data for path, data in files.items() if path in before or mode_of(data) != PLAIN}
+
+
+async def placed(sandbox: Disposable, files: Mapping[str, bytes]) -> None:
+    """Writes files with their modes, and links, over what is there. Raises UserError, InfraError."""
+    for path, data in files.items():
+        command = ["rm", "-f", "--", f"./{path}"]
+        if mode_of(data) == LINK:
+            target = os.fsdecode(bytes(data))
+            command = [
+                "sh",
+                "-c",
+                'mkdir -p -- "$(dirname -- "$2")" && ln -sfn -- "$1" "$2"',
+                "sh",
+                target,
+                f"./{path}",
+            ]
+        done = await sandbox.run(command, timeout_s=LINK_S)
+        if done.rc != 0:
+            raise UserError(f"{path} can't be made: {done.err.decode('utf-8', 'replace').strip()[:200]}")
+        if mode_of(data) != LINK:
+            await sandbox.write(path, bytes(data), mode=0o755 if mode_of(data) == EXECUTABLE else 0o644)
 
 
 async def _differing(sandbox: Sandbox) -> tuple[list[str], list[str]]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.sandbox.spec import ExecResult, SandboxSpec
+from etude.tasks.content import files_below, read_file, write_file
 from etude.tasks.graders.judged import MAX_FILE_BYTES, Outcome, judged, limit_s, told_tests
 from etude.tasks.protected import is_protected
 from etude.tasks.running.channels.channel import INSIDE
@@ -45,11 +46,10 @@ class Here:
             (self.workdir / path).unlink(missing_ok=True)
         for path, data in files.items():
             place = self.workdir / path
-            if not place.is_symlink() and place.is_file() and place.read_bytes() == data:
+            if (place.is_symlink() or place.is_file()) and read_file(place) == data:
                 continue
             cleared(self.workdir, path)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(data)
+            write_file(self.workdir, path, data)
             self._planted.add(path)
         return self
 
@@ -92,7 +92,7 @@ def restored(workdir: Path, tree: Mapping[str, bytes], removed: list[str]) -> No
     for path, data in tree.items():
         cleared(workdir, path)
         (workdir / path).parent.mkdir(parents=True, exist_ok=True)
-        (workdir / path).write_bytes(data)
+        write_file(workdir, path, data)
 
 
 def cleared(workdir: Path, path: str) -> None:
@@ -112,9 +112,7 @@ def cleared(workdir: Path, path: str) -> None:
 def graded(tests: Path, workdir: Path) -> Outcome:
     """By `tests/hidden.json`, the task's hidden part, and `tests/tree`, the base's protected files under the reference's tests."""
     hidden = json.loads((tests / "hidden.json").read_bytes())
-    tree = {
-        p.relative_to(tests / "tree").as_posix(): p.read_bytes() for p in (tests / "tree").rglob("*") if p.is_file()
-    }
+    tree = {path: read_file(tests / "tree" / path) for path in files_below(tests / "tree")}
     restored(workdir, tree, hidden["removed"])
     asked = told_tests(hidden)
     own = {path: (workdir / path).read_bytes() for path in asked.files if (workdir / path).is_file()}

@@ -14,6 +14,7 @@ from etude.sandbox.errors import InfraError, Unsupported, UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.workspace import opened
+from etude.tasks.errors import TaskDefective
 from etude.tasks.faults import Row
 from etude.tasks.graders.judged import graded_files, judged, limit_s, told_tests
 from etude.tasks.running.supervised import watched
@@ -78,11 +79,17 @@ class CommandsGrader:
         return await run_tests(tests_of(task), graded_files(task, files), fresh, limit)
 
     async def _well(self, task: Task, pool: Machines, row: Row) -> None:
-        """The control of a doubtful end: the reference, here and now. Raises InfraError where that does not pass either."""
+        """The control of a doubtful end: the reference, here and now. Raises InfraError where its tests do not run either, and TaskDefective
+        where they run and it does not pass."""
         ran = await self._run(task, solved(task), pool)
-        if not ran.honest or not ran.run.passed >= {*task.hidden["fail_to_pass"]}:
+        if not ran.honest or not ran.run.passed:
             raise InfraError(
-                f"{task.id}: {row.sign}, and the reference does not pass here either: {ran.objection or ran.said}"
+                f"{task.id}: {row.sign}, and the reference's tests do not run here either: {ran.objection or ran.said}"
+            )
+        if missing := [name for name, good in judged(task.hidden, ran).tests.items() if not good]:
+            raise TaskDefective(
+                f"task {task.id}: its reference does not pass {missing[0]} here and now ({len(missing)} of its tests), so no attempt can be "
+                "judged: the test may hold on the day of its proof alone; mend or remove the task (etude tasks check)"
             )
 
 

@@ -97,7 +97,7 @@ def groups_of(task: Task, files: dict[str, bytes]) -> list[Group]:
     if len(files[path]) > MAX_DOCUMENT_BYTES:
         raise Poor(f"{path} has {len(files[path])} bytes, {MAX_DOCUMENT_BYTES} at most are read")
     for known, before in task.files.items():
-        if known != path and known.endswith(".py") and files.get(known) != before.encode():
+        if known != path and known.endswith(".py") and bytes(files.get(known, b"\0")) != before.encode():
             raise Poor(f"{known} was changed or removed: only {path} may be written")
     groups = {"docstrings": _of_docstrings, "page": _of_page, "examples": _of_examples}[hidden["form"]](task, text)
     if sum(len(group.examples) for group in groups) > MAX_EXAMPLES:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from etude.tasks.content import like
 from etude.tasks.errors import TaskError
 
 # JSON: {"path", "at" (characters from the start), "old", "new"}.
@@ -19,7 +20,7 @@ def edited(files: Mapping[str, str], edits: Sequence[Edit]) -> dict[str, str]:
         text = found.get(path)
         if text is None or text[at : at + len(old)] != old:
             raise TaskError(f"the edit of {path} at character {at} asks for {old[:60]!r}, which does not stand there")
-        found[path] = text[:at] + edit["new"] + text[at + len(old) :]
+        found[path] = like(text, text[:at] + edit["new"] + text[at + len(old) :])
     return found
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from etude.tasks.task import Task
 
 MAX_FILE_BYTES = 4 << 20
+XFAILED = "expected_to_fail"  # in the hidden part: names that fail by their own marker once the work is done, and count as passed then
 BRIEF = "brief"  # in the hidden part of a task whose score alone is asked for
 FEWEST_S, TIMES = 60.0, 10.0  # what hangs is cut off at ten times the reference's own time, a minute at least
 
@@ -52,7 +53,8 @@ def judged(hidden: Mapping[str, Any], ran: Ran) -> Outcome:
     row = fault_of(ran, told_tests(hidden).kind)
     if row is not None:
         return Outcome(dict.fromkeys(names, False), told(row, ran), row)
-    found = {name: ran.honest and name in ran.run.passed for name in names}
+    good = ran.run.passed | (ran.run.xfailed & frozenset(hidden.get(XFAILED, ())))
+    found = {name: ran.honest and name in good for name in names}
     return Outcome(found, objection(ran, found, len(hidden["fail_to_pass"]), hidden.get("universal", ())))
 
 

@@ -115,7 +115,7 @@ def objection(task: Task, files: Mapping[str, bytes]) -> str:
     if len(files[path]) > MAX_FILE_BYTES:
         return f"{path} has {len(files[path])} bytes, {MAX_FILE_BYTES} at most are graded"
     for known, before in task.files.items():
-        if known != path and _CODE.search(known) and files.get(known) != before.encode():
+        if known != path and _CODE.search(known) and bytes(files.get(known, b"\0")) != before.encode():
             return f"{known} was changed or removed: only {path} may be written"
     if (share := copied(text, task.files[task.hidden["module"]])) > MAX_COPIED:
         return (

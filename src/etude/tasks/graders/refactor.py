@@ -71,7 +71,7 @@ def _strange(wanted: Mapping[str, bytes], files: Mapping[str, bytes], modules: M
             return f"{path} was not asked for"
         if len(files[path]) > MAX_FILE_BYTES:
             return f"{path} has {len(files[path])} bytes, {MAX_FILE_BYTES} at most are read"
-        if path not in modules and files[path] != wanted[path]:
+        if path not in modules and bytes(files[path]) != bytes(wanted[path]):
             return f"{path} has no business changing"
     return ""
 

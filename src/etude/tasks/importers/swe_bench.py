@@ -14,6 +14,7 @@ from pathlib import Path
 from etude.link.git import GitError
 from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.importers.swe_bench_rows import Row
+from etude.tasks.importers.swe_grading import meant
 from etude.tasks.patch import PatchRefused, patched
 from etude.tasks.protected import is_protected
 from etude.tasks.task import Task
@@ -60,10 +61,12 @@ def _builder(
     async def build() -> Task:
         change = change_of(row, mirrors, command)
         if install is None:
-            return named_as(row, await proved(change, bench))
+            return named_as(row, await proved(change, bench, xfail=True))
         base = change.after if row.reversed else change.before  # the tree of the clone, as it is installed
         environment = await install(row, base)
-        return named_as(row, await proved_over(_draft(change, base, environment), bench.pool, bench.timeout_s))
+        return named_as(
+            row, await proved_over(_draft(change, base, environment), bench.pool, bench.timeout_s, xfail=True)
+        )
 
     return build
 
@@ -142,22 +145,31 @@ def change_of(row: Row, mirrors: Path, command: tuple[str, ...] = ()) -> Change:
 
 
 def named_as(row: Row, task: Task) -> Task:
-    """The task with the row's own lists of tests. Raises LeftOut where they are not what is found here."""
-    names = [junit_name(name) for name in row.fail_to_pass]
-    if not names or None in names:
+    """The task with the row's own lists of tests, read by the rule by which logs are graded (`swe_grading.meant`). Names that are none
+    (`[100%]`) are left aside, and a FAIL_TO_PASS test that passes before the change too must pass, but shows nothing. Raises LeftOut where
+    the lists are not what is found here."""
+    named = [mapped for name in row.fail_to_pass if (mapped := junit_name(name)) is not None]
+    if not named:
         return replace(task, metadata={**task.metadata, "names": "found here"})
     shown, kept = set(task.hidden["fail_to_pass"]), set(task.hidden["pass_to_pass"])
-    lost = [name for name, mapped in zip(row.fail_to_pass, names, strict=True) if mapped not in shown]
-    if lost:
-        raise LeftOut(f"FAIL_TO_PASS is not shown here: {lost[0]} ({len(lost)} of {len(names)})")
+    found = {name: meant(name, (*shown, *kept)) for name in named}
+    if lost := [name for name, here in found.items() if not here]:
+        raise LeftOut(f"FAIL_TO_PASS is not shown here: {lost[0]} ({len(lost)} of {len(named)})")
     asked = [mapped for name in row.pass_to_pass if (mapped := junit_name(name)) is not None]
-    told = {"fail_to_pass": names, "pass_to_pass": [name for name in asked if name in kept]}
-    missing = len(row.pass_to_pass) - len(told["pass_to_pass"])
-    return replace(
-        task,
-        hidden={**task.hidden, **told},
-        metadata={**task.metadata, "names": "the row's", "pass_to_pass_missing_here": missing},
-    )
+    tests = dict.fromkeys(test for here in found.values() for test in here)
+    maintained = dict.fromkeys(test for name in asked for test in meant(name, (*shown, *kept)))
+    fail_to_pass = [test for test in (*tests, *maintained) if test in shown]
+    if not set(fail_to_pass) & set(tests):
+        raise LeftOut(f"FAIL_TO_PASS is not shown here: {named[0]} passes before the change as well")
+    pass_to_pass = [test for test in (*maintained, *tests) if test in kept]
+    facts = {
+        "names": "the row's",
+        "pass_to_pass_missing_here": sum(not meant(name, (*shown, *kept)) for name in asked),
+        "names_that_are_none": len(row.fail_to_pass) + len(row.pass_to_pass) - len(named) - len(asked),
+        "fail_to_pass_that_passes_before": sum(test in kept for test in tests),
+    }
+    lists = {"fail_to_pass": list(dict.fromkeys(fail_to_pass)), "pass_to_pass": list(dict.fromkeys(pass_to_pass))}
+    return replace(task, hidden={**task.hidden, **lists}, metadata={**task.metadata, **facts})
 
 
 def junit_name(node_id: str) -> str | None:

@@ -13,7 +13,7 @@ and an empty list counts as kept there; here a test that is in neither list is n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -151,12 +151,19 @@ def _split(names: Sequence[str], statuses: Statuses, rule: Rule) -> tuple[tuple[
     return tuple(name for name, kept in judged if kept is True), tuple(name for name, kept in judged if kept is False)
 
 
+def meant(name: str, tests: Collection[str]) -> list[str]:
+    """The tests that a name stands for: itself, or all that begin so where it ends within a parameter."""
+    if name in tests:
+        return [name]
+    return sorted(test for test in tests if test.startswith(name)) if name.count("[") > name.count("]") else []
+
+
 def status_of(name: str, statuses: Statuses) -> str | None:
     """676 names of SWE-bench Verified end within a parameter (`test_x[log(photon`): those stand for all tests that begin so, if these
     passed, or did not, all alike. Other names are exact."""
-    if name in statuses or name.count("[") <= name.count("]"):
+    found = [statuses[test] for test in meant(name, statuses)]
+    if not found or name in statuses:
         return statuses.get(name)
-    found = [status for test, status in statuses.items() if test.startswith(name)]
     alike = len({status in (PASSED, XFAIL) for status in found}) == 1
     return found[0] if alike else None
 

@@ -30,6 +30,7 @@ class TestRun:
     timed_out: bool = False
     where: Mapping[str, str] = field(default_factory=dict)  # the file of a test, where its runner says
     each: Mapping[str, float] = field(default_factory=dict)  # seconds of a test, likewise
+    xfailed: frozenset[str] = frozenset()  # of `failed`, those that failed as their own marker says
     __test__ = False  # not a test class, whatever a collector thinks of its name
 
 

@@ -1,4 +1,4 @@
-"""Projects of a folder of tasks, each once: its tree of texts (zstandard), where it came from, and the recipe of its environment.
+"""Projects of a folder of tasks, each once: its tree of files (zstandard), where it came from, and the recipe of its environment.
 
 environments/<name>/tree.json.zst, about.json, recipe.toml        renamed into place whole; a recipe that was lacking may come later
 """
@@ -16,6 +16,7 @@ from typing import Any
 
 import zstandard
 
+from etude.tasks.content import files_from_json, files_to_json
 from etude.tasks.errors import TaskError
 from etude.tasks.place import MAX_ID_CHARS
 
@@ -72,7 +73,7 @@ class Trees:
             file = self._place(name) / TREE
             try:
                 data = zstandard.ZstdDecompressor().decompress(file.read_bytes(), max_output_size=MAX_TREE_BYTES)
-                self._kept[name] = json.loads(data)
+                self._kept[name] = files_from_json(json.loads(data))
             except (OSError, ValueError, zstandard.ZstdError) as error:
                 raise TaskError(
                     f"{file} can't be read ({error}): the tasks of {name} need it; make them again"
@@ -108,4 +109,4 @@ class Trees:
 
 
 def _text(tree: Mapping[str, str]) -> bytes:
-    return json.dumps(dict(tree), sort_keys=True, ensure_ascii=True).encode()
+    return json.dumps(files_to_json(tree), sort_keys=True, ensure_ascii=True).encode()

@@ -12,11 +12,12 @@ from etude.tasks.audit import check
 from etude.tasks.cheats.exercise import nop
 from etude.tasks.cheats.repository import Cheat, cheats_for
 from etude.tasks.graders.commands import NAME, CommandsGrader, machine
-from etude.tasks.graders.judged import graded_files
+from etude.tasks.graders.judged import XFAILED, graded_files
 from etude.tasks.protected import is_protected, is_test
 from etude.tasks.running.testrun import Ran, Tests, run_tests, visible_command
 from etude.tasks.solved import solved
 from etude.tasks.task import Task
+from etude.tasks.validation.later_date import on_a_later_date
 from etude.tasks.validation.proof import LeftOut, Proof, prove
 
 # What pytest collects by itself (python_files).
@@ -49,7 +50,7 @@ class Bench:
     timeout_s: float
 
 
-async def proved(change: Change, bench: Bench) -> Task:
+async def proved(change: Change, bench: Bench, *, xfail: bool = False) -> Task:
     """The task, sound: reference and other solutions 1, nothing and every cheat 0. Raises LeftOut, InfraError."""
     task = drafted(change)
     tests = Tests(tuple(task.hidden["tests"]), tuple(task.hidden["command"]))
@@ -57,7 +58,8 @@ async def proved(change: Change, bench: Bench) -> Task:
     async def run(files: Mapping[str, bytes]) -> Ran:
         return await run_tests(tests, files, machine(task, bench.pool, bench.grader.fit), bench.timeout_s)
 
-    found = await prove(graded_files(task, nop(task)), graded_files(task, solved(task)), run)
+    later = on_a_later_date(tests, task, bench.pool, bench.grader.fit, bench.timeout_s)
+    found = await prove(graded_files(task, nop(task)), graded_files(task, solved(task)), run, later=later, xfail=xfail)
     task = _with(task, found, len(change.others))
     await _agree(task, change.others, bench)
     await require_sound(task, bench)
@@ -112,8 +114,9 @@ def _with(task: Task, found: Proof, others: int) -> Task:
         "fail_to_pass": list(found.fail_to_pass),
         "pass_to_pass": list(found.pass_to_pass),
         "seconds": found.seconds,
+        **({XFAILED: list(found.xfailed)} if found.xfailed else {}),
     }
-    beside = {"flaky": list(found.flaky), "solutions": 1 + others}
+    beside = {"flaky": list(found.flaky), "solutions": 1 + others, "dates": found.dates}
     return replace(task, hidden={**task.hidden, **told}, metadata={**task.metadata, **beside})
 
 

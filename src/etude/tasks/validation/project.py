@@ -22,12 +22,13 @@ from etude.tasks.cheats.repository import few_for
 from etude.tasks.environment.environment import KEY, Environment
 from etude.tasks.environment.workspace import OVERLAY, overlay
 from etude.tasks.graders.commands import NAME, CommandsGrader, machine, tests_of
-from etude.tasks.graders.judged import graded_files
+from etude.tasks.graders.judged import XFAILED, graded_files
 from etude.tasks.protected import is_protected
 from etude.tasks.running.testrun import Ran, Tests, run_tests, visible_command
 from etude.tasks.solved import solved
 from etude.tasks.task import Task
 from etude.tasks.validation.change import Bench, require_sound
+from etude.tasks.validation.later_date import on_a_later_date
 from etude.tasks.validation.proof import LeftOut, Proof, prove
 
 STYLES = ("terse", "ambiguous", "full")
@@ -108,6 +109,7 @@ async def proved_over(
     known: frozenset[str] | None = None,
     flaky: frozenset[str] = frozenset(),
     most: int | None = None,
+    xfail: bool = False,
 ) -> Task:
     """The task, sound. `known`: tests that pass after the change, where that is already known (the baseline of the chosen files);
     `flaky`: tests that never count; `most`: more failing tests than this mean a wreck, not a task. Raises LeftOut, InfraError."""
@@ -122,7 +124,8 @@ async def proved_over(
     async def look() -> None:
         await require_secret(task, pool)
 
-    found = await prove(before, after, run, known=known, most=most, look=look)
+    later = on_a_later_date(tests_of(task), task, pool, grader.fit, timeout_s)
+    found = await prove(before, after, run, known=known, most=most, look=look, later=later, xfail=xfail)
     task = _with(task, _steady(found, flaky))
     await require_sound(task, Bench(pool, grader, timeout_s), few_for(task))
     return task
@@ -142,8 +145,10 @@ def _with(task: Task, found: Proof) -> Task:
         "pass_to_pass": list(found.pass_to_pass),
         "seconds": found.seconds,
         "universal": list(found.universal),
+        **({XFAILED: list(found.xfailed)} if found.xfailed else {}),
     }
-    return replace(task, hidden={**task.hidden, **told}, metadata={**task.metadata, "flaky": list(found.flaky)})
+    facts = {"flaky": list(found.flaky), "dates": found.dates}
+    return replace(task, hidden={**task.hidden, **told}, metadata={**task.metadata, **facts})
 
 
 def _size(files: Mapping[str, str], draft: Draft) -> dict[str, int]:

@@ -1,15 +1,18 @@
 """Shows by running that a change does what its tests ask: FAIL_TO_PASS and PASS_TO_PASS, found and not believed.
 
-Tests run on the state before and after the change, three times each: a test that comes out differently in two runs of the
-same state is flaky, and counts for neither list. A change that no test shows is no task.
+Tests run on the state before and after the change, three times each, and once more on another date where that can be done
+(`later_date`): a test that comes out differently in two runs of the same state is flaky, and counts for neither list, as does one with the
+time in its name (`time_names`). A change that no test shows is no task.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from etude.tasks.running.testrun import Ran, Runner
+from etude.tasks.validation.time_names import names_time
 
 TIMES = 3
 
@@ -27,6 +30,8 @@ class Proof:
     flaky: tuple[str, ...]
     seconds: float
     universal: tuple[str, ...] = ()
+    xfailed: tuple[str, ...] = ()  # of both lists, those that fail after the change as their own marker says
+    dates: int = 1  # on how many the tests were run
 
 
 async def prove(
@@ -38,10 +43,15 @@ async def prove(
     known: frozenset[str] | None = None,
     most: int | None = None,
     look: Callable[[], Awaitable[None]] | None = None,
+    later: Runner | None = None,
+    xfail: bool = False,
 ) -> Proof:
-    """Raises LeftOut with the reason, and InfraError. One run of each state comes first: most that fail, fail there. `known`: what
-    passes after the change, if that was found out before; then a single run of the state before decides most. `most`: of tests that
-    fail before the change; `look`: at something cheaper than five more runs, which raises LeftOut as well."""
+    """Raises LeftOut with the reason, and InfraError. One run of each state comes first: most that fail, fail there.
+
+    `known`: what passes after the change, if that was found out before; then a single run of the state before decides most. `most`: of
+    tests that fail before the change; `look`: at something cheaper than five more runs, which raises LeftOut as well. `later`: the same run
+    on another date. `xfail`: a test that fails after the change as its marker says is as good as one that passes.
+    """
     states: dict[str, list[Ran]] = {"after": [], "before": []}
     if known is None:
         states["after"].append(await run(after))
@@ -53,17 +63,28 @@ async def prove(
         await look()
     for name, files in (("after", after), ("before", before)):
         states[name] += [await run(files) for _ in range(times - len(states[name]))]
+        if later is not None:
+            states[name].append(await later(files))
     for ran in states["after"]:
         _require(ran)
-    good, stable = _always(states["after"]), _always(states["before"])
-    shown = sorted(good - _once(states["before"]))
+    good, stable = _always(states["after"], xfail), _always(states["before"], xfail)
+    now = time.time()
+    timed = frozenset(name for name in good if names_time(name, now))
+    good -= timed
+    shown = sorted(good - _once(states["before"], xfail))
     kept = sorted(good & stable)
-    flaky = sorted((_once(states["after"]) - good) | (_once(states["before"]) - stable))
+    flaky = sorted((_once(states["after"], xfail) - good) | (_once(states["before"], xfail) - stable))
+    if not shown and timed:
+        raise LeftOut(
+            f"the tests that show the change hold the time in their names: {sorted(timed)[0]}; under another clock they have other names"
+        )
     if not shown:
         raise LeftOut(f"the tests that show the change are flaky: {', '.join(flaky[:3])}")
     universal = sorted({name for ran in states["after"] for name in ran.universal})
     seconds = max(ran.run.seconds for ran in states["after"])
-    return Proof(tuple(shown), tuple(kept), tuple(flaky), seconds, tuple(universal))
+    expected = frozenset().union(*(ran.run.xfailed for ran in states["after"])) & {*shown, *kept}
+    dates = 1 if later is None else 2
+    return Proof(tuple(shown), tuple(kept), tuple(flaky), seconds, tuple(universal), tuple(sorted(expected)), dates)
 
 
 def _telling(known: frozenset[str], first: Ran, most: int | None) -> None:
@@ -85,10 +106,14 @@ def _require(ran: Ran) -> None:
         raise LeftOut(f"the tests do not run after the change (status {ran.run.rc}): {said or 'no output'}")
 
 
-def _always(runs: list[Ran]) -> frozenset[str]:
-    return frozenset.intersection(*(ran.run.passed for ran in runs))
+def _always(runs: list[Ran], xfail: bool) -> frozenset[str]:
+    return frozenset.intersection(*(_good(ran, xfail) for ran in runs))
 
 
-def _once(runs: list[Ran]) -> frozenset[str]:
-    """What passed in a run at least."""
-    return frozenset().union(*(ran.run.passed for ran in runs))
+def _once(runs: list[Ran], xfail: bool) -> frozenset[str]:
+    """What was good in a run at least."""
+    return frozenset().union(*(_good(ran, xfail) for ran in runs))
+
+
+def _good(ran: Ran, xfail: bool) -> frozenset[str]:
+    return ran.run.passed | ran.run.xfailed if xfail else ran.run.passed

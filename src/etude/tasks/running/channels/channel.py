@@ -106,6 +106,7 @@ def told_canaries(run: TestRun, prepared: Prepared) -> tuple[TestRun, str]:
     kept: dict[str, Any] = {
         "where": {name: file for name, file in run.where.items() if name in passed | failed},
         "each": {name: took for name, took in run.each.items() if name in passed | failed},
+        "xfailed": run.xfailed & failed,
     }
     return TestRun(passed, failed, run.rc, run.seconds, **kept), objection
 

@@ -25,7 +25,7 @@ MIDDLE = (
 LAST = "def test_{0}_d():\n    raise ValueError('canary')\n\n\ndef test_{0}_e():\n    assert not []\n"
 # Each run takes the tests in the same order, whole, and leaves nothing behind.
 FLAGS = (*PYTEST_FLAGS, "-p", "no:randomly", "-o", "addopts=")
-_OUTCOMES: dict[str, Outcome] = {"p": "passed", "f": "failed", "s": "skipped"}
+_OUTCOMES: dict[str, Outcome] = {"p": "passed", "f": "failed", "s": "skipped", "x": "xfailed"}
 _FATAL = {
     2: "it was interrupted, or test files could not be collected",
     4: "it was called wrongly",

@@ -2,7 +2,7 @@
 
 One line an event, through a pipe that is open before any code of the project is imported:
 
-    t SECONDS OUTCOME HEX       a test ended; OUTCOME: p passed, f failed or erred, s skipped, expected to fail; HEX: its node id
+    t SECONDS OUTCOME HEX       a test ended; OUTCOME: p passed, f failed or erred, s skipped, x failed as expected; HEX: its node id
     b HEX                       a file that could not be collected
     x HEX                       the runner was tampered with: what is another object than it was
     u HEX                       a class of the workspace whose objects equal anything whatever
@@ -70,7 +70,16 @@ def _watch(send, changed, clock=time.perf_counter):
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_runtest_logreport(self, report):
-            kind = "s" if hasattr(report, "wasxfail") or report.skipped else "p" if report.passed else "f"
+            expected = hasattr(report, "wasxfail")
+            kind = (
+                "x"
+                if expected and report.skipped
+                else "s"
+                if expected or report.skipped
+                else "p"
+                if report.passed
+                else "f"
+            )
             reports.setdefault(report.nodeid, []).append((report.when, kind))
 
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -88,7 +97,8 @@ def _watch(send, changed, clock=time.perf_counter):
             whole = {when for when, _ in seen} >= {"setup", "call", "teardown"}
             clean = not any((item.nodeid, when) in raised for when in ("setup", "call", "teardown"))
             good = kinds == {"p"} and whole and clean
-            outcome = b"p" if good else b"s" if "s" in kinds and "f" not in kinds else b"f"
+            expected = "x" in kinds and kinds <= {"p", "x"} and whole
+            outcome = b"p" if good else b"x" if expected else b"s" if kinds & {"s", "x"} and "f" not in kinds else b"f"
             send(b"t", b"%.4f" % (clock() - start), outcome, text=item.nodeid)
 
         def pytest_collectreport(self, report):
