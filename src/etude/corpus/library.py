@@ -25,6 +25,7 @@ LEVEL = (
     3  # of zstd: 250 MB/s on one core and a quarter of the size; higher levels cost more time than disk is worth here
 )
 
+MOST_LINE_CHARS = 256 << 20  # of one record: far above any text that a corpus keeps
 LONGEST_NAME = 255 - len(".jsonl.zst")  # what file systems take, in bytes
 
 
@@ -64,7 +65,10 @@ class Library:
         try:
             with open(path, "rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as packed:
                 value: Any = None
-                for line in io.TextIOWrapper(packed, "utf-8", newline="\n"):
+                text = io.TextIOWrapper(packed, "utf-8", newline="\n")
+                while line := text.readline(MOST_LINE_CHARS):
+                    if len(line) == MOST_LINE_CHARS:
+                        raise ValueError(f"a line of more than {MOST_LINE_CHARS:,} characters")
                     if isinstance(value := json.loads(line), dict):
                         yield _record(value)
             if not isinstance(value, int):

@@ -26,9 +26,12 @@ from typing import Any, NamedTuple
 
 import zstandard
 
+from etude.trace.bounded_zstd import decompress
+
 FIRST = "0" * 64  # what the first line has for `previous`
 MARK = b', "digest": "'
 TAIL_BYTES = len(MARK) + 64 + len(b'"}')
+MOST_REFUSED_BYTES = 1 << 30  # of the list of a project's refused files: some millions of paths
 LEVEL = 6  # of zstd: lists of paths shrink tenfold at 100 MB/s
 READ_BYTES = 1 << 20
 
@@ -173,7 +176,7 @@ def refused_files(path: Path, entry: Mapping[str, Any]) -> list[tuple[str, str]]
         raise ManifestBroken(
             f"{path}: the refused files of {entry['id']} were changed; restore both files from a copy or build anew"
         )
-    rows = map(json.loads, zstandard.ZstdDecompressor().decompress(frame).splitlines())
+    rows = map(json.loads, decompress(frame, MOST_REFUSED_BYTES).splitlines())
     return [(row["path"], row["reason"]) for row in rows]
 
 

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import zstandard
 from numpy.typing import NDArray
 
 from etude.index.analysis import FIELDS
 from etude.index.chunking import Chunk
 from etude.index.columns import Columns
 from etude.index.languages import LANGUAGES
+from etude.trace.bounded_zstd import decompress
+
+MOST_TEXT_BYTES = 256 << 20  # of one file
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,7 @@ class Segment:
     def text(self, file: int) -> str:
         """The text as it was indexed."""
         at = self.columns["texts_at"]
-        return (
-            zstandard.ZstdDecompressor().decompress(self.columns["texts"][at[file] : at[file + 1]].tobytes()).decode()
-        )
+        return decompress(self.columns["texts"][at[file] : at[file + 1]].tobytes(), MOST_TEXT_BYTES).decode()
 
     def language_of(self, file: int) -> str:
         return LANGUAGES[self.language[file]]

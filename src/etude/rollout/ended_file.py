@@ -22,7 +22,9 @@ from etude.rollout.verdicts import key_of
 from etude.tasks.content import file_bytes, mode_of
 from etude.tasks.task import Task
 from etude.trace.block import pack_routes, pack_tokens, unpack_routes, unpack_tokens
+from etude.trace.bounded_zstd import BadFrame, decompress
 from etude.trace.entry import Entry, Header
+from etude.trace.group_file import LEAST_BOUND_BYTES, MOST_RATIO
 from etude.trace.session import Session
 
 DIGEST = hashlib.sha256().digest_size
@@ -91,7 +93,10 @@ def _opened(packed: bytes) -> tuple[dict[str, Any], bytes]:
     """The head, and what comes behind it. What passes the checksum is what was written, so only its format is asked for beyond that."""
     if len(packed) <= DIGEST or hashlib.sha256(packed[DIGEST:]).digest() != packed[:DIGEST]:
         raise DamagedEnded(f"{len(packed)} bytes that are no whole ended attempt (checksum): it is rolled out again")
-    data = zstandard.decompress(packed[DIGEST:])
+    try:
+        data = decompress(packed[DIGEST:], max(LEAST_BOUND_BYTES, MOST_RATIO * len(packed)))
+    except BadFrame as error:
+        raise DamagedEnded(f"{error}: it is rolled out again") from error
     stop = 8 + int.from_bytes(data[:8], "little")
     head = json.loads(data[8:stop])
     if head["format"] != FORMAT:

@@ -8,15 +8,20 @@ Level 1: a group of 8 short rollouts takes about a millisecond, and the controll
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import zstandard
 
+from etude.trace.bounded_zstd import decompress
 from etude.trace.segment import Rollout, Segment
 
 ARRAYS = ("ids", "sampled", "logprobs", "versions", "routes")
+KINDS = {"ids": "iu", "sampled": "b", "logprobs": "f", "versions": "i", "routes": "u"}  # numpy's letters of their types
+# What a file may hold: real groups pack by 3 to 30 times, a file of somebody else by 30,000.
+MOST_RATIO, LEAST_BOUND_BYTES = 256, 64 << 20
 
 
 class DamagedGroup(ValueError):
@@ -45,10 +50,10 @@ def pack_group(rollouts: list[Rollout]) -> bytes:
 
 
 def unpack_group(packed: bytes) -> list[Rollout]:
-    """The rollouts in slot order; their arrays are copies that may be written to. Raises DamagedGroup."""
+    """The rollouts in slot order; their arrays are copies that may be written to. Raises DamagedGroup, also for one that holds absurdly much."""
     try:
-        return _rollouts(zstandard.decompress(packed))
-    except (zstandard.ZstdError, ValueError, KeyError, TypeError) as error:
+        return _rollouts(decompress(packed, max(LEAST_BOUND_BYTES, MOST_RATIO * len(packed))))
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError, MemoryError) as error:
         raise DamagedGroup(f"{len(packed)} bytes that are no whole group of rollouts: {error}") from error
 
 
@@ -67,9 +72,22 @@ def _rollouts(data: bytes) -> list[Rollout]:
         for shapes in header.pop("segments"):
             arrays: dict[str, np.ndarray] = {}
             for name, (dtype, shape) in shapes.items():
-                count = int(np.prod(shape))
+                _check(name, dtype, shape)
+                count = math.prod(shape)
                 arrays[name] = np.frombuffer(data, dtype, count, at).reshape(shape).copy()
                 at += arrays[name].nbytes
-            segments.append(Segment(**arrays))
+            if len({len(array) for array in arrays.values()}) != 1:
+                raise ValueError("arrays of a segment differ in length")
+            segments.append(Segment(**arrays))  # pyright: ignore[reportArgumentType]
         rollouts.append(Rollout(segments=segments, **header))
     return rollouts
+
+
+def _check(name: str, dtype: str, shape: list[int]) -> None:
+    """Raises ValueError for what is no array of a segment."""
+    kind = np.dtype(dtype).kind
+    dimensions = 3 if name == "routes" else 1
+    if name not in KINDS or kind not in KINDS[name]:
+        raise ValueError(f"an array {name!r} of type {dtype!r}")
+    if len(shape) != dimensions or any(not isinstance(size, int) or size < 0 for size in shape):
+        raise ValueError(f"an array {name!r} of shape {shape!r}")

@@ -19,6 +19,7 @@ import zstandard
 from etude.tasks.content import files_from_json, files_to_json
 from etude.tasks.errors import TaskError
 from etude.tasks.place import MAX_ID_CHARS
+from etude.trace.bounded_zstd import decompress
 
 TREE, ABOUT, RECIPE = "tree.json.zst", "about.json", "recipe.toml"
 KEPT = 4  # trees in memory; a project's tasks are mostly read one after the other
@@ -72,9 +73,9 @@ class Trees:
         if name not in self._kept:
             file = self._place(name) / TREE
             try:
-                data = zstandard.ZstdDecompressor().decompress(file.read_bytes(), max_output_size=MAX_TREE_BYTES)
+                data = decompress(file.read_bytes(), MAX_TREE_BYTES)
                 self._kept[name] = files_from_json(json.loads(data))
-            except (OSError, ValueError, zstandard.ZstdError) as error:
+            except (OSError, ValueError, RecursionError) as error:
                 raise TaskError(
                     f"{file} can't be read ({error}): the tasks of {name} need it; make them again"
                 ) from error

@@ -1,0 +1,44 @@
+"""zstd frames from files that somebody else may have written, never decompressed beyond a bound.
+
+A frame of 98 KB may hold 3 GiB. `max_output_size` of the zstandard package is no bound: where the frame's header names a size, that is what it
+allocates. So the header is read first, and a frame without a size is decompressed piece by piece.
+"""
+
+from __future__ import annotations
+
+import io
+
+import zstandard
+
+PIECE_BYTES = 1 << 20
+
+
+class BadFrame(ValueError):
+    """Bytes that are no zstd frame, or one that holds more than is allowed."""
+
+
+def decompress(packed: bytes, most_bytes: int) -> bytes:
+    """What the first frame holds, at most `most_bytes`. Raises BadFrame."""
+    try:
+        size = zstandard.get_frame_parameters(packed).content_size
+        if size == zstandard.CONTENTSIZE_UNKNOWN:
+            return _by_pieces(packed, most_bytes)
+        if size > most_bytes:
+            raise BadFrame(
+                f"a frame of {len(packed):,} bytes holds {size:,}, more than the {most_bytes:,} that belong there"
+            )
+        return zstandard.ZstdDecompressor().decompress(packed)
+    except (zstandard.ZstdError, MemoryError) as error:
+        raise BadFrame(f"{len(packed):,} bytes that are no whole zstd frame: {error}") from error
+
+
+def _by_pieces(packed: bytes, most_bytes: int) -> bytes:
+    pieces: list[bytes] = []
+    held = 0
+    with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(packed)) as reader:
+        while piece := reader.read(PIECE_BYTES):
+            held += len(piece)
+            if held > most_bytes:
+                raise BadFrame(f"a frame of {len(packed):,} bytes holds more than the {most_bytes:,} that belong there")
+            pieces.append(piece)
+    return b"".join(pieces)
