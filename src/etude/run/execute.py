@@ -20,6 +20,7 @@ from etude.events.log import EventLog
 from etude.events.picture import duration
 from etude.recipe.read import resolved_toml
 from etude.recipe.recipe import Recipe
+from etude.run.contents import contents
 from etude.run.graph import GRAPH
 from etude.run.ledger import Ledger
 from etude.run.lock import RunLock
@@ -40,8 +41,8 @@ class Run:
     graph: tuple[Stage, ...] = GRAPH
 
     def settings(self, stage: Stage) -> dict[str, Any]:
-        """The values that decide a stage's output."""
-        return flat_settings(self.recipe.model_dump(mode="json"), stage.reads)
+        """The values that decide a stage's output, and digests of the folders that they name."""
+        return flat_settings(self.recipe.model_dump(mode="json"), stage.reads) | contents(self.recipe, stage.reads)
 
     def plan(self, selected: Collection[str]) -> list[Step]:
         """What `execute` would do now. Reads the directory, changes nothing. Raises PlanError, NotARunDirectory."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from etude.run.contents import CONTENTS
 from etude.run.ledger import Attempt, Ledger
 from etude.run.stage import Stage
 
@@ -118,6 +119,7 @@ def _stale(
         f"{key} was {_shown(attempt.settings.get(key, absent), absent)}, is {_shown(settings.get(key, absent), absent)}"
         for key in sorted(attempt.settings.keys() | settings.keys())
         if attempt.settings.get(key, absent) != settings.get(key, absent)
+        and not (key.endswith(CONTENTS) and key not in attempt.settings)
     ]
     more = f" and {len(changed) - KEYS_NAMED} more" if len(changed) > KEYS_NAMED else ""
     return ", ".join(changed[:KEYS_NAMED]) + more

@@ -17,6 +17,7 @@ class Segment:
     logprobs: np.ndarray  # (T,) float32, 0 where not sampled
     versions: np.ndarray  # (T,) int32, -1 where not sampled
     routes: np.ndarray | None = None  # (T, L_moe, K) uint8/uint16; rows never forwarded by the engine hold `no_route`
+    session: str = ""  # of which session it is, where that is known
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -34,7 +34,8 @@ class Session:
         parents = {entry.parent for entry in nodes.values()}
         paths = [_path(nodes, entry) for entry in nodes.values() if entry.id not in parents]
         last = {entry.id: i for i, path in enumerate(paths) for entry in path}
-        segments = [_segment(path, [last[entry.id] == i for entry in path]) for i, path in enumerate(paths)]
+        own = self.header.session_id
+        segments = [_segment(path, [last[entry.id] == i for entry in path], own) for i, path in enumerate(paths)]
         return [segment for segment in segments if segment.sampled.any()]
 
 
@@ -80,7 +81,7 @@ def _path(nodes: dict[int, Entry], leaf: Entry) -> list[Entry]:
     return path[::-1]
 
 
-def _segment(path: list[Entry], counts: list[bool]) -> Segment:
+def _segment(path: list[Entry], counts: list[bool], session: str) -> Segment:
     """`counts[i]`: the i-th entry's sampled tokens are this segment's."""
     ids = [token for entry in path if entry.tokens for token in entry.tokens.ids]
     sampled = np.zeros(len(ids), dtype=bool)
@@ -99,4 +100,4 @@ def _segment(path: list[Entry], counts: list[bool]) -> Segment:
         if entry.routes is not None:
             routes.append((entry.routes.start, entry.routes.rows))
         at += len(entry.tokens.ids)
-    return Segment(np.array(ids, dtype=np.int32), sampled, logprobs, versions, merge_routes(routes, len(ids)))
+    return Segment(np.array(ids, dtype=np.int32), sampled, logprobs, versions, merge_routes(routes, len(ids)), session)

@@ -49,6 +49,7 @@ class BatchSource(Protocol):
     """Gives batches; its state is plain values and says exactly which batch comes next."""
 
     total_batches: int | None  # None: endless
+    digest: str  # names the data: a resumed run is given the same
 
     def next(self) -> Batch | None:
         """The next batch, None at the end."""

@@ -31,6 +31,10 @@ MEAN_DECAY = 0.95
 MEAN_WARMUP_STEPS = 20
 
 
+class OtherData(Exception):
+    """A saved state was trained on other data than a resumed run is given."""
+
+
 class TrainingDiverged(Exception):
     """Too many bad steps one after another."""
 
@@ -182,10 +186,16 @@ class Loop:
             "model": self.model.state_dict(),
             "optimizers": self.optimizers.state_dict(),
             "source": self.source.state(),
+            "data": self._data,
             "watches": [watch.state() for watch in self.watches],
             "torch_rng": torch.get_rng_state(),
         }
         save_state(self.out / "state", self.progress.step, state, self.settings.keep_checkpoints)
+
+    @property
+    def _data(self) -> str:
+        """Names the data; empty for a source that does not tell."""
+        return getattr(self.source, "digest", "")
 
     def _resume(self) -> None:
         path = newest_state(self.out / "state")
@@ -194,14 +204,21 @@ class Loop:
                 watch.begin()
             return
         state = load_state(path)
+        if state.get("data", self._data) != self._data:
+            raise OtherData(
+                f"{path} was trained on other data than this run has: its place in the data means nothing there. Give it the data that it had, or "
+                f"remove {path.parent} to begin the stage again"
+            )
         self.model.load_state_dict(state["model"])
-        self.optimizers.load_state_dict(state["optimizers"])
+        changed = self.optimizers.load_state_dict(state["optimizers"])
         self.source.restore(state["source"])
         for watch, seen in zip(self.watches, state["watches"], strict=True):
             watch.restore(seen)
         self.progress = Progress(**state["progress"])
         torch.set_rng_state(state["torch_rng"])
         self.log.note(self.stage, f"going on after step {self.progress.step}")
+        if changed:
+            self.log.note(self.stage, f"with other settings of the optimizer than before: {', '.join(changed)}")
 
 
 class Stage(Protocol):

@@ -40,8 +40,9 @@ def logprobs_and_entropy(
 
 
 def weighted_cross_entropy(hidden: Tensor, targets: Tensor, weights: Tensor, head: Head) -> Tensor:
-    """Sum of weight * -log p over the chosen positions, divided by the sum of weights. All (N, ...)."""
-    return -(weights * token_logprobs(hidden, targets, head)).sum() / weights.sum()
+    """Sum of weight * -log p over the chosen positions, divided by the sum of weights; 0 where nothing has a weight. All (N, ...)."""
+    total = weights.sum().clamp(min=torch.finfo(weights.dtype).tiny)
+    return -(weights * token_logprobs(hidden, targets, head)).sum() / total
 
 
 def divergence(hidden: Tensor, teacher: Tensor, head: Head) -> Tensor:

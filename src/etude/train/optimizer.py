@@ -20,6 +20,9 @@ from etude.train.settings import OptimizerSettings
 # Coefficients of the quintic iteration from the Muon reference: steep at 0, singular values end in about [0.7, 1.2].
 NS_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 NS_STEPS = 5
+# Of a parameter group what the recipe sets and no step moves (the learning rate follows its schedule anyway).
+REMEDY = "put optimizer.matrices and optimizer.low_rank back as they were, or remove the state to begin again"
+SETTINGS = ("betas", "momentum", "weight_decay", "eps")
 
 # Parameters that Muon must not touch even though they are matrices: their rows are looked up or compared, not composed.
 LOOKUP_NAMES = ("embed", "head.weight", "router")
@@ -27,6 +30,10 @@ LOOKUP_NAMES = ("embed", "head.weight", "router")
 DRAFTS = "mtp."
 # The low-rank factors of MLA (`attention.kv_a` ...).
 LOW_RANK_NAMES = ("q_a", "q_b", "kv_a", "kv_b")
+
+
+class OtherOptimizers(ValueError):
+    """A saved state belongs to other optimizers."""
 
 
 def orthogonalize(update: Tensor) -> Tensor:
@@ -121,9 +128,31 @@ class Optimizers:
     def state_dict(self) -> list[dict[str, Any]]:
         return [part.state_dict() for part in self.parts]
 
-    def load_state_dict(self, states: list[dict[str, Any]]) -> None:
+    def load_state_dict(self, states: list[dict[str, Any]]) -> list[str]:
+        """Takes moments and momenta from `states`; settings stay those that these optimizers were made with. What differs, in words.
+
+        Raises OtherOptimizers for a state of other optimizers, or of other parameters.
+        """
+        if len(states) != len(self.parts):
+            raise OtherOptimizers(
+                f"the state is of {len(states)} optimizers, and there are {len(self.parts)}: {REMEDY}"
+            )
+        changed: dict[str, None] = {}  # in order, each once
         for part, state in zip(self.parts, states, strict=True):
-            part.load_state_dict(state)
+            own = [{key: group[key] for key in SETTINGS if key in group} for group in part.param_groups]
+            try:
+                part.load_state_dict(state)
+            except (ValueError, KeyError) as error:
+                raise OtherOptimizers(f"the state does not fit the optimizer ({error}): {REMEDY}") from error
+            for group, settings in zip(part.param_groups, own, strict=True):
+                names = [key for key, value in settings.items() if _plain(group.get(key)) != _plain(value)]
+                changed |= {f"{key} was {group.get(key)}, is {settings[key]}": None for key in names}
+                group.update(settings)
+        return list(changed)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def build_optimizers(model: nn.Module, settings: OptimizerSettings) -> Optimizers:

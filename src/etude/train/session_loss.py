@@ -11,6 +11,7 @@ from etude.corpus.packing import bucket_by_length
 from etude.model.causal_lm import CausalLM
 from etude.trace.segment import Segment
 from etude.train.batch import padded_batch
+from etude.train.learnable import fitted, learnable
 from etude.train.losses import token_logprobs
 from etude.train.next_token import predicting_states
 from etude.train.sources import token_weights
@@ -20,8 +21,9 @@ BATCH_TOKENS = 8192  # of one forward pass, padded: its activations stay below a
 
 @torch.inference_mode()
 def session_loss(model: CausalLM, segments: Sequence[Segment]) -> float | None:
-    """Mean nats of a sampled token; None without any. Tokens that tools or people wrote are context only."""
-    held = [segment for segment in segments if segment.sampled.any()]
+    """Mean nats of a sampled token; None without any. Tokens that tools or people wrote are context only. Raises SessionTooLong."""
+    short = fitted(segments, model.config.context_length, "stop", lambda line: None, "held-out segment")
+    held, _ = learnable(short, lambda segment: token_weights(segment, 0.0, 0.0))
     nats, tokens = 0.0, 0
     for chosen in bucket_by_length(np.array([len(s) for s in held], np.int64), BATCH_TOKENS, 0, 0) if held else []:
         rows = [held[i] for i in chosen]

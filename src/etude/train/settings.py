@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from etude.train.trust.settings import TrustSettings
 
+TooLong = Literal["stop", "cut", "drop"]
+
 
 class OptimizerSettings(BaseModel):
     """Muon for matrices, AdamW for embeddings, head, gains and routers; or AdamW for all."""
@@ -190,6 +192,11 @@ class SftSettings(BaseModel):
     collected: tuple[str, ...] = Field(
         default=(),
         description="Folders of `etude sessions collect` that are taught beside the run's own sessions; any teacher's, rendered for this model.",
+    )
+    too_long: TooLong = Field(
+        default="stop",
+        description="What becomes of a session longer than the model's positions, also of one held out: stop before training and name it, cut off "
+        "its end, or drop it.",
     )
     router_bias_rate: float = Field(
         default=0.01, ge=0, description="Step of the router's selection bias; 0 freezes it."

@@ -13,9 +13,10 @@ from etude.events.log import EventLog
 from etude.model.causal_lm import CausalLM
 from etude.trace.segment import Segment
 from etude.train.joint import learner_of
+from etude.train.learnable import fitted, learnable
 from etude.train.loop import TrainingResult, trained
 from etude.train.settings import SftSettings
-from etude.train.sources import DialogueSource
+from etude.train.sources import DialogueSource, token_weights
 
 STAGE = "sft"
 
@@ -29,13 +30,18 @@ def run_sft(
     stage: str = STAGE,
     draft_every: int = 1,
 ) -> TrainingResult:
-    """Trains `model` in place; resumes from `out`. The same segments must be given again to a resumed run.
+    """Trains `model` in place; resumes from `out`. Raises SessionTooLong before the first step, OtherData where a resumed run is given other
+    segments.
 
     Draft layers, if it has any, learn on one batch in `draft_every`.
     """
-    held = [segment for segment in segments if segment.sampled.any()]
+    say = lambda line: log.note(stage, line)
+    short = fitted(list(segments), model.config.context_length, settings.too_long, say)
+    held, idle = learnable(short, lambda s: token_weights(s, settings.observation_weight, settings.prompt_weight))
     if not held:
-        raise ValueError("SFT got no segment with a sampled token; collect sessions first")
+        raise ValueError("SFT got no segment with a sampled token to learn from; collect sessions first")
+    if idle:
+        say(f"{idle:,} segments hold no token to learn from and are left out")
     log.note(stage, f"{len(held):,} segments, {sum(map(len, held)):,} tokens")
     learner = learner_of(model, settings.router_bias_rate, draft_every)
     source = DialogueSource(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import xxhash
 
 from etude.corpus.mixture import Mixture
 from etude.corpus.packing import Cursor, PackedRows, bucket_by_length
@@ -22,6 +23,7 @@ class PackedSource:
     def __init__(self, rows: PackedRows, batch_rows: int) -> None:
         self._rows = rows
         self._batch_rows = batch_rows
+        self.digest = _digest([batch_rows, rows.length, rows.mixture.seed], [rows.mixture.lengths])
 
     def next(self) -> Batch:
         rows = [self._rows.next() for _ in range(self._batch_rows)]
@@ -61,6 +63,7 @@ class PieceSource:
         self._mixture = mixture
         self._piece_tokens = piece_tokens
         self._batch_tokens = batch_tokens
+        self.digest = _digest([piece_tokens, batch_tokens, mixture.seed], [mixture.lengths])
         self._epoch = self._batch = 0
         self._lay_out()
 
@@ -119,6 +122,7 @@ class DialogueSource:
         self._lengths = np.array([len(segment) for segment in segments], np.int64)
         self._batch_tokens = batch_tokens
         self._seed = seed
+        self.digest = _digest([batch_tokens, seed], [*self._ids, *self._weights])
         self._epoch = self._batch = 0
         self._batches = self._epoch_batches()
         # Epochs differ by a batch or two because lengths are jittered; the first one sets the measure.
@@ -145,6 +149,15 @@ class DialogueSource:
 
     def _epoch_batches(self) -> list[np.ndarray]:
         return bucket_by_length(self._lengths, self._batch_tokens, self._seed, self._epoch)
+
+
+def _digest(numbers: Sequence[int], arrays: Sequence[np.ndarray]) -> str:
+    """XXH3-128 of numbers, and of arrays with their types and lengths."""
+    found = xxhash.xxh3_128(repr(list(numbers)).encode())
+    for array in arrays:
+        found.update(f"{array.dtype}{array.shape}".encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
 
 
 def token_weights(segment: Segment, observation_weight: float, prompt_weight: float) -> np.ndarray:

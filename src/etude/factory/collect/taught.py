@@ -8,7 +8,7 @@ was read is context; a new segment begins where the session was summed up, and w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def taught(folder: Path, renderer: Renderer) -> Iterator[Segment]:
         raise FileNotFoundError(f"{folder} holds no sessions; `etude sessions collect` writes them")
     for file in files:
         try:
-            yield from segments(read_session(file), renderer)
+            yield from (replace(segment, session=file.stem) for segment in segments(read_session(file), renderer))
         except RenderError as error:
             raise RenderError(f"{file}: this model's format can't hold the session: {error}") from error
 

@@ -18,6 +18,7 @@ from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.run.stage import Context
 from etude.run.stages.pretraining import CHECKPOINT, pretrained
 from etude.trace.segment import Segment
+from etude.train.learnable import fitted
 from etude.train.session_loss import session_loss
 from etude.train.sft import run_sft
 
@@ -65,11 +66,17 @@ def _taught(context: Context) -> int:
 def _fine_tune(context: Context, taught: list[Segment], facts: dict, *, drafts: bool) -> None:
     recipe, start = context.recipe, pretrained(context)
     model = load_checkpoint(start, drafts=drafts)
+    held = fitted(
+        held_segments(context),
+        model.config.context_length,
+        recipe.sft.too_long,
+        lambda line: context.log.note(context.stage, line),
+        "held-out segment",
+    )
     result = run_sft(
         recipe.sft, model, taught, context.folder, context.log, stage=context.stage, draft_every=recipe.mtp.every
     )
     save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=start)
     sampled = int(sum(segment.sampled.sum() for segment in taught))
-    held = held_segments(context)
     measured = {"heldout_segments": len(held), "heldout_loss": session_loss(model, held)}
     context.summarize({**facts, "segments": len(taught), "sampled_tokens": sampled, **asdict(result), **measured})
