@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from etude.recipe.bounded_toml import MOST_KEY_PARTS, TomlRefused, loads
 from etude.recipe.errors import RecipeError
 
 
@@ -36,12 +36,12 @@ def merge(files: Sequence[Path], overrides: Sequence[str] = (), *, below: dict[s
 def parse(file: Path) -> dict[str, Any]:
     """One TOML file as data."""
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RecipeError([f"{file}: there is no such recipe file"]) from None
     except IsADirectoryError:
         raise RecipeError([f"{file}: this is a directory; name a .toml file"]) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (TomlRefused, UnicodeDecodeError) as error:
         raise RecipeError([f"{file}: this is not TOML: {error}"]) from None
     except OSError as error:
         raise RecipeError([f"{file}: can't be read: {error.strerror}"]) from None
@@ -52,10 +52,14 @@ def parse_override(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     key = key.strip()
     if not equals or not all(key.split(".")):
-        raise RecipeError([f"--set {text}: write it as section.key=value, e.g. --set rl.group_size=4"])
+        raise RecipeError([f"--set {text:.200}: write it as section.key=value, e.g. --set rl.group_size=4"])
+    if key.count(".") >= MOST_KEY_PARTS:
+        raise RecipeError(
+            [f"--set {text[:60]}...: the key has {key.count('.') + 1:,} parts; no key of a recipe is nested so deeply"]
+        )
     try:
-        return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        return key, loads(f"value = {value}")["value"]
+    except TomlRefused:
         return key, value.strip()
 
 

@@ -7,11 +7,11 @@ left out of the report rather than filled in.
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from etude.events.finite import loads
+from etude.recipe import bounded_toml
 from etude.report.costs import costs
 from etude.report.knowledge import knowledge, reader
 from etude.report.machinery import shares
@@ -33,7 +33,7 @@ def collect(run: Path) -> dict[str, Any]:
     bench = {} if "bench" in old else _read(run / "bench" / "summary.json", {})
     report: dict[str, Any] = {
         "schema": SCHEMA,
-        "recipe": tomllib.loads((run / "recipe.toml").read_text()),
+        "recipe": bounded_toml.loads((run / "recipe.toml").read_text()),
         **_read(run / "machine.json", {"machine": {}, "versions": {}}),
         "seconds": {name: entry["seconds"] for name, entry in stages.items()},
         "wall_seconds": round(wall_seconds(stages, worked), 3),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import json
 import re
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.parser import HeaderParser
@@ -17,6 +16,7 @@ from etude.corpus.licence.covering import covers
 from etude.corpus.licence.expression import SOME_BSD, joined, spdx, symbols
 from etude.corpus.licence.names import MOST_CHARS, of_name
 from etude.corpus.licence.texts import of_files
+from etude.recipe import bounded_toml
 
 # A package.json with its README inside reaches some hundred kilobytes; what is larger isn't metadata.
 MOST_BYTES = 2_000_000
@@ -84,7 +84,7 @@ def of_pkg_info(text: str) -> Said:
 
 
 def of_pyproject(text: str) -> Said:
-    tables = tomllib.loads(text)
+    tables = bounded_toml.loads(text)
     project = tables.get("project")
     if not isinstance(project, dict):
         tool = tables.get("tool")
@@ -122,7 +122,7 @@ def _npm(value: Any) -> Said:
 
 
 def of_cargo(text: str) -> Said:
-    package = tomllib.loads(text).get("package", {})
+    package = bounded_toml.loads(text).get("package", {})
     return said(str(package.get("license", ""))) if isinstance(package, dict) else Said()
 
 

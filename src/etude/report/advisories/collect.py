@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from etude.events.finite import loads
+from etude.recipe import bounded_toml
 from etude.report.advisories.advisory import Advisory
 from etude.report.advisories.engine import judge
 from etude.report.advisories.history import History, Steps
@@ -36,7 +36,7 @@ def history(run: Path, *, now: float | None = None) -> History:
     told = _json(run / "conditions.json").get("shared", {}).get("report", {})
     return History(
         stages=found,
-        recipe=tomllib.loads(recipe.read_text()) if recipe.is_file() else {},
+        recipe=bounded_toml.loads(recipe.read_text()) if recipe.is_file() else {},
         summaries={name: _json(run / name / "summary.json") for name in finished},
         **latest(run),
         judged=_judged(run),

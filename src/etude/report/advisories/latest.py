@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter, deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from etude.recipe import bounded_toml
 from etude.report.faults import faults
 from etude.report.query.outcomes import outcomes
 
@@ -59,4 +59,4 @@ def _counted(told: Iterable[Told], lost: Iterable[dict[str, Any]]) -> dict[str, 
 
 def _group_size(run: Path) -> int:
     path = run / "recipe.toml"
-    return int(tomllib.loads(path.read_text()).get("rl", {}).get("group_size", 1)) if path.is_file() else 1
+    return int(bounded_toml.loads(path.read_text()).get("rl", {}).get("group_size", 1)) if path.is_file() else 1

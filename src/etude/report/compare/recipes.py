@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from etude.recipe import bounded_toml
 from etude.report.query.lines import flat
 
 ABSENT = "not set"
@@ -18,7 +18,7 @@ def told(run: Path) -> dict[str, dict[str, Any]]:
     """By source the flat keys of what the run was told and where it ran."""
     recipe = run / "recipe.toml"
     return {
-        "recipe": flat(tomllib.loads(recipe.read_text())) if recipe.is_file() else {},
+        "recipe": flat(bounded_toml.loads(recipe.read_text())) if recipe.is_file() else {},
         "conditions": flat(_json(run / "conditions.json")),
         "machine": flat(_json(run / "machine.json")),
     }

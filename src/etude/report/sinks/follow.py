@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import os
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from etude.recipe import bounded_toml
 from etude.report.query.lines import flat
 from etude.report.query.steps import number
 from etude.report.sinks.protocol import Opening, Sink, SinkError
@@ -109,7 +109,7 @@ def finite(values: dict[str, Any]) -> dict[str, float]:
 def opening(run: Path, project: str, name: str) -> Opening:
     """What the tracker is told: the recipe as its configuration."""
     recipe = run / "recipe.toml"
-    config = flat(tomllib.loads(recipe.read_text())) if recipe.is_file() else {}
+    config = flat(bounded_toml.loads(recipe.read_text())) if recipe.is_file() else {}
     own = str(config.get("run.name") or run.resolve().name)
     mark = (
         f"{run.resolve().stat().st_ino:x}"  # the same folder is the same run, and another of the same recipe is another

@@ -1,0 +1,79 @@
+"""A recipe of somebody else costs neither minutes nor gigabytes: keys and depth beyond any recipe's are refused in a moment, by line."""
+
+from __future__ import annotations
+
+import time
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etude.recipe.bounded_toml import MOST_CHARS, MOST_KEY_PARTS, TomlRefused, loads
+from etude.recipe.errors import RecipeError
+from etude.recipe.read import read_recipe
+from etude.recipe.source import parse_override
+
+LONG = 50_000
+HOSTILE = {
+    "dots": ".".join(["a"] * LONG) + " = 1",
+    "blanks": " . ".join(["a"] * LONG) + " = 1",
+    "quoted": ".".join(['"a b"'] * LONG) + " = 1",
+    "escaped": ".".join([r'"\""'] * LONG) + " = 1",
+    "literal": ".".join(["'a.b'"] * LONG) + " = 1",
+    "mixed": ".".join(["a", '"b"', "'c'"] * LONG) + " = 1",
+    "table": f"[{'.'.join(['a'] * LONG)}]",
+    "tables": f"[[{'.'.join(['a'] * LONG)}]]",
+    "inline": f"x = {{ {'.'.join(['a'] * LONG)} = 1 }}",
+    "behind others": "a = 1\n[b]\n" + ".".join(["a"] * LONG) + " = 1",
+    "arrays": "a = " + "[" * 100_000,
+    "inline tables": "a = " + "{a=" * 100_000,
+    "digits": "a = " + "9" * 100_000,
+    "long": "# " + "x" * MOST_CHARS,
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_file_is_refused_in_a_moment(kind, tmp_path):
+    start = time.process_time()
+    with pytest.raises(TomlRefused):
+        loads(HOSTILE[kind])
+    (tmp_path / "r.toml").write_text(HOSTILE[kind])
+    with pytest.raises(RecipeError, match="this is not TOML"):
+        read_recipe([tmp_path / "r.toml"])
+    assert time.process_time() - start < 5
+
+
+def test_the_line_of_the_key_is_named():
+    with pytest.raises(TomlRefused, match="line 3 has a key of more than 64 parts"):
+        loads(HOSTILE["behind others"])
+
+
+@pytest.mark.parametrize(
+    "text", [f"{'a.' * LONG}b=1", "a=" + "[" * 100_000, f"a=1\n{HOSTILE['dots']}", "." * 70 + "=1"]
+)
+def test_an_override_is_bounded_too(text):
+    start = time.process_time()
+    try:
+        parse_override(text)
+    except RecipeError:
+        pass
+    assert time.process_time() - start < 2
+
+
+KEYS = st.text("abc-_1", min_size=1, max_size=4)
+VALUES = st.sampled_from(
+    ["1", "1.5", '"a.b.c.d"', "true", "[1, [2, 3]]", '{ a = 1, b.c = "x" }', "1979-05-27", "'''\na.b\n'''"]
+)
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=8), st.integers(1, MOST_KEY_PARTS))
+def test_any_other_document_is_what_it_was(rows, parts):
+    text = "\n".join(f"{key} = {value}" for key, value in rows.items()) + f"\n[{'.'.join(['t'] * parts)}]\nx = 1\n"
+    try:
+        wanted = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        with pytest.raises(TomlRefused):
+            loads(text)
+    else:
+        assert loads(text) == wanted
