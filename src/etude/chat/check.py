@@ -6,7 +6,6 @@ content, malformed turns that are answered. The checkpoint's own template is the
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from typing import Any, Sequence
 from etude.chat import trajectories
 from etude.chat.families import UnknownFamily
 from etude.chat.hub_tokenizer import HubTokenizer
-from etude.chat.load import NANO, family_of, load_renderer, read_config
+from etude.chat.load import NANO, family_of, load_renderer, read_config, read_json
 from etude.chat.parity import template_differences
 from etude.chat.renderer import Renderer
 from etude.trace.message import Message
@@ -131,9 +130,14 @@ def _renderer(folder: Path, tokenizer: HubTokenizer, family: str, made: list[Sub
 
 def _vocabulary(subject: Subject) -> str:
     config = read_config(subject.folder)
-    rows = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size")
+    inner = config.get("text_config")
+    rows = config.get("vocab_size") or (inner.get("vocab_size") if isinstance(inner, dict) else None)
     if rows is None:
         raise Skipped("config.json names no vocab_size")
+    if not isinstance(rows, int):
+        raise Failed(
+            f"config.json has {rows!r} as vocab_size, where the number of rows belongs", "save the checkpoint again"
+        )
     if rows < subject.tokenizer.size:
         raise Failed(
             f"the model has {rows:,} rows for {subject.tokenizer.size:,} tokens",
@@ -145,7 +149,7 @@ def _vocabulary(subject: Subject) -> str:
 def _stop_ids(subject: Subject) -> str:
     ends = set(subject.renderer.stop_ids)
     file = subject.folder / "generation_config.json"
-    settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else read_config(subject.folder)
+    settings = read_json(file) if file.is_file() else read_config(subject.folder)
     named = settings.get("eos_token_id")
     declared = {number for number in (named if isinstance(named, list) else [named]) if number is not None}
     words = ", ".join(f"{subject.tokenizer.decode([i])} {i}" for i in sorted(ends))

@@ -101,7 +101,7 @@ class DeepSeek31(DeepSeekV3Renderer):
             call.name = self._tokenizer.decode(body[:border]).strip() or None
             try:
                 call.arguments = json.loads(self._tokenizer.decode(body[border + 1 :]))
-            except ValueError:
+            except (ValueError, RecursionError):
                 call.status = ToolCallParseStatus.INVALID_JSON
         else:
             call.status = ToolCallParseStatus.MALFORMED_STRUCTURE

@@ -43,26 +43,36 @@ def family_of(folder: Path, tokenizer: HubTokenizer) -> str:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """config.json, or nothing where there is none; raises ValueError if it is no JSON object."""
-    file = folder / "config.json"
+    return read_json(folder / "config.json")
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """A checkpoint's file of JSON, or nothing where there is none; raises ValueError if it is no JSON object."""
     if not file.is_file():
         return {}
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise ValueError(f"{file} is nested too deeply; take the file from where it was published") from error
     except ValueError as error:
         raise ValueError(f"{file} is no JSON ({error}); save the checkpoint again") from error
-    if not isinstance(config, dict):
+    if not isinstance(found, dict):
         raise ValueError(f"{file} holds no JSON object; save the checkpoint again")
-    return config
+    return found
 
 
 def read_template(folder: Path) -> str | None:
-    """The chat template: chat_template.jinja, or the one in tokenizer_config.json (of several, the one for tools)."""
+    """The chat template: chat_template.jinja, or the one in tokenizer_config.json (of several, the one for tools).
+    Raises ValueError for a damaged file."""
     file = folder / "chat_template.jinja"
     if file.is_file():
         return file.read_text(encoding="utf-8")
-    file = folder / "tokenizer_config.json"
-    template = json.loads(file.read_text(encoding="utf-8")).get("chat_template") if file.is_file() else None
+    template = read_json(folder / "tokenizer_config.json").get("chat_template")
     if isinstance(template, list):
-        named = {row["name"]: row["template"] for row in template}
+        named = {row.get("name"): row.get("template") for row in template if isinstance(row, dict)}
         template = named.get("tool_use") or named.get("default")
+    if template is not None and not isinstance(template, str):
+        raise ValueError(
+            f"{folder / 'tokenizer_config.json'}: its chat_template is a {type(template).__name__}, not a text"
+        )
     return template

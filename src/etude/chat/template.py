@@ -1,74 +1,130 @@
 """A checkpoint's own chat template, rendered as Hugging Face does it: what our renderers are held against.
 
-The environment is that of `transformers` (sandboxed, blocks trimmed, its filters and helpers); the template is the checkpoint's,
-that is foreign code, and can reach nothing.
+The environment is that of `transformers` (sandboxed, blocks trimmed, its filters and helpers). The template is the checkpoint's, that is
+foreign code: it can reach nothing, and it runs in a process of its own with limits on memory, time and text (`template_child.py`).
 """
 
 from __future__ import annotations
 
 import json
-from datetime import datetime
+import os
+import select
+import subprocess
+import sys
+import time
+import weakref
 from pathlib import Path
 from typing import Any, Sequence
 
-from etude.chat.load import read_template
+from etude.chat.load import read_json, read_template
+
+RENDER_S = 10.0  # real templates take milliseconds
+MOST_ANSWER_BYTES = 128 << 20  # of a line of JSON: six bytes a character at most
+PIECE_BYTES = 1 << 16
 
 
 class TemplateError(ValueError):
-    """A template that does not compile, or refuses a conversation; says what it said."""
+    """A template that does not compile, refuses a conversation, or exceeds its limits; says what it said."""
 
 
 class ChatTemplate:
     """Text of a conversation by the checkpoint's template. `date` is what it takes today for."""
 
-    def __init__(self, source: str, names: dict[str, str], date: str) -> None:
-        from jinja2 import TemplateError as JinjaError
-        from jinja2.ext import loopcontrols
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-        room = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-        room.filters["tojson"] = _tojson
-        room.globals["raise_exception"] = _refuse
-        room.globals["strftime_now"] = lambda form: datetime.fromisoformat(date).strftime(form)
-        self._errors = (JinjaError, TypeError, ValueError, AttributeError)
+    def __init__(self, source: str, names: dict[str, str], date: str, *, limit_s: float = RENDER_S) -> None:
         self._names = names
-        try:
-            self._template = room.from_string(source)
-        except JinjaError as error:
-            raise TemplateError(f"the chat template does not compile: {error}") from error
+        self._child = _Child(source, date, limit_s)
 
     @classmethod
     def load(cls, folder: Path, date: str) -> ChatTemplate | None:
-        """The folder's, or None if it has none."""
+        """The folder's, or None if it has none. Raises TemplateError, ValueError for a damaged file."""
         source = read_template(folder)
         if source is None:
             return None
-        file = folder / "tokenizer_config.json"
-        settings = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        settings = read_json(folder / "tokenizer_config.json")
         names = {key: _word(value) for key, value in settings.items() if key.endswith("_token") and value}
         return cls(source, names, date)
 
     def text(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]], *, generation: bool, **settings: Any
     ) -> str:
-        """The conversation as text; raises TemplateError if the template refuses it."""
+        """The conversation as text; raises TemplateError if the template refuses it, or takes too long, too much memory or too many words."""
+        values = {"messages": list(messages), "tools": list(tools) or None, "add_generation_prompt": generation}
+        return self._child.render(values | self._names | settings)
+
+
+class _Child:
+    """The process, started at the first need and again after it was ended for exceeding a limit."""
+
+    def __init__(self, source: str, date: str, limit_s: float) -> None:
+        self._first = {"source": source, "date": date}
+        self._limit_s = limit_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._start()
+
+    def render(self, values: dict[str, Any]) -> str:
+        if self._process is None:
+            self._start()
+        return self._ask({"render": values}, "refuses the conversation")
+
+    def _start(self) -> None:
+        words = [sys.executable, "-I", str(Path(__file__).with_name("template_child.py"))]
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={}
+        )
+        weakref.finalize(self, _end, self._process)
+        self._ask(self._first, "does not compile")
+
+    def _ask(self, request: dict[str, Any], fault: str) -> str:
+        process = self._process
+        assert process is not None and process.stdin is not None and process.stdout is not None
         try:
-            return self._template.render(
-                messages=list(messages), tools=list(tools) or None, add_generation_prompt=generation,
-                **self._names, **settings,
-            )  # fmt: skip
-        except self._errors as error:
-            raise TemplateError(f"the chat template refuses the conversation: {error}") from error
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            answer = json.loads(_line(process.stdout.fileno(), time.monotonic() + self._limit_s))
+        except (_Exceeded, OSError, ValueError) as error:
+            self._process = None
+            _end(process)
+            why = (
+                str(error)
+                if isinstance(error, _Exceeded)
+                else "its process ended: it needs more memory or time than is given"
+            )
+            raise TemplateError(f"the chat template {fault}: {why}") from error
+        if "refused" in answer:
+            raise TemplateError(f"the chat template {fault}: {answer['refused']}")
+        return answer["text"]
+
+
+class _Exceeded(Exception):
+    """A limit of this side."""
+
+
+def _line(descriptor: int, until: float) -> bytes:
+    """The next line; empty if the process has ended."""
+    held = bytearray()
+    while not held.endswith(b"\n"):
+        left = until - time.monotonic()
+        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+            raise _Exceeded("it takes too long")
+        piece = os.read(descriptor, PIECE_BYTES)
+        if not piece:
+            return b""
+        held += piece
+        if len(held) > MOST_ANSWER_BYTES:
+            raise _Exceeded("its text is too long")
+    return bytes(held)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except OSError:  # what was not written yet has no reader
+                continue
+    process.wait()
 
 
 def _word(value: Any) -> str:
-    return value["content"] if isinstance(value, dict) else str(value)
-
-
-def _tojson(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
-    """Unlike jinja's own, without escapes for HTML."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, **options)
-
-
-def _refuse(message: str) -> None:
-    raise ValueError(message)
+    return str(value["content"]) if isinstance(value, dict) and "content" in value else str(value)

@@ -4,12 +4,13 @@ belongs to its checkpoint, that an extended one kept its old ids, and how many o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tokenizers import Tokenizer
+
+from etude.weights.hf_files import read_object
 
 # What tokenizers lose: tabs and runs of blanks (metaspace), letters in two forms (NFC), lone line ends, bytes without a token.
 PROBES = (
@@ -64,11 +65,14 @@ def check(tokenizer: Tokenizer, texts: Iterable[str] = (), older: Tokenizer | No
 
 def check_belongs(folder: Path, tokenizer: Tokenizer) -> None:
     """Raises TokenizerMismatch unless every id has a row and the ids that config.json names mean special tokens."""
-    config = json.loads((folder / "config.json").read_text())
+    config = read_object(folder / "config.json")
     highest = max(tokenizer.get_vocab().values())
-    if highest >= config["vocab_size"]:
+    rows = config.get("vocab_size")
+    if not isinstance(rows, int):
+        raise TokenizerMismatch(f"{folder}: config.json has {rows!r} as vocab_size, where the number of rows belongs")
+    if highest >= rows:
         raise TokenizerMismatch(
-            f"{folder}: the tokenizer's ids go up to {highest}, the model has {config['vocab_size']} rows: they are not of one "
+            f"{folder}: the tokenizer's ids go up to {highest}, the model has {rows} rows: they are not of one "
             "checkpoint; take the tokenizer.json that it was saved with, or `etude tokenizer extend --checkpoint`"
         )
     added = tokenizer.get_added_tokens_decoder()
