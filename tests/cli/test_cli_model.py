@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 from here import Here, document
 
 NANO = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
@@ -33,3 +34,35 @@ def test_what_is_no_checkpoint_gets_one_line(here: Here, tmp_path: Path) -> None
     (tmp_path / "tokenizer.json").write_text("{")
     ran = here("model", "check", str(tmp_path))
     assert ran.returncode == 1 and "tokenizer.json" in ran.stdout and "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"model_type": "qwen3"}, "model_type is 'qwen3'; supported are deepseek_v3, qwen3_moe"),
+        ({"model_type": "llama"}, "model_type is 'llama'"),
+        ({"num_hidden_layers": 10**9}, "layers: Input should be less than or equal to 1000"),
+        ({"quantization_config": {"bits": 4}}, "weights are quantised"),
+    ],
+)
+def test_a_checkpoint_that_the_model_code_can_not_load_is_not_sound(
+    here: Here, tmp_path: Path, changes: dict, named: str
+) -> None:
+    for path in NANO.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).symlink_to(path.resolve())
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "config.json").write_text(json.dumps(json.loads((NANO / "config.json").read_text()) | changes))
+    ran = here("model", "check", str(tmp_path))
+    assert ran.returncode == 1 and "model code" in ran.stdout and named in ran.stdout
+
+
+def test_an_index_that_leads_out_of_the_directory_is_not_sound(here: Here, tmp_path: Path) -> None:
+    for path in NANO.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).symlink_to(path.resolve())
+    index = tmp_path / "model.safetensors.index.json"
+    index.unlink()
+    index.write_text(json.dumps({"weight_map": {"lm_head.weight": "../../../../etc/passwd"}}))
+    ran = here("model", "check", str(tmp_path))
+    assert ran.returncode == 1 and "names '../../../../etc/passwd' as the file of lm_head.weight" in ran.stdout

@@ -25,14 +25,16 @@ def _verbs() -> None:
 
 @app.command()
 def check(folder: _Folder, family: _Family = None, json: Json = False) -> Answer:
-    """Prove its template, tool parsing and round trip: turns read back as said, prompts only grow, content stays content."""
+    """Prove that the model code loads it, its template, tool parsing and round trip: turns read back as said, prompts only grow."""
     from dataclasses import asdict
 
     from etude.chat.check import check_model
+    from etude.model.loadable import loadable
 
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no directory; give a checkpoint's")
     report = check_model(folder, family)
+    report.run("model code", lambda: loadable(folder))
     width = max(len(found.name) for found in report.checks)
     marks = {"ok": "ok", "failed": "NO", "skipped": "--"}
     lines = [
