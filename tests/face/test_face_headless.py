@@ -275,7 +275,7 @@ def test_a_binary_file_is_told_and_never_shown(shop: Path, etude: Etude) -> None
 
     with serving(play) as lab:
         etude("agent", "-p", "look", "-m", lab.url, folder=shop)
-    assert "takes text only" in lab.asked[1]["messages"][-1]["content"]
+    assert "takes UTF-8 text only" in lab.asked[1]["messages"][-1]["content"]
 
 
 @pytest.mark.parametrize("turn", [{"text": ""}, {"text": "", "thinking": "I could call a tool"}])

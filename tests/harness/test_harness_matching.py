@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.harness.edits import matching
+from etude.harness.edits.indentation import CantTranslate
 from etude.harness.edits.matching import NoUniqueMatch, replace
 
 FILE = "def f(x):\n    if x > 1:\n        return  2\n    return 3\n\ndef g():\n\treturn 3\n"
@@ -25,6 +26,8 @@ def test_either_exactly_one_place_changes_or_nothing_does(text: str, old: str, n
     except NoUniqueMatch as miss:
         assert miss.matches != 1
         return
+    except CantTranslate:
+        return  # it matches but for blanks, and those of the new text have no place in the file
     if not result.loose:
         before, after = text.split(old, 1)
         assert result.text == before + new + after and old not in after

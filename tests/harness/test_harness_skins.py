@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -316,12 +317,116 @@ async def test_a_file_of_two_gigabytes_costs_one_line(tmp_path: Path) -> None:
     for name, arguments in (
         ("read_file", {"target_file": "big"}),
         ("search_replace", {"file_path": "big", "old_string": "a", "new_string": "b"}),
-        ("write", {"file_path": "big", "contents": "b"}),
-        ("delete_file", {"target_file": "big"}),
     ):
-        with pytest.raises(WorkspaceError, match="^big is larger than 1 MiB; search it, or take a part with the shell"):
+        with pytest.raises(
+            WorkspaceError, match="^big is larger than 32 MiB; search it, or take a part with the shell"
+        ):
             await tools[name].run(arguments, there)
     assert (await tools["grep"].run({"pattern": "a"}, there)).text == "no match"
+    told = await tools["write"].run({"file_path": "big", "contents": "b"}, there)
+    assert (
+        told.text == "replaced big, 1 line; the old content was too large to be kept"
+        and (tmp_path / "big").read_text() == "b"
+    )
+    with (tmp_path / "big").open("wb") as big:
+        big.truncate(2 << 30)
+    assert (
+        await tools["delete_file"].run({"target_file": "big"}, there)
+    ).text == "deleted big, which can't be restored"
+    assert not (tmp_path / "big").exists()
+
+
+async def test_a_file_of_some_megabytes_is_read_edited_overwritten_and_deleted(tmp_path: Path) -> None:
+    rows = [f"line {number}" for number in range(1, 200_001)]
+    (tmp_path / "big.txt").write_text("\n".join(rows) + "\n")
+    there, tools = context(LocalFolder(tmp_path)), preset_of(ALL).tools
+    shown = await tools["read_file"].run({"target_file": "big.txt", "offset": 199_999, "limit": 5}, there)
+    assert shown.text.startswith("line 199999\nline 200000")
+    await tools["search_replace"].run(
+        {"file_path": "big.txt", "old_string": "line 150000\n", "new_string": "other\n"}, there
+    )
+    assert (tmp_path / "big.txt").read_text().split("\n")[149_999] == "other"
+    assert (
+        await tools["write"].run({"file_path": "big.txt", "contents": "small\n"}, there)
+    ).text == "replaced big.txt, 1 line"
+    await tools["write"].run({"file_path": "big.txt", "contents": "x = 1\n" * 400_000}, there)
+    assert (await tools["delete_file"].run({"target_file": "big.txt"}, there)).text == "deleted big.txt"
+
+
+async def test_links_are_deleted_themselves_wherever_they_lead(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("kept")
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "real").write_text("kept")
+    there, tools = context(LocalFolder(root)), preset_of(ALL).tools
+    for target in ("nothing", "real", "../outside", "loop"):
+        (root / "loop").symlink_to(target)
+        assert (await tools["delete_file"].run({"target_file": "loop"}, there)).text == "deleted the link loop"
+        assert not os.path.lexists(root / "loop")
+    assert (root / "real").exists() and (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("~/x.txt", "~ is not expanded"),
+        ("~", "~ is not expanded"),
+        ("$HOME/x.txt", "variables are not expanded"),
+        ("${HOME}/x.txt", "variables are not expanded"),
+        ("file:///tmp/x", "this is a URL"),
+        ("https://example.org/x", "this is a URL"),
+        ("src\\app.py", "separated by /"),
+        ("C:\\app.py", "another system"),
+        ("C:/app.py", "another system"),
+        ("\\\\host\\x", "another system"),
+        ("d/", "names a folder"),
+    ],
+)
+async def test_a_path_of_a_shell_or_another_system_is_refused_with_a_hint(tmp_path: Path, path: str, hint: str) -> None:
+    there, tools = context(LocalFolder(tmp_path)), preset_of(ALL).tools
+    calls = [("write", {"file_path": path, "contents": "x\n"}), ("delete_file", {"target_file": path})]
+    calls += [("search_replace", {"file_path": path, "old_string": "", "new_string": "x\n"})]
+    calls += (
+        [("read_file", {"target_file": path}), ("list_dir", {"target_directory": path})]
+        if not path.endswith("/")
+        else []
+    )
+    for name, arguments in calls:
+        with pytest.raises(WorkspaceError, match=re.escape(hint)):
+            await tools[name].run(arguments, there)
+    with pytest.raises((WorkspaceError, ToolError), match=re.escape(hint)):
+        patch = f"*** Begin Patch\n*** Add File: {path}\n+x\n*** End Patch"
+        await preset("patch").tools["apply_patch"].run({"input": patch}, there)
+    if not path.endswith("/"):
+        with pytest.raises(WorkspaceError, match=re.escape(hint)):
+            await preset("nano").tools["edit"].run({"path": path, "old": "", "new": "x"}, there)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["$id.tsx", "a~", "~$doc", "~lock/x", "a:b.txt", "$OUTPUTS/x.txt", "...", "-x", "file:", "{id}"]
+)
+async def test_odd_names_that_are_names_are_written(tmp_path: Path, path: str) -> None:
+    there, tools = context(LocalFolder(tmp_path)), preset_of(ALL).tools
+    assert (await tools["write"].run({"file_path": path, "contents": "x\n"}, there)).text == f"created {path}, 1 line"
+
+
+@pytest.mark.parametrize(
+    ("old", "note"),
+    [(b"caf\xe9\n", "is not UTF-8 text (byte 3)"), ("é".encode("utf-16"), "is UTF-16 text"), (b"\0", "is binary")],
+)
+async def test_a_file_that_was_no_utf8_is_not_replaced_in_silence(tmp_path: Path, old: bytes, note: str) -> None:
+    (tmp_path / "a.txt").write_bytes(old)
+    told = (
+        await preset_of(ALL)
+        .tools["write"]
+        .run({"file_path": "a.txt", "contents": "x\n"}, context(LocalFolder(tmp_path)))
+    ).text
+    assert (
+        told.startswith("replaced a.txt, 1 line; the old content is")
+        and note in told
+        and told.endswith("the new one is UTF-8")
+    )
 
 
 def test_what_a_tool_does_is_known_by_any_of_its_names() -> None:

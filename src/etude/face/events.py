@@ -35,6 +35,8 @@ Event = dict[str, Any]
 Sink = Callable[[Event], None]
 # Of one file's diff; the rest is counted.
 MAX_DIFF_LINES = 200
+# A larger file is not compared: difflib would take seconds.
+MAX_DIFF_BYTES = 2 << 20
 _KINDS = {"create": "add", "change": "update", "delete": "delete"}
 _TEXTS: dict[Part, str] = {"text": "agent_message", "thinking": "reasoning", "call": "call_draft"}
 
@@ -205,7 +207,9 @@ def notice(line: str) -> Event:
 
 
 def diff_of(path: str, before: bytes | None, after: bytes | None, most_lines: int | None = MAX_DIFF_LINES) -> str:
-    """A unified diff; words for what is no text."""
+    """A unified diff; words for what is no text, or too large for anybody to read."""
+    if max(len(before or b""), len(after or b"")) > MAX_DIFF_BYTES:
+        return "(too large to be shown)"
     try:
         old, new = (split((data or b"").decode()) for data in (before, after))
     except UnicodeDecodeError:

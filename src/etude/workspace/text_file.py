@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-BOM = b"\xef\xbb\xbf"
+from etude.workspace.bounded_file import UTF8_MARK as BOM
+from etude.workspace.bounded_file import UTF16_MARKS
 
 
 class NotText(Exception):
@@ -28,6 +29,8 @@ class TextFile:
         """Raises NotText."""
         bom = data.startswith(BOM)
         body = data[len(BOM) :] if bom else data
+        if data.startswith(UTF16_MARKS):
+            raise NotText("is UTF-16 text, not UTF-8")
         if b"\0" in body:
             raise NotText("is binary")
         try:

@@ -9,19 +9,25 @@ our own, never the back end's: what a tool says is part of what the policy obser
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Sequence
+from typing import Literal, Sequence
 
 from etude.sandbox.errors import DiskFull, OutputLimit, UserError
 from etude.sandbox.protocol import Operations
 from etude.sandbox.spec import Entry, ExecResult
 from etude.workspace.operations import OUTPUTS, OUTPUTS_FOLDER, Outside
+from etude.workspace.path_rules import WorkspaceError, require_path
 from etude.workspace.text_file import NotText, TextFile
 
-# A file the agent reads whole. Source files are far smaller; beyond it a tool answer would be cut anyway.
+# A file that `read` takes whole. Source files are far smaller; beyond it a tool answer would be cut anyway.
 MAX_FILE_BYTES = 1 << 20
+# A file that tools load to show a part of it, to edit it, or to keep it for an undo: half of what a sandbox' wire takes at once.
+MAX_LOAD_BYTES = 32 << 20
+# Splitting a larger file into lines takes long enough to be done off the event loop.
+_INLINE_BYTES = 1 << 20
 # A tree that is searched on the host: copied out once per call, so it must stay small. Larger trees search inside.
 MAX_TREE_BYTES = 1 << 20
 # Linux takes no longer word of a command line (MAX_ARG_STRLEN is 128 KiB); some room is left.
@@ -30,9 +36,12 @@ LONGEST_ARGUMENT_BYTES = 120_000
 MAX_ENTRIES = 10_000
 
 
-class WorkspaceError(Exception):
-    """What the workspace refused, in words for the model."""
+class TooLarge(WorkspaceError):
+    """A file of more than MAX_LOAD_BYTES."""
 
+
+# What was removed. A link and a large file can't be restored: the journal is not told of them.
+Removed = Literal["file", "link", "large file"]
 
 # Told of every file that a tool changes: (path, bytes before, bytes after), None where there was or is no file. What a shell
 # command changes is not seen.
@@ -49,6 +58,7 @@ class Workspace:
         self.originals: dict[str, bytes | None] = {}
 
     async def read(self, path: str) -> str:
+        require_path(path)
         try:
             data = await self._operations.read(path, max_bytes=MAX_FILE_BYTES + 1)
         except (UserError, OSError) as error:
@@ -77,6 +87,7 @@ class Workspace:
 
     async def write(self, path: str, text: str) -> None:
         """Whole or not at all."""
+        require_path(path)
         try:
             data = text.encode("utf-8")
         except UnicodeEncodeError:
@@ -89,18 +100,20 @@ class Workspace:
         if data is None:
             raise WorkspaceError(f"no file {path}{await self._similar(path)}")
         try:
-            return TextFile.decode(data)
+            return (
+                await asyncio.to_thread(TextFile.decode, data) if len(data) > _INLINE_BYTES else TextFile.decode(data)
+            )
         except NotText as error:
-            raise WorkspaceError(f"{path} {error}; this tool takes text only") from None
+            raise WorkspaceError(f"{path} {error}; this tool takes UTF-8 text only") from None
 
     async def save(self, path: str, file: TextFile) -> None:
         await self._replace(path, file.encode())
 
     async def bytes_of(self, path: str) -> bytes | None:
-        """A file's content, or None where there is none. Raises WorkspaceError if it is outside, a folder, closed or too large."""
+        """A file's content, or None where there is none. Raises WorkspaceError if it is outside, a folder or closed, TooLarge."""
         place = self.place(path)
         try:
-            data = await self._operations.read(place, max_bytes=MAX_FILE_BYTES + 1)
+            data = await self._operations.read(place, max_bytes=MAX_LOAD_BYTES + 1)
         except Outside:
             raise WorkspaceError(f"{path} lies outside of the workspace") from None
         except (UserError, OSError):
@@ -112,9 +125,9 @@ class Workspace:
             if await self._there(place):
                 raise WorkspaceError(f"{path} is there and can't be read; its mode forbids it (chmod u+r)") from None
             return None
-        if len(data) > MAX_FILE_BYTES:
+        if len(data) > MAX_LOAD_BYTES:
             remedy = "search it, or take a part with the shell: sed -n '1,200p'"
-            raise WorkspaceError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB; {remedy}")
+            raise TooLarge(f"{path} is larger than {MAX_LOAD_BYTES >> 20} MiB; {remedy}")
         return data
 
     async def restore(self, path: str, data: bytes | None) -> None:
@@ -124,19 +137,22 @@ class Workspace:
         else:
             await self._replace(path, data)
 
-    async def remove(self, path: str) -> None:
-        """Delete one file."""
-        before = await self.bytes_of(path)
-        if before is None:
+    async def remove(self, path: str) -> Removed:
+        """Delete one file, or a link itself, wherever it leads."""
+        place = self._inside(path)
+        is_link = await self._kind(place) == "link"
+        before = None if is_link else await self.content_before(path)
+        if before is None and not is_link:
             raise WorkspaceError(f"no file {path}{await self._similar(path)}")
         try:
-            place = self._inside(path)
             await self._operations.remove(place)
         except Outside:
             raise WorkspaceError(f"{path} lies outside of the workspace") from None
         except (UserError, OSError) as error:
             raise WorkspaceError(f"cannot delete {path}") from error
-        self._tell(place, before, None)
+        if isinstance(before, bytes):
+            self._tell(place, before, None)
+        return "link" if is_link else "file" if isinstance(before, bytes) else "large file"
 
     async def entries(self, path: str = ".", *, recursive: bool = False) -> list[Entry]:
         """What a folder holds, depth first, names in byte order."""
@@ -170,13 +186,11 @@ class Workspace:
             return await self._operations.list(target, recursive=recursive, max_entries=MAX_ENTRIES)
 
     def place(self, path: str) -> str:
-        """As the machine names it. Raises WorkspaceError for a relative path that climbs out."""
+        """As the machine names it. Raises WorkspaceError for a relative path that climbs out, and for one that is written for another
+        machine or a shell (`require_path`)."""
         if path == OUTPUTS or path.startswith(OUTPUTS + "/"):
             return OUTPUTS_FOLDER + posixpath.normpath("/" + path[len(OUTPUTS) :])
-        if not path.strip():
-            raise WorkspaceError("an empty path; use . for the workspace")
-        if "\0" in path:
-            raise WorkspaceError(f"{path!r} holds a zero byte")
+        require_path(path)
         normal = posixpath.normpath(path)
         root = self._operations.spec.workdir.rstrip("/")
         if normal == root or normal.startswith(root + "/"):
@@ -248,9 +262,10 @@ class Workspace:
             raise WorkspaceError("disk full" if isinstance(error, DiskFull) else f"cannot write {path}") from error
 
     async def _replace(self, path: str, data: bytes) -> None:
-        """Write a place that may be written, through a link if one is there; the journal is told."""
+        """Write a place that may be written, through a link if one is there; the journal is told, unless the old content is too large
+        to be kept."""
         place = self._inside(path)
-        before = await self.bytes_of(path)
+        before = await self.content_before(path)
         try:
             await self._store(place, data)
         except WorkspaceError as error:
@@ -259,7 +274,15 @@ class Workspace:
                 raise
             place = self._inside(target)
             await self._store(place, data)
-        self._tell(place, before, data)
+        if not isinstance(before, TooLarge):
+            self._tell(place, before, data)
+
+    async def content_before(self, path: str) -> bytes | TooLarge | None:
+        """A file's content before a change, None where there is no file. Raises WorkspaceError."""
+        try:
+            return await self.bytes_of(path)
+        except TooLarge as large:
+            return large
 
     def _tell(self, path: str, before: bytes | None, after: bytes | None) -> None:
         self.originals.setdefault(path, before)
@@ -271,6 +294,8 @@ class Workspace:
         place = self.place(path)
         if place == ".":
             raise WorkspaceError(f"{path} is a folder, not a file")
+        if path.endswith("/"):
+            raise WorkspaceError(f"{path} names a folder; give the path of the file, without the slash at its end")
         return place
 
     async def _link(self, place: str) -> str | None:
@@ -289,12 +314,16 @@ class Workspace:
 
     async def _there(self, place: str) -> bool:
         """Whether its folder lists it as a file."""
+        return await self._kind(place) == "file"
+
+    async def _kind(self, place: str) -> str:
+        """What its folder lists it as: file, dir, link or other; "" where it is not listed."""
         folder, name = posixpath.split(place)
         try:
-            beside = await self._operations.list(folder or ".", recursive=False, max_entries=MAX_ENTRIES)
+            siblings = await self._operations.list(folder or ".", recursive=False, max_entries=MAX_ENTRIES)
         except (UserError, OSError):
-            return False
-        return any(entry.path == name and entry.kind == "file" for entry in beside)
+            return ""
+        return next((entry.kind for entry in siblings if entry.path == name), "")
 
     async def _similar(self, path: str) -> str:
         """The words "; did you mean …" with files of a like name in the same folder, or nothing."""

@@ -16,6 +16,10 @@ class Delete:
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         path = arguments["path"]
-        await context.workspace.remove(path)
-        said = context.show(f"deleted {path}", "head")
-        return ToolResult(said, facts={"edits": 1.0})
+        removed = await context.workspace.remove(path)
+        words = {
+            "file": f"deleted {path}",
+            "link": f"deleted the link {path}",
+            "large file": f"deleted {path}, which can't be restored",
+        }
+        return ToolResult(context.show(words[removed], "head"), facts={"edits": 1.0})

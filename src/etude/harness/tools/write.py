@@ -8,6 +8,7 @@ from etude.harness.presets.parameter import Parameter
 from etude.harness.tools.replacing import lines
 from etude.harness.tools.tool import ToolContext, ToolResult
 from etude.workspace.text_file import NotText, TextFile
+from etude.workspace.workspace import TooLarge
 
 
 class Write:
@@ -18,15 +19,17 @@ class Write:
 
     async def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         path, text = arguments["path"], arguments["contents"]
-        before = await context.workspace.bytes_of(path)
-        old = None
-        if before is not None:
+        before = await context.workspace.content_before(path)
+        old, note = None, ""
+        if isinstance(before, TooLarge):
+            note = "; the old content was too large to be kept"
+        elif before is not None:
             try:
                 old = TextFile.decode(before)
-            except NotText:
-                old = None  # what it was is replaced whole
+            except NotText as unlike:
+                note = f"; the old content {unlike}, the new one is UTF-8"
         file = TextFile.like(text, old)
         await context.workspace.save(path, file)
         count = text.count("\n") + (not text.endswith("\n") and bool(text))
-        said = f"{'created' if before is None else 'replaced'} {path}, {lines(count)}"
+        said = f"{'created' if before is None else 'replaced'} {path}, {lines(count)}{note}"
         return ToolResult(context.show(said, "head"), facts={"edits": 1.0})
