@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import zlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -215,3 +216,63 @@ async def test_a_command_that_wants_an_editor_explains_and_ends(there: ToolConte
 async def test_a_person_may_still_name_an_editor(there: ToolContext) -> None:
     assert await shell(there, "export EDITOR=ed; unset GIT_EDITOR") == "ok, no output"
     assert await shell(there, "echo $EDITOR ${GIT_EDITOR-none}") == "ed none"
+
+
+SERVE = """import socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    client, _ = server.accept()
+    print("request", "x" * 70000, file=sys.stderr, flush=True)
+    print("served", flush=True)
+    client.sendall(b"hello")
+    client.close()
+"""
+ASK = """import socket, sys, time
+for _ in range(200):
+    try:
+        client = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+        break
+    except OSError:
+        time.sleep(0.02)
+print(client.recv(9).decode())
+"""
+
+
+@pytest.mark.parametrize(
+    "start", ["{} &", "nohup {} &", "({} &)", "setsid {} &", "{} > log 2>&1 &", "setsid nohup {} </dev/null & disown"]
+)
+async def test_a_server_that_a_command_leaves_running_keeps_answering(there: ToolContext, start: str) -> None:
+    await there.workspace.write("serve.py", SERVE)
+    await there.workspace.write("ask.py", ASK)
+    port = 20_000 + (os.getpid() * 7 + zlib.crc32(start.encode())) % 30_000
+    said = await shell(there, start.format(f"python3 serve.py {port}"))
+    assert ("still runs; its further output is in $OUTPUTS/background-1.txt" in said) == ("log" not in start), said
+    for _ in range(3):
+        assert await shell(there, f"python3 ask.py {port}") == "hello"
+    if "log" not in start:
+        assert await shell(there, "head -1 $OUTPUTS/background-1.txt; grep -c '^served' $OUTPUTS/background-1.txt") == (
+            "[output of a process that its command left running]\n3"
+        )
+
+
+async def test_what_runs_on_writes_a_bounded_file_and_ends_with_the_session(there: ToolContext) -> None:
+    said = await shell(
+        there, f"(while :; do head -c 100000 /dev/zero | tr '\\0' 'x'; sleep 0.01; done) & sleep {LONG} &"
+    )
+    assert "background-1.txt" in said
+    while (size := int(await shell(there, "stat -c %s $OUTPUTS/background-1.txt"))) < 1 << 20:
+        pass
+    assert size == 1 << 20
+    assert await shell(there, "sleep 0.2; stat -c %s $OUTPUTS/background-1.txt") == str(1 << 20)
+    assert await shell(there, COUNT) == "1"
+
+
+async def test_no_process_of_a_folder_outlives_its_session(tmp_path: Path) -> None:
+    machine = LocalFolder(tmp_path)
+    there = ToolContext(Workspace(machine), SETTINGS, (), names=preset_of(SETTINGS).names)
+    await shell(there, f"sleep {LONG} & (nohup sleep {LONG} &) ; setsid sleep {LONG} &")
+    assert await shell(there, COUNT) == "3"
+    await machine.kill()
+    after = LocalFolder(tmp_path)
+    assert (await after.run(COUNT)).out.strip() == b"0"
+    await after.kill()

@@ -16,10 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from etude.sandbox.errors import DiskFull, OutputLimit, UserError
+from etude.sandbox.inside.leftover import VARIABLE
 from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
 from etude.workspace.bounded_file import is_inside, read_regular
 from etude.workspace.environment import without_keys
-from etude.workspace.local_process import run_process
+from etude.workspace.local_process import Background, run_process
 from etude.workspace.operations import OUTPUTS_FOLDER, Outside
 
 _NEW_FILE_MODE = 0o644
@@ -42,6 +43,7 @@ class LocalFolder:
         self.spec = SandboxSpec(workdir=path)
         self._env = without_keys(os.environ) if env is None else dict(env)
         self._allowed = [path, *(os.path.realpath(folder) for folder in allowed)]
+        self._background = Background()
         self._outputs: tempfile.TemporaryDirectory[str] | None = None
 
     async def run(
@@ -63,10 +65,14 @@ class LocalFolder:
             raise UserError(f"a command can't hold a zero byte: {words!r}")
         if warm and words[0] == "python":
             words[0] = sys.executable
+        variables = {**self._env, "OUTPUTS": self._outputs_folder(), **(env or {})}
+        if left := variables.get(VARIABLE):
+            variables[VARIABLE] = self._resolve(left)
         return await run_process(
             words,
             cwd=os.path.join(self.spec.workdir, cwd or ""),
-            env={**self._env, "OUTPUTS": self._outputs_folder(), **(env or {})},
+            env=variables,
+            background=self._background,
             timeout_s=timeout_s,
             stdin=stdin,
             max_output_bytes=max_output_bytes,
@@ -93,7 +99,8 @@ class LocalFolder:
         return await asyncio.to_thread(_export, self._resolve(path), max_bytes)
 
     async def kill(self) -> None:
-        """Nothing runs on; the kept outputs go."""
+        """What commands left running ends; the kept outputs go."""
+        await self._background.end()
         if self._outputs is not None:
             await asyncio.to_thread(self._outputs.cleanup)
             self._outputs = None

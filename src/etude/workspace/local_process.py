@@ -1,7 +1,7 @@
 """One command on this machine, with the manners of a sandbox' command: bounded output, a time limit, no child left after it.
 
 Completion is the first process' death, not the end of its pipes: a background child that keeps stdout delays the answer by
-`_DRAIN_S` at most, and lives on.
+`_DRAIN_S` at most, and lives on: `Background` drains its pipes, and ends it with the session.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import uuid
 from dataclasses import dataclass, field
 
 from etude.sandbox.errors import InfraError
+from etude.sandbox.inside.leftover import MOST_PIPES, VARIABLE, Leftover
 from etude.sandbox.inside.output import Output
 from etude.sandbox.spec import ExecResult
 from etude.workspace.scripts import kill_tree
@@ -23,6 +24,10 @@ _DRAIN_S = 0.2
 _CHUNK_BYTES = 65536
 # The children of a run are found by this variable, see `scripts/kill_tree.py`.
 MARK = "ETUDE_RUN"
+# The same for all runs of one session.
+SESSION_MARK = "ETUDE_SESSION"
+# Between SIGTERM and SIGKILL.
+_GRACE_S = 2.0
 
 
 @dataclass
@@ -45,21 +50,63 @@ class _Pipe:
 
     def close(self, loop: asyncio.AbstractEventLoop) -> None:
         if not self.ended.is_set():
-            loop.remove_reader(self.fd)
-            os.close(self.fd)
-            self.ended.set()
+            os.close(self.leave(loop))
+
+    def leave(self, loop: asyncio.AbstractEventLoop) -> int:
+        """The descriptor, which is somebody else's from now on."""
+        loop.remove_reader(self.fd)
+        self.ended.set()
+        return self.fd
+
+
+class Background:
+    """What the commands of one session leave running."""
+
+    def __init__(self) -> None:
+        self.mark = uuid.uuid4().hex
+        self._pipes: set[Leftover] = set()
+
+    def take(self, fd: int, path: str | None, loop: asyncio.AbstractEventLoop) -> None:
+        """Drain a pipe that a child in the background still has open, into the file `path`."""
+        if len(self._pipes) >= MOST_PIPES:
+            os.close(fd)
+            return
+        left = Leftover(fd, path)
+        self._pipes.add(left)
+        loop.add_reader(fd, self._drain, left, loop)
+
+    async def end(self) -> None:
+        """End all processes of the session, and let their pipes go. Raises InfraError if one won't die."""
+        mark = f"{SESSION_MARK}={self.mark}".encode()
+        if not await asyncio.to_thread(kill_tree.end, mark, _GRACE_S):
+            raise InfraError(
+                "a process of the session stays in the kernel; see its state with ps, a dead mount is the usual reason"
+            )
+        for left in list(self._pipes):
+            self._close(left, asyncio.get_running_loop())
+
+    def _drain(self, left: Leftover, loop: asyncio.AbstractEventLoop) -> None:
+        if not left.drain():
+            self._close(left, loop)
+
+    def _close(self, left: Leftover, loop: asyncio.AbstractEventLoop) -> None:
+        loop.remove_reader(left.fd)
+        left.close()
+        self._pipes.discard(left)
 
 
 async def run_process(
-    argv: list[str], *, cwd: str, env: dict[str, str], timeout_s: float, stdin: bytes, max_output_bytes: int
-) -> ExecResult:
-    """Run to completion. On time-out, and if the caller is cancelled, all its processes are killed."""
+    argv: list[str], *, cwd: str, env: dict[str, str], timeout_s: float, stdin: bytes, max_output_bytes: int, background: Background
+) -> ExecResult:  # fmt: skip
+    """Run to completion. On time-out, and if the caller is cancelled, all its processes are killed; else those that it left are the
+    background's."""
     loop = asyncio.get_running_loop()
     mark = uuid.uuid4().hex
     started_s = time.monotonic()
     pipes: list[_Pipe] = []
     try:
-        process = _spawn(argv, cwd, {**env, MARK: mark}, stdin, max_output_bytes, pipes)
+        marks = {MARK: mark, SESSION_MARK: background.mark}
+        process = _spawn(argv, cwd, {**env, **marks}, stdin, max_output_bytes, pipes)
     except OSError as error:
         return _refused(argv[0], error)
     for pipe in pipes:
@@ -75,6 +122,9 @@ async def run_process(
         duration_s = time.monotonic() - started_s
         status = process.wait()
         await asyncio.wait([asyncio.ensure_future(pipe.ended.wait()) for pipe in pipes], timeout=_DRAIN_S)
+        for pipe in pipes:
+            if not timed_out and not pipe.ended.is_set():
+                background.take(pipe.leave(loop), env.get(VARIABLE), loop)
     except asyncio.CancelledError:
         await asyncio.shield(asyncio.to_thread(_kill, mark, process.pid))
         process.wait()

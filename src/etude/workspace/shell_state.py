@@ -12,8 +12,10 @@ from __future__ import annotations
 import posixpath
 from dataclasses import dataclass
 
+from etude.sandbox.inside.leftover import VARIABLE
 from etude.sandbox.spec import ExecResult
 from etude.workspace.environment import NO_TERMINAL
+from etude.workspace.operations import OUTPUTS, OUTPUTS_FOLDER
 from etude.workspace.workspace import LONGEST_ARGUMENT_BYTES, Workspace
 
 MEMORY_FILE = ".shell"
@@ -78,17 +80,19 @@ _BACKGROUND = f"""{_ENTER}exec </dev/null
 # An environment is a few kB; a larger one than this is forgotten, as after a killed command.
 MAX_MEMORY_BYTES = 1 << 17
 # Set anew by each shell, or our own.
-_NOT_KEPT = ("_", "SHLVL", "PWD", "ETUDE_RUN", "ETUDE_JOB", "ETUDE_SESSION")
+_NOT_KEPT = ("_", "SHLVL", "PWD", "ETUDE_RUN", "ETUDE_JOB", "ETUDE_SESSION", VARIABLE)
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A command's end. `output`: both streams; `folder`: where the shell is now, relative to the workspace; `moved`: by this one."""
+    """A command's end. `output`: both streams; `folder`: where the shell is now, relative to the workspace; `moved`: by this one;
+    `left`: the file with what a process that it left running writes from now on, "" if it left none."""
 
     result: ExecResult
     output: bytes
     folder: str
     moved: bool
+    left: str = ""
 
 
 @dataclass(frozen=True)
@@ -110,16 +114,21 @@ class ShellState:
         self._given: set[str] = set()  # variables that a fresh shell has
         self._variables: dict[str, str] = {}
         self._known = False  # whether `_variables` was ever read
+        self._runs = 0
 
     async def run(self, workspace: Workspace, command: str, *, timeout_s: float, max_output_bytes: int) -> Ran:
         """Run it where the last one ended."""
         launch = await self._launch(workspace, _FOREGROUND, command)
+        self._runs += 1
+        name = f"background-{self._runs}.txt"
+        env = {**launch.env, VARIABLE: f"{OUTPUTS_FOLDER}/{name}"}
         result = await workspace.run(
-            launch.argv, timeout_s=timeout_s, max_output_bytes=max_output_bytes, env=launch.env, stdin=launch.stdin
+            launch.argv, timeout_s=timeout_s, max_output_bytes=max_output_bytes, env=env, stdin=launch.stdin
         )
         before = self._folder
         self._remember(await workspace.output(MEMORY_FILE, 0, MAX_MEMORY_BYTES))
-        return Ran(result, result.out, self.folder, self._folder != before)
+        left = f"{OUTPUTS}/{name}" if await workspace.output(name, 0, 1) else ""
+        return Ran(result, result.out, self.folder, self._folder != before, left)
 
     async def background(self, workspace: Workspace, command: str) -> Launch:
         """The process that runs a command line from here and leaves no memory."""

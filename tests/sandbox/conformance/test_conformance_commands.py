@@ -93,6 +93,31 @@ async def test_a_background_child_that_keeps_stdout_does_not_hold_the_answer(box
     assert result.out == b"now\n" and not result.timed_out and result.duration_s < 2
 
 
+@pytest.mark.parametrize("how", ["run", "exec"])
+async def test_what_a_command_leaves_running_keeps_writing_and_a_bounded_file_takes_it(box: Sandbox, how: str) -> None:
+    """Two more pipes' worth of output after the answer: a child without a reader would wait for ever, or be ended by the signal."""
+    child = "(sleep 0.5; head -c 200000 /dev/zero | tr '\\0' x; echo ok >done; head -c 2000000 /dev/zero | tr '\\0' y; echo ok >end; sleep 60)"
+    variables = {"ETUDE_LEFT": "/tmp/left.txt"}
+    if how == "run":
+        result = await box.run(f"echo now; {child} &", env=variables)
+    else:
+        result = await (await box.exec(f"echo now; {child} &", env=variables)).wait()
+    assert result.out == b"now\n"
+    wait = "for n in $(seq 400); do [ -e end ] && break; sleep 0.02; done; cat done end; stat -c %s /tmp/left.txt; head -1 /tmp/left.txt"
+    said = await box.run(wait, timeout_s=20)
+    assert said.out == b"ok\nok\n1048576\n[output of a process that its command left running]\n"
+
+
+async def test_a_file_for_what_is_left_is_led_nowhere_else(box: Sandbox) -> None:
+    await box.run("ln -s /tmp/elsewhere /tmp/left.txt; mkfifo /tmp/pipe")
+    for place in ("/tmp/left.txt", "/tmp/pipe", "/nowhere/x"):
+        await box.run("(sleep 0.4; echo late; echo ok >after; sleep 60) &", env={"ETUDE_LEFT": place})
+        said = await box.run(
+            "for n in $(seq 400); do [ -e after ] && break; sleep 0.02; done; rm after; ls /tmp/elsewhere"
+        )
+        assert said.out == b"" and b"after" not in said.err
+
+
 async def test_many_commands_at_once_do_not_mix(pool: MadePool) -> None:
     """Test 9 of the handbook."""
     box = await pool.create(SandboxSpec(pids=200))

@@ -40,6 +40,8 @@ class Shell:
             notes.append("killed: out of memory")
         elif ran.result.rc:
             notes.append(f"exit {ran.result.rc}")
+        if ran.left:
+            notes.append(f"a process of this command still runs; its further output is in {ran.left}")
         output = ran.output.decode(errors="replace").rstrip("\n")
         text = output or ("" if notes else "ok, no output")
         shown = await context.show_output(text, after="\n".join(notes))

@@ -11,7 +11,7 @@ import functools
 import os
 import time
 
-from etude.sandbox.inside import fault, files, frames, start, tree, user, warm
+from etude.sandbox.inside import fault, files, frames, leftover, start, tree, user, warm
 from etude.sandbox.inside.kept import Kept
 from etude.sandbox.inside.leader import Leaders
 from etude.sandbox.inside.streamed import Streamed
@@ -141,6 +141,8 @@ class Commands:
         request.setdefault("user", None)
         request["cwd"] = self._place.real(os.path.join(self._spec["workdir"], request["cwd"] or ""))
         request["env"] = {**start.ENVIRONMENT, **self._place.environment, **self._spec["env"], **request["env"]}
+        left = request["env"].get(leftover.VARIABLE)
+        request["left"] = self._place.real(left) if left else None
         request["tmp"], request["elsewhere"] = self._place.tmp, self._place.elsewhere
         return request
 

@@ -1,14 +1,18 @@
 """One command that runs inside: its first process, its clock, its end. What becomes of its output is up to its kind (`kept`, `streamed`).
 
 Promise: completion is the leader's death, not the end of its pipes: a background child that keeps stdout delays the answer by
-`DRAIN_S` at most.
+`DRAIN_S` at most, and lives on (`leftover`).
 """
 
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import time
+
+from etude.sandbox.inside import leftover
+from etude.sandbox.inside.loop import READ
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
 if TYPE_CHECKING:
@@ -85,6 +89,18 @@ class Job:
         for fd in list(self.open):
             self.close(fd)
 
+    def leave(self) -> None:
+        """What is still open is a child's in the background: drained from now on, whatever becomes of this job."""
+        for fd in list(self.open):
+            self.loop.forget(fd)
+            del self.open[fd]
+            if len(_leftovers) >= leftover.MOST_PIPES:
+                os.close(fd)
+                continue
+            left = leftover.Leftover(fd, self.request["left"])
+            _leftovers.add(left)
+            self.loop.watch(fd, READ, functools.partial(_drain, left, self.loop))
+
     def abandon(self) -> None:
         """It never ran."""
         self.close_child_ends()
@@ -115,6 +131,16 @@ class Job:
             "cpu_s": round(self.cpu_s, 6),
             "max_rss_kib": self.max_rss_kib,
         }
+
+
+_leftovers: set[leftover.Leftover] = set()
+
+
+def _drain(left: leftover.Leftover, loop: Loop) -> None:
+    if not left.drain():
+        loop.forget(left.fd)
+        left.close()
+        _leftovers.discard(left)
 
 
 NOT_STARTED = {"signal": None, "timed_out": False, "oom": False, "duration_s": 0.0, "cpu_s": 0.0, "max_rss_kib": 0}

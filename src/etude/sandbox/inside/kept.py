@@ -29,7 +29,7 @@ class Kept(job.Job):
     def settle(self) -> bool:
         for fd in list(self.open):
             self._drain(fd)
-        self.close_all()
+        self.leave()
         return True
 
     def _drain(self, fd: int) -> None:

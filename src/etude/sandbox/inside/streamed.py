@@ -92,6 +92,8 @@ class Streamed(job.Job):
             return False
         if note := self.note[: max(self._credit, 0)]:
             self._emit(2, note)
+        if self._terminal < 0:
+            self.leave()
         self.close_all()
         return True
 

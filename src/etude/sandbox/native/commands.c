@@ -13,6 +13,7 @@
 #include "fault.h"
 #include "files.h"
 #include "head.h"
+#include "leftover.h"
 #include "offer.h"
 #include "spec.h"
 #include "supervise.h"
@@ -25,6 +26,8 @@ static Job *job_new(Frame *frame, const Request *request) {
     job->has_tty = request->has_tty;
     job->open_stdin = job->wants_more = request->open_stdin;
     job->credit = request->credit;
+    const char *left = request_variable(request, LEFT_VARIABLE);
+    if (left != NULL) job->left_path = strdup(left);
     job->kept[0].limit = job->kept[1].limit = request->most_output;
     job->started_s = now_s();
     job->deadline_s = job->started_s + request->timeout_s;

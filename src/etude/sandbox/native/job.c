@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "fault.h"
+#include "leftover.h"
 
 Job *jobs;
 
@@ -67,6 +68,10 @@ static void drain_last(Job *job) {
 
 void job_answer(Job *job) {
     drain_last(job);
+    if (!job->has_tty && !job->cancelled) {
+        leftover_take(&job->out, job->left_path);
+        leftover_take(&job->err, job->left_path);
+    }
     job_close(job);
     Bytes head = {0};
     say_end(job, &head);
@@ -102,6 +107,7 @@ void jobs_sweep(void) {
         }
         *link = job->next;
         bytes_free(&job->input);
+        free(job->left_path);
         for (int n = 0; n < 2; n++) {
             bool cut;
             Bytes left = output_result(&job->kept[n], &cut);

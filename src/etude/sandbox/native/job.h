@@ -19,6 +19,7 @@ typedef struct Job {
     bool streams, has_tty; /* EXEC; all its output is one */
     pid_t leader, supervisor; /* 0: there is none */
     Source report, in, out, err; /* `report`: what the supervisor says; with a tty `in` and `out` are the same file */
+    char *left_path; /* where to what its children write after its end; NULL: nowhere */
     Output kept[2];
     Bytes input; /* of which `taken` bytes are in the pipe */
     size_t taken;

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
-typedef enum { SOURCE_CONTROL, SOURCE_CHILDREN, SOURCE_REPORT, SOURCE_STDIN, SOURCE_STDOUT, SOURCE_STDERR, SOURCE_CONNECT } SourceKind;
+typedef enum { SOURCE_CONTROL, SOURCE_CHILDREN, SOURCE_REPORT, SOURCE_STDIN, SOURCE_STDOUT, SOURCE_STDERR, SOURCE_CONNECT, SOURCE_LEFTOVER } SourceKind;
 
 typedef struct {
     int fd; /* -1: none, or closed since */

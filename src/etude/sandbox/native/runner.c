@@ -23,6 +23,7 @@
 #include "fault.h"
 #include "files.h"
 #include "freeze.h"
+#include "leftover.h"
 #include "listing.h"
 #include "memory.h"
 #include "offer.h"
@@ -72,6 +73,7 @@ static void handle(Source *source) {
         case SOURCE_STDIN: return job_feed(source->job);
         case SOURCE_STDOUT: case SOURCE_STDERR: return job_drain(source->job, source);
         case SOURCE_CONNECT: return connect_arrived(source);
+        case SOURCE_LEFTOVER: return leftover_drain(source);
     }
 }
 
