@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from etude.face.errors import BadUse
-from etude.face.place import Place, opened
+from etude.face.place import Place, opened, surroundings
+from etude.link.git import repository
 
 
 def test_an_unreadable_workspace_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +44,11 @@ async def test_no_command_gets_the_models_key_with_or_without_walls(
     async with opened(Place.at(folder, walls, False), ["MY_LLM"]) as machine:
         found = (await machine.run(["env"])).out
     assert b"made-up-secret-value" not in found and b"PLAIN=plain" in found
+
+
+async def test_a_folder_and_a_branch_that_are_no_utf8_are_described(tmp_path: Path, homes: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/d\xe9"))
+    folder.mkdir()
+    subprocess.run(["git", "init", "-q", "-b", os.fsdecode(b"br\xe9"), "."], cwd=folder, check=True)
+    assert "git, branch br�" in surroundings(Place.at(folder, "none", False))
+    assert repository(folder) == folder.resolve()

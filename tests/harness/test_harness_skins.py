@@ -463,3 +463,19 @@ def test_ten_thousand_calls_on_a_real_folder_are_answered(tmp_path_factory: Any,
 
 def test_presets_are_files_that_the_package_ships() -> None:
     assert set(SKINS) == set(presets._SKINS)
+
+
+async def test_names_that_are_no_utf8_are_shown_and_never_suggested(tmp_path: Path) -> None:
+    (Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.py"))).write_text("total = 1\n")
+    (tmp_path / "cafes.py").write_text("total = 1\n")
+    there, tools = context(LocalFolder(tmp_path)), preset_of(ALL).tools
+    listed = (await tools["list_dir"].run({}, there)).text
+    assert listed == "cafes.py\ncaf�.py\n[1 of these names are no UTF-8: use the shell and a pattern to reach them]"
+    assert (await tools["glob_file_search"].run({"glob_pattern": "*.py"}, there)).text == "cafes.py\ncaf�.py"
+    assert "caf�.py:1:total" in (await tools["grep"].run({"pattern": "total"}, there)).text
+    with pytest.raises(WorkspaceError) as missing:
+        await tools["read_file"].run({"target_file": "cafe.py"}, there)
+    assert str(missing.value) == "no file cafe.py; did you mean cafes.py?"
+    seen = (await tools["run_terminal_cmd"].run({"command": "ls; cat caf?.py; pwd"}, there)).text
+    for text in (listed, seen, str(missing.value)):
+        text.encode()

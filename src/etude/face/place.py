@@ -120,7 +120,7 @@ def surroundings(place: Place) -> str:
 def repository(folder: Path) -> str:
     """Its branch and state in words; that there is none, where there is none."""
     try:
-        branch = git(folder, "branch", "--show-current").decode().strip()
+        branch = git(folder, "branch", "--show-current").decode(errors="replace").strip()
         changed = len(git(folder, "status", "--porcelain").splitlines())
     except GitError:
         return "none (no git)"

@@ -48,7 +48,7 @@ def git(folder: Path, *words: str, data: bytes | None = None) -> bytes:
 def repository(folder: Path) -> Path:
     """The root of the repository a folder is in. Raises GitError."""
     try:
-        return Path(git(folder, "rev-parse", "--show-toplevel").decode().rstrip("\n")).resolve()
+        return Path(os.fsdecode(git(folder, "rev-parse", "--show-toplevel").removesuffix(b"\n"))).resolve()
     except GitError as error:
         raise GitError(f"{folder} is in no git repository; run this in one, or name it with --repository") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from etude.link.git import GitError, git
@@ -13,7 +14,7 @@ SCRIPT = f"#!/bin/sh\n{MARK}\n{LINE} || echo 'etude: this commit was not linked;
 
 def install_hook(repository: Path) -> Path:
     """Write the hook; one that is ours is renewed. Raises GitError if another hook is there: it is the person's."""
-    path = repository / git(repository, "rev-parse", "--git-path", "hooks/post-commit").decode().strip()
+    path = repository / os.fsdecode(git(repository, "rev-parse", "--git-path", "hooks/post-commit").strip())
     if path.exists() and MARK not in path.read_text(errors="replace"):
         raise GitError(f"{path} exists and is not ours; add this line to it yourself: {LINE}")
     path.parent.mkdir(parents=True, exist_ok=True)

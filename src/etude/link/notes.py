@@ -8,6 +8,7 @@ merge by a forge, and history filters copy no notes; `git push` and `git clone` 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Iterator
 
@@ -148,4 +149,4 @@ def _tip(repository: Path) -> str:
 
 
 def _objects(repository: Path) -> Path:
-    return (repository / git(repository, "rev-parse", "--git-path", "objects").decode().strip()).resolve()
+    return (repository / os.fsdecode(git(repository, "rev-parse", "--git-path", "objects").strip())).resolve()

@@ -18,6 +18,7 @@ from typing import Literal, Sequence
 from etude.sandbox.errors import DiskFull, OutputLimit, UserError
 from etude.sandbox.protocol import Operations
 from etude.sandbox.spec import Entry, ExecResult
+from etude.trace.unicode import is_whole
 from etude.workspace.operations import OUTPUTS, OUTPUTS_FOLDER, Outside
 from etude.workspace.path_rules import WorkspaceError, require_path
 from etude.workspace.text_file import NotText, TextFile
@@ -326,11 +327,13 @@ class Workspace:
         return next((entry.kind for entry in siblings if entry.path == name), "")
 
     async def _similar(self, path: str) -> str:
-        """The words "; did you mean …" with files of a like name in the same folder, or nothing."""
+        """The words "; did you mean …" with files of a like name in the same folder, or nothing. A name that is no UTF-8 is none that
+        a call could hold."""
         folder, name = posixpath.split(self.place(path))
         try:
-            beside = await self._operations.list(folder or ".", recursive=False, max_entries=MAX_ENTRIES)
+            siblings = await self._operations.list(folder or ".", recursive=False, max_entries=MAX_ENTRIES)
         except (UserError, OSError):
             return ""
-        like = get_close_matches(name, sorted(entry.path for entry in beside if entry.kind == "file"), n=3, cutoff=0.6)
+        names = sorted(entry.path for entry in siblings if entry.kind == "file" and is_whole(entry.path))
+        like = get_close_matches(name, names, n=3, cutoff=0.6)
         return f"; did you mean {', '.join(posixpath.join(folder, one) for one in like)}?" if like else ""

@@ -6,6 +6,7 @@ from typing import Any
 
 from etude.harness.presets.parameter import optional
 from etude.harness.tools.tool import ToolContext, ToolResult
+from etude.trace.unicode import is_whole, whole
 
 
 class ListFolder:
@@ -23,4 +24,7 @@ class ListFolder:
             glob = context.names.tool("glob")
             return f"{len(names)} entries in all" + (f"; narrow them with {glob}" if glob else "")
 
-        return ToolResult(context.show("\n".join(names) or "empty folder", "head", remedy=remedy))
+        odd = sum(not is_whole(name) for name in names)
+        after = f"[{odd} of these names are no UTF-8: use the shell and a pattern to reach them]" if odd else ""
+        text = "\n".join(whole(names)) or "empty folder"
+        return ToolResult(context.show(text, "head", remedy=remedy, after=after))
