@@ -25,6 +25,7 @@ class Endpoint:
     asked: list[dict[str, Any]] = field(default_factory=list)
     break_streams: int = 0
     pause_s: float = 0.0
+    model: dict[str, Any] = field(default_factory=lambda: {"id": "fake"})  # as its list of models has it
     hold: threading.Event = field(default_factory=threading.Event)
 
 
@@ -36,7 +37,7 @@ def serving(play: Player, **options: Any) -> Iterator[Endpoint]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if self._let_in():
-                self._json(200, {"data": [{"id": "fake"}]})
+                self._json(200, {"data": [lab.model]})
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -73,13 +73,18 @@ class Dialogue:
         work, was_idle = self._work, self.idle
         self.idle = False
         if work is None or work.over:
-            work = self._work = _Work(Inbox())
-            work.running = asyncio.ensure_future(self._carry(work, self._noted(words)))
-            work.running.add_done_callback(self._over)
+            self._begin(self._noted(words))
             return "request"
         steers = not was_idle and not queued
         work.inbox.say("steer" if steers else "queue", words if steers else self._noted(words))
         return "request" if was_idle else "steer" if steers else "queue"
+
+    def _begin(self, request: str) -> _Work:
+        """Another agent for the session; without a request it does what its inbox says."""
+        work = self._work = _Work(Inbox())
+        work.running = asyncio.ensure_future(self._carry(work, request))
+        work.running.add_done_callback(self._over)
+        return work
 
     def stop(self) -> bool:
         """Break off what is being done; whether there was anything."""
@@ -89,11 +94,20 @@ class Dialogue:
         return True
 
     def compact(self, words: str) -> None:
-        """The agent sums up what it holds: before its next turn, or at once. Raises BadUse where there is nothing."""
-        if self._work is None or self._work.talk is None or self._work.over:
+        """The agent sums up what it holds: before its next turn, or at once; a session whose agent has ended is taken up again.
+        Raises BadUse where there is nothing."""
+        work = self._work
+        if (
+            (work is None or work.over)
+            and self.file is None
+            or (work is not None and work.talk is None and not work.over)
+        ):
             raise BadUse("nothing to sum up yet: say something first")
         self.idle = False
-        self._work.inbox.summarize(words)
+        if work is None or work.over:
+            self.open()
+            work = self._begin("")
+        work.inbox.summarize(words)
 
     async def undo(self, everything: bool) -> Undone:
         """Take back edits, and tell the agent with the next request. Raises BadUse (CantUndo)."""

@@ -166,6 +166,11 @@ class Events:
     def _on_summary(self, data: dict[str, Any]) -> None:
         self._item("completed", {"type": "summary", "number": data.get("number", 0), "text": data["text"]})
 
+    def _on_shortened(self, data: dict[str, Any]) -> None:
+        window = f" of {data['window']:,} tokens" if data.get("window") else ""
+        texts = f"{len(data['texts'])} older texts were shortened"
+        self._tell(notice(f"the conversation is too long for the model's window{window}: {texts}"))
+
     def _on_undo(self, data: dict[str, Any]) -> None:
         self._item("completed", {"type": "undo", "paths": data["paths"]})
 

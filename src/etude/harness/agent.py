@@ -16,8 +16,9 @@ from etude.chat.renderer import Renderer
 from etude.harness.approval import Approver
 from etude.harness.budget import Budget
 from etude.harness.calls import Calls
+from etude.harness.digest import digest
 from etude.harness.edits.edit_log import EditLog
-from etude.harness.flow import Ended
+from etude.harness.flow import Ended, Overflowed
 from etude.harness.header import session_header
 from etude.harness.inbox import Inbox, Stopped, Summarize
 from etude.harness.opening import opening
@@ -30,14 +31,18 @@ from etude.harness.task_facts import TaskFacts
 from etude.harness.tools.tool import ToolContext
 from etude.harness.transcript import Transcript
 from etude.harness.watcher import Nobody, Watcher
+from etude.harness.window import Window
 from etude.hygiene.of_session import changes_of, counters_of, last_test, todos_of
-from etude.policy.protocol import Policy, PolicyError, Request
+from etude.policy.protocol import ContextOverflow, Policy, PolicyError, Request
 from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import Operations
-from etude.trace.message import NO_ANSWER, Delivery, Message
+from etude.trace.message import EMPTY, NO_ANSWER, Delivery, Message
 from etude.trace.segment import Segment
 from etude.trace.session import Recorder, Session
 from etude.workspace.workspace import Journal, Workspace
+
+# An endpoint's refusals of a request as it stands.
+_REFUSED = (400, 413, 422)
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,8 @@ class Agent:
         self._calls = Calls(
             self._preset, self._context, self._transcript, parts.recorder, parts.approver, parts.inbox, edits
         )  # fmt: skip
+        exact = policy.takes_tokens or parts.renderer is not None
+        self._window = Window(policy, self._transcript, settings, exact=exact)
         self._turns = 0
         self._turns_in_request = 0
         self._turns_in_segment = 0
@@ -99,8 +106,8 @@ class Agent:
                 await self._context.close()
 
     async def _until_ended(self, start: float) -> Outcome:
-        self._open()
-        end = await self._answer_request()
+        asked = self._open()
+        end = await (self._until_end_of(self._sum_up(asked, "queue")) if asked else self._answer_request())
         while (wish := await self._next_request(end)) is not None:
             self._turns_in_request, self._unanswered = 0, False
             for call in end.unanswered:
@@ -127,13 +134,17 @@ class Agent:
                 found = {"new": len(report.new), "gone": len(report.gone)}
                 self._recorder.append("lints", {**found, "ran": report.ran, "problems": report.problems})
 
-    def _open(self) -> None:
+    def _open(self) -> Summarize | None:
+        """Begin or take up the conversation; the person's wish if they want a session that is taken up summed up first of all."""
         facts = self._parts.facts
         if self._parts.resumed is not None:
             self._restore(self._parts.resumed)
+            if not facts.instruction and (asked := self._inbox.summary_asked()) is not None:
+                return asked
             self._transcript.hear(Message("user", facts.instruction, delivery="queue"))
         else:
             self._transcript.open(opening(self._preset, self._settings, facts))
+        return None
 
     def _restore(self, session: Session) -> None:
         """Go on where the session was, with the harness as it is now."""
@@ -185,7 +196,10 @@ class Agent:
         await self._transcript.prompt()  # what came since the last turn counts towards the trigger
         if self._summary_due():
             return await self._summarize()
-        message = await self._ask(summary=False)
+        try:
+            message = await self._ask(summary=False)
+        except Overflowed:
+            return await self._summarize()
         self._turns += 1
         self._turns_in_request += 1
         self._turns_in_segment += 1
@@ -198,36 +212,51 @@ class Agent:
         elif not message.calls:
             raise Ended("message", message.text)
         else:
-            await self._calls.run(message.calls)
+            await self._calls.run(message.calls, self._window.result_bytes(len(message.calls)))
 
     async def _ask(self, *, summary: bool) -> Message:
-        """The policy's next turn, appended to the transcript and counted."""
-        request = self._request(await self._transcript.prompt(), summary)
-        if request.max_tokens < 1:
-            raise Ended("max_tokens")
-        start = time.perf_counter()
-        try:
-            answer = await self._inbox.turn(self._policy.complete(request))
-        except PolicyError as error:
-            if error.infra:
-                raise
-            self._recorder.append("fault", {"kind": "PolicyError", "message": str(error), "infra": False})
-            raise Ended("refused") from error
-        finally:
-            self._seconds["policy"] += time.perf_counter() - start
+        """The policy's next turn, appended to the transcript and counted. Raises Overflowed where the conversation was too long, is
+        shorter now, and should be summed up."""
+        while True:
+            self._window.make_room()
+            request = self._request(await self._transcript.prompt(), summary)
+            if request.max_tokens < 1:
+                raise Ended("max_tokens")
+            start = time.perf_counter()
+            try:
+                answer = await self._inbox.turn(self._policy.complete(request))
+            except ContextOverflow as error:
+                if not self._window.refused(error):
+                    raise self._gives_up(error) from error
+                if not summary and self._may_summarize():
+                    raise Overflowed from error
+            except PolicyError as error:
+                if error.infra:
+                    raise
+                raise self._gives_up(error) from error
+            else:
+                break
+            finally:
+                self._seconds["policy"] += time.perf_counter() - start
+        self._window.taken()
         if answer.finish == "abort":
             raise PolicyError(answer.problem or "the policy aborted the completion; sample the session again")
         return self._transcript.completion(answer)
 
+    def _gives_up(self, error: PolicyError) -> Ended:
+        self._recorder.append("fault", {"kind": "PolicyError", "message": str(error), "infra": False})
+        return Ended("refused")
+
     def _request(self, prompt: tuple[int, ...], summary: bool) -> Request:
         left = self._budget.session_tokens - self._transcript.session_tokens - 1  # 1: the end of a cut-off turn
+        wanted = self._window.answer_tokens(self._budget.turn_tokens)
         return Request(
             session_id=self._recorder.session.header.session_id,
             messages=tuple(self._transcript.messages),
             tools=self._preset.schemas,
             prompt_ids=prompt,
             stop_ids=self._transcript.stop_ids(),
-            max_tokens=min(self._budget.turn_tokens, left),
+            max_tokens=min(wanted, left),
             temperature=self._settings.temperature,
             seed=None if self._seed is None else self._seed + self._turns + self._summaries,
             effort=self._settings.effort,
@@ -238,9 +267,13 @@ class Agent:
 
     def _summary_due(self) -> bool:
         """A segment must have had a turn of its own, else a long request would be summarized for ever."""
-        trigger = self._settings.summary_trigger_tokens
-        full = 0 < trigger <= self._transcript.segment_tokens
-        return full and self._turns_in_segment > 0 and self._summaries < self._settings.max_summaries
+        return 0 < self._window.summary_tokens <= self._transcript.segment_tokens and self._may_summarize()
+
+    def _may_summarize(self) -> bool:
+        """Whether another summary is allowed, and there is a turn to sum up."""
+        if self._settings.summary_trigger_tokens == 0:
+            return False
+        return self._turns_in_segment > 0 and self._summaries < self._settings.max_summaries
 
     async def _sum_up(self, asked: Summarize, manner: Delivery) -> None:
         """A summary that the person wished for. Where the segment has no turn yet there is nothing to sum up."""
@@ -254,15 +287,38 @@ class Agent:
         """Self-summary: query, answer, and a new segment from the request, the answer and the conversation's state. `manner`: the
         person wished for it."""
         self._transcript.hear(Message("user", self._preset.summary_query, summary=True, delivery=manner))
-        answer = await self._ask(summary=True)
+        answer = await self._summary()
         self._summaries += 1
         self._turns_in_segment = 0
         state = [f"summary {self._summaries}", *(f"todo {item}" for item in self._context.todos.open)]
         if self._preset.skinned:
             state += [f"changed {path}" for path in changes_of(self._recorder.session).paths]
             state += [f"tests {self._calls.last_test}"] if self._calls.last_test else []
-        carried = Message("user", "\n".join([answer.text, *state]), summary=True)
-        self._transcript.restart(carried, {"number": self._summaries, "text": answer.text, "state": state})
+        carried = Message("user", "\n".join([answer, *state]), summary=True)
+        self._transcript.restart(carried, {"number": self._summaries, "text": answer, "state": state})
+
+    async def _summary(self) -> str:
+        """What the policy sums up. An endpoint whose model can't, or says nothing, twice, is helped: what was said stands for it."""
+        if self._window.exact:
+            return (await self._ask(summary=True)).text
+        messages = list(self._transcript.messages)
+        for again in (True, False):
+            try:
+                answer = await self._ask(summary=True)
+            except Ended as end:
+                if end.reason != "refused":
+                    raise
+                break
+            except PolicyError as error:
+                if error.status not in _REFUSED:
+                    raise
+                break
+            if answer.text.strip() and answer.fault not in NO_ANSWER:
+                return answer.text
+            if again:
+                notice = f"malformed: {answer.fault or EMPTY}; write the summary"
+                self._transcript.result(Message("tool", notice), "", failed=True)
+        return digest(messages)
 
 
 def build_agent(

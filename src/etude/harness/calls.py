@@ -44,9 +44,13 @@ class Calls:
     last_test: str = ""  # "passed" or "failed"; what a self-summary carries on
     seconds: float = 0.0  # wall seconds in tools
 
-    async def run(self, calls: Sequence[ToolCall]) -> None:
-        """Raises Ended at a valid `done`, and Stopped, after every call has its answer, if a person broke the turn off."""
+    async def run(self, calls: Sequence[ToolCall], result_bytes: int) -> None:
+        """Each result may hold `result_bytes`. Raises Ended at a valid `done`, and Stopped, after every call has its answer, if a
+        person broke the turn off."""
         answered = 0
+        whole = self.context.settings
+        if result_bytes != whole.max_tool_bytes:
+            self.context.settings = whole.model_copy(update={"max_tool_bytes": result_bytes})
         try:
             for quiet, group in groupby(calls, lambda call: self.preset.quiet(call.name)):
                 for batch in [list(group)] if quiet else [[call] for call in group]:
@@ -58,6 +62,8 @@ class Calls:
             for call in calls[answered:]:
                 self._answer(call, ToolResult(STOPPED, failed=True), 0.0)
             raise
+        finally:
+            self.context.settings = whole
 
     async def _batch(self, batch: list[ToolCall]) -> None:
         """Calls that may run at once; one alone is a batch too."""

@@ -15,6 +15,10 @@ class Flow(Exception):
     """Base: never an error, never leaves the agent."""
 
 
+class Overflowed(Flow):
+    """The conversation was too long for the model's window and is shorter now: the session sums it up and goes on."""
+
+
 class Ended(Flow):
     """The request is answered or given up. `unanswered` are the calls of the last turn that never got a result: `done`, and any
     behind it."""

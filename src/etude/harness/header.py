@@ -11,7 +11,7 @@ from etude.harness.presets.preset import harness_facts, hash_of
 from etude.harness.services import Services
 from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
-from etude.policy.protocol import Policy
+from etude.policy.protocol import Policy, window_of
 from etude.trace.entry import Header
 
 
@@ -27,6 +27,7 @@ def session_header(
 ) -> Header:
     """The first line of a session file: all that is needed to attribute and replay it. `services`: those of the agent."""
     chat = fitted(renderer, settings).fingerprint if renderer else ""
+    window = window_of(policy) if renderer is None else None
     known = harness_facts(settings, chat, services.mcp if services else ())
     return Header(
         session_id=session_id or f"{facts.task_id}-{time.time_ns():x}",
@@ -38,6 +39,6 @@ def session_header(
         takes_tokens=policy.takes_tokens,
         created_unix_s=round(time.time(), 3),
         settings=settings.model_dump(mode="json"),
-        facts=facts.to_json(),
+        facts=facts.to_json() | ({} if window is None else {"window_tokens": window}),
         recipe=recipe or {},
     )

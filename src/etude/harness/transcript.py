@@ -12,12 +12,14 @@ A text policy with a renderer (a scripted expert) gets its turns rendered once, 
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Mapping, Sequence
 
 from etude.chat.renderer import Pieces, Renderer
 from etude.harness.allocator import keep_large_blocks
-from etude.hygiene.tokens import estimate, spoken
+from etude.harness.room import shortened
+from etude.hygiene.tokens import CHARS_PER_TOKEN, estimate, spoken
 from etude.policy.wire.outgoing import fresh_id
 from etude.trace.builder import SegmentBuilder
 from etude.trace.completion import Completion, SampledTokens
@@ -27,6 +29,8 @@ from etude.trace.session import Recorder, Session
 
 # Tokenizers encode some megabytes a second and release the interpreter: longer texts (5 ms) are encoded beside the event loop.
 INLINE_CHARS = 16_000
+# An endpoint that counts more tokens than this in an estimated one counts something else.
+MOST_SCALE = 4.0
 NOTHING: Mapping[str, Any] = {}
 
 
@@ -55,6 +59,7 @@ class Transcript:
     def __init__(self, recorder: Recorder, renderer: Renderer | None, tools: Sequence[dict[str, Any]]) -> None:
         keep_large_blocks()
         self.messages: list[Message] = []
+        self._entries: list[int] = []  # of each message, the number of the entry that holds it
         self.builder = SegmentBuilder()
         self.calls = 0  # names calls across segments: an id is unique in its session
         self._call_ids: set[str] = set()
@@ -66,6 +71,8 @@ class Transcript:
         self._node: int | None = None  # the entry whose tokens come last
         self._root: int | None = None  # the original request, where every segment hangs
         self._prefix: list[tuple[Message, list[int] | None]] = []
+        self._scale = 1.0  # tokens as the endpoint counts them, of one that is estimated
+        self._tool_tokens = len(json.dumps(tools)) // CHARS_PER_TOKEN  # of their schemas, estimated
         self._prompt: _Prompt | None = None
         self._answered: tuple[
             int, ...
@@ -134,6 +141,8 @@ class Transcript:
             elif entry.type == "summary" and (carried := entry.data.get("message")):
                 self._start_segment()
                 self._again(Message.from_json(carried), entry)
+            elif entry.type == "shortened":
+                self._replace({int(number): text for number, text in entry.data["texts"].items()})
             elif entry.type == "fork" and entry.tokens is not None:
                 self.builder.fork(entry.tokens.ids)
                 self._node = entry.id
@@ -143,6 +152,7 @@ class Transcript:
     def _again(self, message: Message, entry: Entry) -> None:
         """Hold a recorded entry."""
         self.messages.append(message)
+        self._entries.append(entry.id)
         self._estimate += estimate(message)
         self._node = entry.id
         sampled = message.role == "assistant"
@@ -175,6 +185,32 @@ class Transcript:
         self._start_segment()
         self._add(carried, self._render(carried), "summary", {**data, "message": carried.to_json()})
 
+    def measured(self, prompt_tokens: int) -> None:
+        """The endpoint counts so many tokens in the messages held now."""
+        if prompt_tokens > 0:
+            self._estimate = prompt_tokens
+            estimated = self._tool_tokens + sum(map(estimate, self.messages))
+            self._scale = min(MOST_SCALE, max(1.0, prompt_tokens / estimated))
+
+    def shorten(self, most_tokens: int, facts: Mapping[str, Any]) -> bool:
+        """Make the messages fit so many tokens, and record which texts became shorter; whether any did. For text policies."""
+        most_chars = (int(most_tokens / self._scale) - self._tool_tokens) * CHARS_PER_TOKEN
+        texts = shortened(self.messages, most_chars)
+        if not texts:
+            return False
+        changed = {self._entries[place]: text for place, text in texts.items()}
+        self._replace(changed)
+        self._recorder.append("shortened", {"texts": {str(key): text for key, text in changed.items()}, **facts})
+        return True
+
+    def _replace(self, texts: Mapping[int, str]) -> None:
+        """Hold other texts for these entries. A turn whose text is another one is not as its provider sent it."""
+        for place, number in enumerate(self._entries):
+            if number in texts:
+                self.messages[place] = replace(self.messages[place], text=texts[number], opaque={})
+        self._prefix = [(self.messages[i], ids) for i, (_, ids) in enumerate(self._prefix)]
+        self._estimate = round((self._tool_tokens + sum(map(estimate, self.messages))) * self._scale)
+
     def _start_segment(self) -> None:
         self._sealed += self._estimate
         self._estimate = 0
@@ -183,6 +219,7 @@ class Transcript:
             self.builder.extend(ids or ())
             self._estimate += estimate(message)
         self.messages = [message for message, _ in self._prefix]
+        self._entries = self._entries[: len(self._prefix)]
         self._node = self._root
         self._unread = _Unread()
         self._answered = ()
@@ -193,6 +230,7 @@ class Transcript:
         if self._renderer is None:
             message = self._distinct(_require(answer))
             routes, tokens, kinds = None, None, spoken(message)._asdict()
+            self.measured(answer.usage.input_tokens)
             self._estimate = answer.usage.input_tokens + answer.usage.output_tokens or self._estimate + estimate(
                 message
             )
@@ -206,6 +244,7 @@ class Transcript:
         data = {"message": message.to_json(), "finish": answer.finish, "usage": vars(answer.usage), "spoken": kinds}
         data |= {"read": read} if read else {}
         self._node = self._recorder.append("completion", data, parent=self._node, tokens=tokens, routes=routes)
+        self._entries.append(self._node)
         return message
 
     def _distinct(self, message: Message) -> Message:
@@ -299,6 +338,7 @@ class Transcript:
         self.builder.extend(ids or ())
         tokens = EntryTokens(ids, lead=len(ids)) if ids is not None else None
         self._node = self._recorder.append(kind, data, parent=self._node, tokens=tokens)
+        self._entries.append(self._node)
 
 
 async def _aside(messages: Sequence[Message], work: Callable[..., Any], *arguments: Any) -> Any:

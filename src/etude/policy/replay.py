@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from etude.policy.protocol import PolicyError, Request
+from etude.policy.protocol import ContextOverflow, PolicyError, Request
 from etude.trace.completion import Completion, SampledTokens, Usage
 from etude.trace.entry import Entry
 from etude.trace.message import Message
@@ -18,12 +18,19 @@ class ReplayPolicy:
         self._turns = session.of("completion")
         self.takes_tokens = any(entry.tokens is not None for entry in self._turns)
         self._prompts = _prompts(session) if self.takes_tokens else []
+        self.window_tokens: int | None = session.header.facts.get("window_tokens")
+        self._refusals = _refusals(session)
         self._next = 0
 
     async def complete(self, request: Request) -> Completion:
         if self._next >= len(self._turns):
             raise PolicyError(f"the recorded session has {len(self._turns)} turns; another one was asked", infra=False)
         entry, index = self._turns[self._next], self._next
+        if refused := self._refusals.get(index):
+            data = refused.pop(0).data
+            self.window_tokens = data.get("window")
+            said = "the recorded conversation was too long here"
+            raise ContextOverflow(said, window_tokens=data.get("window"), prompt_tokens=data.get("prompt"))
         self._next += 1
         if not self.takes_tokens:
             # Without tokens the usage is what limits and self-summaries are decided by: it belongs to the answer.
@@ -45,6 +52,17 @@ class ReplayPolicy:
             f"({list(asked[at : at + 4])} instead of {recorded[at : at + 4]}): harness or tools changed",
             infra=False,
         )
+
+
+def _refusals(session: Session) -> dict[int, list[Entry]]:
+    """Before which turn the endpoint refused the conversation, and what it said."""
+    found: dict[int, list[Entry]] = {}
+    turns = 0
+    for entry in session.of("completion", "shortened"):
+        turns += entry.type == "completion"
+        if entry.type == "shortened" and entry.data.get("refused"):
+            found.setdefault(turns, []).append(entry)
+    return found
 
 
 def _sampled(entry: Entry) -> SampledTokens:

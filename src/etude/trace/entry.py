@@ -18,6 +18,7 @@ EntryType = Literal[
     "completion",
     "tool_result",
     "summary",
+    "shortened",
     "fork",
     "fault",
     "effort",

@@ -160,6 +160,18 @@ class SummaryLine(_Line):
     message: MessagePart | None = Field(None, description="the user message that carries both on")
 
 
+class ShortenedLine(_Line):
+    """Texts of the conversation became shorter, so that it fits the model's window; entries keep them as they were."""
+
+    type: Literal["shortened"]
+    texts: dict[str, str] = Field(
+        description="the text that is sent from here on, by the number of the entry that holds it"
+    )
+    window: int | None = Field(None, description="the model's window in tokens, where it is known")
+    prompt: int | None = Field(None, description="the prompt's tokens as the endpoint's refusal says them")
+    refused: bool = Field(False, description="the endpoint refused the conversation; else it was known to be too long")
+
+
 class ForkLine(_Line):
     """The next prompt did not continue the tokens held: a new root that holds all of it."""
 
@@ -280,6 +292,7 @@ LINES: tuple[type[BaseModel], ...] = (
     CompletionLine,
     ToolResultLine,
     SummaryLine,
+    ShortenedLine,
     ForkLine,
     FaultLine,
     EffortLine,
