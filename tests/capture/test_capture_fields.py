@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from etude.capture.ask import Refused
 from etude.capture.dialect import anthropic, chat, responses
 from etude.capture.dialect.fields import Fields, check
+from etude.policy.wire.placeholder import placeholder
 
 TABLES = {"chat completions": chat.FIELDS, "messages": anthropic.FIELDS, "responses": responses.FIELDS}
 PAGE = Path(__file__).parents[2] / "docs" / "capture.md"
@@ -89,3 +90,71 @@ def test_a_tool_that_the_maker_s_server_would_run_is_left_out_and_noted(dialect:
     body = {key: value for key, value in body.items() if key != "max_tokens" or dialect.name == "anthropic"}
     ask = dialect.read({**body, "tools": [{"type": kind, "name": "web_search"}]}, ())
     assert ask.tools == () and ask.ignored == (f"tools.{kind}",)
+
+
+PNG = "iVBORw0KGgo="
+PICTURES = {
+    "openai-chat": {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+    "anthropic": {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
+    "openai-responses": {"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"},
+}
+
+
+def with_result(dialect: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """A request whose tool result holds these parts."""
+    function = {"name": "look", "arguments": "{}"}
+    if dialect == "openai-chat":
+        turn = {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "k", "type": "function", "function": function}],
+        }
+        return {"model": "m", "messages": [turn, {"role": "tool", "tool_call_id": "k", "content": parts}]}
+    if dialect == "anthropic":
+        turn = {"role": "assistant", "content": [{"type": "tool_use", "id": "k", "name": "look", "input": {}}]}
+        result = {"type": "tool_result", "tool_use_id": "k", "content": parts}
+        return {"model": "m", "max_tokens": 5, "messages": [turn, {"role": "user", "content": [result]}]}
+    call = {"type": "function_call", "call_id": "k", **function}
+    return {"model": "m", "input": [call, {"type": "function_call_output", "call_id": "k", "output": parts}]}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+def test_a_picture_is_a_placeholder_with_its_type_and_size(dialect: Any) -> None:
+    text = {"type": "input_text" if dialect.name == "openai-responses" else "text", "text": "a screenshot:"}
+    read = dialect.read(with_result(dialect.name, [text, PICTURES[dialect.name]]), ())
+    assert read.messages[-1].text == "a screenshot:\n[image, image/png, 8 bytes, not shown]"
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({"type": "image_url", "image_url": {"url": "https://h.example/a.png"}}, "[image, https://h.example/a.png, not shown]"),
+        ({"type": "input_audio", "input_audio": {"data": PNG, "format": "wav"}}, "[audio, wav, 8 bytes, not shown]"),
+        ({"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PNG}},
+         "[document, application/pdf, 8 bytes, not shown]"),
+        ({"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "its words"}}, "its words"),
+        ({"type": "input_file", "file_id": "file-1"}, "[file, file-1, not shown]"),
+        ({"type": "image_url", "image_url": {}}, "[image, not shown]"),
+        ({"type": "refusal", "refusal": "No."}, "No."),
+        ({"type": "hologram"}, None),
+    ],
+)  # fmt: skip
+def test_what_is_no_text_is_told_by_kind_type_and_size(part: dict[str, Any], words: str | None) -> None:
+    assert placeholder(part) == words
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize(
+    ("word", "effort"),
+    [("none", "low"), ("minimal", "low"), ("low", "low"), ("medium", "medium"), ("high", "high"), ("xhigh", "high"), ("max", "high")],
+)  # fmt: skip
+def test_every_name_of_an_effort_is_taken_and_one_beyond_ours_is_noted(dialect: Any, word: str, effort: str) -> None:
+    talk = [{"role": "user", "content": "Hi"}]
+    bodies = {
+        "openai-chat": {"messages": talk, "reasoning_effort": word},
+        "anthropic": {"messages": talk, "max_tokens": 5, "output_config": {"effort": word}},
+        "openai-responses": {"input": talk, "reasoning": {"effort": word}},
+    }
+    ask = dialect.read({"model": "m", **bodies[dialect.name]}, ())
+    assert ask.effort == effort
+    assert any(word in note for note in ask.ignored) is (word != effort)

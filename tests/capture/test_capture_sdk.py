@@ -140,7 +140,7 @@ async def test_an_agent_on_the_raw_anthropic_wire_is_one_sample(
         ("top_p", 0.5),
         ("tool_choice", "required"),
         ("parallel_tool_calls", False),
-        ("reasoning_effort", "minimal"),
+        ("reasoning_effort", "utmost"),
         ("a_field_of_next_year", 1),
     ],
 )
@@ -243,6 +243,23 @@ async def test_policy_faults_are_the_request_s_and_infra_faults_are_tried_again(
     kept = read_session(session.path)
     assert [entry.data["infra"] for entry in kept.of("fault")] == [True, False]
     assert len(kept.of("completion")) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_the_upstream_refuses_keeps_its_status_and_words(served: Serve, status: int, stream: bool) -> None:
+    """A 503 would have the agent try a wrong key for minutes."""
+
+    def script(request: Request) -> Message:
+        raise PolicyError(f"HTTP {status}: no (remedy for the operator)", status=status, refusal="no such thing")
+
+    async with served(ScriptedPolicy(script)) as endpoint:
+        _, key = await endpoint.session()
+        paths = {"/v1/chat/completions": {}, "/v1/messages": {"max_tokens": 5}}
+        for path, more in paths.items():
+            body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": stream, **more}
+            answer = await endpoint.http.post(path, json=body, headers=bearer(key))
+            assert (answer.status_code, answer.json()["error"]["message"]) == (status, "no such thing")
 
 
 async def test_the_models_list_names_who_answers(served: Serve) -> None:

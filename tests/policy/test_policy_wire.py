@@ -164,7 +164,7 @@ def test_a_stream_that_breaks_off_or_ends_in_an_error_says_so() -> None:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "type 'image_url'"),
+        ({"messages": [{"role": "user", "content": [{"type": "hologram", "at": {}}]}]}, "type 'hologram'"),
         (
             {"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "bash_2025", "name": "w"}]},
             "input_schema",

@@ -80,7 +80,7 @@ def test_a_broken_call_in_the_input_is_a_malformed_turn() -> None:
     ("body", "said"),
     [
         ({"input": "x", "previous_response_id": "r"}, "stored conversation"),
-        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "u"}]}]}, "type 'input_image'"),
+        ({"input": [{"role": "user", "content": [{"type": "hologram", "at": "u"}]}]}, "type 'hologram'"),
         ({"input": [{"type": "web_search_call"}]}, r"input\[0\] is an item of type 'web_search_call'"),
         ({"input": [{"type": "function_call", "arguments": "{}"}]}, "without call_id or name"),
         ({"input": "x", "tools": [{"type": "computer"}]}, r"tools\[0\] is of type 'computer'"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from etude.chat.renderer import Effort
 from etude.policy.wire.responses_tools import Forms
+from etude.redact.keys import masked
 from etude.trace.message import Message
 
 
@@ -32,5 +33,5 @@ class Refused(ValueError):
     """A request that gets an error instead of an answer; `status` is the HTTP status, the text says what to change."""
 
     def __init__(self, message: str, status: int = 400) -> None:
-        super().__init__(message)
+        super().__init__(masked(message))
         self.status = status

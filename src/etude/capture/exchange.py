@@ -195,13 +195,16 @@ async def _pieces(sampling: Sampling) -> AsyncIterator[tuple[Said, str] | None]:
 
 
 def _outcome(sampling: Sampling) -> Completion | Refused:
-    """What a sampling that is over came to. An infra fault is 503: SDKs then try again."""
+    """What a sampling that is over came to. An infra fault is 503: SDKs then try again. What the upstream endpoint refuses as the
+    client's (a key, a model's name, a field) is refused with its status and words: to try again would not help."""
     if sampling.task.cancelled():
         return Refused("the session ended before this was answered", 409)
     error = sampling.task.exception()
     if error is None:
         return sampling.task.result()
     if isinstance(error, PolicyError):
+        if error.status is not None and 400 <= error.status < 500:
+            return Refused(error.refusal or str(error), error.status)
         return Refused(str(error), 503 if error.infra else 400)
     if isinstance(error, OSError):
         return Refused(f"the session can't be written, so this turn is not given out: {error}", 500)

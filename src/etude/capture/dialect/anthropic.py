@@ -58,6 +58,7 @@ class AnthropicDialect:
             messages, tools = tuple(request_messages(request)), request_tools(request)
         except WireError as error:
             raise Refused(str(error)) from error
+        effort, unmet = _effort(body.get("output_config") or {})
         return Ask(
             model=request.model,
             messages=messages,
@@ -65,10 +66,10 @@ class AnthropicDialect:
             failed=frozenset(_failed(request)),
             max_tokens=request.max_tokens,
             temperature=1.0 if request.temperature is None else request.temperature,
-            effort=_effort(body.get("output_config") or {}),
+            effort=effort,
             stream=bool(request.stream),
             stream_usage=True,
-            ignored=(*ignored, *(f"tools.{kind}" for kind in hosted_tools(request))),
+            ignored=(*ignored, *unmet, *(f"tools.{kind}" for kind in hosted_tools(request))),
         )
 
     def counted(self, body: dict[str, Any], allowed: Collection[str]) -> Ask:

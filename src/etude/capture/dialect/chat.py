@@ -61,6 +61,7 @@ class ChatDialect:
         except WireError as error:
             raise Refused(str(error)) from error
         tools = tuple(request.tools or ())
+        effort, unmet = effort_of(request.reasoning_effort, "reasoning_effort")
         return Ask(
             model=request.model,
             messages=messages,
@@ -68,10 +69,10 @@ class ChatDialect:
             max_tokens=request.most_tokens,
             temperature=1.0 if request.temperature is None else request.temperature,
             seed=request.seed,
-            effort=effort_of(request.reasoning_effort, "reasoning_effort"),
+            effort=effort,
             stream=bool(request.stream),
             stream_usage=bool(request.stream_options and request.stream_options.include_usage),
-            ignored=ignored,
+            ignored=(*ignored, *unmet),
         )
 
     def answer(self, answer: Completion, *, id: str, ask: Ask) -> dict[str, Any]:

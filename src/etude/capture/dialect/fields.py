@@ -63,11 +63,18 @@ def validated(model: type[Wire], body: Mapping[str, Any]) -> Wire:
         raise Refused(f"{'.'.join(map(str, first['loc'])) or 'the body'}: {first['msg']}") from error
 
 
-def effort_of(value: Any, name: str) -> Effort | None:
-    """The effort asked for. Raises Refused for one that is none of ours."""
+# Names that makers have for efforts beyond ours, as the nearest of ours.
+_NEAREST: Mapping[str, Effort] = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
+
+
+def effort_of(value: Any, name: str) -> tuple[Effort | None, tuple[str, ...]]:
+    """The effort asked for, and what of the wish was not honoured: ours are low, medium and high. Raises Refused for a word that no
+    maker has."""
     if value is None or value in get_args(Effort):
-        return value
-    raise Refused(f"{name} = {value!r} is none of {', '.join(get_args(Effort))}")
+        return value, ()
+    if isinstance(value, str) and value in _NEAREST:
+        return _NEAREST[value], (f"{name}={value}",)
+    raise Refused(f"{name} = {value!r} is none of {', '.join([*get_args(Effort), *_NEAREST])}")
 
 
 def declares(choice: Any, tools: Collection[Any], name: str) -> bool:

@@ -51,6 +51,7 @@ class ResponsesDialect:
         except WireError as error:
             raise Refused(str(error)) from error
         tools = declared.functions
+        effort, unmet = effort_of(request.reasoning.effort if request.reasoning else None, "reasoning.effort")
         return Ask(
             model=request.model,
             messages=messages,
@@ -58,9 +59,9 @@ class ResponsesDialect:
             forms=declared.forms,
             max_tokens=request.max_output_tokens,
             temperature=1.0 if request.temperature is None else request.temperature,
-            effort=effort_of(request.reasoning.effort if request.reasoning else None, "reasoning.effort"),
+            effort=effort,
             stream=bool(request.stream),
-            ignored=(*ignored, *(f"tools.{kind}" for kind in declared.left_out)),
+            ignored=(*ignored, *unmet, *(f"tools.{kind}" for kind in declared.left_out)),
         )
 
     def answer(self, answer: Completion, *, id: str, ask: Ask) -> dict[str, Any]:

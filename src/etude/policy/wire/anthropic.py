@@ -19,13 +19,14 @@ from etude.policy.wire.anthropic_types import (
     StopReason,
 )
 from etude.policy.wire.errors import WireError
+from etude.policy.wire.placeholder import placed, placeholder
 from etude.trace.completion import Completion, Finish, Usage
 from etude.trace.message import CUT_OFF, FILTERED, Message, ToolCall
 from etude.trace.unicode import whole
 
 
 def request_messages(request: MessagesRequest) -> list[Message]:
-    """The conversation that a client sends. Raises WireError for what has no words of ours: images, documents."""
+    """The conversation that a client sends; an image or a document is a placeholder. Raises WireError for other blocks."""
     system = _text(request.system or "", "system")
     messages = [Message("system", whole(system))] if system else []
     for i, row in enumerate(request.messages):
@@ -161,10 +162,13 @@ def _user(row: AnthropicMessage, place: str) -> list[Message]:
 def _text(content: str | list[Block], place: str) -> str:
     if isinstance(content, str):
         return content
+    texts: list[str] = []
     for block in content:
-        if block.type != "text" or block.text is None:
+        text = block.text if block.type == "text" else placeholder(block.model_dump(exclude_none=True))
+        if text is None:
             raise WireError(f"{place} holds a block of type {block.type!r}; only text can be sent there")
-    return "".join(block.text or "" for block in content)
+        texts.append(text)
+    return placed(texts)
 
 
 def _blocks(message: Message) -> list[dict[str, Any]]:

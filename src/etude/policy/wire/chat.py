@@ -24,10 +24,13 @@ from etude.policy.wire.chat_types import (
 from etude.policy.wire.errors import WireError
 from etude.policy.wire.opaque import THINKING_FIELDS, fields_of_call, fields_of_turn
 from etude.policy.wire.parts import is_plain, text_of, thinking_of
+from etude.policy.wire.placeholder import placed, placeholder
 from etude.trace.completion import Completion, Finish, Usage
 from etude.trace.message import CUT_OFF, FAILED, FILTERED, Message, ToolCall
 from etude.trace.unicode import whole
 
+# Parts of an answer that come back and say nothing here: thinking has a field of its own.
+_SAY_NOTHING = ("text", "thinking", "reasoning")
 # Why a provider ends a turn that is no answer.
 _UNFINISHED = {"content_filter": FILTERED, "error": FAILED}
 
@@ -66,7 +69,7 @@ def _provided(message: Message, row: dict[str, Any], provider: str) -> Message:
 
 
 def request_messages(request: ChatRequest) -> list[Message]:
-    """The conversation that a client sends. Raises WireError for what has no words of ours: images, an unknown call."""
+    """The conversation that a client sends; a picture or a sound is a placeholder. Raises WireError for other parts than text."""
     messages: list[Message] = []
     made = 0
     for i, row in enumerate(request.messages):
@@ -130,11 +133,15 @@ def _message(answer: Completion) -> Message:
 
 
 def _plain(row: ChatMessage, place: int) -> str:
-    if isinstance(row.content, list):
-        for part in row.content:
-            if part.text is None:
-                raise WireError(f"messages[{place}] holds a part of type {part.type!r}; only text can be sent")
-    return text_of([part.model_dump() for part in row.content] if isinstance(row.content, list) else row.content)
+    if not isinstance(row.content, list):
+        return row.content or ""
+    texts: list[str] = []
+    for part in row.content:
+        text = placeholder(part.model_dump(exclude_none=True)) if part.text is None else part.text
+        if text is None and part.type not in _SAY_NOTHING:
+            raise WireError(f"messages[{place}] holds a part of type {part.type!r}; only text can be sent")
+        texts.append(text or "")
+    return placed(texts)
 
 
 def _assistant(text: str, thinking: str, rows: list[dict[str, Any]], seen: int) -> Message:

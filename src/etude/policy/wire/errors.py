@@ -26,7 +26,10 @@ class ProviderError(WireError):
 
 
 # The names that SDKs turn into exceptions of their own.
-_OPENAI = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+_OPENAI = {
+    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+    422: "invalid_request_error", 429: "rate_limit_error",
+}  # fmt: skip
 _ANTHROPIC = {**_OPENAI, 403: "permission_error", 413: "request_too_large", 529: "overloaded_error"}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from etude.policy.wire.errors import WireError
+from etude.policy.wire.placeholder import placed, placeholder
 from etude.policy.wire.responses_tools import Forms, call_item, call_message
 from etude.policy.wire.responses_types import (
     InputDetails,
@@ -111,7 +112,12 @@ def _joined(first: Message, then: Message) -> Message:
 
 
 def _text(content: str | list[ResponsePart] | None, place: str) -> str:
-    for part in content if isinstance(content, list) else ():
-        if part.text is None:
+    if not isinstance(content, list):
+        return whole(content or "")
+    texts: list[str] = []
+    for part in content:
+        text = placeholder(part.model_dump(exclude_none=True)) if part.text is None else part.text
+        if text is None:
             raise WireError(f"{place} holds a part of type {part.type!r}; only text can be sent")
-    return whole(content if isinstance(content, str) else "".join(part.text or "" for part in content or ()))
+        texts.append(text)
+    return whole(placed(texts))
