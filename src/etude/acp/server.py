@@ -36,10 +36,12 @@ from acp.schema import (
     SetSessionConfigOptionResponse,
     SetSessionModeResponse,
 )
+from acp.stdio import stdio_streams
 
 from etude import __version__
 from etude.acp.conversation import Conversation, Setup, refused
 from etude.acp.editor_folder import EditorFolder
+from etude.acp.lines import MAX_LINE_BYTES, pump
 from etude.acp.permission import is_mode, modes
 from etude.acp.request import UnusableBlock, text_of
 from etude.face.desk import Desk, measured
@@ -223,9 +225,14 @@ async def serve(setup: Setup) -> None:
             "etude agent --acp waits for an editor to speak the Agent Client Protocol; Ctrl-C ends it", file=sys.stderr
         )
     server = AcpServer(setup)
+    editor, answers = await stdio_streams()
+    lines = asyncio.StreamReader(limit=MAX_LINE_BYTES)
+    pumping = asyncio.create_task(pump(editor, lines, answers))
     try:
-        await acp.run_agent(cast(acp.Agent, server))  # the SDK answers for the methods that it lacks
+        # The SDK answers for the methods that the server lacks.
+        await acp.run_agent(cast(acp.Agent, server), answers, lines)
     finally:
+        pumping.cancel()
         await server.close()
 
 

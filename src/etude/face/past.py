@@ -9,6 +9,7 @@ from pathlib import Path
 from etude.face.errors import BadUse
 from etude.link.home import read_entries, read_header, session_files, sessions_home
 from etude.trace.entry import Header
+from etude.trace.unicode import whole
 
 LAST = "last"
 # What a person looks through.
@@ -27,7 +28,7 @@ class Past:
     def line(self) -> str:
         """When it was used last and what it was begun with."""
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.file.stat().st_mtime))
-        title = " ".join(str(self.header.facts.get("instruction", "")).split())
+        title = whole(" ".join(str(self.header.facts.get("instruction", "")).split()))
         return f"{self.header.session_id}  {used}  {title[:_TITLE_CHARS]}"
 
 

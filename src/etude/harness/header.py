@@ -13,6 +13,7 @@ from etude.harness.settings import HarnessSettings
 from etude.harness.task_facts import TaskFacts
 from etude.policy.protocol import Policy, window_of
 from etude.trace.entry import Header
+from etude.trace.unicode import whole
 
 
 def session_header(
@@ -39,6 +40,6 @@ def session_header(
         takes_tokens=policy.takes_tokens,
         created_unix_s=round(time.time(), 3),
         settings=settings.model_dump(mode="json"),
-        facts=facts.to_json() | ({} if window is None else {"window_tokens": window}),
+        facts=whole(facts.to_json()) | ({} if window is None else {"window_tokens": window}),
         recipe=recipe or {},
     )

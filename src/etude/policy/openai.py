@@ -28,6 +28,7 @@ from etude.policy.wire.outgoing import Outgoing
 from etude.redact.keys import api_key, bearer, masked
 from etude.trace.completion import Completion, Usage
 from etude.trace.message import Message
+from etude.trace.unicode import whole
 
 if TYPE_CHECKING:
     import httpx
@@ -117,7 +118,7 @@ class OpenAIPolicy:
             self._max_tokens_field: min(limit for limit in limits if limit is not None),
         }
         if request.tools:
-            body["tools"] = list(request.tools)
+            body["tools"] = whole(list(request.tools))
         if request.tools and request.extra.get("summary"):
             body["tool_choice"] = "none"  # the tools stay declared, so that the endpoint's prompt cache still fits
         if request.seed is not None:

@@ -57,7 +57,7 @@ def _go(flags: Flags) -> Answer:
     if prompt is None and headless:
         prompt = "-" if not sys.stdin.isatty() else ""
     if prompt == "-":
-        prompt = sys.stdin.read()
+        prompt = sys.stdin.buffer.read().decode(errors="replace")
     if prompt is not None and not prompt.strip():
         raise BadUse('no request: give one with -p "…", on stdin, or start at a terminal')
     job = made.job(prompt or "", session)
