@@ -217,3 +217,12 @@ def test_tests_settings_and_whatever_stands_for_the_runner_are_protected():
 def test_a_category_is_told_by_the_first_telling_word():
     told = {"Rename foo and fix the docs": "refactors", "why does it crash?": "debugging", "add a flag": "features"}
     assert {request: category(request) for request in told} == told
+
+
+def test_files_beside_sessions_are_no_logs_of_another_agent(tmp_path: Path) -> None:
+    (tmp_path / "signals").mkdir()
+    for name in ("s-1.undo.jsonl", "s-1.agent-trace.jsonl", "signals/signals.jsonl"):
+        (tmp_path / name).write_text('{"at": 3, "path": "a.py"}\n')
+    assert read_recorded([tmp_path]) == ([], {})
+    (tmp_path / "strange.jsonl").write_text('{"at": 3, "path": "a.py"}\n')
+    assert list(read_recorded([tmp_path])[1]) == [str(tmp_path / "strange.jsonl")]

@@ -53,6 +53,14 @@ def picture() -> Image:
 
 
 @server.tool()
+def noise() -> str:
+    """Writes what is no message to stdout."""
+    os.write(1, b"NOISE on stdout\n")
+    os.write(2, b"NOISE on stderr\n")
+    return "quiet again"
+
+
+@server.tool()
 def die() -> str:
     """Ends the server in the middle of the call."""
     os._exit(3)

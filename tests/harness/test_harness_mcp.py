@@ -21,7 +21,9 @@ from hypothesis import strategies as st
 from etude.harness.agent import build_agent
 from etude.harness.approval import Approver, Asked, Effect
 from etude.harness.header import session_header
+from etude.harness.mcp import log as log_module
 from etude.harness.mcp.config import project_servers, servers_of
+from etude.harness.mcp.log import ServerLog, log_file
 from etude.harness.mcp.server import McpConfigError, Server
 from etude.harness.mcp.servers import Servers
 from etude.harness.mcp.tool import MAX_NAME_CHARS, presented_name
@@ -35,6 +37,12 @@ from etude.workspace.local_folder import LocalFolder
 
 SCRIPT = Path(__file__).with_name("mcp_server.py")
 SETTINGS = HarnessSettings.full(preset="minimal", max_tool_lines=20)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where servers' logs lie."""
+    monkeypatch.setenv("ETUDE_SESSIONS", str(tmp_path / "state" / "sessions"))
 
 
 def stdio(*args: str, **more: Any) -> Server:
@@ -313,3 +321,26 @@ def test_an_approval_holds_for_nothing_that_decides_what_is_started(part: str, t
     place = Path("/project")
     assert other.digest(place) != server.digest(place) != server.digest(Path("/elsewhere"))
     assert dataclasses.replace(server, timeout_s=9.0, source="x").digest(place) == server.digest(place)
+
+
+async def test_a_servers_noise_goes_to_its_log_and_not_to_the_person(
+    started: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    servers = await started(stdio())
+    assert await answers(tmp_path, servers, ("mcp__shelf__noise", {})) == ["quiet again"]
+    assert "".join(capfd.readouterr()) == ""
+    log = log_file("shelf").read_text()
+    assert "NOISE on stdout" in log and "NOISE on stderr" in log and "Traceback" not in log
+    assert log_file("shelf").stat().st_mode & 0o077 == 0, "a server's words are its person's alone"
+
+
+def test_a_log_begins_again_when_it_is_large_and_tells_of_its_own_start_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        log = ServerLog("shelf")
+        assert log.last_line() == "", "what an earlier start said is not of this one"
+        log.stream.write("why it failed\n")
+        assert log.last_line() == "why it failed"
+        log.close()
+    monkeypatch.setattr(log_module, "MAX_BYTES", 10)
+    ServerLog("shelf").close()
+    assert log_file("shelf").read_text() == ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from etude.redact.keys import masked
 # 128 + the signal's number, what shells report.
 INTERRUPTED = 130
 TERMINATED = 143
+BROKEN_PIPE = 141
 
 
 class Terminated(KeyboardInterrupt):
@@ -39,12 +41,16 @@ def give(verb: Callable[[], Any], *, as_json: bool) -> int:
     """Runs a verb and writes its answer or its error; returns the exit status."""
     with _stdout_into_stderr() if as_json else contextlib.nullcontext():
         document, text, code = _outcome(verb)
-    if "error" in document:
-        print(text, file=sys.stderr, flush=True)
-    elif text and not as_json:
-        print(text, flush=True)
-    if as_json:
-        print(dumps(document), flush=True)
+    try:
+        if "error" in document:
+            if text:
+                print(text, file=sys.stderr, flush=True)
+        elif text and not as_json:
+            print(text, flush=True)
+        if as_json:
+            print(dumps(document), flush=True)
+    except BrokenPipeError:  # the reader has read enough: `etude session list | head`
+        _forget_readers()
     return code
 
 
@@ -54,10 +60,18 @@ def _outcome(verb: Callable[[], Any]) -> tuple[dict[str, Any], str, int]:
     except KeyboardInterrupt as stop:
         code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
         return _error("Interrupted", "stopped; run the same command again and it goes on", code)
+    except BrokenPipeError as error:
+        if not _reader_is_gone():
+            return _error(type(error).__name__, str(error), 1)
+        _forget_readers()
+        return _error("BrokenPipe", "", BROKEN_PIPE)
     except Exception as error:  # noqa: BLE001 - the outermost door: whatever it is, it is told and the status says so
         # Typer carries its own copy of click, whose usage errors have no public name; these two mark them.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-            return _error("UsageError", error.format_message(), error.exit_code)  # type: ignore[attr-defined]
+            words = error.format_message()  # type: ignore[attr-defined]
+            if not words:  # help was printed, as nothing was asked for
+                return {}, "", 0
+            return _error("UsageError", words, error.exit_code)  # type: ignore[attr-defined]
         expected = type(error).__module__.startswith("etude.") or isinstance(error, OSError)
         if not expected:  # a fault of ours: the person who reports it needs the place
             print(masked(traceback.format_exc()), end="", file=sys.stderr)
@@ -69,7 +83,26 @@ def _outcome(verb: Callable[[], Any]) -> tuple[dict[str, Any], str, int]:
 
 def _error(kind: str, message: str, code: int) -> tuple[dict[str, Any], str, int]:
     message = masked(message)
-    return {"error": {"type": kind, "message": message}}, f"error: {message}", code
+    return {"error": {"type": kind, "message": message}}, f"error: {message}" if message else "", code
+
+
+def _reader_is_gone() -> bool:
+    """Whether nobody reads stdout any more: a pipe of a sandbox or a server can break too, and that is an error."""
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+
+
+def _forget_readers() -> None:
+    """What is still buffered goes nowhere, so that the interpreter's end does not complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+            continue
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 @contextlib.contextmanager

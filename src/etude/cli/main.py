@@ -101,3 +101,7 @@ def main() -> None:
 
 def _terminate(number: int, frame: FrameType | None) -> None:
     raise Terminated
+
+
+if __name__ == "__main__":
+    main()

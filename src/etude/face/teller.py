@@ -1,13 +1,13 @@
 """Events in words, for a terminal of any width, with colours or without: what progress, the terminal face and `attach` print.
 
-Streamed text is printed line by line; `tail` holds the line that has not ended. What comes from a model or a tool can't move
-the cursor or paint: control characters are shown as what they are.
+Streamed text is printed line by line and only once; `tail` holds the line that has not ended, until its text or its turn has. What
+comes from a model or a tool can't move the cursor or paint: control characters are shown as what they are.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.style import Style
@@ -34,10 +34,13 @@ class Teller:
     answers: bool = True
     tail: str = ""
     tail_is_thought: bool = False
-    _streamed: bool = False
+    _streamed: dict[str, str] = field(default_factory=dict)  # of the turn at work, by kind of item
 
     def __call__(self, event: Event) -> None:
         kind, item = event["type"], event.get("item", {})
+        if kind.startswith(("turn.", "error")):  # a turn that was broken off never completes its items
+            self._flush()
+            self._streamed.clear()
         if kind == "item.updated" and item["type"] != "call_draft":
             self._piece(item)
         elif kind == "item.started" and item["type"] in ("command_execution", "tool_call"):
@@ -62,15 +65,17 @@ class Teller:
 
     def _piece(self, item: Event) -> None:
         if item.get("restarted"):
-            self.tail, self._streamed = "", False
-            self._line("(broken off; the turn begins anew)", DIM)
+            if self._streamed:  # each kind of item is restarted, the turn once
+                self.tail = ""
+                self._streamed.clear()
+                self._line("(broken off; the turn is asked for again)", DIM)
             return
         thought = item["type"] == "reasoning"
         if thought != self.tail_is_thought:
             self._flush()
             self.tail_is_thought = thought
         if thought or self.answers:
-            self._streamed = True
+            self._streamed[item["type"]] = self._streamed.get(item["type"], "") + item["delta"]
             *lines, self.tail = (self.tail + plain(item["delta"])).split("\n")
             for line in lines:
                 self._line(line, DIM if thought else None)
@@ -95,11 +100,16 @@ class Teller:
             self._line(f"↶ took back {', '.join(item['paths'])}", GOOD)
 
     def _text(self, item: Event, thought: bool) -> None:
-        if self._streamed and thought == self.tail_is_thought:
+        streamed, whole = self._streamed.pop(item["type"], None), item["text"]
+        begun = bool(streamed) and whole.startswith(streamed or "")
+        rest = whole.removeprefix(streamed or "") if begun or streamed is None else ""
+        if thought == self.tail_is_thought:
+            if begun:
+                self.tail, rest = self.tail + plain(rest), ""
             self._flush()
-        elif thought or self.answers:
-            self._line(plain(item["text"]), DIM if thought else None)
-        self._streamed = False
+        if rest and (thought or self.answers):
+            self._flush()
+            self._line(plain(rest), DIM if thought else None)
 
     def _result(self, item: Event) -> None:
         bad = item["status"] == "failed"

@@ -13,6 +13,8 @@ from etude.trace.tail import SessionTail
 
 # How a session file begins, and no other JSON lines (see trace.writer).
 FIRST_BYTES = b'{"type":"session"'
+# Of files beside a session that are none, and no other agent's log either.
+OWN_SUFFIXES = (".undo.jsonl", ".agent-trace.jsonl")
 
 
 def sessions_home() -> Path:
@@ -21,6 +23,11 @@ def sessions_home() -> Path:
         return Path(chosen)
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "etude" / "sessions"
+
+
+def is_own_file(file: Path) -> bool:
+    """Whether a file of JSON lines is one that lies beside sessions of use: what edits replaced, links, signals."""
+    return file.name.endswith(OWN_SUFFIXES) or (file.parent.name, file.name) == ("signals", "signals.jsonl")
 
 
 def session_files(home: Path) -> list[Path]:

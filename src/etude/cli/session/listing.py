@@ -11,7 +11,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 from etude.cli.session.gist import gist, versions_text, worth
-from etude.cli.session.places import PlacesOrHome, at_home, session_files
+from etude.cli.session.places import PlacesOrHome, any_session, at_home, session_files
 
 if TYPE_CHECKING:
     from etude.trace.session import Session
@@ -28,7 +28,11 @@ def list_sessions(
     """List sessions with their task, length, policy versions and what they were worth."""
     from etude.trace.reader import read_session
 
-    files = [file for place in places or [at_home(None)] for file in session_files(place)]
+    home = at_home(None)
+    if not places and not (home.is_dir() and any_session(home)):
+        text = f"no sessions yet in {home}; `etude agent` begins one, `etude session import LOG` brings another agent's"
+        return Answer({"total": 0, "sessions": []}, text)
+    files = [file for place in places or [home] for file in session_files(place)]
     rows = [_row(file, read_session(file)) for file in files[:limit]]
     lines = [_line(row) for row in rows]
     lines += [f"… {len(files)} in all; --limit shows more"] if len(files) > limit else []

@@ -52,6 +52,13 @@ def session_files(place: Path) -> list[Path]:
     return found
 
 
+def any_session(home: Path) -> bool:
+    """Whether a folder of sessions of use holds one."""
+    from etude.link import home as room
+
+    return bool(room.session_files(home))
+
+
 def find_session(named: Path) -> Path:
     """The session file of this name, or the one session of use whose id is this or begins so."""
     from etude.link import home

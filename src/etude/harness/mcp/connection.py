@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from etude.harness.mcp.answer import text_of
+from etude.harness.mcp.log import ServerLog
 from etude.harness.mcp.server import Server
 from etude.redact.keys import without
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 # Pages of a tool list: a server that always names a next one must not hang the start.
 _MAX_PAGES = 100
 _QUIET_S = 300.0  # a server over HTTP may hold its stream open without a word, as the MCP transports allow it
-_LOG_BYTES = 4096  # the end of a server's stderr: enough for the line that says why
 
 
 class McpError(Exception):
@@ -40,7 +39,7 @@ class _Held:
     client: Client
     leave: asyncio.Event
     task: asyncio.Task[None]
-    log: TextIO
+    log: ServerLog
 
 
 class Connection:
@@ -122,7 +121,7 @@ class Connection:
     async def _start(self) -> _Held:
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[Client] = loop.create_future()
-        leave, log = asyncio.Event(), tempfile.TemporaryFile("w+", errors="replace")
+        leave, log = asyncio.Event(), ServerLog(self.server.name)
         task = loop.create_task(self._live(ready, leave, log))
         done, _ = await asyncio.wait(
             (ready, task), timeout=self.server.startup_timeout_s, return_when="FIRST_COMPLETED"
@@ -132,13 +131,14 @@ class Connection:
         task.cancel()
         await asyncio.wait((task,))
         why = _words(ready.exception()) if ready in done else f"no answer within {self.server.startup_timeout_s:g} s"
-        said = _end_of(log)
+        said = log.last_line()
         log.close()
         words = f"the MCP server {self.server.name} can't be started ({self.server.shown}): {why}"
         raise McpError(self._hidden(words + (f"; it says: {said}" if said else "")))
 
-    async def _live(self, ready: asyncio.Future[Client], leave: asyncio.Event, log: TextIO) -> None:
+    async def _live(self, ready: asyncio.Future[Client], leave: asyncio.Event, log: ServerLog) -> None:
         """The client's whole life, in one task."""
+        log.hear_sdk()
         try:
             async with contextlib.AsyncExitStack() as stack:
                 client = await stack.enter_async_context(await self._client(stack, log))
@@ -148,7 +148,7 @@ class Connection:
             if not ready.done():
                 ready.set_exception(error)
 
-    async def _client(self, stack: contextlib.AsyncExitStack, log: TextIO) -> Client:
+    async def _client(self, stack: contextlib.AsyncExitStack, log: ServerLog) -> Client:
         import httpx2
         from mcp import Client, StdioServerParameters
         from mcp.client.stdio import stdio_client
@@ -163,7 +163,7 @@ class Connection:
             command=filled.command, args=list(filled.args), env=dict(filled.env), cwd=self._folder / filled.cwd,
             encoding_error_handler="replace",
         )  # fmt: skip
-        return Client(stdio_client(started, errlog=log))
+        return Client(stdio_client(started, errlog=log.stream))
 
     def _hidden(self, text: str) -> str:
         for value, shown in self._secrets.items():
@@ -180,14 +180,6 @@ async def _all_tools(client: Client) -> list[Tool]:
         page = await client.list_tools(cursor=page.next_cursor, cache_mode="bypass")
         tools += page.tools
     raise ValueError(f"its list of tools has more than {_MAX_PAGES} pages")
-
-
-def _end_of(log: TextIO) -> str:
-    """The last line that a server wrote to stderr."""
-    log.seek(0, os.SEEK_END)
-    log.seek(max(0, log.tell() - _LOG_BYTES))
-    rows = [row.strip() for row in log.read().splitlines() if row.strip()]
-    return rows[-1][:300] if rows else ""
 
 
 def _words(error: BaseException | None) -> str:

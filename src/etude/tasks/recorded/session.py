@@ -11,8 +11,7 @@ from pathlib import Path
 
 from etude.foreign.draft import ForeignError
 from etude.foreign.read import read_foreign
-from etude.link.home import is_session, read_entries
-from etude.link.links import SUFFIX
+from etude.link.home import is_own_file, is_session, read_entries
 from etude.redact.redaction import redact
 from etude.trace.entry import Entry, Header
 from etude.trace.reader import SessionError
@@ -69,7 +68,7 @@ def _files(places: Sequence[Path]) -> list[Path]:
         if not place.exists():
             raise FileNotFoundError(f"{place}: there is no such file or folder of sessions")
         inside = sorted(path for path in place.rglob("*.json*") if path.is_file()) if place.is_dir() else [place]
-        files += [path for path in inside if path.suffix in (".json", ".jsonl") and not path.name.endswith(SUFFIX)]
+        files += [path for path in inside if path.suffix in (".json", ".jsonl") and not is_own_file(path)]
     return files
 
 

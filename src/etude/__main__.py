@@ -1,0 +1,5 @@
+"""`python -m etude`: the command `etude`."""
+
+from etude.cli.main import main
+
+main()
