@@ -94,8 +94,11 @@ def test_one_command_makes_a_suite_of_a_session_and_an_endpoint_that_talks_nonse
     assert task.instruction == "the tally is off by one, ask <EMAIL_1> if unsure" and task.category == "debugging"
     assert task.hidden["fail_to_pass"] == ["tests.test_core::test_tally"] and suite.rubric(task.id) is None
     assert task.hidden["pass_to_pass"] == ["tests.test_core::test_other"]
-    assert task.files == {"core.py": BROKEN, "tests/test_core.py": OLD_TEST} and task.solution == {"core.py": FIXED}
-    assert task.metadata["left_out"] == ["data.bin", "dist/x"] and task.metadata["base_commit"] == shop.base
+    assert {path: text for path, text in task.files.items() if path != "data.bin"} == {
+        "core.py": BROKEN,
+        "tests/test_core.py": OLD_TEST,
+    } and task.solution == {"core.py": FIXED}
+    assert task.metadata["left_out"] == ["dist/x"] and task.metadata["base_commit"] == shop.base
 
     async def graded(pool: SandboxPool) -> list[float]:
         grader = suite.graders[task.grader]

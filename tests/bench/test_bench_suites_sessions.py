@@ -13,6 +13,7 @@ from etude.link.links import link_commit
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.tasks.content import LINK, FileText
 from etude.tasks.protected import is_protected
 from etude.tasks.recorded.asked import asked, category, change_of
 from etude.tasks.recorded.origin import origin_of
@@ -185,16 +186,14 @@ def test_a_foreign_session_is_read_like_ones_own():
     assert all(session.request for session in found)
 
 
-def test_a_tree_holds_text_alone_and_says_what_it_left_out(shop: Shop):
+def test_a_tree_holds_every_kind_of_file_and_says_what_it_left_out(shop: Shop):
     (shop.root / "link.py").symlink_to("core.py")
     (shop.root / ".gitattributes").write_text("tests export-ignore\n")
     commit = shop.commit({"big.txt": "x" * (1 << 20) + "y", "empty.py": ""})
     found = tree(shop.root, commit)
-    assert set(found.files) == {"core.py", "tests/test_core.py", "empty.py", ".gitattributes"}
-    assert found.left_out == ("big.txt", "data.bin", "dist/x", "link.py") and set(BASE) <= {
-        *found.files,
-        *found.left_out,
-    }
+    assert set(found.files) == {"core.py", "tests/test_core.py", "empty.py", ".gitattributes", "data.bin", "link.py"}
+    assert found.files["data.bin"].encode() == BASE["data.bin"] and found.files["link.py"] == FileText("core.py", LINK)
+    assert found.left_out == ("big.txt", "dist/x")
 
 
 def test_tests_settings_and_whatever_stands_for_the_runner_are_protected():

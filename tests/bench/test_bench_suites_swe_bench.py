@@ -175,7 +175,7 @@ def test_rows_without_a_clone_are_known_before_anything_is_run(tmp_path: Path):
         "diff --git a/.git/config b/.git/config\n--- /dev/null\n+++ b/.git/config\n@@ -0,0 +1 @@\n+x\n",
     ],
 )
-def test_a_patch_that_leaves_the_tree_or_makes_links_is_refused(patch: str):
+def test_a_patch_that_leaves_the_tree_or_makes_a_link_out_of_it_is_refused(patch: str):
     with pytest.raises(PatchRefused):
         patched({"a.py": "one\n"}, patch)
 

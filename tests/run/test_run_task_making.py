@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.cli.answer import Terminated
+from etude.events.stopping import Stopped
 from etude.factory.generators.generator import Baseline, Bench, Installed
 from etude.factory.making.decisions import Decisions
 from etude.factory.making.order import Built, Discarded, Order
@@ -60,12 +60,12 @@ def test_a_making_that_is_terminated_leaves_its_report(tmp_path: Path, monkeypat
         return Built(PROJECT)
 
     def terminate(number: int, frame: object) -> None:
-        raise Terminated
+        raise Stopped(signal.SIGTERM)
 
     monkeypatch.setattr(task_making, "installing", lambda listed, installers: built)
     before = signal.signal(signal.SIGTERM, terminate)
     try:
-        with pytest.raises(Terminated):
+        with pytest.raises(Stopped):
             task_making.make(read_recipe([]), Order(["one"], {"ended": Ended()}), {}, tmp_path, lambda told: None)
     finally:
         signal.signal(signal.SIGTERM, before)

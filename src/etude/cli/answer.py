@@ -7,25 +7,26 @@ the file descriptor itself is turned over until the document is written. Errors 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
+import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from etude.events.finite import dumps
+from etude.events.stopping import name_of, status_of
 from etude.redact.keys import masked
 
-# 128 + the signal's number, what shells report.
-INTERRUPTED = 130
-TERMINATED = 143
-BROKEN_PIPE = 141
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came: leave through every `finally`, so that sandboxes and Ray's processes are ended."""
+BROKEN_PIPE = 141  # 128 and the signal's number, as shells report
+# Verbs that keep what they have done: the same command goes on.
+RESUMABLE = (
+    "run", "pretrain", "sft", "rl", "ablate", "bench run", "bench make", "bench refresh", "tasks make", "tasks import", "tasks install",
+    "tasks check", "tasks probe", "session collect", "sessions collect", "corpus build", "base compare", "weights relay",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,10 @@ class Answer:
     code: int = 0
 
 
-def give(verb: Callable[[], Any], *, as_json: bool) -> int:
-    """Runs a verb and writes its answer or its error; returns the exit status."""
+def give(verb: Callable[[], Any], *, as_json: bool, words: Sequence[str] = ()) -> int:
+    """Runs a verb and writes its answer or its error; returns the exit status. `words`: the command line, to name the way on."""
     with _stdout_into_stderr() if as_json else contextlib.nullcontext():
-        document, text, code = _outcome(verb)
+        document, text, code = _outcome(verb, words)
     try:
         if "error" in document:
             if text:
@@ -51,15 +52,17 @@ def give(verb: Callable[[], Any], *, as_json: bool) -> int:
             print(dumps(document), flush=True)
     except BrokenPipeError:  # the reader has read enough: `etude session list | head`
         _forget_readers()
+    except OSError as error:
+        if error.errno != errno.EIO:  # the terminal is gone (SIGHUP)
+            raise
     return code
 
 
-def _outcome(verb: Callable[[], Any]) -> tuple[dict[str, Any], str, int]:
+def _outcome(verb: Callable[[], Any], words: Sequence[str]) -> tuple[dict[str, Any], str, int]:
     try:
         answer = verb()
     except KeyboardInterrupt as stop:
-        code = TERMINATED if isinstance(stop, Terminated) else INTERRUPTED
-        return _error("Interrupted", "stopped; run the same command again and it goes on", code)
+        return _error("Interrupted", stopped(stop, words), status_of(stop))
     except BrokenPipeError as error:
         if not _reader_is_gone():
             return _error(type(error).__name__, str(error), 1)
@@ -79,6 +82,15 @@ def _outcome(verb: Callable[[], Any]) -> tuple[dict[str, Any], str, int]:
     if isinstance(answer, Answer):
         return answer.document, answer.text, answer.code
     return {}, "", answer if isinstance(answer, int) else 0  # --help and --version have printed by themselves
+
+
+def stopped(stop: KeyboardInterrupt, words: Sequence[str]) -> str:
+    """What stopped a command, what of its work is kept, and the command that goes on."""
+    told = [f"stopped by {name_of(stop)}", *getattr(stop, "__notes__", ())]
+    if words[:1] and words[0] in RESUMABLE or " ".join(words[:2]) in RESUMABLE:
+        kept = [] if len(told) > 1 else ["what is finished is kept"]
+        told += [*kept, f"go on with: {shlex.join(['etude', *words])}"]
+    return "; ".join(told)
 
 
 def _error(kind: str, message: str, code: int) -> tuple[dict[str, Any], str, int]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import signal
 import sys
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from etude.cli.answer import Answer, Terminated
+from etude.cli.answer import Answer
 from etude.cli.option import Json
+from etude.events.stopping import run_async
 from etude.redact.keys import api_key
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def serve(
 
     upstream = Upstream(name, key_env, tuple(omit or ()), max_tokens_field, "etude capture serve")
     with _book(model, upstream, tokens, settings) as book:
-        _run(until_stopped(book))
+        run_async(until_stopped(book))
     return Answer({}, "")
 
 
@@ -138,23 +138,8 @@ def run(
 
     upstream = Upstream(name, key_env, tuple(omit or ()), max_tokens_field, "etude capture run")
     with _book(model, upstream, tokens, settings) as book:
-        status, summary = _run(whole(book))
+        status, summary = run_async(whole(book))
     return Answer({**summary, "exit_status": status}, _told(summary), status)
-
-
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
-    """asyncio.run; SIGTERM cancels the work, so that it ends its sessions and its agent while the loop still runs."""
-
-    async def told_to_end() -> Result:
-        task = asyncio.current_task()
-        assert task is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await work
-
-    try:
-        return asyncio.run(told_to_end())
-    except asyncio.CancelledError:
-        raise Terminated from None
 
 
 def _told(summary: dict[str, Any]) -> str:

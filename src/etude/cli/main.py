@@ -6,9 +6,7 @@ Promise: `etude --help` opens in under half a second, because neither torch nor 
 from __future__ import annotations
 
 import logging
-import signal
 import sys
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -35,7 +33,8 @@ from etude.cli import (
     tokenizer,
     weights,
 )
-from etude.cli.answer import Terminated, give
+from etude.cli.answer import give
+from etude.events.stopping import raise_when_stopped
 from etude.redact.keys import MaskedRecord
 
 HELP = "Train a coding agent end to end: base model, SFT, asynchronous RL in sandboxes, bench and report."
@@ -91,16 +90,12 @@ def main() -> None:
     """Entry point of the console script."""
     if not sys.platform.startswith("linux"):
         sys.exit("etude: this system has none of the Linux sandboxes this needs; use a Linux VM, on Windows WSL2.")
-    signal.signal(signal.SIGTERM, _terminate)
+    raise_when_stopped()
     logging.setLogRecordFactory(MaskedRecord)
     words = sys.argv[1:]
     ours = words[: words.index("--")] if "--" in words else words  # what follows is another's command
     streams = ours[:1] == ["agent"]  # its --json is a stream of documents, which it writes itself
-    sys.exit(give(lambda: app(standalone_mode=False), as_json="--json" in ours and not streams))
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
+    sys.exit(give(lambda: app(standalone_mode=False), as_json="--json" in ours and not streams, words=words))
 
 
 if __name__ == "__main__":

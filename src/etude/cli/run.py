@@ -52,7 +52,11 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     require_temperature(run, selected)
     if dry_run:
         return _plan(run, selected)
-    steps = run.execute(selected)
+    try:
+        steps = run.execute(selected)
+    except KeyboardInterrupt as stop:
+        stop.add_note(run.kept())
+        raise
     document: dict[str, Any] = {
         "run": str(run.folder),
         "steps": [{"stage": s.stage, "action": s.action, "why": s.why} for s in steps],

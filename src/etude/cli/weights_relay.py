@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json as jsonlib
-import signal
-import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +12,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
+from etude.events.stopping import StopFlag
 
 
 def relay(
@@ -34,15 +33,13 @@ def relay(
     from etude.weights.relay import Relay
     from etude.weights.relay_ends import source_store, target_store
 
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM) if follow else ():
-        signal.signal(number, lambda *_: stop.set())
     say = lambda told: typer.echo(
         jsonlib.dumps({"time": round(time.time(), 3), **told}) if json else said(told), err=True
     )
     one = Relay(source_store(_place(source)), target_store(_place(target)), say)
     if follow:
-        one.follow(stop, poll_s)
+        with StopFlag() as stop:
+            one.follow(stop, poll_s)
     else:
         one.once()
     document = {"newest": one.newest, **asdict(one.crossed)}

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from etude.events.stopping import SIGNALS
 from etude.face.control import Control
 from etude.face.desk import open_desk
 from etude.face.errors import INFRA, exit_code
@@ -102,7 +103,7 @@ async def _work(talk: Talk, inbox: Inbox, job: Job, ends: Ends) -> int:
 
 @contextmanager
 def _signals(inbox: Inbox, running: asyncio.Future[Any]) -> Iterator[None]:
-    """SIGINT and SIGTERM stop the turn; the second one cancels."""
+    """SIGINT, SIGTERM and SIGHUP stop the turn; the second one cancels."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
@@ -111,12 +112,13 @@ def _signals(inbox: Inbox, running: asyncio.Future[Any]) -> Iterator[None]:
         inbox.say("stop")
         inbox.close()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    numbers = (signal.SIGINT, *(one for one in SIGNALS if signal.getsignal(one) != signal.SIG_IGN))
+    for number in numbers:
         loop.add_signal_handler(number, stop)
     try:
         yield
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in numbers:
             loop.remove_signal_handler(number)
 
 

@@ -65,6 +65,17 @@ class Run:
                     log.close()
             return steps
 
+    def kept(self) -> str:
+        """What the directory holds of the run's stages, in words."""
+        ledger = Ledger(self.folder / "ledger.jsonl")
+        done = [stage.name for stage in self.graph if ledger.finished(stage.name)]
+        begun = [stage.name for stage in self.graph if ledger.latest(stage.name) and not ledger.finished(stage.name)]
+        words = [f"{', '.join(done)} {'is' if len(done) == 1 else 'are'} finished"] if done else []
+        words += (
+            [f"{', '.join(begun)} {'goes' if len(begun) == 1 else 'go'} on from the last checkpoint"] if begun else []
+        )
+        return f"{self.folder} keeps all that was made: {' and '.join(words) or 'no stage has begun'}"
+
     def _describe(self) -> None:
         (self.folder / "recipe.toml").write_text(resolved_toml(self.recipe))
         write_json(self.folder / "machine.json", {"machine": machine(), "versions": versions()})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from etude.bench.suites.manifest import Manifest
 from etude.bench.suites.prices import Prices, shipped
 from etude.bench.suites.rubric_making import Drawer, Others, Written
 from etude.bench.suites.rubric_making import Told as ToldOfRubric
+from etude.events.stopping import run_async
 from etude.fleet.open import open_sandboxes
 from etude.policy.protocol import PolicyError
 from etude.recipe.recipe import Recipe
@@ -88,7 +88,7 @@ def _worked(
     beside: Mapping[str, str],
     progress: Told,
 ) -> dict[str, Any]:
-    fresh, decided = asyncio.run(_made(recipe, making, workshop, candidates, progress))
+    fresh, decided = run_async(_made(recipe, making, workshop, candidates, progress))
     if not fresh and not (making.kept and making.retired):
         workshop.close()
         raise SuiteError(_nothing(making, decided, beside))
@@ -132,7 +132,7 @@ def _drawn(making: Making, tasks: Sequence[Task], workshop: Workshop) -> Written
             return await drawer.written(tasks, drafting.others, drafting.progress)
 
     try:
-        return asyncio.run(draw())
+        return run_async(draw())
     except PolicyError as error:
         raise SuiteError(
             f"who drafts the rubrics stopped answering ({error}); the {len(tasks)} tasks and the rubrics so far are kept in "

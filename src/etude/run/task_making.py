@@ -12,6 +12,7 @@ from typing import Any
 
 from etude.bench.runs.cost import dollars_of_usage
 from etude.bench.suites.prices import shipped
+from etude.events.stopping import run_async
 from etude.factory.generators.generator import Bench
 from etude.factory.install.installing import Installer
 from etude.factory.making.decisions import Decisions
@@ -25,7 +26,6 @@ from etude.factory.sources.projects import Wanted
 from etude.fleet.open import open_sandboxes
 from etude.recipe.recipe import Recipe
 from etude.run.checkpoint_entrant import CHECKPOINT
-from etude.run.ending import run_to_its_end
 from etude.run.install_agents import Agents, crew
 from etude.run.judges import answering
 from etude.run.making_report import MakingReport
@@ -79,7 +79,7 @@ def make(
     try:
         with Meter(report.spent):
             placing = Placing(TaskFolder(out, make=True), shares)
-            run_to_its_end(_made(recipe, order, listed, placing, report, progress, writer, agents))
+            run_async(_made(recipe, order, listed, placing, report, progress, writer, agents))
     finally:
         document = report.write()
     return document

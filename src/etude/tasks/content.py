@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import posixpath
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
@@ -96,6 +97,12 @@ def is_text(content: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def leads_out(path: str, target: str) -> bool:
+    """Whether a link leads out of the tree that it is in."""
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return target.startswith("/") or place == ".." or place.startswith("../")
 
 
 def like(before: str | None, text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from etude.link.git import GitError, git
-from etude.tasks.content import file_text, files_below, read_file, write_file
+from etude.tasks.content import LINK, file_text, files_below, leads_out, mode_of, read_file, write_file
 
 _SUBMODULE = re.compile(r"(?m)^(?:new (?:file )?mode|index \S+) 160000$")
 # git writes a name in quotes and escapes where it is not plain ASCII; which file is meant is git's to say.
@@ -41,5 +41,8 @@ def patched(files: Mapping[str, str], patch: str) -> dict[str, str]:
             raise PatchRefused(f"its tree can't be laid out: {error}") from error
         left = {path: text for path, text in files.items() if path not in named}
         left |= {path: file_text(read_file(root / path)) for path in files_below(root, (".git",))}
+    for path, text in left.items():
+        if mode_of(text) == LINK and files.get(path) != text and leads_out(path, text):
+            raise PatchRefused(f"it makes a link that leads out of the tree: {path} -> {text[:80]}")
     order = [*(path for path in files if path in left), *sorted(path for path in left if path not in files)]
     return {path: left[path] for path in order}

@@ -11,11 +11,10 @@ A target belongs to one source, and says so in `relay.json`; a second relay over
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from etude.weights.bucket import Bucket
 from etude.weights.errors import BadStore, CorruptShard, ForeignChain, MissingShard, Unreachable, WeightsError
@@ -49,6 +48,13 @@ class Crossed:
 
 class _Dropped(Exception):
     """A newer index leaves what was being copied aside."""
+
+
+class Stop(Protocol):
+    """Says when to end: a `StopFlag`, or a threading.Event."""
+
+    def is_set(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
 
 
 class Relay:
@@ -98,7 +104,7 @@ class Relay:
             )
         return self.newest
 
-    def follow(self, stop: threading.Event, poll_s: float = POLL_S) -> None:
+    def follow(self, stop: Stop, poll_s: float = POLL_S) -> None:
         """Copies whatever comes, until `stop`; waits for a source or target that is silent. Raises Overtaken, ForeignChain."""
         pause_s, silent_s = poll_s, None
         while not stop.is_set():

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from etude.cli.agent import options
 from etude.cli.agent.flags import Flags
 from etude.cli.answer import Answer
+from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.face.headless import Job
@@ -97,13 +98,13 @@ def _serve(flags: Flags) -> Answer:
     from etude.acp.server import serve
     from etude.cli.agent.making import Making
 
-    asyncio.run(serve(Making(flags).setup()))
+    run_async(serve(Making(flags).setup()))
     return Answer({}, "")
 
 
 def _run(work: Coroutine[Any, Any, int]) -> int:
     try:
-        return asyncio.run(work)
+        return run_async(work)
     except asyncio.CancelledError:
         return 130
 
@@ -111,7 +112,7 @@ def _run(work: Coroutine[Any, Any, int]) -> int:
 def _undone(named: str, flags: Flags, everything: bool, as_json: bool) -> Answer:
     from etude.face.taking_back import take_back
 
-    done = asyncio.run(take_back(named, flags.folder or Path("."), everything))
+    done = run_async(take_back(named, flags.folder or Path("."), everything))
     return Answer({}, _document(dict(done.data), f"took back {', '.join(done.paths)}", as_json))
 
 

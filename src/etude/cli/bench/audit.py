@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.bench.judging import JudgeWord, KeyEnv, SuiteWord, closing, suite_of
 from etude.cli.option import DryRun, Json, Overrides
+from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.bench.audit.finding import Finding
@@ -72,7 +72,7 @@ def audit(
         return findings
 
     try:
-        findings = asyncio.run(go())
+        findings = run_async(go())
     finally:  # a judge or a probe that ends early takes nothing from what was found before
         write_report(place)
         write_page(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.bench.judging import JudgeWord, KeyEnv, NoSuite, SuiteWord, closing, suite_of
 from etude.cli.option import DryRun, Json, Overrides
+from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.bench.runs.folder import RunFolder
@@ -89,7 +89,7 @@ def judge(
             finally:
                 await pool.close()
 
-    document = asyncio.run(go())
+    document = run_async(go())
     write_report(place)
     write_page(folder)
     return Answer(document, "\n".join(_lines(document)))
@@ -122,7 +122,7 @@ def _pairs(
             assert who is not None
             return await pair_run(place, table, suite, who, *pairs)
 
-    found = asyncio.run(go())
+    found = run_async(go())
     write_report(place)
     write_page(place.root)
     lines = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.bench import asked
 from etude.cli.option import DryRun, Json, Overrides
+from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.bench.suites.suite import Suite
@@ -240,7 +240,7 @@ def _go(recipe: Recipe, order: Order) -> Answer:
 
     with RunLock(order.folder), LiveView(order.folder / "events.jsonl"):
         try:
-            document, found = asyncio.run(bench_suite(recipe, order))
+            document, found = run_async(bench_suite(recipe, order))
         except EndpointGone as gone:
             raise BenchError(f"the endpoint stopped answering: {gone}. Run the same command again to go on") from gone
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 from etude.cli.sandbox import flags
+from etude.events.stopping import run_async
 
 # Targets of the project on a quiet machine of two cores; a figure beside each that misses says so.
 AT_MOST_MS = {"create_ms": 15.0, "exec_ms": 2.0, "fork_ms": 25.0, "fork8_ms": 120.0, "kill_ms": 200.0}
@@ -29,7 +29,7 @@ def bench(
     from etude.sandbox.speed.bench import bench as measure
 
     settings = flags.settings(backend).model_copy(update={"max_running": 16, "max_live": live + 16})
-    found = asyncio.run(measure(settings, rounds=rounds, live=live, with_peers=peers, say=_say))
+    found = run_async(measure(settings, rounds=rounds, live=live, with_peers=peers, say=_say))
     return Answer(found, _table(found))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -11,6 +10,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 from etude.cli.sandbox import flags
+from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.sandbox.settings import SandboxSettings
@@ -26,7 +26,7 @@ def probe(
     """Make a sandbox, run a command in it, and say what it is."""
     if every:
         return _all()
-    document = asyncio.run(found(flags.settings(backend)))
+    document = run_async(found(flags.settings(backend)))
     return Answer(document, "\n".join(f"{key}: {value}" for key, value in document.items()))
 
 
@@ -50,7 +50,7 @@ def _all() -> Answer:
         if name == "auto":
             continue
         try:
-            backends[name] = asyncio.run(found(flags.settings(name)))
+            backends[name] = run_async(found(flags.settings(name)))
         except SandboxError as error:
             backends[name] = {"backend": name, "available": False, "reason": str(error)}
     works = [name for name, one in backends.items() if one["available"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +10,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 from etude.cli.sandbox import flags
+from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.sandbox.spec import ExecResult
@@ -45,7 +45,7 @@ def run(
         finally:
             await pool.close()
 
-    done = asyncio.run(result())
+    done = run_async(result())
     out, err = done.out.decode(errors="replace"), done.err.decode(errors="replace")
     document = dataclasses.asdict(done) | {"out": out, "err": err}
     marks = [name for name in ("timed_out", "oom", "truncated") if document[name]]

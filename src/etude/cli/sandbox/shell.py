@@ -16,6 +16,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 from etude.cli.sandbox import flags
+from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.sandbox.protocol import Process
@@ -43,7 +44,7 @@ def shell(
     """A shell in a fresh sandbox. At a terminal it has one too; else it reads commands from stdin."""
     words = command or ["/bin/sh", "-c", "command -v bash >/dev/null && exec bash || exec sh"]
     wanted = flags.spec(folder, image, memory_mb, pids, disk_mb, cpus, allow, root)
-    done = asyncio.run(_serve(backend, wanted, words))
+    done = run_async(_serve(backend, wanted, words))
     return Answer({"rc": done.rc, "signal": done.signal, "duration_s": done.duration_s}, "", done.rc)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,6 +12,7 @@ from etude.cli.answer import Answer
 from etude.cli.bench import asked
 from etude.cli.option import DryRun, Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
+from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.factory.collect.tries import Try
@@ -119,7 +119,7 @@ def collect(
         )
     with RunLock(out):
         try:
-            found, ended = asyncio.run(collecting.collect(order, read, suite, entrant, _tell))
+            found, ended = run_async(collecting.collect(order, read, suite, entrant, _tell))
         except PolicyError as error:
             raise CollectError(
                 f"{entrant.key} stopped answering: {error}. Run the same command again to go on"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 from etude.cli.session.places import Places, piles
+from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.harness.replay import Difference
@@ -39,7 +39,7 @@ def replay(
     files = [file for place in places for pile in piles(place) for file in _draw(pile, sample, seed)]
     if len(files) > 1:
         print(f"replaying {len(files)} sessions", file=sys.stderr, flush=True)
-    found = asyncio.run(_replay(files, checkpoint, recipe))
+    found = run_async(_replay(files, checkpoint, recipe))
     differences = [{"file": str(file), "difference": str(d)} for file, (_, d) in zip(files, found, strict=True) if d]
     entries = sum(count for count, _ in found)
     document = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
+from etude.events.stopping import run_async
 
 
 def check(
@@ -22,7 +22,7 @@ def check(
     json: Json = False,
 ) -> Answer:
     """Grade references (three times), nothing done and every cheat, and search each sandbox for leaks. Fails if any task is off."""
-    rows = asyncio.run(_rows(folder, concurrency, again))
+    rows = run_async(_rows(folder, concurrency, again))
     from etude.tasks.checking.check import summary
 
     return Answer({"tasks": [row.told() for row in rows]}, summary(rows), int(not all(row.good for row in rows)))

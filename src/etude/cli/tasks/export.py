@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,7 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
 from etude.cli.tasks.source import From, RecipeName, task_of
+from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.tasks.export.proving import Proof
@@ -31,7 +31,7 @@ def export(
 ) -> Answer:
     """Write tasks as Harbor directories: those of installed projects with their installation and a grader, for any harness."""
     tasks = [task_of(task_id, folder, recipe, overrides) for task_id in task_ids]
-    rows = asyncio.run(_exported(tasks, out, prove))
+    rows = run_async(_exported(tasks, out, prove))
     document = {"exported": [_told(*row) for row in rows]}
     return Answer(document, "\n".join(map(_line, rows)), int(any(proof and not proof.good for _, proof in rows)))
 

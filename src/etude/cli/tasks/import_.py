@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import sys
 from collections.abc import Awaitable, Callable
@@ -13,6 +12,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
+from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.sandbox.protocol import SandboxPool
@@ -135,7 +135,7 @@ def _done(work: Callable[[SandboxPool], Awaitable[Imported]]) -> Answer:
         finally:
             await pool.close()
 
-    done = asyncio.run(whole())
+    done = run_async(whole())
     document = {"folder": str(done.folder), "taken": list(done.taken), "left_out": dict(done.left_out)}
     lines = [f"{len(done.taken)} tasks in {done.folder}, {len(done.left_out)} left out", *_reasons(done.left_out)]
     return Answer(document, "\n".join(lines))

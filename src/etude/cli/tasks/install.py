@@ -14,6 +14,7 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
 from etude.cli.tasks import agents as asked
+from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.factory.install.installing import Installer
@@ -63,7 +64,7 @@ def install(
     chosen = [one for name, one in listed.items() if not names or name in names]
     limits = {"turns": max_turns, "tokens": max_tokens, "minutes": max_minutes, "dollars": max_cost}
     who = asked.agents(builder, setter, judge, key_env, prices=prices, sessions=sessions, **limits)
-    rows, shared = asyncio.run(_installed(read_recipe([find_recipe(recipe)], overrides or []), chosen, jobs, who))
+    rows, shared = run_async(_installed(read_recipe([find_recipe(recipe)], overrides or []), chosen, jobs, who))
     document = account(rows, shared)
     lines = [*(_line(row, len(document["builders"]) > 1) for row in rows), told(document)]
     return Answer(document, "\n".join(lines), 0 if document["installed"] == document["of"] else 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
+from etude.events.stopping import run_async
 
 
 def prepare(
@@ -18,7 +18,7 @@ def prepare(
     json: Json = False,
 ) -> Answer:
     """Make the environments that a folder's tasks start from, where this machine lacks them. Fails if any can't be made."""
-    found = asyncio.run(_prepared(folder))
+    found = run_async(_prepared(folder))
     there, made = ([name for name, said in found.items() if said == word] for word in ("ready", "made"))
     reasons = {name: said for name, said in found.items() if said not in ("ready", "made")}
     lines = [f"{len(there)} environments were here, {len(made)} were made, {len(reasons)} can't be"]

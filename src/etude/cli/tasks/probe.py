@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 from etude.cli.prepare import DEFAULT_RECIPE
+from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.factory.contamination.probing import Row
@@ -62,7 +62,7 @@ def probe(
             return await ask(model, found, Answers(place), concurrency=concurrency, progress=_tell)
 
     try:
-        rows = asyncio.run(asked())
+        rows = run_async(asked())
     except* PolicyError as several:
         raise ProbeError(
             f"{policy} stopped answering: {several.exceptions[0]}. Run the same command again to go on"

@@ -148,11 +148,11 @@ def named_as(row: Row, task: Task) -> Task:
     """The task with the row's own lists of tests, read by the rule by which logs are graded (`swe_grading.meant`). Names that are none
     (`[100%]`) are left aside, and a FAIL_TO_PASS test that passes before the change too must pass, but shows nothing. Raises LeftOut where
     the lists are not what is found here."""
-    named = [mapped for name in row.fail_to_pass if (mapped := junit_name(name)) is not None]
+    named = {name: mapped for name in row.fail_to_pass if (mapped := junit_name(name)) is not None}
     if not named:
         return replace(task, metadata={**task.metadata, "names": "found here"})
     shown, kept = set(task.hidden["fail_to_pass"]), set(task.hidden["pass_to_pass"])
-    found = {name: meant(name, (*shown, *kept)) for name in named}
+    found = {name: meant(mapped, (*shown, *kept)) for name, mapped in named.items()}
     if lost := [name for name, here in found.items() if not here]:
         raise LeftOut(f"FAIL_TO_PASS is not shown here: {lost[0]} ({len(lost)} of {len(named)})")
     asked = [mapped for name in row.pass_to_pass if (mapped := junit_name(name)) is not None]
@@ -160,7 +160,7 @@ def named_as(row: Row, task: Task) -> Task:
     maintained = dict.fromkeys(test for name in asked for test in meant(name, (*shown, *kept)))
     fail_to_pass = [test for test in (*tests, *maintained) if test in shown]
     if not set(fail_to_pass) & set(tests):
-        raise LeftOut(f"FAIL_TO_PASS is not shown here: {named[0]} passes before the change as well")
+        raise LeftOut(f"FAIL_TO_PASS is not shown here: {next(iter(named))} passes before the change as well")
     pass_to_pass = [test for test in (*maintained, *tests) if test in kept]
     facts = {
         "names": "the row's",
