@@ -84,9 +84,10 @@ class Lines:
         for stage in stages:
             last_text, last_time = self._last.get(stage.name, ("", 0.0))
             finished = stage.total > 0 and stage.done >= stage.total
-            if not finished and time.monotonic() - last_time < PLAIN_EVERY_S:
+            begins = stage.phase.partition(",")[0] not in last_text
+            if not finished and not begins and time.monotonic() - last_time < PLAIN_EVERY_S:
                 continue
-            text = describe(stage)
+            text = stage.phase or describe(stage)
             if text != last_text:
                 print(f"[{stage.name}] {text}", file=self._stream, flush=True)
                 self._last[stage.name] = (text, time.monotonic())
@@ -121,6 +122,11 @@ class Bars:
         from rich.table import Table
         from rich.text import Text
 
+        if stage.phase:
+            took = duration(max(0.0, time.time() - stage.since))
+            row = Table.grid(padding=(0, 1))
+            row.add_row(Text(stage.name, style="bold"), Text(f"{stage.phase} …"), Text(took, style="dim"))
+            return row, Text("")
         left = stage.seconds_left
         row = Table.grid(padding=(0, 1))
         row.add_row(

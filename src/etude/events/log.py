@@ -6,6 +6,7 @@ skip. A log travels by pickle to other processes, where it opens the file anew.
 
     {"time": 1760000000.1, "kind": "metric", "stage": "rl", "step": 3, "values": {"reward": 0.4}}
     {"time": ..., "kind": "progress", "stage": "sft", "done": 10, "total": 300, "info": {"loss": 1.2}}
+    {"time": ..., "kind": "phase", "stage": "rl", "text": "starting Ray"}
     {"time": ..., "kind": "note", "stage": "base", "text": "..."}
 """
 
@@ -50,6 +51,10 @@ class EventLog:
             return
         self._last_progress[stage] = now
         self._append("progress", stage, done=int(done), total=int(total), info={k: _value(v) for k, v in info.items()})
+
+    def phase(self, stage: str, text: str) -> None:
+        """What the stage does where there is no bar to move: shown with the time that it takes, until the next phase or progress."""
+        self._append("phase", stage, text=text)
 
     def note(self, stage: str, text: str, *, ends: bool = False) -> None:
         """One line for the person who watches; with `ends` the stage's last, so that its bar may go."""

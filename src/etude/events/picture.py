@@ -19,6 +19,8 @@ class StagePicture:
     values: dict[str, Any] = field(default_factory=dict)
     first: tuple[float, int] | None = None  # (time, done) of the first progress: the rate counts from there
     last: tuple[float, int] | None = None
+    phase: str = ""  # what it does where no bar moves
+    since: float = 0.0  # when that began, seconds since 1970
 
     @property
     def seconds_left(self) -> float | None:
@@ -44,7 +46,12 @@ class Picture:
                 self.stages.pop(stage, None)
             return
         seen = self.stages.setdefault(stage, StagePicture(stage))
-        if kind == "progress":
+        if kind == "phase":
+            text = str(event.get("text", ""))
+            if text.partition(",")[0] != seen.phase.partition(",")[0]:  # counts behind a comma go on within a phase
+                seen.since = event["time"]
+            seen.phase = text
+        elif kind == "progress":
             self._progress(seen, event)
         elif kind == "metric":
             seen.step = event.get("step")
@@ -58,6 +65,7 @@ class Picture:
     @staticmethod
     def _progress(stage: StagePicture, event: dict[str, Any]) -> None:
         done, total = int(event["done"]), int(event["total"])
+        stage.phase = ""
         if stage.first is None or total != stage.total or done < stage.done:  # a new bar within the stage
             stage.first = (event["time"], done)
         stage.done, stage.total, stage.last = done, total, (event["time"], done)
@@ -66,6 +74,8 @@ class Picture:
 
 def describe(stage: StagePicture) -> str:
     """One line: `rl 12/80, about 3 min left, reward 0.41, ...`."""
+    if stage.phase:
+        return f"{stage.name}: {stage.phase}"
     parts = [f"{stage.name} {stage.done}/{stage.total}" if stage.total else stage.name]
     if stage.seconds_left is not None and stage.done < stage.total:
         parts.append(f"about {duration(stage.seconds_left)} left")

@@ -81,8 +81,10 @@ async def _drive(
         renderer = load_renderer(run.checkpoint)
         check_efforts(settings, run.harness, renderer)
         window = Window(run.engine.max_len, load_config(run.checkpoint).context_length)
+        run.log.phase(STAGE, "measuring the first prompts")
         sampled = [run.source.task(task) for task in sample_of(books.tasks.task_ids)]
         await check_prompts(sampled, settings, run.harness, window, renderer, _note(run))
+        run.log.phase(STAGE, "opening sandboxes")
         pool = await open_sandboxes(run.fleet, run.sandbox)
         closes.push_async_callback(pool.close)
         services = Services(places, settings, run.log, on_start)
@@ -117,6 +119,8 @@ def _books(run: RlRun, closes: AsyncExitStack) -> Books:
 async def _brought_there(run: RlRun, books: Books, services: Services, setup: Setup, follower: Follower) -> None:
     """Trainer and engines hold the version that the ledger ends at."""
     step = books.progress.next_step
+    engines = f"{run.settings.engines} engine{'s' if run.settings.engines > 1 else ''}"
+    run.log.phase(STAGE, f"loading the trainer and {engines}")
     await train_again(books.progress, books.tasks, books.store, books.ledger, services, follower.on_replay)
     await services.publish(step)
     await services.sync(step)
@@ -145,6 +149,7 @@ async def _scheduled(
         on_group=starvation.look,
         save_now=services.trainer_leaves,
     )
+    run.log.phase(STAGE, f"rolling out step {reconciler.window.next_step + 1} of {run.settings.steps}")
     await controller.run()
     if (made := reconciler.window.next_step) < run.settings.steps:
         _note(run)(
@@ -158,7 +163,10 @@ async def _solvable(run: RlRun, setup: Setup, tasks: Schedule, step: int) -> Non
     if step or not count or path.exists():
         return
     first = [run.source.task(task) for task in tasks.task_ids[:count]]
-    await measure(first, setup, path, concurrency=run.settings.slots, seed=run.settings.seed, note=_note(run))
+    phase = lambda done, total: run.log.phase(STAGE, f"checking {len(first)} tasks, {done} of {total} attempts")
+    await measure(
+        first, setup, path, concurrency=run.settings.slots, seed=run.settings.seed, note=_note(run), phase=phase
+    )
 
 
 def _making(

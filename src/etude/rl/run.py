@@ -87,6 +87,7 @@ def run_rl(
     engine = fitted_to(settings, in_force(folder, engine))
     tell_answering(engine, lambda told: log.note(STAGE, told))
     run = RlRun(settings, checkpoint, folder, source, harness, engine, sandbox, log, graders, fleet, siblings, deepen)
+    log.phase(STAGE, f"connecting to Ray at {cluster.address}" if cluster.address else "starting Ray")
     with _ray(run, cluster) as started:
         from etude.rl.placement import RayPlaces  # imports ray, which reads its environment then
 

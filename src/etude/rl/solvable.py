@@ -71,7 +71,14 @@ def solvable(passes: Sequence[tuple[str, Sequence[bool]]], seed: int) -> Solvabl
 
 
 async def measure(
-    tasks: Sequence[Task], setup: Setup, path: Path, *, concurrency: int, seed: int, note: Callable[[str], None]
+    tasks: Sequence[Task],
+    setup: Setup,
+    path: Path,
+    *,
+    concurrency: int,
+    seed: int,
+    note: Callable[[str], None],
+    phase: Callable[[int, int], None] = lambda done, total: None,
 ) -> Solvable:
     """Attempt the tasks with the policy that serves now and write `path`; infra faults leave attempts out (promise 8)."""
     jobs = [
@@ -79,7 +86,8 @@ async def measure(
         for place, task in enumerate(tasks)
         for number in range(ATTEMPTS)
     ]
-    batch = await run_batch(jobs, setup, concurrency=concurrency)
+    phase(0, len(jobs))
+    batch = await run_batch(jobs, setup, concurrency=concurrency, progress=lambda done, total, last: phase(done, total))
     for fault in batch.faults.values():
         note(f"solvable share without {fault}")
     passed: defaultdict[int, list[bool]] = defaultdict(list)

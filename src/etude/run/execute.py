@@ -113,6 +113,7 @@ class Run:
         context = Context(self.recipe, self.folder, stage.name, log, resumed=step.action == "resume")
         context.folder.mkdir(parents=True, exist_ok=True)
         log.note(stage.name, f"starts: {step.why}")
+        log.phase(stage.name, "starting its process")
         earlier = self._cost(stage.name) if step.action == "resume" and not stage.always else Cost()
         return Running(StageProcess(stage, context), earlier)
 
