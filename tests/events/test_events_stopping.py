@@ -192,3 +192,28 @@ def test_signal_handlers_are_made_in_one_place() -> None:
                 if handler not in ("signal.SIG_IGN", "signal.SIG_DFL", "signal.default_int_handler"):
                     found.append(f"{path}:{node.lineno} {handler}")
     assert found == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_verb_that_serves_says_what_stopped_it(tmp_path: Path, number: int) -> None:
+    """Through typer, which answers a KeyboardInterrupt with a bare status."""
+    words = [
+        sys.executable,
+        "-m",
+        "etude.cli.main",
+        "capture",
+        "serve",
+        "--model",
+        "http://127.0.0.1:9/v1",
+        "--port",
+        "0",
+    ]
+    env = {**os.environ, "OPENAI_API_KEY": "none"}
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=env) as child:
+        assert child.stderr is not None
+        while "curl" not in (line := child.stderr.readline()):
+            assert line, "it ended before it served"
+        child.send_signal(number)
+        err = child.stderr.read()
+    name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+    assert (child.returncode, err.strip().splitlines()[-1]) == (128 + number, f"error: stopped by {name}")

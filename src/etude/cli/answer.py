@@ -29,6 +29,14 @@ RESUMABLE = (
 )  # fmt: skip
 
 
+class Interrupted(Exception):
+    """A KeyboardInterrupt on its way through a library that would swallow it."""
+
+    def __init__(self, stop: KeyboardInterrupt) -> None:
+        super().__init__(stop)
+        self.stop = stop
+
+
 @dataclass(frozen=True)
 class Answer:
     """A verb's result. `code` is the exit status: a verb may answer well and still have found something wrong."""
@@ -63,6 +71,8 @@ def _outcome(verb: Callable[[], Any], words: Sequence[str]) -> tuple[dict[str, A
         answer = verb()
     except KeyboardInterrupt as stop:
         return _error("Interrupted", stopped(stop, words), status_of(stop))
+    except Interrupted as error:
+        return _error("Interrupted", stopped(error.stop, words), status_of(error.stop))
     except BrokenPipeError as error:
         if not _reader_is_gone():
             return _error(type(error).__name__, str(error), 1)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from etude.cli import (
     ablate,
@@ -33,13 +34,26 @@ from etude.cli import (
     tokenizer,
     weights,
 )
-from etude.cli.answer import give
+from etude.cli.answer import Interrupted, give
 from etude.events.stopping import raise_when_stopped
 from etude.redact.keys import MaskedRecord
 
 HELP = "Train a coding agent end to end: base model, SFT, asynchronous RL in sandboxes, bench and report."
 
-app = typer.Typer(name="etude", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=HELP)
+
+class Verbs(TyperGroup):
+    """Typer answers KeyboardInterrupt with a bare status; what stopped a verb, and what is kept, must reach the person."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            raise Interrupted(stop) from stop
+
+
+app = typer.Typer(
+    name="etude", cls=Verbs, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=HELP
+)
 app.command("agent", cls=agent.AgentCommand)(agent.agent)
 app.add_typer(agent.app, name="agents")
 app.command("run")(run.run)
