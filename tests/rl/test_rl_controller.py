@@ -11,7 +11,9 @@ import json
 import os
 import random
 import selectors
+import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -505,6 +507,68 @@ def test_a_task_that_never_works_stops_the_run_by_name(tmp_path):
     plan = a_plan(max_faults=5)
     with pytest.raises(TaskUnreachable, match="task task-[0-9]+ .* met 6 infra faults, the last: sandbox died"):
         live(tmp_path, plan, 3, fault_rate=1.0)
+
+
+def live_with(
+    folder: Path, plan: RlSettings, seed: int, bad: set[str], reserve: int, life: Life | None = None
+) -> World:
+    """A life in which attempts at `bad` tasks always meet a fault; the schedule has so many tasks in reserve."""
+    with pytest.MonkeyPatch.context() as patch:
+        drawn = schedule(plan)
+        rest = [f"task-{i}" for i in range(400) if f"task-{i}" not in drawn.task_ids][:reserve]
+        patch.setattr(sys.modules[__name__], "schedule", lambda plan: replace(drawn, reserve=tuple(rest)))
+        roll = World.roll
+
+        async def failing(self: World, slot: Slot) -> Ended:
+            if slot.task_id in bad:
+                await asyncio.sleep(1.0)
+                raise InfraFault("no image")
+            return await roll(self, slot)
+
+        patch.setattr(World, "roll", failing)
+        return live(folder, plan, seed, life=life)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    plan=st.builds(a_plan, steps=st.integers(1, 5), groups_per_step=st.integers(1, 4), slots=st.integers(1, 20), max_faults=st.integers(0, 5)),
+    seed=st.integers(0, 2**32),
+    count=st.integers(1, 4),
+    kills=st.lists(st.integers(1, 60), max_size=3),
+)  # fmt: skip
+def test_a_task_that_never_works_is_set_aside_and_another_takes_its_place(plan, seed, count, kills):
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        folder, ids = Path(name), schedule(plan).task_ids
+        bad = set(random.Random(seed).sample(ids, min(count, len(ids))))
+        for number, ends_at in enumerate(kills):
+            live_with(folder, plan, seed + number, bad, 4, Life(ends_at))
+        world = live_with(folder, plan, seed + len(kills), bad, 4)
+        progress = fold(Ledger(folder / "ledger.jsonl").entries)
+        assert progress.next_step == plan.steps
+        trained = [group for groups in progress.batches.values() for group in groups]
+        assert len(set(trained)) == plan.steps * plan.groups_per_step
+        assert {ids[group] for group in progress.unreachable} == bad and not progress.unreachable.keys() & set(trained)
+        assert {ids[group] for group in trained if group < len(ids)} == set(ids) - bad
+        assert all("infra faults, the last: no image" in told for told in progress.unreachable.values())
+        assert all(0 <= value <= plan.max_staleness for value in world.staleness)
+        assert not list((folder / "groups" / "scored").iterdir()) and world.reconciler.running == 0
+
+
+def test_without_a_reserve_the_run_ends_with_the_steps_that_it_can_fill(tmp_path):
+    plan = a_plan(max_faults=2)
+    live_with(tmp_path, plan, 3, {schedule(plan).task_ids[4]}, 0)
+    assert fold(Ledger(tmp_path / "ledger.jsonl").entries).next_step == plan.steps - 1
+
+
+def test_more_unreachable_tasks_than_may_be_stop_the_run_and_count_across_kills(tmp_path):
+    plan = a_plan(max_faults=2, max_unreachable=1, slots=40)
+    ids = schedule(plan).task_ids
+    with pytest.raises(TaskUnreachable, match="1 tasks before it were set aside for the same .rl.max_unreachable."):
+        live_with(tmp_path, plan, 3, {ids[0], ids[1]}, 4)
+    with pytest.raises(TaskUnreachable, match="met 3 infra faults"):  # the first is not tried again, the second is
+        live_with(tmp_path, plan, 4, {ids[0], ids[1]}, 4)
+    live_with(tmp_path, plan, 5, {ids[0]}, 4)  # the cause of the second was mended
+    assert fold(Ledger(tmp_path / "ledger.jsonl").entries).next_step == plan.steps
 
 
 def test_a_replay_that_comes_to_other_weights_is_refused(tmp_path):

@@ -97,6 +97,7 @@ class Controller:
         on_wait: Callable[[str], None] | None = None,
         on_aside: Callable[[Group[Rollout]], None] = lambda group: None,
         on_group: Callable[[Group[Rollout]], None] = lambda group: None,
+        on_unreachable: Callable[[str], None] = lambda told: None,
         save_now: Callable[[], bool] = lambda: False,
     ) -> None:
         self.reconciler = reconciler
@@ -110,11 +111,12 @@ class Controller:
         self.on_wait = on_wait  # is told whom the run waits for, when it takes long
         self.on_aside = on_aside  # is told of a group that is not to be trained
         self.on_group = on_group  # is given every finished group, and may stop the run
+        self.on_unreachable = on_unreachable  # hears of a task that can't be attempted
         self.save_now = save_now  # somebody waits for a checkpoint
         self._doing = ""
         self._since_s = 0.0
         self._changed = asyncio.Event()
-        self._rollouts: set[asyncio.Task[None]] = set()
+        self._rollouts: dict[asyncio.Task[None], Slot] = {}
         self._training: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[None] | None = None
         self._idle_from = 0.0
@@ -144,7 +146,7 @@ class Controller:
     def _launch(self) -> None:
         self.reconciler.version = self.learner.admits
         for slot in self.reconciler.start(self.clock()):
-            self._rollouts.add(self._spawn(self._roll_out(slot)))
+            self._rollouts[self._spawn(self._roll_out(slot))] = slot
         for group in self.reconciler.take_admitted():
             self.ledger.note("admitted", group=group.index, task=group.task_id, version=group.version)
 
@@ -153,7 +155,9 @@ class Controller:
             rollout = await self.attempt(slot)
         except InfraFault as fault:
             self.ledger.note("fault", group=slot.group, member=slot.member, attempt=slot.attempt, reason=str(fault))
-            self.reconciler.fail(slot, str(fault), self.clock())
+            group = self.reconciler.fail(slot, str(fault), self.clock())
+            if group is not None:
+                self._give_up(group, str(fault))
             return
         version = self.reconciler.groups[slot.group].version
         group = self.reconciler.finish(slot, rollout, self.clock())
@@ -168,6 +172,16 @@ class Controller:
             self.ledger.write("set_aside", group=group.index, version=group.version)
             self.on_aside(group)
         self.store.forget(group.index)
+
+    def _give_up(self, group: Group[Rollout], reason: str) -> None:
+        """The task can't be attempted: its other rollouts end, nothing of the group is kept, and the run goes on without it."""
+        for task, slot in self._rollouts.items():
+            if slot.group == group.index and task is not asyncio.current_task():
+                task.cancel()
+        told = f"task {group.task_id} (group {group.index}) is set aside: it met {group.faults} infra faults, the last: {reason}"
+        self.ledger.write("unreachable", group=group.index, told=told)
+        self.store.forget(group.index)
+        self.on_unreachable(told)
 
     def _train_next(self) -> None:
         if self._training is not None:
@@ -240,7 +254,7 @@ class Controller:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._rollouts.discard(task)
+        self._rollouts.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = self._failure or error
         self._changed.set()

@@ -147,6 +147,7 @@ async def _scheduled(
         on_wait=_note(run),
         on_aside=follower.on_aside,
         on_group=starvation.look,
+        on_unreachable=_note(run),
         save_now=services.trainer_leaves,
     )
     run.log.phase(STAGE, f"rolling out step {reconciler.window.next_step + 1} of {run.settings.steps}")

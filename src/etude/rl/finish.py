@@ -10,6 +10,7 @@ from etude.chat.renderer import Renderer
 from etude.engine.probe import PROMPT_TOKENS, SAMPLED_TOKENS, probe_prompts
 from etude.events.finite import dumps, loads
 from etude.policy.protocol import Request
+from etude.rl.ledger import entries_of, fold
 from etude.rl.metrics import summarize
 from etude.rl.services import Services
 from etude.rl.solvable import SOLVABLE
@@ -31,6 +32,8 @@ async def finish(run: RlRun, services: Services, renderer: Renderer, times: dict
     )
     summary["mismatch"] = mismatch
     summary["alarms"] = alarms_of(records)
+    if given_up := fold(entries_of(run.folder / "ledger.jsonl")).unreachable:
+        summary["unreachable"] = list(given_up.values())
     if (found := run.folder / SOLVABLE).exists():
         summary["solvable"] = loads(found.read_text(encoding="utf-8"))
     _write(run.folder / "summary.json", summary)

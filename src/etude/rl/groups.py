@@ -1,7 +1,7 @@
 """Groups: a fixed number of rollouts of one task, complete when every one of them is scored.
 
 A rollout that met an infra fault is queued again; the group never shrinks and no reward is made up for it (promise 8). A task
-that fails so often that the bound is reached stops the run with its name and the last reason.
+that fails so often that the bound is reached can't be attempted: the reconciler sets it aside, with its name and the last reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 class TaskUnreachable(Exception):
-    """A task could not be attempted within the retry bound: the run stops instead of going on without it."""
+    """A task could not be attempted within the retry bound."""
 
 
 @dataclass
@@ -90,7 +90,7 @@ class Group(Generic[Result]):
         if self.faults > max_faults:
             raise TaskUnreachable(
                 f"task {slot.task_id} (group {self.index}) met {self.faults} infra faults, the last: {reason}. "
-                "The single-epoch list can't be trained whole without it; mend the cause and run again, it goes on here"
+                "Mend the cause, or leave the task out, and run again: it goes on here"
             )
         life.again(now_s)
         self.queued += 1

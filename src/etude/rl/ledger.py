@@ -35,6 +35,7 @@ class Progress:
     batches: dict[int, list[int]] = field(default_factory=dict)  # step -> groups
     complete: dict[int, int] = field(default_factory=dict)  # untrained group -> version at admission
     aside: set[int] = field(default_factory=set)
+    unreachable: dict[int, str] = field(default_factory=dict)  # group given up -> what is told of it
     digests: dict[int, str] = field(default_factory=dict)  # step -> weights after it
     saved: int = 0  # steps in the last checkpoint
 
@@ -58,6 +59,8 @@ def fold(entries: Iterable[dict[str, Any]]) -> Progress:
             progress.complete[entry["group"]] = entry["version"]
         elif kind == "set_aside":
             progress.aside.add(entry["group"])
+        elif kind == "unreachable":
+            progress.unreachable[entry["group"]] = entry["told"]
         elif kind == "batch":
             _take_batch(progress, entry["step"], entry["groups"])
         elif kind == "trained":
@@ -86,7 +89,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self.entries = _read(path)
+        self.entries = entries_of(path)
         self._file = open(path, "a", encoding="utf-8")
 
     def write(self, kind: str, **values: Any) -> None:
@@ -103,7 +106,8 @@ class Ledger:
         self._file.close()
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def entries_of(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a ledger; a torn last one is cut off. Raises ValueError for earlier damage."""
     if not path.exists():
         return []
     data = path.read_bytes()

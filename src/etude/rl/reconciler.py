@@ -2,7 +2,8 @@
 
 Life of a group (that of a rollout: `life.py`):
     planned -> admitted    by `start`, if the staleness window says that it can still be trained in time
-    admitted -> complete   by `finish` of its last rollout; infra faults (`fail`) queue the slot again, never give the group up
+    admitted -> complete   by `finish` of its last rollout; infra faults (`fail`) queue the slot again
+    admitted -> unreachable    by `fail`, after more faults than a group may have; a task of the reserve takes its place. Too many end the run
     complete -> trained    by `batch`, exactly once, at a step within its deadline
     admitted -> set aside  by `finish`, where what it came to is not to be trained (`aside`); another task takes its place
 Invariants: at most `slots` rollouts run; every admitted group is within its deadline; a group is handed out once, whole.
@@ -16,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
-from etude.rl.groups import Begun, Group
+from etude.rl.groups import Begun, Group, TaskUnreachable
 from etude.rl.life import Life, Phase, Slot
 from etude.rl.schedule import Schedule
 from etude.rl.window import StalenessWindow
@@ -37,6 +38,7 @@ class Reconciler(Generic[Result]):
         max_faults: int,
         version: int = 0,
         steps: int | None = None,
+        max_unreachable: int = 0,
         aside: Callable[[list[Result]], bool] = lambda results: False,
     ) -> None:
         """`steps`: to be trained, where the schedule has tasks to spare for groups that are set aside."""
@@ -50,17 +52,18 @@ class Reconciler(Generic[Result]):
         self.aside = aside
         self.groups: dict[int, Group[Result]] = {}  # admitted and untrained
         self.admitted: list[Group[Result]] = []  # since the last `take_admitted`, for the ledger
+        self.max_unreachable = max_unreachable
+        self.unreachable = 0  # groups given up, also in earlier lives
         self._planned: deque[int] = deque(range(len(schedule)))
+        self._reserve: deque[int] = deque(range(len(schedule), len(schedule) + len(schedule.reserve)))
         self._running = 0
         self._complete: set[int] = set()  # of the admitted
 
-    def restore(self, done: Iterable[int], begun: Mapping[int, Begun[Result]]) -> None:
-        """After a kill: `done` groups are trained or set aside; of `begun` ones all or some results are there, or what agents left for the
-        verdict. Unfinished ones begin anew where the window has no room for them any more."""
+    def restore(self, done: Iterable[int], begun: Mapping[int, Begun[Result]], unreachable: int = 0) -> None:
+        """After a kill: `done` groups are trained or set aside, `unreachable` of them because their task could not be attempted; of `begun` ones
+        all or some results are there, or what agents left for the verdict. Unfinished ones begin again where the window has no room for them."""
         found = [
-            Group(
-                index, self.schedule.task_ids[index], self.group_size, one.version, dict(one.results), ended=one.ended
-            )
+            Group(index, self.schedule.task(index), self.group_size, one.version, dict(one.results), ended=one.ended)
             for index, one in sorted(begun.items())
         ]
         for group in sorted(found, key=lambda group: not group.complete):
@@ -70,6 +73,8 @@ class Reconciler(Generic[Result]):
         self._complete = {index for index, group in self.groups.items() if group.complete}
         over = {*done, *self.groups}
         self._planned = deque(index for index in self._planned if index not in over)
+        self._reserve = deque(index for index in self._reserve if index not in over)
+        self.unreachable = unreachable
 
     @property
     def running(self) -> int:
@@ -79,7 +84,7 @@ class Reconciler(Generic[Result]):
     def done(self) -> bool:
         """Every step has been handed out for training, or there are too few tasks left for one more."""
         return self.window.next_step >= self.steps or (
-            not self._planned and len(self.groups) < self.window.groups_per_step
+            not self._planned and not self._replaceable and len(self.groups) < self.window.groups_per_step
         )
 
     def start(self, now_s: float = 0.0) -> list[Slot]:
@@ -116,10 +121,27 @@ class Reconciler(Generic[Result]):
             self._complete.add(slot.group)
         return group
 
-    def fail(self, slot: Slot, reason: str, now_s: float = 0.0) -> None:
-        """An infra fault: the slot is tried again; raises TaskUnreachable beyond the bound."""
+    def fail(self, slot: Slot, reason: str, now_s: float = 0.0) -> Group[Result] | None:
+        """An infra fault: the slot is tried again. A group beyond the bound is returned: it is given up, and none of its rollouts counts as running.
+        Raises TaskUnreachable where too many were."""
         self._running -= 1
-        self.groups[slot.group].fail(slot, reason, self.max_faults, now_s)
+        group = self.groups[slot.group]
+        try:
+            group.fail(slot, reason, self.max_faults, now_s)
+        except TaskUnreachable as error:
+            if self.unreachable >= self.max_unreachable:
+                more = (
+                    f" {self.unreachable} tasks before it were set aside for the same (rl.max_unreachable)."
+                    if self.unreachable
+                    else ""
+                )
+                raise TaskUnreachable(f"{error}.{more}") from None
+            self.unreachable += 1
+            self._running -= sum(life.running for life in group.lives)
+            self.window.leave(slot.group)
+            del self.groups[slot.group]
+            return group
+        return None
 
     def batch(self) -> list[Group[Result]] | None:
         """Groups to train at step `window.next_step`, or None as long as there is nothing to train or a straggler is due."""
@@ -142,13 +164,20 @@ class Reconciler(Generic[Result]):
         admitted, self.admitted = self.admitted, []
         return admitted
 
+    @property
+    def _replaceable(self) -> bool:
+        """Whether the reserve has a task in place of one that is unreachable."""
+        used = len(self.schedule.reserve) - len(self._reserve)
+        return bool(self._reserve) and used < self.unreachable
+
     def _admit(self) -> Group[Result] | None:
         wanted = self.window.groups_per_step * (self.steps - self.window.next_step)
-        if not self._planned or len(self.window) >= wanted or not self.window.may_admit(self.version):
+        waiting = self._planned or (self._reserve if self._replaceable else None)
+        if not waiting or len(self.window) >= wanted or not self.window.may_admit(self.version):
             return None
-        index = self._planned.popleft()
+        index = waiting.popleft()
         self.window.admit(index, self.version)
-        group: Group[Result] = Group(index, self.schedule.task_ids[index], self.group_size, self.version)
+        group: Group[Result] = Group(index, self.schedule.task(index), self.group_size, self.version)
         self.groups[index] = group
         self.admitted.append(group)
         return group

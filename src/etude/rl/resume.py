@@ -49,16 +49,17 @@ def reconciler_at(
         max_faults=settings.max_faults,
         version=progress.next_step,
         steps=settings.steps,
+        max_unreachable=settings.max_unreachable,
         aside=barren(settings.set_aside),
     )
     begun = {group: Begun(version, dict(enumerate(store.load(group)))) for group, version in progress.complete.items()}
-    over = progress.trained | progress.aside
+    over = progress.trained | progress.aside | progress.unreachable.keys()
     for group, one in store.kept().items():
         if group in over or group in begun or max([*one.results, *one.ended]) >= settings.group_size:
             store.forget(group)
         else:
             begun[group] = one
-    reconciler.restore(over, begun)
+    reconciler.restore(over, begun, len(progress.unreachable))
     return reconciler
 
 
@@ -86,4 +87,4 @@ async def train_again(
 
 def _stored(index: int, schedule: Schedule, store: GroupStore) -> Group[Rollout]:
     rollouts = store.load(index)
-    return Group(index, schedule.task_ids[index], len(rollouts), -1, dict(enumerate(rollouts)))
+    return Group(index, schedule.task(index), len(rollouts), -1, dict(enumerate(rollouts)))

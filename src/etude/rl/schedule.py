@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from etude.rl.curriculum import hardness, order
 from etude.rl.settings import RlSettings
@@ -19,16 +19,21 @@ from etude.tasks.task import Measured, TaskSource
 @dataclass(frozen=True)
 class Schedule:
     """`task_ids[i]` is the task of group i; there are steps * groups_per_step of them, all different, and some to spare where groups may be
-    set aside."""
+    set aside. Groups behind them work at tasks of the `reserve`, each in place of one that can't be attempted."""
 
     task_ids: tuple[str, ...]
+    reserve: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.task_ids)
 
+    def task(self, group: int) -> str:
+        """Of a group, also of one from the reserve."""
+        return self.task_ids[group] if group < len(self) else self.reserve[group - len(self)]
+
     @property
     def digest(self) -> str:
-        """Names the list; a resumed run refuses a ledger written for another one."""
+        """Names the list without its reserve; a resumed run refuses a ledger written for another one."""
         return hashlib.sha256("\n".join(self.task_ids).encode()).hexdigest()[:16]
 
 
@@ -43,7 +48,17 @@ def task_list(settings: RlSettings, source: TaskSource) -> Schedule:
     else:
         pools = {level: source.ids("train", level=level) for level in shares}
     schedule = draw(pools, shares, count, settings.seed)
-    return schedule if settings.curriculum.strength == 0 else _harder_later(schedule, settings, source, pools)
+    if settings.curriculum.strength != 0:
+        schedule = _harder_later(schedule, settings, source, pools)
+    return replace(schedule, reserve=_reserve(schedule, pools, settings))
+
+
+def _reserve(schedule: Schedule, pools: Mapping[str, Sequence[str]], settings: RlSettings) -> tuple[str, ...]:
+    """As many tasks as may be unreachable, of those that the list has not; fewer where there are no more. The list is drawn without them."""
+    taken, rng = set(schedule.task_ids), random.Random(f"reserve {settings.seed}")
+    ids = [task for level in sorted(pools) for task in pools[level]]
+    tries = rng.sample(ids, min(len(ids), len(taken) + settings.max_unreachable))
+    return tuple(task for task in tries if task not in taken)[: settings.max_unreachable]
 
 
 def _harder_later(

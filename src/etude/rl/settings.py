@@ -229,7 +229,17 @@ class RlSettings(BaseModel):
         default=10, ge=1, description="steps between checkpoints; a resume trains again from the last one"
     )
     anchor_every: int = Field(default=25, ge=1, description="steps between whole weight snapshots; deltas between them")
-    max_faults: int = Field(default=8, ge=0, description="infra faults of one group before the run stops and says so")
+    max_faults: int = Field(
+        default=8,
+        ge=0,
+        description="infra faults of one group before its task is set aside as unreachable, which the run says",
+    )
+    max_unreachable: int = Field(
+        default=4,
+        ge=0,
+        description="tasks that may be set aside as unreachable, each with another in its place; one more stops the run, for then the cause is "
+        "hardly the task's",
+    )
     max_restarts: int = Field(
         default=3, ge=0, description="restarts of a dead engine or trainer process before the run stops"
     )

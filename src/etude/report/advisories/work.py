@@ -165,7 +165,24 @@ def damaged_files(history: History) -> list[Advisory]:
     ]
 
 
-WORK = (stall, stalled_before, infra_faults, abort_storm, judge_missing, damaged_files)
+def unreachable_tasks(history: History) -> list[Advisory]:
+    """RL went on without tasks that could not be attempted."""
+    lines = history.summaries.get(RL, {}).get("unreachable", [])
+    if not lines:
+        return []
+    return [
+        Advisory(
+            "alarm",
+            "unreachable_tasks",
+            f"{len(lines)} task{'s were' if len(lines) > 1 else ' was'} set aside, which kept meeting infrastructure errors: {lines[0]}",
+            "repair the tasks' environments, or leave the tasks out: RL trained on others in their place",
+            {"tasks": lines},
+            "steps step retried --where 'stage = rl'",
+        )
+    ]
+
+
+WORK = (stall, stalled_before, infra_faults, unreachable_tasks, abort_storm, judge_missing, damaged_files)
 
 
 def _median_s(steps: Steps) -> float | None:
