@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import random
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from etude.rl.curriculum import hardness, order
 from etude.rl.settings import RlSettings
@@ -55,10 +57,18 @@ def task_list(settings: RlSettings, source: TaskSource) -> Schedule:
 
 def _reserve(schedule: Schedule, pools: Mapping[str, Sequence[str]], settings: RlSettings) -> tuple[str, ...]:
     """As many tasks as may be unreachable, of those that the list has not; fewer where there are no more. The list is drawn without them."""
-    taken, rng = set(schedule.task_ids), random.Random(f"reserve {settings.seed}")
-    ids = [task for level in sorted(pools) for task in pools[level]]
-    tries = rng.sample(ids, min(len(ids), len(taken) + settings.max_unreachable))
-    return tuple(task for task in tries if task not in taken)[: settings.max_unreachable]
+    taken, rng, found = set(schedule.task_ids), random.Random(f"reserve {settings.seed}"), list[str]()
+    levels = sorted(pools)
+    ends = list(accumulate(len(pools[level]) for level in levels))
+    # Places, not ids: a source may have millions of tasks and make an id only when it is asked for it.
+    for place in rng.sample(range(ends[-1]), min(ends[-1], len(taken) + settings.max_unreachable)):
+        if len(found) == settings.max_unreachable:
+            break
+        number = bisect_right(ends, place)
+        task = pools[levels[number]][place - (ends[number - 1] if number else 0)]
+        if task not in taken:
+            found.append(task)
+    return tuple(found)
 
 
 def _harder_later(
