@@ -16,12 +16,11 @@ from collections.abc import Sequence
 
 
 def advantages(rewards: Sequence[float]) -> list[float]:
-    """One advantage per rollout of the group, in order; they sum to zero. Raises ValueError for a reward that is not finite: the mean would
-    carry it to every member."""
+    """One advantage per rollout of the group, in order; they sum to zero. All are zero where a reward is not finite: its members can't be
+    compared, and a NaN would reach every one of them. Who computes rewards names the rollout (`rl/learner.py`)."""
     if not rewards:
         raise ValueError("a group without rollouts has no advantages")
-    for place, reward in enumerate(rewards):
-        if not math.isfinite(reward):
-            raise ValueError(f"reward {place} of {len(rewards)} is {reward}: leave the group out")
+    if not all(map(math.isfinite, rewards)):
+        return [0.0] * len(rewards)
     mean = sum(rewards) / len(rewards)
     return [reward - mean for reward in rewards]

@@ -30,10 +30,10 @@ class RunningMeans:
     means: dict[str, float] = field(default_factory=dict)
 
     def advantages(self, rewards: Sequence[float], categories: Sequence[str]) -> list[float]:
-        """One per rollout, in order; the means take the rewards in behind that, in the same order. Raises ValueError for a reward that is not
-        finite, before any mean moves."""
-        if odd := [reward for reward in rewards if not math.isfinite(reward)]:
-            raise ValueError(f"a reward is {odd[0]}: leave its group out, for the running means keep every reward")
+        """One per rollout, in order; the means take the rewards in behind that, in the same order. A reward that is not finite has
+        advantage 0 and moves no mean."""
+        if not all(map(math.isfinite, rewards)):
+            return self._of_finite(rewards, categories)
         found = [
             reward - self._baseline(i, rewards, categories)
             for i, (reward, _) in enumerate(zip(rewards, categories, strict=True))
@@ -42,6 +42,14 @@ class RunningMeans:
             seen, mean = self.seen.get(category, 0) + 1, self.means.get(category, 0.0)
             self.seen[category] = seen
             self.means[category] = mean + (reward - mean) / min(seen, self.horizon)
+        return found
+
+    def _of_finite(self, rewards: Sequence[float], categories: Sequence[str]) -> list[float]:
+        places = [place for place, reward in enumerate(rewards) if math.isfinite(reward)]
+        found = [0.0] * len(rewards)
+        own = self.advantages([rewards[place] for place in places], [categories[place] for place in places])
+        for place, value in zip(places, own, strict=True):
+            found[place] = value
         return found
 
     def state_dict(self) -> dict[str, Any]:
