@@ -103,13 +103,90 @@ def test_ties_beyond_the_candidates_do_not_depend_on_how_segments_lie(lab) -> No
     assert [hit.path for hit in hits][:2] == ["e0000.py", "e0001.py"]
 
 
-def test_one_file_cannot_crowd_out_the_others_but_fills_what_is_left(lab) -> None:
+def test_one_file_cannot_crowd_out_the_others_but_shows_what_outranks_them(lab) -> None:
     lab.write(
-        {"many.py": "".join(f"def needle_{n}():\n    return needle\n\n\n" for n in range(9)), "one.md": "A needle.\n"}
+        {
+            "many.py": "".join(f"def needle_{n}():\n    return needle\n\n\n" for n in range(40)),
+            "one.md": "A needle.\n",
+            "far.md": "Words, words, words.\n" * 40 + "needle\n",
+        }
     )
     index = lab.built()
-    assert [hit.path for hit in index.search("needle", limit=3)] == ["many.py"] * PER_FILE + ["one.md"]
-    assert len(index.search("needle", limit=10)) == 10
+    paths = [hit.path for hit in index.search("needle", limit=30)]
+    assert paths[: PER_FILE + 1] == ["many.py"] * (PER_FILE + 1)  # better than any other by far
+    assert "one.md" in paths[:15] and "far.md" in paths and paths.count("many.py") == 28
+    assert paths.index("one.md") < paths.index("far.md")
+
+
+def test_the_right_method_of_a_large_file_is_shown_beside_its_better_known_siblings(lab) -> None:
+    """Three methods of one file answer better than anything else does: all three come first."""
+    methods = ["suggest_command", "suggest_similar", "suggest_names"]
+    body = "".join(
+        f"    def {name}(self, typed):\n        return [c for c in self.commands if similar(c, typed)]\n\n"
+        for name in methods
+    )
+    lab.write({"command.py": f"class Command:\n{body}", **{f"docs/{n}.md": "Conduct: be similar.\n" for n in range(9)}})
+    hits = lab.built().search("suggest a similar command for what was typed", limit=4)
+    assert [hit.path for hit in hits[:3]] == ["command.py"] * 3
+
+
+def test_equal_copies_of_a_file_come_after_everything_else(lab) -> None:
+    text = "def parse_reference(link):\n    return link.reference\n"
+    lab.write({f"copies/{n}/links.py": text for n in range(5)} | {"src/other.py": "# A reference.\nx = 1\n"})
+    assert [hit.path for hit in lab.built().search("parse reference", limit=3)] == [
+        "copies/0/links.py",
+        "src/other.py",
+        "copies/1/links.py",
+    ]
+
+
+def test_data_ranks_below_code_unless_the_question_is_about_data(lab) -> None:
+    rows = ",\n".join(f'{{"parse": "link reference {n}", "definition": "link [a{n}]"}}' for n in range(600))
+    code = 'def link_definition(text):\n    """Parse one, with its reference."""\n    return text.split()\n'
+    lab.write({"cases.json": f"[{rows}]\n", "records.csv": "parse link reference definition\n" * 3, "lexer.py": code})
+    index = lab.built()
+    assert index.search("parse link reference definitions")[0].path == "lexer.py"
+    assert index.search("json cases of parse, link, reference")[0].path == "cases.json"
+    lab.write({"package.json": '{"scripts": {"parse": "link reference"}}\n'})  # a short one is written by people
+    index.update()
+    assert "package.json" in [hit.path for hit in index.search("parse link reference", limit=2)]
+
+
+def test_the_words_of_a_sentence_count_less_than_what_it_asks_for(lab) -> None:
+    lab.write(
+        {
+            "handlers.py": 'def before_where_handled():\n    """Handle what is found before where it was handled."""\n',
+            "preprocess.py": "def preprocess(chunk):\n    return chunk.replace(NUL, '').expandtabs()  # nul, tab\n",
+        }
+    )
+    index = lab.built()
+    assert index.search("where are NUL and tabs handled before it is tokenized")[0].path == "preprocess.py"
+    assert index.search("before_where_handled")[0].path == "handlers.py"  # a name is no sentence
+    assert index.search("where is it handled")[0].path == "handlers.py"  # nothing else is left to go by
+
+
+def test_a_function_that_the_best_place_calls_is_shown_next_to_it(lab) -> None:
+    doc = "Output of characters as HTML, escaped."
+    caller = (
+        f"class Renderer:\n    def text(self, output):\n        # {doc}\n        return escape_html_entities(output)\n"
+    )
+    helper = (
+        "def escape_html_entities(raw):\n"
+        + "".join(f"    raw = raw.replace(a{n}, b{n})\n" for n in range(30))
+        + "    return raw\n"
+    )
+    others = {
+        f"o{n}.py": f"def html_output_{n}(characters):\n    return characters  # html, escaped\n" for n in range(3)
+    }
+    lab.write({"renderer.py": caller, "helpers.py": helper, **others})
+    lab.write({f"n{n}.py": f"value = {n}\n" for n in range(20)})
+
+    def places() -> list[str]:
+        return [hit.symbol for hit in lab.built().search("output of HTML characters, escaped")]
+
+    assert places().index("escape_html_entities") == places().index("Renderer.text") + 1
+    lab.write({"renderer.py": caller.replace("escape_html_entities", "other")})
+    assert places()[-1] == "escape_html_entities"
 
 
 def test_a_word_that_stands_everywhere_still_answers_alone(lab) -> None:

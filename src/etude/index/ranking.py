@@ -13,27 +13,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from etude.index.segment import Postings
 from etude.index.view import LivePart, View
-from etude.index.words import terms
+from etude.index.words import WORD, terms
 
 Scores = NDArray[np.float64]
 # A question's rarest terms; the others of a pasted page would cost time and say little.
 MOST_TERMS = 24
 # Words in more than this share of all chunks (self, return, import) separate nothing; they count only if a question has no other.
 COMMON = 0.25
+# Words that make a sentence of a question and say little of what is sought. They count a little, since code may mean them (`before`, `handle`);
+# not where they are part of a name (`insert_before`).
+FILLERS = frozenset(
+    """a about after all an and any are as at be been before being between both but by can could did do does doing done during each every for from
+    get gets got had has have how i if in into is it its just let like make makes me more most need no not of on one only or our out over own per
+    please should show so some such than that the their them then there these they this those through to too under up us use used uses using
+    very via was we were what when where whether which while who whom whose why will with within without would you your
+    code defined find found function handle handled handles handling happen happens implement implemented implements located method place
+    work works""".split()
+)
+FILLER_WEIGHT = 0.25
 
 
 @dataclass(frozen=True)
 class Weights:
     """`fields`: body, symbol, path, doc (multiples of a quarter, so that sums are exact). `k1` and `b` are the textbook's.
     `file_share`: what a file's score adds to its chunks'. `symbol_bonus`: the share by which a definition
-    gains whose name the question spells out whole. `tests`: what is left of the score of a test file's chunk.
+    gains whose name the question spells out whole. `tests`, `data`: what is left of the score of a chunk of a test file, or of data.
     """
 
     fields: tuple[float, float, float, float] = (1.0, 3.0, 3.0, 1.0)
@@ -42,6 +53,8 @@ class Weights:
     file_share: float = 0.5
     symbol_bonus: float = 0.3
     tests: float = 0.8
+    data: float = 0.5
+    coverage: float = 0.3
 
 
 @dataclass(frozen=True)
@@ -52,6 +65,10 @@ class Term:
     postings: Sequence[Postings | None]
     idf: float
     file_idf: float
+
+    def lighter(self) -> Term:
+        """As a filler of the question."""
+        return replace(self, idf=FILLER_WEIGHT * self.idf, file_idf=FILLER_WEIGHT * self.file_idf)
 
 
 @dataclass(frozen=True)
@@ -69,9 +86,11 @@ class Question:
 def question(view: View, text: str) -> Question:
     """What of a text can be looked up in a view."""
     words = list(terms(text))
+    telling_words = terms(" ".join(word for word in WORD.findall(text) if word.lower() not in FILLERS))
     known = [term for word in words if (term := _look_up(view, word)) is not None]
     telling = [term for term in known if _share(view, term) <= COMMON] or known
-    return Question(frozenset(words), sorted(telling, key=lambda term: (-term.idf, term.term))[:MOST_TERMS])
+    weighed = [term if term.term in telling_words or not telling_words else term.lighter() for term in telling]
+    return Question(frozenset(words), sorted(weighed, key=lambda term: (-term.idf, term.term))[:MOST_TERMS])
 
 
 def scores(view: View, asked: Question, weights: Weights) -> list[Scores]:
@@ -84,16 +103,19 @@ def _part_scores(part: LivePart, number: int, asked: Question, w: Weights, mean:
     segment, fields = part.segment, np.array(w.fields)
     norm = w.k1 * (1 - w.b + w.b * segment.length / mean)  # (C,)
     file_norm = w.k1 * (1 - w.b + w.b * part.file_length / file_mean)  # (F,)
-    of_chunk, of_file = np.zeros(segment.chunks), np.zeros(segment.files)
+    of_chunk, of_file, cover = np.zeros(segment.chunks), np.zeros(segment.files), np.zeros(segment.chunks)
     for term in asked.found:
         postings = term.postings[number]
         if postings is None:
             continue
         at, tf = postings.chunks, postings.counts @ fields  # (n,)
         of_chunk[at] += term.idf * (w.k1 + 1) * tf / (tf + norm[at])
+        cover[at] += term.idf
         file_tf = np.bincount(segment.chunk_file[at], weights=tf, minlength=segment.files)
         of_file += term.file_idf * (w.k1 + 1) * file_tf / (file_tf + file_norm)
-    return np.where(of_chunk > 0, of_chunk + w.file_share * of_file[segment.chunk_file], 0.0)
+    whole = sum(term.idf for term in asked.found) or 1.0
+    factor = 1 - w.coverage + w.coverage * cover / whole
+    return np.where(of_chunk > 0, (of_chunk + w.file_share * of_file[segment.chunk_file]) * factor, 0.0)
 
 
 def _look_up(view: View, word: str) -> Term | None:

@@ -19,16 +19,21 @@ from etude.index.analysis import split_lines
 from etude.index.errors import IndexRefused
 from etude.index.hit import Hit
 from etude.index.languages import LANGUAGES
-from etude.index.ranking import Question, Weights, question, scores
+from etude.index.ranking import FILLERS, Question, Weights, question, scores
 from etude.index.snippet import snippet
-from etude.index.view import View
-from etude.index.words import WORD, terms
+from etude.index.view import LivePart, View
+from etude.index.words import PART, WORD, terms
 
 MOST_HITS = 200
 # Ranked in full before the best are shown; deep enough for two lists to meet and for files to crowd each other out.
 CANDIDATES = 200
-# Hits of one file: more would hide the other files from whoever asks for ten.
+# Hits of one file that count in full. Each further one must outrank the others by more, or a large file would hide them all.
 PER_FILE = 2
+FURTHER = 0.9
+# The best places are often callers of what is sought: a function that they name, and whose name the question spells by half or more, comes
+# next to them, if it is a candidate itself.
+CALLERS = 5
+CALLED = 0.99
 # Reciprocal rank fusion (Cormack, Clarke and Büttcher 2009): score = sum over lists of 1 / (60 + rank).
 FUSION = 60
 
@@ -37,6 +42,12 @@ TEST_PATH = re.compile(
     r"(?:^|/)(?:tests?|testing|__tests__|spec)/|(?:^|/)(?:test_|conftest\.)[^/]*$|[._](?:test|spec)\.[a-z]+$"
 )
 TEST_WORDS = frozenset({"test", "spec", "fixtur", "conftest"})
+
+# What programs write and read: records of any size, and text without a grammar that is long. A question that names it is about it.
+DATA_PATH = re.compile(r"\.(?:csv|tsv|jsonl|ndjson|geojson|xml)$")
+DATA_LANGUAGES = frozenset({"json", "yaml", "toml", "html", "text", "sql"})
+DATA_TERMS = 2000
+DATA_WORDS = frozenset({"json", "yaml", "toml", "html", "sql", "csv", "xml", "data", "dataset", "fixtur"})
 
 # For each part of a view the similarity (C,) of its chunks to a question, or None where a part has no vectors.
 Similarity = Callable[[View, str], Sequence[NDArray[np.floating] | None]]
@@ -101,6 +112,7 @@ def search(
     masks = wanted.masks(view)
     by_words = [np.where(mask, found, 0.0) for found, mask in zip(scores(view, asked, weights), masks, strict=True)]
     ranked = _ordered(view, _adjusted(view, asked, weights, _best(by_words)))
+    ranked = _ordered(view, _followed(view, asked, ranked))
     if similarity is not None:
         by_meaning = [
             np.where(mask, found, 0.0) if found is not None else np.zeros(len(mask))
@@ -126,16 +138,51 @@ def _best(found: Sequence[NDArray[np.floating]]) -> list[Scored]:
 
 
 def _adjusted(view: View, asked: Question, weights: Weights, found: Iterable[Scored]) -> list[Scored]:
-    """Definitions whose own name the question spells get more, by the share of the name's words that it has; tests less, unless it is about tests."""
+    """Definitions whose own name the question spells get more, by the share of the name's words that it has; tests and data less, unless it
+    is about them."""
     made = []
-    about_tests = not TEST_WORDS.isdisjoint(asked.asked)
+    about_tests, about_data = not TEST_WORDS.isdisjoint(asked.asked), not DATA_WORDS.isdisjoint(asked.asked)
     for (part, chunk), score in found:
         segment = view.parts[part].segment
-        words = terms(segment.chunk(chunk).symbol.rpartition(".")[2])
-        share = sum(word in asked.asked for word in words) / len(words) if words else 0.0
-        is_test = not about_tests and TEST_PATH.search(segment.paths[segment.chunk_file[chunk]])
-        made.append(((part, chunk), score * (1 + weights.symbol_bonus * share) * (weights.tests if is_test else 1.0)))
+        file = int(segment.chunk_file[chunk])
+        factor = 1 + weights.symbol_bonus * _share(asked, _name(view, (part, chunk)))
+        factor *= weights.tests if not about_tests and TEST_PATH.search(segment.paths[file]) else 1.0
+        factor *= weights.data if not about_data and _is_data(view.parts[part], file) else 1.0
+        made.append(((part, chunk), score * factor))
     return made
+
+
+def _followed(view: View, asked: Question, ranked: Sequence[Scored]) -> list[Scored]:
+    """Definitions that the best places name get nearly the score of the place that names them."""
+    raised: dict[str, float] = {}
+    for (part, chunk), score in ranked[:CALLERS]:
+        segment = view.parts[part].segment
+        if TEST_PATH.search(segment.paths[segment.chunk_file[chunk]]):
+            continue
+        found = segment.chunk(chunk)
+        lines = split_lines(segment.text(int(segment.chunk_file[chunk])))[found.start - 1 : found.end]
+        for name in {*WORD.findall("\n".join(lines))} - {found.symbol.rpartition(".")[2]}:
+            raised[name] = max(raised.get(name, 0.0), CALLED * score)
+    spelled = {
+        name: score for name, score in raised.items() if len(PART.findall(name)) > 1 and 2 * _share(asked, name) >= 1
+    }
+    return [(place, max(score, spelled.get(_name(view, place), 0.0))) for place, score in ranked]
+
+
+def _name(view: View, place: Place) -> str:
+    return view.parts[place[0]].segment.chunk(place[1]).symbol.rpartition(".")[2]
+
+
+def _share(asked: Question, name: str) -> float:
+    """Of a name's words, those that the question has."""
+    words = [word for word in terms(name) if word not in FILLERS]
+    return sum(word in asked.asked for word in words) / len(words) if words else 0.0
+
+
+def _is_data(part: LivePart, file: int) -> bool:
+    segment = part.segment
+    long = segment.language_of(file) in DATA_LANGUAGES and part.file_length[file] > DATA_TERMS
+    return bool(long or DATA_PATH.search(segment.paths[file]))
 
 
 def _fused(first: Sequence[Scored], second: Sequence[Scored]) -> list[Scored]:
@@ -156,15 +203,18 @@ def _ordered(view: View, found: Iterable[Scored]) -> list[Scored]:
 
 
 def _spread(view: View, ranked: Iterable[Scored], limit: int) -> list[Scored]:
-    """The best, at most PER_FILE of each file while others are left to show."""
-    taken: list[Scored] = []
-    crowded: list[Scored] = []
+    """The best. Beyond PER_FILE of a file each counts FURTHER times the one before it; a file that is equal to one that comes first comes
+    after all that are not."""
+    weighed: list[tuple[bool, float, int, Scored]] = []
     seen: Counter[Place] = Counter()
-    for place, score in ranked:
-        file = place[0], int(view.parts[place[0]].segment.chunk_file[place[1]])
+    first: dict[bytes, Place] = {}
+    for number, (place, score) in enumerate(ranked):
+        segment = view.parts[place[0]].segment
+        file = place[0], int(segment.chunk_file[place[1]])
         seen[file] += 1
-        (taken if seen[file] <= PER_FILE else crowded).append((place, score))
-    return taken[:limit] + crowded[: max(limit - len(taken), 0)]
+        copy = first.setdefault(segment.digest(file[1]), file) != file
+        weighed.append((copy, -score * FURTHER ** max(seen[file] - PER_FILE, 0), number, (place, score)))
+    return [scored for _, _, _, scored in sorted(weighed)[:limit]]
 
 
 def _hit(view: View, asked: Question, part: int, chunk: int, score: float) -> Hit:
