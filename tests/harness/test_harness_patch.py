@@ -14,10 +14,10 @@ from etude.workspace.text_file import TextFile
 rows = st.lists(st.sampled_from(["a", "b", "", "  c", "def f():", "    return 1", "é"]), max_size=12)
 
 
-def envelope(old: list[str], new: list[str], context: int) -> str:
-    """The patch that a model would write for the difference of two files."""
+def envelope(old: list[str], new: list[str], context: int, numbered: bool = False) -> str:
+    """The patch that a model would write for the difference of two files; `numbered` with the hunk headers of a unified diff."""
     body = [line for line in difflib.unified_diff(old, new, lineterm="", n=context) if line[:3] not in ("---", "+++")]
-    hunks = ["@@" if line.startswith("@@") else line for line in body]
+    hunks = ["@@" if line.startswith("@@") and not numbered else line for line in body]
     return "\n".join(["*** Begin Patch", "*** Update File: f", *hunks, "*** End Patch"])
 
 
@@ -30,6 +30,56 @@ def test_a_diff_with_all_of_its_context_gives_the_new_file(old: list[str], new: 
     done = apply("f", file, change.hunks)
     ends = "\r\n" if crlf and len(old) > 0 else "\n"
     assert done.file.encode() == "".join(line + ends for line in new).encode()
+
+
+@given(old=rows, new=rows, context=st.integers(0, 3), drawn=st.data())
+def test_a_unified_diff_in_the_envelope_gives_the_new_file_however_its_hunks_are_ordered(
+    old: list[str], new: list[str], context: int, drawn: st.DataObject
+) -> None:
+    if old == new or not old:
+        return
+    [change] = parse(envelope(old, new, context, numbered=True))
+    hunks = drawn.draw(st.permutations(change.hunks))
+    after = apply("f", TextFile.decode("\n".join([*old, ""]).encode()), hunks).file.text
+    assert after == "".join(f"{line}\n" for line in new)
+
+
+UPDATE = "*** Begin Patch\n*** Update File: f\n@@\n-a\n+b\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```\n{UPDATE}*** End Patch\n```",
+        f"```diff\n{UPDATE}*** End Patch\n```\n",
+        f"apply_patch <<'EOF'\n{UPDATE}*** End Patch\nEOF",
+        f"<<EOF\n{UPDATE}*** End Patch\nEOF\n",
+        UPDATE,
+        f"{UPDATE}*** End Patch\n\n",
+        f"{UPDATE}\\ No newline at end of file\n*** End Patch",
+        "*** Begin Patch\n*** Update File: f\n@@ -1,2 +1,2 @@ def g():\n-a\n+b\n*** End Patch",
+    ],
+)
+def test_forms_that_models_write_around_a_patch_are_read(text: str) -> None:
+    [change] = parse(text)
+    assert apply("f", TextFile.decode(b"a\n"), change.hunks).file.text == "b\n"
+
+
+def test_several_sections_of_one_file_are_one_and_may_come_in_any_order() -> None:
+    text = "*** Begin Patch\n*** Update File: f\n@@\n-c\n+C\n*** Update File: g\n@@\n-x\n+y\n*** Update File: f\n@@\n-a\n+A\n*** End Patch"
+    first, second = parse(text)
+    assert (first.path, second.path) == ("f", "g")
+    done = apply("f", TextFile.decode(b"a\nb\nc\n"), first.hunks)
+    assert done.file.text == "A\nb\nC\n" and done.spans == ((1, 1), (3, 3))
+    with pytest.raises(BadPatch, match="hunk 2: it changes lines that an earlier hunk changes"):
+        apply("f", TextFile.decode(b"a\nb\n"), parse(f"{UPDATE}@@\n a\n-b\n+c")[0].hunks)
+
+
+def test_blank_lines_without_a_mark_belong_to_an_added_file() -> None:
+    add, update = parse(
+        "*** Begin Patch\n*** Add File: n\n+a\n\n+b\n+\n\n*** Update File: f\n@@\n-a\n+b\n\n*** End Patch"
+    )
+    assert add.lines == ["a", "", "b", ""] and len(update.hunks[0].rows) == 2
 
 
 @given(text=st.text(st.sampled_from("*@+- \nabBeginPatchEdUpdtFil:"), max_size=120) | st.text(max_size=60))
@@ -62,7 +112,7 @@ def test_headers_lead_to_the_right_one_of_equal_places() -> None:
     assert changed("@@ class B:\n@@     def f(self):\n-        x = 1\n+        x = 2").endswith(
         "class B:\n    def f(self):\n        x = 2\n"
     )
-    with pytest.raises(BadPatch, match=r"stand in 2 places \(lines 3, 7\); add context or an @@ line"):
+    with pytest.raises(BadPatch, match=r"match 2 places \(lines 3, 7\); add context or an @@ line"):
         changed("-        x = 1\n+        x = 2")
 
 
@@ -93,7 +143,7 @@ def test_what_is_wrong_with_a_patch_is_said_with_its_line(text: str, words: str)
 
 
 def test_a_hunk_that_fits_nowhere_shows_the_closest_region() -> None:
-    with pytest.raises(BadPatch, match=r"f, hunk 1: its old lines stand nowhere; closest:\n2 beta = 2"):
+    with pytest.raises(BadPatch, match=r"f, hunk 1: its old lines were not found; closest:\n2 beta = 2"):
         changed("-beta = 3\n+x", "alpha = 1\nbeta = 2\n")
     with pytest.raises(BadPatch, match="no line 'def g' at or below line 1"):
         changed("@@ def g\n-x\n+y")

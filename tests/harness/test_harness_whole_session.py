@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from etude.harness.agent import Agent
+from etude.harness.agent import Agent, build_agent
 from etude.harness.header import session_header
 from etude.harness.replay import compare
 from etude.harness.settings import HarnessSettings
@@ -189,3 +189,17 @@ async def test_measuring_lints_is_no_part_of_what_a_policy_sees(agent: Make, sce
     assert session_header(on, policy, scene.FACTS).harness == session_header(off, policy, scene.FACTS).harness
     one, two = [await agent(lint_script(scene), s, sandbox=LocalFolder(folder)).run() for s in (off, off)]
     assert compare(one.session, two.session) is not None, "the second found the files changed"
+
+
+async def test_a_failure_that_repeats_itself_is_pointed_out_and_a_success_ends_the_count(
+    folder: Path, scene: Any
+) -> None:
+    wrong = ("search_replace", {"file_path": "shop.py", "old_string": "nowhere", "new_string": "x"})
+    other = ("search_replace", {"file_path": "shop.py", "old_string": "nowhere", "new_string": "y"})
+    turns = [scene.turn(call) for call in (wrong, wrong, wrong, wrong, other, wrong, ("list_dir", {}), wrong, wrong)]
+    agent = build_agent(
+        LARGE, ScriptedPolicy([*turns, Message("assistant", "Done.")]), LocalFolder(folder), scene.FACTS
+    )
+    texts = [entry.data["text"] for entry in (await agent.run()).session.of("tool_result")]
+    assert ["times in a row" in text for text in texts] == [False, False, True, True, *[False] * 5]
+    assert "has failed 3 times" in texts[2] and "has failed 4 times" in texts[3]

@@ -207,8 +207,9 @@ class Agent:
         if self._unanswered and unanswered:
             raise Ended("no_answer")
         if message.fault is not None:
-            remedy = "; say your answer, or call a tool" if self._unanswered else ""
-            self._transcript.result(Message("tool", f"malformed: {message.fault}{remedy}"), "", failed=True)
+            answer = f"malformed: {message.fault}" + ("; say your answer, or call a tool" if self._unanswered else "")
+            note = self._calls.repeats.note(f"{answer} {message.text}") if self._preset.skinned else ""
+            self._transcript.result(Message("tool", answer + note), "", failed=True)
         elif not message.calls:
             raise Ended("message", message.text)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -28,6 +28,28 @@ from etude.trace.session import Recorder
 from etude.workspace.workspace import WorkspaceError
 
 STOPPED = "stopped by the user before it had ended"
+# A model that repeats itself has not read the answer: from this many times on it says so.
+REPEATED = 3
+
+
+@dataclass
+class Repeats:
+    """Counts how often the same failure came in a row."""
+
+    _last: str = ""
+    _count: int = 0
+
+    def note(self, failure: str) -> str:
+        """What an answer says of it; "" for a failure that is new."""
+        self._count = self._count + 1 if failure == self._last else 1
+        self._last = failure
+        if self._count < REPEATED:
+            return ""
+        return f"\n[this exact call has failed {self._count} times in a row with the same answer; change it, or try another way]"
+
+    def clear(self) -> None:
+        """Something succeeded."""
+        self._last, self._count = "", 0
 
 
 @dataclass
@@ -43,6 +65,7 @@ class Calls:
     edits: EditLog
     last_test: str = ""  # "passed" or "failed"; what a self-summary carries on
     seconds: float = 0.0  # wall seconds in tools
+    repeats: Repeats = field(default_factory=Repeats)
 
     async def run(self, calls: Sequence[ToolCall], result_bytes: int) -> None:
         """Each result may hold `result_bytes`. Raises Ended at a valid `done`, and Stopped, after every call has its answer, if a
@@ -128,7 +151,12 @@ class Calls:
             facts[THOUGHT_COMMENTS] = float(thought_comments(line for one in changes for line in one.added_lines()))
         told: dict[str, Any] = {"seconds": round(taken_s, 4), "facts": facts, **(more or {})}
         told |= {"reads": list(result.reads)} if result.reads else {}
-        message = Message("tool", self._shown(call, result), call_id=call.id)
+        shown = self._shown(call, result)
+        if result.failed and self.preset.skinned:  # a trained vocabulary has no words for it
+            shown += self.repeats.note(f"{call.name} {call.arguments} {shown}")
+        elif not result.failed:
+            self.repeats.clear()
+        message = Message("tool", shown, call_id=call.id)
         self.transcript.result(message, call.name, result.failed, told)
         self.edits.answered(call.id, changes)
 

@@ -8,12 +8,16 @@
      context, -removed, +added  then optionally *** End of File
     *** End Patch
 
-A hunk's old lines (context and removed) must name one place after the previous hunk: exactly, else by the one normal form of
-`editing`. Several equal places are refused rather than guessed.
+A hunk's old lines (context and removed) must name one place: after the previous hunk if they are there, else anywhere; exactly, else by
+the one normal form of `editing`. Several equal places are refused rather than guessed, unless an `@@ -7,3 +7,4 @@` says which.
+
+Read as well, since models write them: a code fence or a here-document around the envelope, no last line, several sections of one file,
+blank lines without their mark, and `\\ No newline at end of file`.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -29,11 +33,17 @@ class BadPatch(Exception):
     """The text is no patch, or does not fit the file; the message is for the model."""
 
 
+class NoSuchPlace(BadPatch):
+    """A hunk's lines are nowhere in the file, or not where they were looked for."""
+
+
 @dataclass
 class Hunk:
-    """`rows` are (mark, line) with mark one of " -+"; `headers` stand before it, outermost first; `last`: it ends the file."""
+    """`rows` are (mark, line) with mark one of " -+"; `headers` stand before it, outermost first; `last`: it ends the file; `line`: where
+    a unified diff says that it begins, from 1; -1 for any other."""
 
     headers: list[str] = field(default_factory=list)
+    line: int = -1
     rows: list[tuple[str, str]] = field(default_factory=list)
     last: bool = False
 
@@ -55,6 +65,7 @@ class FileChange:
     lines: list[str] = field(default_factory=list)
     hunks: list[Hunk] = field(default_factory=list)
     target: str = ""
+    blank_end: int = 0  # of an added file's lines, the last ones that are blank and had no mark
 
 
 _KINDS: dict[str, Kind] = {
@@ -65,15 +76,26 @@ _KINDS: dict[str, Kind] = {
 # An empty line in a hunk: context without its blank, or what many write before the next heading.
 _BLANK = (" ", "")
 _MOVE, _END_OF_FILE = "*** Move to: ", "*** End of File"
+_BEGIN, _END = "*** Begin Patch", "*** End Patch"
+_NO_NEWLINE = "\\ No newline at end of file"
+# The header of a unified diff's hunk; what follows it is the line above.
+_UNIFIED = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")
+# What may stand around the envelope.
+_WRAPPER = re.compile(r"\s*(?:```\w*|(?:apply_patch\s+)?<<-?\s*['\"]?(\w+)['\"]?)\s*\n(.*?)\n(?:```|\1)\s*", re.S)
 
 
 def parse(text: str) -> list[FileChange]:
     """The changes in order. Raises BadPatch with the line's number."""
-    rows = text.replace("\r\n", "\n").strip("\n").split("\n")
-    if rows[0].strip() != "*** Begin Patch" or rows[-1].strip() != "*** End Patch" or len(rows) < 2:
-        raise BadPatch("a patch begins with the line *** Begin Patch and ends with *** End Patch")
+    text = text.replace("\r\n", "\n")
+    wrapped = _WRAPPER.fullmatch(text)
+    rows = (wrapped[2] if wrapped else text).strip("\n").split("\n")
+    if rows[0].strip() != _BEGIN:
+        raise BadPatch(f"a patch begins with the line {_BEGIN} and ends with {_END}, got {rows[0][:60]!r}")
+    stop = next((at for at, row in enumerate(rows) if row.strip() == _END), len(rows))
+    if any(row.strip() for row in rows[stop + 1 :]):
+        raise BadPatch(f"line {stop + 2}: nothing may follow {_END}")
     changes: list[FileChange] = []
-    for number, row in enumerate(rows[1:-1], 2):
+    for number, row in enumerate(rows[1:stop], 2):
         kind: Kind | None = next((_KINDS[prefix] for prefix in _KINDS if row.startswith(prefix)), None)
         if kind is not None:
             changes.append(FileChange(kind, row.split(": ", 1)[1].strip()))
@@ -83,25 +105,48 @@ def parse(text: str) -> list[FileChange]:
             )
         else:
             _read(changes[-1], row, number)
+    changes = _joined(changes)
     _require(changes)
     return changes
 
 
+def _joined(changes: list[FileChange]) -> list[FileChange]:
+    """Several updates of one file as one."""
+    found: dict[str, FileChange] = {}
+    for change in changes:
+        first = found.get(change.path)
+        if first is not None and first.kind == change.kind == "update" and not first.target:
+            first.hunks += change.hunks
+            first.target = change.target
+        elif first is None:
+            found[change.path] = change
+        else:
+            raise BadPatch(f"{change.path} stands twice in the patch; say once what becomes of it")
+    return list(found.values())
+
+
 def _read(change: FileChange, row: str, number: int) -> None:
     """One line below a file's heading."""
+    if row == _NO_NEWLINE:
+        return
     if change.kind == "add":
-        if not row.startswith("+"):
+        if row and not row.startswith("+"):
             raise BadPatch(f"line {number}: each line of an added file begins with +, got {row[:60]!r}")
         change.lines.append(row[1:])
+        change.blank_end = 0 if row else change.blank_end + 1
     elif change.kind == "delete":
+        if not row.strip():
+            return
         raise BadPatch(f"line {number}: nothing may follow *** Delete File: {change.path}, got {row[:60]!r}")
     elif row.startswith(_MOVE):
         change.target = row[len(_MOVE) :].strip()
     elif row.startswith("@@"):
-        header = row[2:].strip().removesuffix("@@").strip()
+        unified = _UNIFIED.fullmatch(row)
+        header = unified[2].strip() if unified else row[2:].strip().removesuffix("@@").strip()
         if not change.hunks or change.hunks[-1].rows:
             change.hunks.append(Hunk())
         change.hunks[-1].headers += [header] if header else []
+        change.hunks[-1].line = int(unified[1]) if unified else -1
     elif row == _END_OF_FILE and change.hunks:
         change.hunks[-1].last = True
     elif row == "" or row[0] in " -+":
@@ -121,8 +166,9 @@ def _require(changes: list[FileChange]) -> None:
             if not path:
                 raise BadPatch("a file's heading holds no path")
             if path in seen:
-                raise BadPatch(f"{path} stands twice in the patch; put all its hunks under one heading")
+                raise BadPatch(f"{path} stands twice in the patch; say once what becomes of it")
             seen.add(path)
+        del change.lines[len(change.lines) - change.blank_end :]
         for hunk in change.hunks:
             while len(hunk.rows) > 1 and hunk.rows[-1] is _BLANK:
                 hunk.rows.pop()
@@ -135,11 +181,16 @@ def apply(path: str, file: TextFile, hunks: list[Hunk]) -> Edited:
     """The file after all hunks. Raises BadPatch."""
     lines = list(file.lines[:-1] if file.lines[-1] == "" else file.lines)
     plain = [normal(line) for line in lines]
-    at, found = 0, []
+    at = 0
+    found: list[tuple[int, How, Hunk]] = []
     for number, hunk in enumerate(hunks, 1):
-        start, how = _place(f"{path}, hunk {number}", lines, plain, hunk, at)
+        name = f"{path}, hunk {number}"
+        start, how = _place(name, lines, plain, hunk, at)
+        if any(start < other + len(old.old) and other < start + len(hunk.old) for other, _, old in found):
+            raise BadPatch(f"{name}: it changes lines that an earlier hunk changes; make one hunk of both")
         found.append((start, how, hunk))
         at = start + len(hunk.old)
+    found.sort(key=lambda one: one[0])
     shift, spans = 0, []
     for start, how, hunk in found:
         stop = start + len(hunk.old)
@@ -170,13 +221,32 @@ def _kept(name: str, lines: list[str], start: int, hunk: Hunk, how: How) -> list
 
 
 def _place(name: str, lines: list[str], plain: list[str], hunk: Hunk, at: int) -> tuple[int, How]:
+    """Where a hunk begins, from 0: at or below line `at`, else anywhere; one with a number wherever it says. Raises BadPatch."""
+    at = at if hunk.line < 0 else 0
+    try:
+        return _place_below(name, lines, plain, hunk, at)
+    except NoSuchPlace:
+        if at == 0:
+            raise
+        try:
+            return _place_below(name, lines, plain, hunk, 0)
+        except NoSuchPlace:
+            pass
+        raise
+
+
+def _place_below(name: str, lines: list[str], plain: list[str], hunk: Hunk, at: int) -> tuple[int, How]:
     for header in hunk.headers:
         below = [i for i in range(at, len(lines)) if plain[i] == normal(header)]
         below = below or [i for i in range(at, len(lines)) if normal(header) in plain[i]]
         if not below:
-            raise BadPatch(f"{name}: no line {header!r} at or below line {at + 1}")
-        at = below[0] + 1
+            if hunk.line >= 0:
+                continue  # in a unified diff it only repeats what stands above
+            raise NoSuchPlace(f"{name}: no line {header!r} at or below line {at + 1}")
+        at = below[0] + 1 if hunk.line < 0 else at
     if not hunk.old:
+        if hunk.line >= 0 and not hunk.last:
+            return min(hunk.line, len(lines)), "exact"  # behind that line: nothing is taken away there
         return at if hunk.headers and not hunk.last else len(lines), "exact"
     ways: tuple[tuple[How, list[str], list[str]], ...] = (
         ("exact", lines, hunk.old),
@@ -186,13 +256,15 @@ def _place(name: str, lines: list[str], plain: list[str], hunk: Hunk, at: int) -
         starts = windows(have, wanted, at) if how == "exact" or any(wanted) else []
         if hunk.last:
             starts = [start for start in starts if start + len(wanted) == len(lines)]
+        if hunk.line >= 0 and starts:
+            return min(starts, key=lambda start: (abs(start + 1 - hunk.line), start)), how
         if len(starts) == 1 or hunk.headers and starts:
             return starts[0], how
         if starts:
             where = ", ".join(str(start + 1) for start in starts[:9])
             raise BadPatch(
-                f"{name}: its old lines stand in {len(starts)} places (lines {where}); add context or an @@ line"
+                f"{name}: its old lines match {len(starts)} places (lines {where}); add context or an @@ line"
             )
     hint = closest(lines, [normal(line) for line in hunk.old], MAX_HINT_LINES)
     below = f" at or below line {at + 1}" if at else ""
-    raise BadPatch(f"{name}: its old lines stand nowhere{below}" + (f"; closest:\n{hint}" if hint else ""))
+    raise NoSuchPlace(f"{name}: its old lines were not found{below}" + (f"; closest:\n{hint}" if hint else ""))
