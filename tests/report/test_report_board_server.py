@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from etude.report.board import server
+from etude.report.board.connections import Connections
 from etude.report.board.server import Board, in_background
 from etude.report.collect import NotARun
 from etude.trace.entry import EntryTokens, Header
@@ -249,3 +252,39 @@ def test_the_fleet_s_page_tells_who_worked_when_and_on_which_host(tmp_path: Path
         assert sum(own["began"]) == 36
         worked_s = sum(own["live"]) * time["moment_s"]
         assert worked_s == pytest.approx(36 * 3.0, abs=0.1)  # 3 s each: none is lost between two moments
+
+
+def test_slow_clients_hold_a_bounded_number_of_threads_and_the_page_still_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "events.jsonl").touch()
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 8)
+    with served(tmp_path) as board:
+        slow = [socket.create_connection(("127.0.0.1", board.port)) for _ in range(40)]
+        for connection in slow:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
+        assert ask(board, "/")[0] == 200
+        assert len(board.connections) <= 8
+        for connection in slow:
+            connection.close()
+
+
+def test_a_connection_that_waits_is_given_up_for_a_new_one_and_one_at_work_never() -> None:
+    pairs = [socket.socketpair() for _ in range(4)]
+    held = Connections(2)
+    first, second, third, fourth = (pair[0] for pair in pairs)
+    assert held.admit(first) and held.admit(second)
+    held.working(first)
+    assert held.admit(third) and pairs[1][1].recv(1) == b"", "the second one waited longest"
+    held.working(third)
+    assert not held.admit(fourth), "all others are at work"
+    held.waits(first)
+    assert held.admit(fourth) and len(held) == 2
+    held.working(first)
+    assert len(held) == 2, "one that was given up does not come back"
+    for one in (first, second, third, fourth):
+        held.gone(one)
+    assert len(held) == 0
+    for one, other in pairs:
+        one.close()
+        other.close()

@@ -87,3 +87,22 @@ def test_a_calls_longer_texts_are_shown_as_they_are() -> None:
     page = session_page(recorder.session)
     assert "def f():\n    return 1\n</pre>" in page and "</span> [1, 2]" in page
     assert "<summary>change a.py +2 -1</summary>" in page
+
+
+def test_what_would_reorder_a_line_or_steer_a_terminal_is_spelled_out() -> None:
+    recorder = Recorder(Header("s\u202eevil"))
+    hidden = "a\u202eb\u2066c\x1b[31md\x07\r\nend\x9b"
+    call = {
+        "id": "c",
+        "name": hidden,
+        "arguments": {"path": hidden, "old": hidden, "new": hidden + "x", "more": {"k": hidden}},
+    }
+    recorder.append("message", {"role": "user", "text": hidden})
+    recorder.append(
+        "completion", {"message": {"role": "assistant", "text": hidden, "thinking": hidden, "calls": [call]}}
+    )
+    recorder.append("tool_result", {"call_id": "c", "name": hidden, "text": hidden, "failed": False})
+    recorder.append("undo", {"edits": [1], "paths": [hidden], "by": "user"})
+    page = session_page(recorder.session)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", page)
+    assert "a\\u202eb\\u2066c\\x1b[31md\\x07\nend\\x9b" in page

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.trace.message import Message, ToolCall
-from etude.trace.unicode import is_whole, whole
+from etude.trace.unicode import is_whole, visible, whole
 
 # Any code points, surrogates among them: what JSON strings and file names can hold.
 ANY_TEXT = st.text(st.characters(codec=None, categories=None) | st.characters(categories=["Cs"]), max_size=8)
@@ -36,3 +36,10 @@ def test_no_message_holds_a_lone_surrogate(text, other):
 def test_a_session_that_recorded_a_lone_surrogate_is_read_without_it():
     row = {"role": "tool", "text": os.fsdecode(b"caf\xe9.py"), "call_id": "c1"}
     assert Message.from_json(row).text == "caf�.py"
+
+
+def test_what_steers_or_reorders_is_spelled_out_and_other_text_stays() -> None:
+    assert visible("a\x1b[1m\u202eb\x7f") == "a\\x1b[1m\\u202eb\\x7f"
+    for text in ("tab\tand\nline", "שלום عربي", "👩\u200d👩\u200d👧 日本", ""):
+        assert visible(text) == text
+    assert visible("a\r\nb\udce9") == "a\nb\ufffd"

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from etude.capture.ask import Refused
+from etude.capture.body import Bodies
 from etude.capture.session import CaptureSession
 from etude.capture.settings import CaptureSettings
 from etude.chat.renderer import Renderer
@@ -31,6 +32,7 @@ class Book:
         self.policy = policy
         self.settings = settings
         self.renderer = renderer
+        self.bodies = Bodies()
         self._sessions: dict[str, CaptureSession] = {}
         self._by_key: dict[str, CaptureSession] = {}
         settings.sessions.mkdir(parents=True, exist_ok=True)

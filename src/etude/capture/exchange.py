@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -16,6 +15,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from etude.capture.ask import Ask, Refused
+from etude.capture.body import parsed
 from etude.capture.book import Book
 from etude.capture.dialect.protocol import Dialect
 from etude.capture.retries import Sampling, Signs
@@ -27,8 +27,6 @@ from etude.trace.completion import Completion
 
 # Within this many seconds an error is still an HTTP status; then a stream begins, and says this often that it lives.
 PATIENCE_S = 10.0
-# A conversation of a million tokens is some megabytes of text.
-MAX_BODY_BYTES = 64 << 20
 PING = b": ping\n\n"
 
 
@@ -38,7 +36,7 @@ async def exchange(request: Request, dialect: Dialect, book: Book) -> Response:
         session = book.of_key(key_of(request))
         if session.ended:
             raise Refused(f"the session {session.id} has ended; make another with POST /sessions", 409)
-        data = await read_body(request)
+        data = await book.bodies.read(request)
         ask = dialect.read(parsed(data), book.settings.allowed)
         source = {"dialect": dialect.name, "agent": request.headers.get("user-agent", "")}
 
@@ -68,31 +66,6 @@ def key_of(request: Request) -> str:
     """The key of a request, as either SDK sends it."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     return value.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
-
-
-async def read_body(request: Request) -> bytes:
-    """The body. Raises Refused for one that is too long, and for one sent as another type than JSON: a web page may send those to
-    any address without asking."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refused(f"the content-type is {kind or 'missing'}; send application/json", 415)
-    data = bytearray()
-    async for piece in request.stream():
-        data += piece
-        if len(data) > MAX_BODY_BYTES:
-            raise Refused(f"the body is longer than {MAX_BODY_BYTES >> 20} MiB; shorten the conversation", 413)
-    return bytes(data)
-
-
-def parsed(data: bytes) -> dict[str, Any]:
-    """A body. Raises Refused for what is no JSON object."""
-    try:
-        body = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise Refused(f"the body is no JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise Refused(f"the body is a JSON {type(body).__name__}; send an object")
-    return body
 
 
 def _signs(request: Request, dialect: Dialect, data: bytes) -> Signs:

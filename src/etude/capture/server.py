@@ -15,13 +15,14 @@ from fastapi.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from etude.capture.ask import Refused
+from etude.capture.body import parsed
 from etude.capture.book import Book
 from etude.capture.counting import prompt_tokens
 from etude.capture.dialect.anthropic import AnthropicDialect
 from etude.capture.dialect.chat import ChatDialect
 from etude.capture.dialect.protocol import Dialect
 from etude.capture.dialect.responses import ResponsesDialect
-from etude.capture.exchange import exchange, key_of, parsed, read_body
+from etude.capture.exchange import exchange, key_of
 from etude.policy.wire.errors import openai_error
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -101,7 +102,7 @@ def _counts(app: FastAPI, book: Book, dialect: AnthropicDialect) -> None:
     async def count(request: Request) -> Response:
         try:
             book.of_key(key_of(request))
-            ask = dialect.counted(parsed(await read_body(request)), book.settings.allowed)
+            ask = dialect.counted(parsed(await book.bodies.read(request)), book.settings.allowed)
             return JSONResponse({"input_tokens": await prompt_tokens(ask, book.renderer)})
         except Refused as refused:
             return JSONResponse(dialect.error(refused.status, str(refused)), refused.status)
@@ -115,7 +116,7 @@ def _sessions(app: FastAPI, book: Book, operator_key: str) -> None:
     async def make(request: Request) -> dict[str, str]:
         if operator_key and not operates(request):
             raise Refused("sessions of this endpoint are made with its operator's key (ETUDE_CAPTURE_KEY)", 401)
-        body = parsed(await read_body(request))
+        body = parsed(await book.bodies.read(request))
         if unknown := body.keys() - {"task_id"}:
             raise Refused(f"POST /sessions knows no field {min(unknown)!r}; task_id is the only one")
         session, key = book.open(str(body.get("task_id") or ""))

@@ -6,7 +6,6 @@ comes from a model or a tool can't move the cursor or paint: control characters 
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -14,8 +13,8 @@ from rich.style import Style
 from rich.text import Text
 
 from etude.face.events import Event
+from etude.trace.unicode import visible
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 # Of a tool's answer and of a diff; --json and `etude session show` have all of it.
 RESULT_LINES, DIFF_LINES = 3, 40
 DIM, BAD, GOOD, HEAD = Style(dim=True), Style(color="red"), Style(color="green"), Style(bold=True)
@@ -23,7 +22,7 @@ DIM, BAD, GOOD, HEAD = Style(dim=True), Style(color="red"), Style(color="green")
 
 def plain(text: str) -> str:
     """Without what would steer a terminal; tabs become blanks."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n").expandtabs(4))
+    return visible(text).expandtabs(4)
 
 
 @dataclass

@@ -11,6 +11,8 @@ from difflib import SequenceMatcher
 from html import escape
 from typing import Any
 
+from etude.trace.unicode import visible
+
 PAIRS = (("old", "new"), ("old_string", "new_string"), ("old_str", "new_str"))
 WHOLE = ("contents", "content", "file_text")  # of a file that is written whole
 PATCH = ("patch", "input")
@@ -86,4 +88,4 @@ def _patch_line(line: str) -> Line:
 
 
 def _text(value: str) -> str:
-    return escape(value).encode("utf-8", "replace").decode()
+    return escape(visible(value))

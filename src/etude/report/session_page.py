@@ -17,6 +17,7 @@ from typing import Any, Sequence
 from etude.report.diff import diff_of, shown, spent
 from etude.trace.entry import Entry, Header
 from etude.trace.session import Session
+from etude.trace.unicode import visible
 
 # A folded result says what it begins with.
 HEAD_CHARS = 100
@@ -184,5 +185,5 @@ def _said(text: str) -> str:
 
 
 def _text(value: str) -> str:
-    """Escaped, and encodable: a lone surrogate of a model's bytes becomes a replacement character."""
-    return escape(str(value)).encode("utf-8", "replace").decode()
+    """Escaped, and as it is: a lone surrogate becomes a replacement character, and what would reorder a line is spelled out."""
+    return escape(visible(str(value)))

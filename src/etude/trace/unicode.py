@@ -5,6 +5,7 @@ Each becomes U+FFFD before it can reach a message, a file or a socket. A pair th
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 
@@ -26,3 +27,12 @@ def is_whole(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+# Control characters but the tab and the line feed, and the characters that reorder what is shown (Unicode's UAX 9).
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """A text that shows what it holds: what would steer a terminal or reorder a line is spelled out, as `\\x1b` and `\\u202e`."""
+    return _UNSEEN.sub(lambda found: repr(found[0])[1:-1], whole(text).replace("\r\n", "\n"))

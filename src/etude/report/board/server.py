@@ -25,11 +25,15 @@ from urllib.parse import parse_qs, urlsplit
 from etude.events.finite import without_nan
 from etude.report.board import machines
 from etude.report.board.attempt import UNREADABLE, Attempts
+from etude.report.board.connections import Connections
 from etude.report.board.follow import Follower
 from etude.report.board.guard import HEADERS, refusal
 from etude.report.collect import NotARun
 
 HOST = "127.0.0.1"
+# Each holds a thread: a browser opens six, followers of one page one.
+MOST_CONNECTIONS = 256
+CLIENT_S = 20.0  # of silence while a request is sent or an answer taken
 HEARTBEAT_S = 15.0  # an idle stream says so now and then, which is how a closed tab is noticed
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 RUN_FILES = ("recipe.toml", "conditions.json", "sessions", "rl", "events.jsonl")
@@ -49,6 +53,10 @@ class Board:
         self._static |= {name: (files("etude.report") / name).read_bytes() for name in ("plot.css", "page.css")}
         self._server = _Server((HOST, port), _handler(self))
         self.port: int = self._server.server_address[1]
+
+    @property
+    def connections(self) -> Connections:
+        return self._server.connections
 
     @property
     def url(self) -> str:
@@ -99,6 +107,20 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
 
+    def __init__(self, *arguments: Any) -> None:
+        self.connections = Connections(MOST_CONNECTIONS)
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self.connections.admit(request):
+            super().process_request(request, client_address)
+        else:
+            super().shutdown_request(request)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.connections.gone(request)
+        super().shutdown_request(request)
+
     def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
         """A tab that was closed amid an answer is no fault; anything else is told on stderr."""
         import sys
@@ -110,10 +132,17 @@ class _Server(ThreadingHTTPServer):
 def _handler(board: Board) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        timeout = 60
+        timeout = CLIENT_S
         server_version, sys_version = "etude", ""
 
         def do_GET(self) -> None:
+            board.connections.working(self.connection)
+            try:
+                self._get()
+            finally:
+                board.connections.waits(self.connection)
+
+        def _get(self) -> None:
             why = refusal(self.headers, board.port)  # type: ignore[arg-type]
             if why is not None:
                 self._send(HTTPStatus.FORBIDDEN, "text/plain", (why + "\n").encode())
