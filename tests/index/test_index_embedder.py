@@ -180,3 +180,10 @@ def test_an_endpoint_that_answers_otherwise_is_named(
 def test_an_endpoint_that_is_not_there_is_named() -> None:
     with pytest.raises(EmbedderFailed, match="127.0.0.1:1/v1.*see that it runs"):
         EndpointEmbedder("http://127.0.0.1:1/v1", "small").embed(["x"], "query")
+
+
+def test_a_proxy_that_can_not_be_used_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", "ftp://10.0.0.1:1")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with pytest.raises(EmbedderFailed, match="ALL_PROXY names no proxy"):
+        EndpointEmbedder("http://10.0.0.2/v1", "m").embed(["x"], "query")

@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -21,6 +21,7 @@ from etude.policy import openai
 from etude.policy.openai import OpenAIPolicy
 from etude.policy.protocol import ContextOverflow, PolicyError, Request, Wait
 from etude.policy.wire.chat import from_wire
+from etude.policy.wire.opaque import provider_of
 from etude.trace.message import FAILED, FILTERED, Message, ToolCall
 
 
@@ -359,8 +360,35 @@ def test_an_endpoint_that_misses_thinking_of_another_models_turn_gets_a_placehol
         return refused("Missing `reasoning_content` field in the assistant message") if missing else said(content="ok")
 
     endpoint.answers = [thinks]
-    assert ask(endpoint, Request("s", HISTORY)).message.text == "ok"
+    theirs = replace(HISTORY[1], provider="https://b.example/v1#m", thinking_fields=("reasoning_content",))
+    assert ask(endpoint, Request("s", (HISTORY[0], theirs, HISTORY[2]))).message.text == "ok"
     assert endpoint.seen[-1]["messages"][1]["reasoning_content"] != "hm", "another provider's thinking is not sent here"
+    assert ask(endpoint, Request("s", HISTORY)).message.text == "ok"
+    assert endpoint.seen[-1]["messages"][1]["reasoning_content"] == "hm", "that of a session from before is"
+
+
+def test_a_change_that_does_not_help_is_not_kept(endpoint: Endpoint) -> None:
+    """One conversation that an endpoint refuses must not spoil the others of its policy."""
+    signed = replace(HISTORY[1], thinking_fields=("reasoning_content",))
+
+    def picky(body: dict[str, Any]) -> tuple[int, Any]:
+        rows = [row for row in body["messages"] if "tool_calls" in row]
+        good = all(row.get("reasoning_content") == "hm" for row in rows)
+        return said(content="ok") if good else refused("Missing `reasoning_content` field")
+
+    async def go() -> None:
+        policy = OpenAIPolicy("m", base_url=endpoint.url)
+        own = replace(signed, provider=provider_of(endpoint.url, "m"))
+        for turn, fine in ((replace(signed, thinking="other"), False), (own, True)):
+            request = Request("s", (HISTORY[0], turn, HISTORY[2]))
+            if fine:
+                await policy.complete(request)
+            else:
+                with pytest.raises(PolicyError, match="Missing"):
+                    await policy.complete(request)
+
+    endpoint.answers = [picky]
+    asyncio.run(go())
 
 
 def test_an_endpoint_that_refuses_thinking_gets_none_back(endpoint: Endpoint) -> None:

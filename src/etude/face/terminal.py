@@ -123,7 +123,8 @@ class Terminal:
         elif name == "/status":
             self._say("\n".join(self._dialogue.status()))
         else:
-            self._say(HELP)
+            known = name in ("/help", "/effort", "/undo", "/queue")
+            self._say(HELP if known else f"there is no {plain(name)}\n{HELP}")
 
     def _speak(self, words: str, queued: bool) -> None:
         how = self._dialogue.say(words, queued=queued)

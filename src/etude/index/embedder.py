@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from etude.egress.environment_proxy import ProxyError, proxy_for
 from etude.index.errors import EmbedderFailed
 from etude.redact.keys import api_key, bearer, masked
+from etude.trace.unicode import whole
 
 Vectors = NDArray[Any]
 Role = Literal["query", "document"]
@@ -55,18 +58,33 @@ class EndpointEmbedder:
         import httpx
 
         headers = bearer(KEY_VARIABLE)
+        try:
+            proxy = proxy_for(self._url)
+        except ProxyError as error:
+            raise EmbedderFailed(f"{self._url} can't be asked: {error}") from error
+        options: dict[str, Any] = {"proxy": proxy.url if proxy else None, "trust_env": False}
+        options |= {"verify": httpx.create_ssl_context(trust_env=True), "timeout": TIMEOUT_S}
         trouble = ""
         for _ in range(ATTEMPTS):
             try:
-                response = httpx.post(self._url, json=body, headers=headers, timeout=TIMEOUT_S)
+                response = httpx.post(self._url, json=whole(body), headers=headers, **options)
+            except httpx.InvalidURL as error:
+                raise EmbedderFailed(f"{self._url} can't be asked: {error}") from error
             except httpx.TransportError as error:
-                trouble = f"{type(error).__name__}: {error}"
+                trouble = f"{type(error).__name__}: {error}" + (f", through the proxy {proxy.shown}" if proxy else "")
                 continue
             if response.status_code == 200:
-                return response.json()
+                return _json(response.text, self._url)
             trouble = f"status {response.status_code}: {masked(response.text)[:200]}"
             if response.status_code < 500 and response.status_code != 429:
                 break
         raise EmbedderFailed(
             f"{self._url}: {trouble}; see that it runs, knows {self._model}, and that {KEY_VARIABLE} is right"
         )
+
+
+def _json(text: str, url: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise EmbedderFailed(f"{url} answered no JSON: {masked(text)[:200]!r}") from error

@@ -108,12 +108,12 @@ class OpenAIPolicy:
             await self._client.aclose()
             self._client = None
 
-    def _body(self, request: Request, room: int | None) -> dict[str, Any]:
-        """The request's JSON; `room`: the answer that the endpoint has room for."""
+    def _body(self, request: Request, room: int | None, outgoing: Outgoing) -> dict[str, Any]:
+        """The request's JSON; `room`: the answer that the endpoint has room for, `outgoing`: how the messages are written."""
         limits = (request.max_tokens, self._most_tokens, room)
         body: dict[str, Any] = {
             "model": self.name,
-            "messages": self._outgoing.rows(request.messages),
+            "messages": outgoing.rows(request.messages),
             "temperature": request.temperature,
             self._max_tokens_field: min(limit for limit in limits if limit is not None),
         }
@@ -149,9 +149,9 @@ class OpenAIPolicy:
         """One request, sent again only where the endpoint says what to change. What may pass is a trouble."""
         import httpx
 
-        room: int | None = None
+        room, outgoing = None, self._outgoing
         for _ in range(_MOST_CHANGES):
-            body, url = self._body(request, room), self._url
+            body, url = self._body(request, room, outgoing), self._url
             try:
                 client, headers = self._connection(), bearer(self._key_env)
                 reply = await ask(client, url, body, headers, request.on_delta, trusting=self._trusting)
@@ -168,14 +168,17 @@ class OpenAIPolicy:
                 return _Trouble(str(error)[:_SHOWN_CHARS])
             if reply.status == 200:
                 self._trusting = self._trusting and not reply.ended
+                self._outgoing = outgoing  # what was tried and helped
                 return self._completion(reply)
             refusal = read_refusal(reply.status, reply.text, asked_tokens=self._asked(body, request))
             if (trouble := self._passing(reply, refusal)) is not None:
                 return trouble
-            before = (room, self._how(), url)
+            before = (room, outgoing, self._how(), url)
             room = refusal.answer_tokens if refusal.window_tokens is not None else room
-            self._learn(reply, refusal, body, request)
-            if before == (room, self._how(), self._url):
+            self._learn(reply, refusal)
+            if refusal.kind == "other" and reply.status in _REFUSES_A_FIELD:
+                outgoing = _rewritten(outgoing, reply.text, body["messages"], request)
+            if before == (room, outgoing, self._how(), self._url):
                 raise self._refused(reply, refusal)
         raise PolicyError(f"{self._url} refuses {_MOST_CHANGES} forms of one request, last with {_shown(reply.text)}")
 
@@ -192,10 +195,10 @@ class OpenAIPolicy:
         return int(body.get(self._max_tokens_field, request.max_tokens))
 
     def _how(self) -> tuple[Any, ...]:
-        """All that refusals change of the next request."""
-        return self._max_tokens_field, self._most_tokens, self._outgoing
+        """The limits that refusals change."""
+        return self._max_tokens_field, self._most_tokens
 
-    def _learn(self, reply: Reply, refusal: Refusal, body: dict[str, Any], request: Request) -> None:
+    def _learn(self, reply: Reply, refusal: Refusal) -> None:
         """Change what the refusal says must be changed, for this request and those after it."""
         if refusal.window_tokens is not None:
             known = self.window_tokens
@@ -206,21 +209,6 @@ class OpenAIPolicy:
             self._max_tokens_field = "max_completion_tokens"
         if reply.status in _KEEPS_METHOD and _same_host(self._url, target := urljoin(self._url, reply.location)):
             self._url = target
-        if refusal.kind == "other" and reply.status in _REFUSES_A_FIELD:
-            self._relearn_messages(reply.text, body, request)
-
-    def _relearn_messages(self, text: str, body: dict[str, Any], request: Request) -> None:
-        """An endpoint refuses a history for what other endpoints want in it: thinking sent back or not, ids as they came."""
-        how, low = self._outgoing, text.lower()
-        named = next((name for name in THINKING_FIELDS if name in low), None)
-        if named is not None and any(word in low for word in _MISSING) and not how.missing:
-            self._outgoing = replace(how, missing=named)
-        elif named is not None and named not in how.unwanted and any(named in row for row in body["messages"]):
-            self._outgoing = replace(how, unwanted=how.unwanted | {named})
-        elif (
-            not how.strict_ids and (strict := replace(how, strict_ids=True)).rows(request.messages) != body["messages"]
-        ):
-            self._outgoing = strict
 
     def _completion(self, reply: Reply) -> dict[str, Any]:
         if reply.body is None:
@@ -272,6 +260,21 @@ class _MalformedCall(Exception):
     def __init__(self, said: str) -> None:
         super().__init__(said)
         self.said = said
+
+
+def _rewritten(how: Outgoing, text: str, sent: list[dict[str, Any]], request: Request) -> Outgoing:
+    """Another way to write a history that was refused for what other endpoints want in it: thinking sent back or not, ids as they
+    came. The same one where nothing else is left to try."""
+    low = text.lower()
+    thinking = next((name for name in THINKING_FIELDS if name in low), None)
+    if thinking is not None and any(word in low for word in _MISSING):
+        return replace(how, missing=thinking)
+    fields = {key for message in request.messages for key in (*message.opaque, *message.thinking_fields)} - {"content"}
+    named = {name for name in fields - how.unwanted if name in low and any(name in row for row in sent)}
+    if named:
+        return replace(how, unwanted=how.unwanted | named)
+    strict = replace(how, strict_ids=True)
+    return strict if strict.rows(request.messages) != sent else how
 
 
 def _shown(text: str) -> str:

@@ -30,7 +30,7 @@ _UNKEPT = "(thinking of another model, which was not kept)"
 @dataclass(frozen=True)
 class Outgoing:
     """How messages go to one provider. `strict_ids`: it refused ids as they came. `missing`: a field of thinking that it wants in every
-    turn with calls. `unwanted`: fields of messages that it refuses."""
+    turn. `unwanted`: fields of messages that it refuses."""
 
     provider: str = ""
     strict_ids: bool = False
@@ -59,8 +59,10 @@ class Outgoing:
         found: dict[str, Any] = {}
         if self._sent_by_it(message):
             found = {**message.opaque, **dict.fromkeys(message.thinking_fields, message.thinking)}
-        if self.missing and message.calls and not found.get(self.missing):
-            found[self.missing] = message.thinking or _UNKEPT if self._sent_by_it(message) else _UNKEPT
+        if self.missing and not found.get(self.missing):
+            found[self.missing] = (
+                message.thinking if message.thinking and not self._sent_by_another(message) else _UNKEPT
+            )
         return {key: value for key, value in found.items() if key not in self.unwanted}
 
     def _call(self, call: ToolCall, id: str, message: Message) -> dict[str, Any]:
@@ -71,6 +73,10 @@ class Outgoing:
             function |= more.pop("function", {})
             row |= more
         return row
+
+    def _sent_by_another(self, message: Message) -> bool:
+        """A turn of nobody known may be of a session that did not keep it yet, or of an agent that sends back what it got."""
+        return message.provider not in ("", self.provider)
 
     def _sent_by_it(self, message: Message) -> bool:
         return bool(self.provider) and message.provider == self.provider
