@@ -207,7 +207,7 @@ async def test_a_summary_that_the_model_can_not_write_is_what_was_said(
 
     outcome = await agent(Stubborn(), LARGE, inbox=inbox).run()
     [summary] = outcome.session.of("summary")
-    assert "said: my first answer" in summary.data["text"]
+    assert "answered: my first answer" in summary.data["text"]
     assert outcome.reason == "message"
 
 
@@ -219,5 +219,5 @@ def test_a_digest_holds_what_was_asked_and_said_last_and_is_short() -> None:
         Message("assistant", "y"),
     ]
     text = digest([*said, Message("user", "poison"), Message("user", "the query", summary=True)])
-    assert "asked: second" in text and "said: y" in text and len(text) < 2000
+    assert "asked: second" in text and "answered: y" in text and len(text) < 2000
     assert "the query" not in text and "poison" not in text, "what was never answered may be what is refused"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.policy.refusal import LEAST_ANSWER_TOKENS, Refusal, error_of, read_refusal, status_of, told
+from etude.policy.refusal import LEAST_ANSWER_TOKENS, Refusal, error_of, error_words, read_refusal, status_of
 
 OVERFLOWS = [
     ("This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens. Please reduce the "
@@ -114,4 +114,4 @@ def test_an_error_in_a_body_has_words_and_the_status_that_it_stands_for(body: An
 
 def test_what_is_no_error_is_none_and_a_text_speaks_for_itself() -> None:
     assert error_of({"choices": [], "message": "x"}) is None and error_of({"error": None, "choices": []}) is None
-    assert told("<html>") == "<html>" and told('{"error": {"message": "no"}}') == "no"
+    assert error_words("<html>") == "<html>" and error_words('{"error": {"message": "no"}}') == "no"

@@ -77,9 +77,7 @@ def _message(line: bytes) -> dict[str, Any] | BadLine:
     except (ValueError, RecursionError):
         return BadLine(_PARSE_ERROR, "the line is no JSON")
     if isinstance(message, list):
-        return BadLine(
-            _INVALID_REQUEST, "the line is a JSON array; send each request on a line of its own, batches are not taken"
-        )
+        return BadLine(_INVALID_REQUEST, "the line is a JSON array; send one request a line, batches are not taken")
     if not isinstance(message, dict):
         return BadLine(_INVALID_REQUEST, f"the line is a JSON {type(message).__name__}; send an object")
     return whole(message)

@@ -109,7 +109,7 @@ def _error(kind: str, message: str, code: int) -> tuple[dict[str, Any], str, int
 
 
 def _reader_is_gone() -> bool:
-    """Whether nobody reads stdout any more: a pipe of a sandbox or a server can break too, and that is an error."""
+    """Whether stdout has lost its reader. A pipe of a sandbox or a server can break too, which is an error."""
     poll = select.poll()
     poll.register(1, 0)
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))

@@ -41,7 +41,7 @@ from etude.trace.segment import Segment
 from etude.trace.session import Recorder, Session
 from etude.workspace.workspace import Journal, Workspace
 
-# An endpoint's refusals of a request as it stands.
+# Statuses of refusals that no second try would change.
 _REFUSED = (400, 413, 422)
 
 
@@ -299,7 +299,7 @@ class Agent:
         self._transcript.restart(carried, {"number": self._summaries, "text": answer, "state": state})
 
     async def _summary(self) -> str:
-        """What the policy sums up. An endpoint whose model can't, or says nothing, twice, is helped: what was said stands for it."""
+        """The policy's summary. Where an endpoint refuses to write one, or leaves it empty twice, a digest of the conversation."""
         if self._window.exact:
             return (await self._ask(summary=True)).text
         messages = list(self._transcript.messages)

@@ -1,4 +1,4 @@
-"""A summary that no model wrote: what the person asked for and what the agent said last, each in its own words. Pure."""
+"""A summary that no model wrote: the person's requests and the agent's last answers, shortened. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from etude.trace.message import Message
 
-_REQUESTS, _SAYINGS = 8, 4
+_REQUESTS, _ANSWERS = 8, 4
 _CHARS = 1000
 
 
@@ -16,13 +16,13 @@ def digest(messages: Sequence[Message]) -> str:
     messages = messages[: last + 1]
     requests = [message.text for message in messages if message.role == "user" and not message.summary and message.text]
     carried = [message.text for message in messages if message.role == "user" and message.summary]
-    said = [message.text for message in messages if message.role == "assistant" and message.text.strip()]
+    answers = [message.text for message in messages if message.role == "assistant" and message.text.strip()]
     calls = [call.name for message in messages for call in message.calls]
     lines = ["(The model could not sum up the conversation; this is what is known of it.)"]
     lines += [f"before: {_short(text)}" for text in carried[-1:]]
     lines += [f"asked: {_short(text)}" for text in requests[1:][-_REQUESTS:]]  # the first one stays as it is
-    lines += [f"said: {_short(text)}" for text in said[-_SAYINGS:]]
-    lines += [f"called {len(calls)} tools, last {', '.join(calls[-_SAYINGS:])}"] if calls else []
+    lines += [f"answered: {_short(text)}" for text in answers[-_ANSWERS:]]
+    lines += [f"called {len(calls)} tools, last {', '.join(calls[-_ANSWERS:])}"] if calls else []
     return "\n".join(lines)
 
 

@@ -34,7 +34,7 @@ class Window:
 
     @property
     def tokens(self) -> int | None:
-        """Prompt and answer together; None where nobody has said it."""
+        """Prompt and answer together; None where it is not known."""
         return None if self.exact else window_of(self._policy)
 
     @property

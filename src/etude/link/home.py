@@ -13,7 +13,7 @@ from etude.trace.tail import SessionTail
 
 # How a session file begins, and no other JSON lines (see trace.writer).
 FIRST_BYTES = b'{"type":"session"'
-# Of files beside a session that are none, and no other agent's log either.
+# Endings of files next to a session that are no session and no other agent's log.
 OWN_SUFFIXES = (".undo.jsonl", ".agent-trace.jsonl")
 
 
@@ -26,7 +26,7 @@ def sessions_home() -> Path:
 
 
 def is_own_file(file: Path) -> bool:
-    """Whether a file of JSON lines is one that lies beside sessions of use: what edits replaced, links, signals."""
+    """Whether a file of JSON lines is one next to sessions of use that is none: replaced texts, links, signals."""
     return file.name.endswith(OWN_SUFFIXES) or (file.parent.name, file.name) == ("signals", "signals.jsonl")
 
 

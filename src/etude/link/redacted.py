@@ -1,5 +1,5 @@
 """A session without secrets and personal data, to be forwarded: every text of it redacted, its tokens left out,
-and so are the fields that only a provider understands: nobody can see what they hold."""
+and so are the fields that only a provider understands: what they hold can't be read."""
 
 from __future__ import annotations
 

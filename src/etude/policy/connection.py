@@ -23,5 +23,5 @@ def connect(url: str, timeout_s: float) -> httpx.AsyncClient:
 def words_of(error: Exception, url: str) -> str:
     """A network error in words; the proxy is named where there is one."""
     proxy = proxy_for(url)
-    said = str(error) or type(error).__name__
-    return f"{said}, through the proxy {proxy.shown}" if proxy else said
+    words = str(error) or type(error).__name__
+    return f"{words}, through the proxy {proxy.shown}" if proxy else words

@@ -20,7 +20,7 @@ from etude.egress.environment_proxy import ProxyError
 from etude.policy.connection import connect, words_of
 from etude.policy.openai_stream import STREAM_FAULTS, Reply, ask
 from etude.policy.protocol import ContextOverflow, PolicyError, Request, Wait
-from etude.policy.refusal import Refusal, read_refusal, told
+from etude.policy.refusal import Refusal, error_words, read_refusal
 from etude.policy.wire.chat import from_wire
 from etude.policy.wire.errors import ProviderError, StreamCut
 from etude.policy.wire.opaque import THINKING_FIELDS, provider_of
@@ -78,7 +78,7 @@ class OpenAIPolicy:
         self._timeout_s = timeout_s
         self._max_retries = max_retries
         self._max_tokens_field = max_tokens_field
-        self._most_tokens: int | None = None  # of one answer, where the endpoint has said it
+        self._most_tokens: int | None = None  # of one answer, where the endpoint has named it
         self._omit = frozenset(omit)
         self._outgoing = Outgoing(provider_of(root, model), unwanted=self._omit)
         self._trusting = False  # this endpoint's streams end without a word
@@ -223,14 +223,14 @@ class OpenAIPolicy:
         return self._client
 
     def _refused(self, reply: Reply, refusal: Refusal) -> PolicyError:
-        said = told(reply.text)
+        full = error_words(reply.text)
         words = f"HTTP {reply.status}: {_shown(reply.text)}"
         if refusal.kind in ("overflow", "output"):
             window, prompt = refusal.window_tokens, refusal.prompt_tokens
-            return ContextOverflow(words, window_tokens=window, prompt_tokens=prompt, status=reply.status, refusal=said)
+            return ContextOverflow(words, window_tokens=window, prompt_tokens=prompt, status=reply.status, refusal=full)
         infra = refusal.kind != "filtered"
         remedy = f" ({self._remedy(reply)})" if infra else ""
-        return PolicyError(f"{words}{remedy}", infra=infra, status=reply.status, refusal=said)
+        return PolicyError(f"{words}{remedy}", infra=infra, status=reply.status, refusal=full)
 
     def _remedy(self, reply: Reply) -> str:
         if 300 <= reply.status < 400:
@@ -279,7 +279,7 @@ def _rewritten(how: Outgoing, text: str, sent: list[dict[str, Any]], request: Re
 
 def _shown(text: str) -> str:
     """The words of an error as a line shows them."""
-    return masked(told(text))[:_SHOWN_CHARS]
+    return masked(error_words(text))[:_SHOWN_CHARS]
 
 
 def _same_host(url: str, target: str) -> bool:

@@ -31,7 +31,7 @@ _SSE_STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 @dataclass(frozen=True)
 class Reply:
     """`body` is set where the status is 200 and it is a chat completion, or one that was streamed; else `text` has what came.
-    `ended`: a stream said why it ended."""
+    `ended`: a stream gave the reason of its end."""
 
     status: int
     text: str = ""
@@ -42,7 +42,7 @@ class Reply:
 
 
 async def ask(
-    client: httpx.AsyncClient, url: str, body: dict[str, Any], headers: dict[str, str], told: Told | None, *, trusting: bool = False
+    client: httpx.AsyncClient, url: str, body: dict[str, Any], headers: dict[str, str], on_delta: Told | None, *, trusting: bool = False
 ) -> Reply:  # fmt: skip
     """Raises httpx.TransportError, ProviderError for an error in a stream or in the body of a 200, and WireError for a stream that
     broke off or held something else. `trusting`: a stream's end counts as its turn's."""
@@ -55,7 +55,7 @@ async def ask(
         head = await _head(pieces)
         declared = "text/event-stream" in response.headers.get("content-type", "")
         if declared and not head.startswith((b"{", b"[")) or head.startswith(_SSE_STARTS):
-            return await _streamed(head, pieces, told, trusting)
+            return await _streamed(head, pieces, on_delta, trusting)
         return _whole(head + b"".join([piece async for piece in pieces]))
 
 
@@ -85,7 +85,7 @@ def _whole(data: bytes) -> Reply:
     return Reply(200, text, body=body if isinstance(body, dict) else None)
 
 
-async def _streamed(head: bytes, pieces: AsyncIterator[bytes], told: Told | None, trusting: bool) -> Reply:
+async def _streamed(head: bytes, pieces: AsyncIterator[bytes], on_delta: Told | None, trusting: bool) -> Reply:
     """A stream's turn. What was given on is taken back if the stream fails."""
     reader, turn, spoken = EventReader(), ChatAssembly(), False
     try:
@@ -95,13 +95,13 @@ async def _streamed(head: bytes, pieces: AsyncIterator[bytes], told: Told | None
                 continue
             text, thinking = turn.add(_chunk(event))
             for part, piece in (("thinking", thinking), ("text", text)):
-                if piece and told is not None:
-                    told(part, piece)  # type: ignore[arg-type]
+                if piece and on_delta is not None:
+                    on_delta(part, piece)  # type: ignore[arg-type]
             spoken = spoken or bool(text or thinking)
         return Reply(200, body=turn.body(trusting=trusting), ended=turn.finish is not None)
     except BaseException:
-        if spoken and told is not None:
-            told("text", "")
+        if spoken and on_delta is not None:
+            on_delta("text", "")
         raise
 
 

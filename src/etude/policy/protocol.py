@@ -51,7 +51,7 @@ class Request:
 class PolicyError(Exception):
     """The policy could not answer. `infra` says whose fault it is: True is ours (retry), False is the request's.
 
-    `status` is the HTTP status of an endpoint's refusal, and `refusal` what it said. No text of it holds a key: they go to terminals,
+    `status` is the HTTP status of an endpoint's refusal, and `refusal` its words. No text of it holds a key: they go to terminals,
     logs and sessions."""
 
     def __init__(self, message: str, *, infra: bool = True, status: int | None = None, refusal: str = "") -> None:
@@ -77,7 +77,7 @@ class ContextOverflow(PolicyError):
 class Windowed(Protocol):
     """A policy that knows its model's window."""
 
-    window_tokens: int | None  # prompt and answer together; None: nobody has said it yet
+    window_tokens: int | None  # prompt and answer together; None: not known yet
 
 
 def window_of(policy: Policy) -> int | None:

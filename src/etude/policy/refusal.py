@@ -1,6 +1,6 @@
 """What an endpoint's refusal says: too long a conversation, too large an answer, a field that it does not take.
 
-Every server has words of its own for it (vLLM, SGLang, llama.cpp, OpenAI, Anthropic, Gemini, Mistral, gateways). They are read for three
+Every server has its own words for it (vLLM, SGLang, llama.cpp, OpenAI, Anthropic, Gemini, Mistral, gateways). They are read for three
 numbers: the model's window, the prompt's tokens, and the largest answer. Pure.
 """
 
@@ -42,7 +42,7 @@ _PROMPT = [
     r"(?:you sent|first)" + _NUMBER,
     r"\bn_prompt_tokens\W+" + _NUMBER,
 ]
-# All that was asked for, and what of it was for the answer; the prompt may be told in several parts.
+# All that was asked for, and what of it was for the answer; the prompt may be given in several parts.
 _TOTAL = [r"requested (?:about |a total of )?" + _NUMBER + r" tokens"]
 _ANSWER = [_NUMBER + r"(?: tokens)? (?:in|for|of) the (?:completion|output)"]
 # The most that one answer may have.
@@ -109,7 +109,7 @@ def read_refusal(status: int, text: str, *, asked_tokens: int) -> Refusal:
     return Refusal("field" if _OTHER_FIELD.search(text) else "other")
 
 
-def told(text: str) -> str:
+def error_words(text: str) -> str:
     """An error's words: the message of its JSON, or the text as it is."""
     try:
         body = json.loads(text)
@@ -131,12 +131,12 @@ def error_of(body: Any) -> str | None:
         return f"{found}: {more}" if isinstance(more, str) else str(found)
     if error:
         return str(error)
-    said = row.get("message") or row.get("detail") if "choices" not in row else None
-    return said if isinstance(said, str) else None
+    words = row.get("message") or row.get("detail") if "choices" not in row else None
+    return words if isinstance(words, str) else None
 
 
 def status_of(body: Any) -> int:
-    """The HTTP status that an error in the body of a 200 stands for; 502 where it doesn't say one: such errors pass."""
+    """The HTTP status that an error in the body of a 200 means; 502 where it doesn't name one: such errors pass."""
     row = body[0] if isinstance(body, list) and body else body
     error = row.get("error") if isinstance(row, dict) else None
     found = error if isinstance(error, dict) else row if isinstance(row, dict) else {}
@@ -144,10 +144,10 @@ def status_of(body: Any) -> int:
         value = str(found.get(key) or "")
         if value.isdecimal() and value.isascii() and 400 <= int(value[:4]) < 600:
             return int(value)
-    words = f"{found.get('type') or ''} {found.get('code') or ''} {found.get('status') or ''}".lower()
-    known = next((status for mark, status in _STATUS_BY_WORD if mark in words), None)
-    said = error_of(body) or ""
-    return known or (400 if _TOO_LONG.search(said) or _FILTERED.search(said) or _BROKEN_CALL.search(said) else 502)
+    kinds = f"{found.get('type') or ''} {found.get('code') or ''} {found.get('status') or ''}".lower()
+    known = next((status for mark, status in _STATUS_BY_WORD if mark in kinds), None)
+    words = error_of(body) or ""
+    return known or (400 if _TOO_LONG.search(words) or _FILTERED.search(words) or _BROKEN_CALL.search(words) else 502)
 
 
 _STATUS_BY_WORD = (

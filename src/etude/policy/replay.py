@@ -29,8 +29,8 @@ class ReplayPolicy:
         if refused := self._refusals.get(index):
             data = refused.pop(0).data
             self.window_tokens = data.get("window")
-            said = "the recorded conversation was too long here"
-            raise ContextOverflow(said, window_tokens=data.get("window"), prompt_tokens=data.get("prompt"))
+            words = "the recorded conversation was too long here"
+            raise ContextOverflow(words, window_tokens=data.get("window"), prompt_tokens=data.get("prompt"))
         self._next += 1
         if not self.takes_tokens:
             # Without tokens the usage is what limits and self-summaries are decided by: it belongs to the answer.
@@ -55,7 +55,7 @@ class ReplayPolicy:
 
 
 def _refusals(session: Session) -> dict[int, list[Entry]]:
-    """Before which turn the endpoint refused the conversation, and what it said."""
+    """Before which turn the endpoint refused the conversation, and in which words."""
     found: dict[int, list[Entry]] = {}
     turns = 0
     for entry in session.of("completion", "shortened"):

@@ -1,6 +1,6 @@
 """The log of an MCP server: what it writes to stderr, what on stdout is no message, and what the SDK has to say about either.
 
-One file a server, `mcp/NAME.log` beside the folder of sessions: a person who looks for a reason finds it there, and none of it reaches
+One file a server, `mcp/NAME.log` next to the folder of sessions: a person who looks for a reason finds it there, and none of it reaches
 their terminal.
 """
 

@@ -29,7 +29,7 @@ from etude.trace.completion import Completion, Finish, Usage
 from etude.trace.message import CUT_OFF, FAILED, FILTERED, Message, ToolCall
 from etude.trace.unicode import whole
 
-# Parts of an answer that come back and say nothing here: thinking has a field of its own.
+# Parts of an answer that come back without a text: thinking has a field of its own.
 _SAY_NOTHING = ("text", "thinking", "reasoning")
 # Why a provider ends a turn that is no answer.
 _UNFINISHED = {"content_filter": FILTERED, "error": FAILED}

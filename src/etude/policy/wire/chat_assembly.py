@@ -1,7 +1,7 @@
 """Reads a streamed chat completion: the body that it would have been had it not been streamed.
 
 Servers differ in what they leave out. Calls may come whole or in pieces, without an index, all with index 0, without ids or with one id;
-the end may be told by a reason, by `[DONE]`, or by the connection's end alone.
+the end may be marked by a reason, by `[DONE]`, or by the connection's end alone.
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ class ChatAssembly:
     """Pieces of the text and the thinking are given back for the eye; `body` is what `from_wire` reads."""
 
     finish: str | None = None
-    done: bool = False  # the stream said [DONE]
+    done: bool = False  # [DONE] came
     usage: dict[str, Any] = field(default_factory=dict)
     _content: list[Any] = field(default_factory=list)
     _fields: dict[str, Any] = field(default_factory=dict)
     _calls: list[ChatCall] = field(default_factory=list)
-    _places: dict[int, int] = field(
-        default_factory=dict
-    )  # a server's index -> the place in `_calls` that it stands for now
+    _places: dict[int, int] = field(default_factory=dict)  # a server's index -> the place in `_calls` that it means now
 
     def add(self, row: dict[str, Any]) -> tuple[str, str]:
         """One chunk's (text, thinking). Raises ProviderError for an error in its place, ValidationError for what is no chunk."""
@@ -58,7 +56,7 @@ class ChatAssembly:
         """The answer as if it had not been streamed. Raises StreamCut if the stream broke off before its end. `trusting`: the
         connection's end counts as the turn's, as with servers that tell it in no other way."""
         if self.finish is None and not (self.began and (self.done or trusting)):
-            raise StreamCut("the stream broke off before it said why it ended", whole=self._whole())
+            raise StreamCut("the stream broke off before it gave a reason for its end", whole=self._whole())
         plain = is_plain(self._content)
         message = {
             "role": "assistant",
@@ -108,7 +106,7 @@ class ChatAssembly:
         if at is not None and piece.id in (None, "", self._calls[at].id):
             return at
         if piece.index is not None and at is None and piece.function.name:
-            return None  # a new index and a name: a call of its own, also where its id is that of another
+            return None  # a new index and a name: another call, also where its id is that of the first
         of_id = [i for i, call in enumerate(self._calls) if piece.id and call.id == piece.id]
         if of_id or at is not None or piece.index is not None:
             return of_id[-1] if of_id else at

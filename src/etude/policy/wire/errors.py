@@ -18,7 +18,7 @@ class StreamCut(WireError):
 
 
 class ProviderError(WireError):
-    """An error that came as the body of a 200, or within a stream. `status` is the HTTP status that it stands for."""
+    """An error that came as the body of a 200, or within a stream. `status` is the HTTP status that it means."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)

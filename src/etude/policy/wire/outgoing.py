@@ -75,7 +75,7 @@ class Outgoing:
         return row
 
     def _sent_by_another(self, message: Message) -> bool:
-        """A turn of nobody known may be of a session that did not keep it yet, or of an agent that sends back what it got."""
+        """Whether another provider sent the turn. Where none is named, the session is an older one, or an agent sends back what it got."""
         return message.provider not in ("", self.provider)
 
     def _sent_by_it(self, message: Message) -> bool:
@@ -84,7 +84,7 @@ class Outgoing:
 
 @dataclass
 class _Ids:
-    """The ids of calls as they are sent: unique, and of the form that came from this provider or from nobody known."""
+    """The ids of calls as they are sent: unique, and as they came, where they are this provider's or where none is named."""
 
     how: Outgoing
     used: set[str] = field(default_factory=set)

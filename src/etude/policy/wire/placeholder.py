@@ -1,4 +1,4 @@
-"""What stands in a text for a picture, a sound or a file that a client sends: models here read text.
+"""Placeholders for the pictures, sounds and files that a client sends: models here read text.
 
 A client keeps such a part in its history, so a refusal would end its session for good.
 """
@@ -26,7 +26,7 @@ def placeholder(part: dict[str, Any]) -> str | None:
     """The words for a part, with its type and size or its address; the text of a document or a refusal. None for other parts."""
     kind = _KINDS.get(str(part.get("type")))
     if kind is None and isinstance(part.get("refusal"), str):
-        return part["refusal"]  # what a model said no with is text
+        return part["refusal"]  # a model's no is text
     if kind is None:
         return None
     source = part.get("source")
@@ -36,7 +36,7 @@ def placeholder(part: dict[str, Any]) -> str | None:
 
 
 def placed(texts: list[str]) -> str:
-    """Parts one after the other; a placeholder has lines of its own."""
+    """Parts one after the other; a placeholder begins and ends its line."""
     found = ""
     for text in texts:
         breaks = found and not found.endswith("\n") and (_is_one(text) or _is_one(found.rpartition("\n")[2]))
