@@ -30,7 +30,7 @@ async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read(li
         def write(self, data: bytes) -> None:
             said.extend(data)
 
-    editor.feed_data(line.encode(errors="surrogateescape") + b"\n\n" + json.dumps(GOOD).encode() + b"\n")
+    editor.feed_data(line.encode(errors="surrogateescape") + b"\n\n" + json.dumps(GOOD).encode())  # and no line end
     editor.feed_eof()
     await pump(editor, agent, Answers())
     assert json.loads(await agent.read()) == GOOD

@@ -96,6 +96,16 @@ def test_done_ends_a_turn_that_names_no_reason_and_an_end_without_a_word_may_be_
     }
 
 
+def test_a_streamed_refusal_is_the_answer() -> None:
+    stream = ChatAssembly()
+    shown = [
+        stream.add({"choices": [{"delta": {"content": None, "refusal": text}}]}) for text in ("I can't ", "do that.")
+    ]
+    stream.finish = "stop"
+    message = from_wire(stream.body(), (), 0.0).message
+    assert message is not None and message.text == "I can't do that." and shown == [("I can't ", ""), ("do that.", "")]
+
+
 def test_a_stream_of_nothing_is_cut_even_where_it_says_done() -> None:
     stream = ChatAssembly(done=True)
     with pytest.raises(StreamCut) as cut:

@@ -144,7 +144,7 @@ def test_calls_thinking_and_usage_are_read(endpoint: Endpoint) -> None:
     assert answer.usage.seconds > 0 and answer.finish == "stop"
 
 
-@pytest.mark.parametrize(("finish", "problem"), [("content_filter", FILTERED), ("error", FAILED)])
+@pytest.mark.parametrize(("finish", "problem"), [("content_filter", FILTERED), ("SAFETY", FILTERED), ("error", FAILED)])
 def test_a_turn_that_the_provider_ended_is_no_answer_and_runs_no_call(
     endpoint: Endpoint, finish: str, problem: str
 ) -> None:
@@ -276,6 +276,16 @@ def test_retry_after_is_read_in_seconds(header: str | None, least: float, most: 
 def test_retry_after_is_read_as_a_date() -> None:
     assert 25 < openai._retry_after_s(email.utils.formatdate(time.time() + 30, usegmt=True)) <= 30
     assert openai._retry_after_s("Sun, 06 Nov 1994 08:49:37 GMT") == 0
+
+
+def test_an_empty_body_is_tried_again(endpoint: Endpoint) -> None:
+    endpoint.answers = [(200, " \n"), said(content="ok")]
+    assert ask(endpoint).message.text == "ok" and len(endpoint.seen) == 2
+
+
+def test_a_models_refusal_is_its_answer(endpoint: Endpoint) -> None:
+    endpoint.answers = [said(content=None, refusal="I can't help with that.")]
+    assert ask(endpoint).message == Message("assistant", "I can't help with that.")
 
 
 def refused(message: str, status: int = 400) -> tuple[int, dict[str, Any]]:

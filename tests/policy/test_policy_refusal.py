@@ -46,6 +46,8 @@ OUTPUTS = [
      "808 tokens from the input messages and 8192 tokens for the completion.", 8192, 7368),
     ("max_tokens is too large: 8192. This model supports at most 4096 completion tokens, whereas you provided 8192.", None, 4096),
     ("max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for it", None, 4096),
+    ("`max_tokens` must be less than or equal to `4096`, the maximum value for `max_tokens` is less than the `context_window` for "
+     "this model", None, 4096),
     ("Invalid max_tokens value, the valid range of max_tokens is [1, 4096]", None, 4096),
 ]  # fmt: skip
 
@@ -77,6 +79,7 @@ def test_room_for_less_than_a_few_sentences_is_an_overflow() -> None:
         (401, "your token is too long", "other"),
         (400, "The response was filtered due to the prompt triggering content management policy", "filtered"),
         (400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", "field"),
+        (400, "'max_tokens' is deprecated in favor of 'max_completion_tokens'", "field"),
         (400, "Unrecognized request argument supplied: stream_options", "other"),
         (400, "tool_use_failed: Failed to call a function", "call"),
     ],

@@ -31,12 +31,18 @@ async def pump(editor: asyncio.StreamReader, agent: asyncio.StreamReader, answer
     try:
         while data := await editor.read(_CHUNK_BYTES):
             for message in lines.feed(data):
-                if isinstance(message, dict):
-                    agent.feed_data(json.dumps(message).encode() + b"\n")
-                else:
-                    answers.write(json.dumps(_refusal(message)).encode() + b"\n")
+                _hand_on(message, agent, answers)
+        for message in lines.feed(b"\n"):  # a last line without an end
+            _hand_on(message, agent, answers)
     finally:
         agent.feed_eof()
+
+
+def _hand_on(message: dict[str, Any] | BadLine, agent: asyncio.StreamReader, answers: Writer) -> None:
+    if isinstance(message, dict):
+        agent.feed_data(json.dumps(message).encode() + b"\n")
+    else:
+        answers.write(json.dumps(_refusal(message)).encode() + b"\n")
 
 
 class BadLine(ValueError):

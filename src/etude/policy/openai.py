@@ -169,6 +169,8 @@ class OpenAIPolicy:
             if reply.status == 200:
                 self._trusting = self._trusting and not reply.ended
                 self._outgoing = outgoing  # what was tried and helped
+                if reply.body is None and not reply.text.strip():
+                    return _Trouble("the answer is empty")
                 return self._completion(reply)
             refusal = read_refusal(reply.status, reply.text, asked_tokens=self._asked(body, request))
             if (trouble := self._passing(reply, refusal)) is not None:

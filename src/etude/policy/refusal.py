@@ -52,6 +52,7 @@ _OUTPUT = [
     r"valid range of `?max_(?:completion_|output_|new_)?tokens`? is \[\d+, ?" + _NUMBER,
     r"(?<!\+ `)max_(?:completion_|output_|new_)?tokens`?\W+(?:must be|should be|is limited to|has to be)"
     r"(?: less than or equal to| at most| no more than| ?<=| in \[\d+,)?" + _NUMBER,
+    r"maximum value for `?max_(?:completion_|output_|new_)?tokens`? is" + _NUMBER,
     r"maximum (?:allowed )?(?:number of )?(?:output|completion) tokens\W*(?:allowed )?(?:is|of|:)" + _NUMBER,
 ]
 _TOO_LONG = re.compile(
@@ -63,8 +64,9 @@ _TOO_LONG = re.compile(
 _FILTERED = re.compile(r"content[_ -]?filter|content[_ -]policy|content management policy", re.IGNORECASE)
 _OTHER_FIELD = re.compile(
     r"max_completion_tokens\W{0,3} instead|unsupported parameter\W+max_tokens|max_tokens\W{0,3} is not supported|"
+    r"max_tokens\b.*\bmax_completion_tokens|max_completion_tokens\b.*\bmax_tokens|"
     r"unrecognized request argument supplied: max_tokens|unknown (?:field|parameter)\W+max_tokens\b",
-    re.IGNORECASE,
+    re.IGNORECASE | re.DOTALL,
 )
 _BROKEN_CALL = re.compile(
     r"tool_use_failed|failed to call a function|failed to parse tool|error parsing tool call", re.IGNORECASE

@@ -31,8 +31,9 @@ from etude.trace.unicode import whole
 
 # Parts of an answer that come back without a text: thinking has a field of its own.
 _SAY_NOTHING = ("text", "thinking", "reasoning")
-# Why a provider ends a turn that is no answer.
-_UNFINISHED = {"content_filter": FILTERED, "error": FAILED}
+# Why a provider ends a turn that is no answer, in the words of OpenAI, Gemini, Zhipu and gateways to others.
+_FILTERS = "content_filter safety recitation prohibited_content blocklist spii sensitive content_policy_violation"
+_UNFINISHED = {**dict.fromkeys(_FILTERS.split(), FILTERED), **dict.fromkeys(("error", "network_error"), FAILED)}
 
 
 def from_wire(body: dict[str, Any], history: Sequence[Message], seconds: float, provider: str = "") -> Completion:
@@ -41,10 +42,11 @@ def from_wire(body: dict[str, Any], history: Sequence[Message], seconds: float, 
     choice = body["choices"][0]
     row = whole(choice["message"])
     finish: Finish = "length" if choice.get("finish_reason") == "length" else "stop"
-    text, thinking = text_of(row.get("content")), _thinking(row)
+    # A refusal is what the model answers, in a field of its own.
+    text, thinking = text_of(row.get("content")) or text_of(row.get("refusal")), _thinking(row)
     seen = sum(len(message.calls) for message in history)
     message = _assistant(text, thinking, row.get("tool_calls") or [], seen)
-    if (problem := _UNFINISHED.get(choice.get("finish_reason"))) is not None:
+    if (problem := _UNFINISHED.get(str(choice.get("finish_reason")).lower())) is not None:
         message = Message("assistant", _said(text, row.get("tool_calls") or []), thinking, problem=problem)
     if finish == "length" and not message.calls and message.problem is None:
         message = Message("assistant", text, thinking, problem=CUT_OFF)

@@ -39,8 +39,9 @@ class ChatAssembly:
             # Some servers send the whole turn once more, or only once, as a message.
             delta = choice.get("delta") or ({} if self.began else choice.get("message")) or {}
             read = ChatDelta.model_validate({**delta, "role": None})
-            self._content = appended(self._content, read.content)
-            text += text_of(read.content)
+            content = read.content or delta.get("refusal")  # what the model answers, in a field of its own
+            self._content = appended(self._content, content)
+            text += text_of(content)
             thinking += self._thought(delta) + thinking_of(read.content)
             for piece in read.tool_calls or []:
                 self._call(piece)
