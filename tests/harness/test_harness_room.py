@@ -75,9 +75,9 @@ class Windowed:
     name = "windowed"
 
     def __init__(
-        self, limit: int, script: Callable[[Request], Message], *, known: bool = False, tells: bool = True
-    ) -> None:
-        self.limit, self.script, self.tells = limit, script, tells
+        self, limit: int, script: Callable[[Request], Message], *, known: bool = False, tells: bool = True, counts: bool = True
+    ) -> None:  # fmt: skip
+        self.limit, self.script, self.tells, self.counts = limit, script, tells, counts
         self.window_tokens = limit if known else None
         self.requests: list[Request] = []
         self.refused = 0
@@ -92,7 +92,7 @@ class Windowed:
             raise ContextOverflow("too long", window_tokens=self.limit, prompt_tokens=count)
         self.requests.append(request)
         message = Message("assistant", "so far: all well") if request.extra.get("summary") else self.script(request)
-        return Completion(message=message, usage=Usage(input_tokens=count, output_tokens=10))
+        return Completion(message=message, usage=Usage(input_tokens=count if self.counts else 10, output_tokens=5))
 
     async def release(self, session_id: str) -> None: ...
 
@@ -143,6 +143,15 @@ async def test_a_request_that_is_longer_than_the_window_itself_is_cut(agent: Mak
     policy = Windowed(6000, lambda request: Message("assistant", request.messages[-1].text[-7:]))
     outcome = await agent(policy, LARGE, facts=facts).run()
     assert (outcome.reason, outcome.message) == ("message", "THE END")
+
+
+async def test_an_endpoint_that_counts_wrong_loses_no_more_than_it_must(agent: Make, make_sandbox: Any) -> None:
+    policy = Windowed(9000, reader(6), tells=False, counts=False)
+    outcome = await agent(
+        policy, LARGE.model_copy(update={"summary_trigger_tokens": 0}), sandbox=make_sandbox(BIG)
+    ).run()
+    assert outcome.reason == "message" and policy.refused <= 4
+    assert size(policy.requests[-1].messages) // CHARS_PER_TOKEN > 3000, "the newest results are still there"
 
 
 async def test_an_endpoint_that_refuses_whatever_is_sent_ends_the_request_not_the_session(agent: Make) -> None:

@@ -88,6 +88,11 @@ class Transcript:
         return len(self._ahead.ids) if self._ahead else len(self.builder.held)
 
     @property
+    def estimated_tokens(self) -> int:
+        """Of the messages held and the tools, by their characters: at least one."""
+        return 1 + self._tool_tokens + sum(map(estimate, self.messages))
+
+    @property
     def session_tokens(self) -> int:
         if self._renderer is None:
             return self._sealed + self._estimate
@@ -189,8 +194,7 @@ class Transcript:
         """The endpoint counts so many tokens in the messages held now."""
         if prompt_tokens > 0:
             self._estimate = prompt_tokens
-            estimated = self._tool_tokens + sum(map(estimate, self.messages))
-            self._scale = min(MOST_SCALE, max(1.0, prompt_tokens / estimated))
+            self._scale = min(MOST_SCALE, max(1.0, prompt_tokens / self.estimated_tokens))
 
     def shorten(self, most_tokens: int, facts: Mapping[str, Any]) -> bool:
         """Make the messages fit so many tokens, and record which texts became shorter; whether any did. For text policies."""
@@ -209,7 +213,7 @@ class Transcript:
             if number in texts:
                 self.messages[place] = replace(self.messages[place], text=texts[number], opaque={})
         self._prefix = [(self.messages[i], ids) for i, (_, ids) in enumerate(self._prefix)]
-        self._estimate = round((self._tool_tokens + sum(map(estimate, self.messages))) * self._scale)
+        self._estimate = round(self.estimated_tokens * self._scale)
 
     def _start_segment(self) -> None:
         self._sealed += self._estimate

@@ -20,6 +20,7 @@ MOST_REFUSALS = 6
 BYTES_PER_TOKEN = 3
 LEAST_RESULT_BYTES = 500
 _LEAST_ANSWER_TOKENS = 256
+_MARGIN_TOKENS = 64  # what came since the last count is estimated
 
 
 class Window:
@@ -47,7 +48,7 @@ class Window:
         """The largest answer to ask for."""
         if self.tokens is None:
             return wanted
-        room = self.tokens - self._transcript.segment_tokens
+        room = self.tokens - self._transcript.segment_tokens - _MARGIN_TOKENS
         return min(wanted, max(_LEAST_ANSWER_TOKENS, room))
 
     def result_bytes(self, calls: int) -> int:
@@ -73,8 +74,8 @@ class Window:
             return False
         if overflow.prompt_tokens is not None:
             self._transcript.measured(overflow.prompt_tokens)
-        elif self.tokens is not None and self._transcript.segment_tokens < self.tokens:
-            self._transcript.measured(self.tokens)  # it holds as many at least
+        else:  # it holds more than the window, and some endpoints report too little
+            self._transcript.measured(max(self.tokens or 0, self._transcript.estimated_tokens))
         most = min(self.tokens or self._transcript.segment_tokens, self._transcript.segment_tokens)
         facts = {"window": self.tokens, "prompt": overflow.prompt_tokens, "refused": True}
         return self._transcript.shorten(int(most * FITTED_SHARE * 0.5 ** (self._refusals - 1)), facts)
