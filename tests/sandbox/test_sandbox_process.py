@@ -234,7 +234,7 @@ async def test_limits_hold(alone: SandboxPool) -> None:
     assert (await box.run("head -c 9000000 /dev/zero > big")).rc != 0
     await box.remove("big")
     many = "for i in 1 2 3; do head -c 3000000 /dev/zero > big$i; done; sleep 5"
-    assert b"holds more than disk_mb=4" in (await box.run(many)).err  # watched, not bounded
+    assert b"hold more than disk_mb=4" in (await box.run(many)).err  # watched, not bounded
     with pytest.raises(DiskFull):
         await box.write("more", b"x")
     await box.run("rm big*")

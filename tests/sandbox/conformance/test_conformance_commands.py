@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 
 import pytest
 from makers import MadePool
@@ -162,3 +163,40 @@ async def test_where_no_interpreter_can_be_forked_a_warm_run_is_refused(pool: Ma
         return
     with pytest.raises(Unsupported):
         await box.run(["python", "-c", "print(1)"], warm=True)
+
+
+NODE = """
+const { Worker } = require("worker_threads");
+const memory = () => new WebAssembly.Memory({ initial: 1, maximum: 65536 });
+memory();
+let ended = 0;
+const inner = 'fetch("http://127.0.0.1:9").catch(() => 0); new WebAssembly.Memory({initial: 1, maximum: 65536}); '
+  + 'require("worker_threads").parentPort.postMessage(1)';
+fetch("http://127.0.0.1:9").catch(() => {
+  for (let n = 0; n < 8; n++) new Worker(inner, { eval: true }).on("message", () => { if (++ended === 8) console.log("whole"); });
+});
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here")
+@pytest.mark.parametrize("memory_mb", [512, 1024])
+async def test_node_has_fetch_webassembly_and_eight_workers(pool: MadePool, memory_mb: int) -> None:
+    box = await pool.create(SandboxSpec(memory_mb=memory_mb, pids=256))
+    done = await box.run(["node", "-e", NODE], timeout_s=60)
+    assert (done.rc, done.out) == (0, b"whole\n"), done.err[-500:]
+    await box.kill()
+
+
+async def test_five_hundred_threads_live_in_a_gigabyte(pool: MadePool) -> None:
+    code = "import threading, time\nt = [threading.Thread(target=time.sleep, args=(1,)) for _ in range(500)]\n"
+    box = await pool.create(SandboxSpec(memory_mb=1024, pids=1024))
+    done = await box.run(
+        ["python3", "-c", code + "[x.start() for x in t]; [x.join() for x in t]; print(len(t))"], timeout_s=60
+    )
+    assert (done.rc, done.out) == (0, b"500\n"), done.err[-500:]
+    await box.kill()
+
+
+async def test_kernel_memory_that_no_limit_counts_can_not_be_had(box: Sandbox) -> None:
+    code = "import ctypes\nc = ctypes.CDLL(None, use_errno=True)\nprint(c.msgget(0, 0o1600), ctypes.get_errno(), c.shmget(0, 1 << 20, 0o1600))"
+    assert (await box.run(["python3", "-c", code])).out in (b"-1 1 -1\n", b"-1 38 -1\n")

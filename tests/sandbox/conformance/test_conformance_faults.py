@@ -251,3 +251,30 @@ async def test_a_tree_however_deep_is_no_infrastructure_error(pool: MadePool, de
             await operation
     assert (await box.run("rm -rf d && echo gone")).out == b"gone\n"
     await box.kill()
+
+
+FILL = """
+import os, sys
+kind, count = sys.argv[1], int(sys.argv[2])
+try:
+    for place in ("/work", "/tmp"):
+        for n in range(count):
+            with open(f"{place}/{kind}{n}", "wb") as file:
+                file.write(b"x" * (1 << 20) if kind == "large" else b"")
+except OSError as error:
+    print(error.strerror)
+    sys.exit(1)
+import time
+time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize(("kind", "count"), [("large", 6), ("small", 1500)])
+async def test_workdir_and_tmp_share_one_disk_and_one_number_of_files(pool: MadePool, kind: str, count: int) -> None:
+    """disk_mb=8: 8 MiB and 2,048 entries in all, whether the file system or a watch says so."""
+    box = await pool.create(SandboxSpec(disk_mb=8))
+    filled = await box.run(["python3", "-c", FILL, kind, str(count)], timeout_s=60)
+    assert filled.rc != 0 and (b"No space left" in filled.out or b"hold more than" in filled.err), filled
+    assert (await box.run("ls /work /tmp > /dev/null && echo here")).out == b"here\n"  # what only looks goes on
+    assert (await box.run("rm -rf /work/* /tmp/* && echo 1 > /work/a && cat /work/a")).out == b"1\n"
+    await box.kill()

@@ -31,6 +31,8 @@ UNSHARED = (
 SPEC: dict[str, Any] = {
     "env": {"COLOUR": "blue"},
     "memory_mb": 512,
+    "data_mb": 0,
+    "address_mb": 0,
     "pids": 256,
     "disk_mb": 128,
     "bound": False,

@@ -153,14 +153,16 @@ def limit(spec: dict[str, Any], elsewhere: int = 0) -> None:
     """No way back from here. Limits come after unshare: earlier, NPROC would be shared with all of the user's processes."""
     offer.prepare()
     sys_.prctl(sys_.PR_SET_DUMPABLE, 0)  # nobody inside reads this process' memory, descriptors or environment
-    memory_bytes = max(spec["memory_mb"], _HARD_MEMORY_MB) << 20
+    bounds = [
+        (resource.RLIMIT_DATA, spec["data_mb"]),
+        (resource.RLIMIT_AS, spec["address_mb"]),
+    ]  # 0: a control group bounds it
     for limit, value in (
         (
             resource.RLIMIT_NPROC,
             2 * spec["pids"] + 2 + elsewhere,
         ),  # a command's own limit is half of it: supervisors come on top
-        (resource.RLIMIT_DATA, memory_bytes),
-        (resource.RLIMIT_AS, 4 * memory_bytes),
+        *((limit, max(size_mb, _HARD_MEMORY_MB) << 20) for limit, size_mb in bounds if size_mb),
         (resource.RLIMIT_NOFILE, _RUNNER_FILES),
         (resource.RLIMIT_CORE, 0),
     ):

@@ -137,7 +137,7 @@ class Commands:
                 self._stop_all(reason)
 
     def _request(self, head: dict[str, Any]) -> dict[str, Any]:
-        request = {**head, **{key: self._spec[key] for key in ("memory_mb", "disk_mb", "pids")}}
+        request = {**head, **{key: self._spec[key] for key in ("data_mb", "address_mb", "disk_mb", "pids")}}
         request.setdefault("user", None)
         request["cwd"] = self._place.real(os.path.join(self._spec["workdir"], request["cwd"] or ""))
         request["env"] = {**start.ENVIRONMENT, **self._place.environment, **self._spec["env"], **request["env"]}

@@ -67,7 +67,7 @@ def _begin(control_fd: int) -> Role | None:
             control.sendall(frames.pack(frames.ERROR, 0, {**fault.explain(error), "error": "Unsupported"}))
             os._exit(1)
     place = ground.Ground(spec.head)
-    place.excess = place.too_many_inodes
+    place.excess = place.mounted_excess
     contained = spec.head["place"]["kind"] == "container"
     closing = functools.partial(_close_container if contained else _check_bubble, control, spec.head, place)
     return cell.settle(control, spec, closing, place)

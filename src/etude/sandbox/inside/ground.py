@@ -27,6 +27,7 @@ class Ground:
         self.confine: Callable[[], None] | None = None
         self.require_process: Callable[[], None] = lambda: None  # raises OSError(EAGAIN) where no fork does
         self.gather: Callable[[], None] = lambda: None  # what a supervisor does where the kernel has no subreapers
+        self._seen = (0, 0)  # bytes and entries at the last look
         self.elsewhere = 0  # processes that the kernel counts with ours, because they have the same user
         self.require_room: Callable[[int], None] = lambda size_bytes: (
             None
@@ -46,11 +47,22 @@ class Ground:
                 return folder, [part for part in path[len(inside) :].split("/") if part]
         return "/", [part for part in path.split("/") if part]
 
-    def too_many_inodes(self) -> str:
-        """For file systems that somebody else mounted, with a size but without a number of inodes."""
-        most = self._spec["disk_mb"] * INODES_PER_MB
+    def mounted_excess(self) -> str:
+        """For file systems that somebody else mounted: each has the whole size, and none a number of inodes."""
+        size = count = 0
         for path in (self.tmp,) if self._spec["bound"] else (self.workdir, self.tmp):
             found = os.statvfs(path)
-            if found.f_files - found.f_ffree > most:
-                return f"{path} holds more than {most} files and folders (disk_mb={self._spec['disk_mb']})"
+            size += (found.f_blocks - found.f_bfree) * found.f_frsize
+            count += found.f_files - found.f_ffree
+        return self.grown(size, count)
+
+    def grown(self, size_bytes: int, count: int) -> str:
+        """Why a command must end: workdir and /tmp together hold more than one file system of `disk_mb` would, and more than at the last look.
+        One that takes away, or only looks, goes on."""
+        disk_mb = self._spec["disk_mb"]
+        before, self._seen = self._seen, (size_bytes, count)
+        if size_bytes > disk_mb << 20 and size_bytes > before[0]:
+            return f"{self.workdir} and /tmp hold more than disk_mb={disk_mb} allows"
+        if count > disk_mb * INODES_PER_MB and count > before[1]:
+            return f"{self.workdir} and /tmp hold more than {disk_mb * INODES_PER_MB} files and folders (disk_mb={disk_mb})"
         return ""

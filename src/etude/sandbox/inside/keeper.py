@@ -32,6 +32,7 @@ _ELSEWHERE_SLACK = 256  # processes the same person may start beside the sandbox
 # By the system's own tools, which bear any depth; a folder may have been made with a mode that closes it to its owner.
 _REMOVE = 'chmod -R u+rwX -- "$0"; exec rm -rf -- "$0"'
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ASKED = ("/etc/ssl/openssl.cnf",)  # node takes its absence, and ends where it may not look
 _DEEPEST = 4096  # of folders that are counted: to open one, Landlock looks at all that are above it
 _SUPERVISORS = 2  # a command under a supervisor is two processes
 
@@ -130,7 +131,9 @@ def _remove_empty(folder: str) -> None:
 
 def _shown(place: dict[str, Any]) -> list[tuple[str, int]]:
     """What runner and commands may read and execute: as in `root`, but nothing can be covered there."""
-    paths = [path for path in (*root.SYSTEM, *root.ETC) if os.path.exists(path)] + [path for path, _ in place["binds"]]
+    paths = [path for path in (*root.SYSTEM, *root.ETC, *_ASKED) if os.path.exists(path)] + [
+        path for path, _ in place["binds"]
+    ]
     for hidden in place["hide"]:
         above = next((path for path in paths if f"{hidden}/".startswith(os.path.realpath(path) + "/")), None)
         if above is not None and os.path.exists(hidden):
@@ -249,17 +252,17 @@ def _excess(place: ground.Ground, spec: dict[str, Any]) -> str:
     processes = len(tree.living())
     if processes > _SUPERVISORS * spec["pids"]:
         return f"{processes} processes (limit: {spec['pids']})"
+    return place.grown(*_both(place, spec))
+
+
+def _both(place: ground.Ground, spec: dict[str, Any]) -> tuple[int, int]:
+    """What workdir and /tmp hold together."""
     most = spec["disk_mb"] * ground.INODES_PER_MB
-    for name in (spec["workdir"], "/tmp"):
-        size, count = _used(place.real(name), most)
-        if size > spec["disk_mb"] << 20 or count > most:
-            return f"{name} holds more than disk_mb={spec['disk_mb']} allows"
-    return ""
+    found = [_used(place.real(name), most) for name in (spec["workdir"], "/tmp")]
+    return sum(size for size, _ in found), sum(count for _, count in found)
 
 
 def _require_room(place: ground.Ground, spec: dict[str, Any], size_bytes: int) -> None:
-    most = spec["disk_mb"] * ground.INODES_PER_MB
-    for name in (spec["workdir"], "/tmp"):
-        used, count = _used(place.real(name), most)
-        if used + size_bytes > spec["disk_mb"] << 20 or count >= most:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    used, count = _both(place, spec)
+    if used + size_bytes > spec["disk_mb"] << 20 or count >= spec["disk_mb"] * ground.INODES_PER_MB:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -2,7 +2,7 @@
 
 Everything not named is allowed. Refused with EPERM: kernel doors that namespaces do not cover (keyrings, bpf, io_uring,
 userfaultfd, perf, kexec, modules, the mount interface, ptrace and its kin, handles), memory that no limit here counts (memfd,
-System V segments of more than a page), socket families other than UNIX, INET,
+System V queues, System V segments of more than a page), socket families other than UNIX, INET,
 INET6 and route netlink, and whatever would make the runner (process 1, which may be the same user) slow or unable: a command could else
 turn its own failure into a fault of ours. clone3 says ENOSYS so that libraries fall back to clone, whose flags a filter can read.
 """
@@ -29,7 +29,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
     "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "setns": (308, 268),
     "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60), "quotactl_fd": (443, 443),
     "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266), "adjtimex": (159, 171),
-    "memfd_create": (319, 279), "memfd_secret": (447, 447),
+    "msgget": (68, 186), "memfd_create": (319, 279), "memfd_secret": (447, 447),
     "syslog": (103, 116), "lookup_dcookie": (212, 18), "nfsservctl": (180, 42), "vhangup": (153, 58),
     "sethostname": (170, 161), "setdomainname": (171, 162), "fanotify_init": (300, 262),
     "iopl": (172, None), "ioperm": (173, None), "modify_ldt": (154, None), "uselib": (134, None), "ustat": (136, None),
@@ -44,7 +44,7 @@ ALONE: dict[str, tuple[int | None, int | None]] = {
     "inotify_add_watch": (254, 27), "setpriority": (141, 140), "ioprio_set": (251, 30), "process_mrelease": (448, 448),
     "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118), "sched_setattr": (314, 274),
     "migrate_pages": (256, 238), "move_pages": (279, 239),
-    "shmget": (29, 194), "msgget": (68, 186), "semget": (64, 190), "shmat": (30, 196), "mq_open": (240, 180),
+    "shmget": (29, 194), "semget": (64, 190), "shmat": (30, 196), "mq_open": (240, 180),
 }  # fmt: skip
 _ARCH = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 _NUMBERS = {

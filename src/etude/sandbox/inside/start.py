@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     Steps = list[Callable[[], None]]  # what the command's process does to itself beyond session, streams and limits
 
 _JOB_FILES = 1024  # the usual default; the runner's own limit is higher
-_ADDRESS_SPACE = 4  # times memory: reserving is free, but shared mappings must stay bounded between two watches
 _RESET = (_signal.SIGPIPE, _signal.SIGXFSZ)  # ignored by Python, which an exec would pass on
 _PROC_DEVICE_PREFIX = "/proc"
 ENVIRONMENT = {
@@ -44,10 +43,9 @@ class CantStart(Exception):
 
 
 def limits(request: dict[str, Any]) -> tuple[tuple[int, int], ...]:
-    memory_bytes = request["memory_mb"] << 20
+    bounds = [(resource.RLIMIT_DATA, request["data_mb"]), (resource.RLIMIT_AS, request["address_mb"])]
     return (
-        (resource.RLIMIT_DATA, memory_bytes),
-        (resource.RLIMIT_AS, memory_bytes * _ADDRESS_SPACE),
+        *((limit, size_mb << 20) for limit, size_mb in bounds if size_mb),  # 0: a control group bounds it
         (
             resource.RLIMIT_FSIZE,
             (request["disk_mb"] + 1) << 20,

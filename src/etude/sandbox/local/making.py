@@ -24,6 +24,11 @@ _PATIENCE_S = 30.0
 _LARGE_BYTES = 1 << 20  # first files beyond this are written only within the limits; less is not worth the wait
 # bear: its first process is started. hello: it is known. group: its control group. spec: it is told what to be. ready: it is.
 # gate: its policed way out is served, where it has one.
+# Without a control group a process has limits of its own, which count what it reserves and not what it holds; the watch counts that. They
+# leave room for the stacks of 500 threads (8 MiB each), and for what V8 reserves: 10 GiB around each WebAssembly memory (fetch has one) and 128
+# MiB of code for each worker, of which there may be eight.
+THREADS_MB = 4608
+RESERVED_MB = 160 << 10
 STEPS = ("bear", "hello", "group", "spec", "ready", "gate")
 
 
@@ -113,7 +118,7 @@ class Maker:
         if spec.uid_mode == "range" and self._cradle.unranged:
             raise Unsupported(f"uid_mode='range': back end {self._cradle.backend}: {self._cradle.unranged}")
         place = self._cradle.place(spec) | self._place(base)
-        request = b"" if base.memory is not None else spec_frame(spec, place)
+        request = b"" if base.memory is not None else spec_frame(spec, place, grouped=self._groups.available)
         ours, theirs = socket.socketpair()
         channel = Channel(ours, name)
         sandbox = LiveSandbox(name, spec, channel, self._running)
@@ -217,13 +222,16 @@ def _explained(sandbox: LiveSandbox, error: SandboxError) -> SandboxError:
     return error if sandbox.birth is None else sandbox.birth.explain(error)
 
 
-def spec_frame(spec: SandboxSpec, place: dict[str, Any]) -> bytes:
-    """The SPEC frame. Raises UserError for more files than one frame holds."""
+def spec_frame(spec: SandboxSpec, place: dict[str, Any], *, grouped: bool = False) -> bytes:
+    """The SPEC frame. `grouped`: a control group bounds its memory. Raises UserError for more files than one frame holds."""
+    data_mb, address_mb = (0, 0) if grouped else (spec.memory_mb + THREADS_MB, 4 * spec.memory_mb + RESERVED_MB)
     head = {
         "place": place,
         "workdir": spec.workdir,
         "env": {**environment(spec.network), **spec.env},
         "memory_mb": spec.memory_mb,
+        "data_mb": data_mb,
+        "address_mb": address_mb,
         "pids": spec.pids,
         "disk_mb": spec.disk_mb,
         "bound": bool(spec.folder),

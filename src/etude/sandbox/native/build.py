@@ -24,7 +24,7 @@ FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-static", "-O2", "-Wall", "-Wextra", "-We
 _MACHINES = ("x86_64", "aarch64")
 _COMPILE_S = 120.0  # 2 s on a quiet core
 _TEST_S = 20.0
-_TEST_SPEC = {"env": {}, "memory_mb": 512, "pids": 4096, "disk_mb": 64, "files": []}
+_TEST_SPEC = {"env": {}, "memory_mb": 512, "data_mb": 0, "address_mb": 0, "pids": 4096, "disk_mb": 64, "files": []}
 _TEST_RUN = {
     "argv": ["/bin/true"],
     "cwd": None,

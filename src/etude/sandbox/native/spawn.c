@@ -13,7 +13,7 @@
 
 #include "spec.h"
 
-enum { JOB_FILES = 1024, ADDRESS_SPACE = 4 }; /* the usual default; times memory: reserving is free, mappings must stay bounded */
+enum { JOB_FILES = 1024 }; /* the usual default */
 
 static void limit(int which, rlim_t value) {
     struct rlimit old;
@@ -23,9 +23,8 @@ static void limit(int which, rlim_t value) {
 }
 
 static void set_limits(const Request *request) {
-    rlim_t memory = (rlim_t)spec.memory_mb << 20;
-    limit(RLIMIT_DATA, memory);
-    limit(RLIMIT_AS, memory * ADDRESS_SPACE);
+    if (spec.data_mb > 0) limit(RLIMIT_DATA, (rlim_t)spec.data_mb << 20); /* 0: a control group bounds the memory */
+    if (spec.address_mb > 0) limit(RLIMIT_AS, (rlim_t)spec.address_mb << 20);
     limit(RLIMIT_FSIZE, ((rlim_t)spec.disk_mb + 1) << 20); /* above the tmpfs: "no space left" comes first, not a signal */
     limit(RLIMIT_NOFILE, JOB_FILES);
     limit(RLIMIT_NPROC, (rlim_t)spec.pids + 1); /* the runner counts too */

@@ -56,6 +56,8 @@ void spec_read(int fd) {
     spec.workdir = words_or_refuse(0, json_get(frame.head, "workdir"), "workdir");
     if (spec.workdir == NULL) _exit(1);
     spec.memory_mb = need_integer(&frame, "memory_mb");
+    spec.data_mb = need_integer(&frame, "data_mb");
+    spec.address_mb = need_integer(&frame, "address_mb");
     spec.pids = need_integer(&frame, "pids");
     spec.disk_mb = need_integer(&frame, "disk_mb");
     need_list(&frame, "env", '{');

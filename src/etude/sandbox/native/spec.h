@@ -4,7 +4,7 @@
 
 typedef struct {
     char *workdir;
-    long long memory_mb, pids, disk_mb;
+    long long memory_mb, data_mb, address_mb, pids, disk_mb;
     char *frame; /* the SPEC frame's payload: its `env` is read from there for every command */
     Json env;
 } Spec;

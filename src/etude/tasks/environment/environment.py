@@ -43,7 +43,7 @@ class Environment:
     start_script: str = ""
     memory_mb: int = 1024
     disk_mb: int = 256
-    pids: int = 256
+    pids: int = 1024
     image: str = ""  # of the layer store, by name: its root file system, in place of the host's own
     workdir: str = ""  # where the task lies in it; empty: where every sandbox has it
     hosts: tuple[str, ...] = ()  # what its sandboxes reach, by name, through the policed door
