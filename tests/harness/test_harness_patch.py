@@ -133,7 +133,7 @@ def test_hunks_follow_each_other_and_context_stays_as_the_file_has_it() -> None:
         ("*** Begin Patch\n*** Delete File: a\n-x\n*** End Patch", "line 3: nothing may follow"),
         ("*** Begin Patch\n*** Update File: a\n*** End Patch", "hunk 1 has no lines"),
         ("*** Begin Patch\n*** Update File: a\nx = 1\n*** End Patch", "line 3: a hunk's lines begin with"),
-        ("*** Begin Patch\n*** Delete File: a\n*** Delete File: a\n*** End Patch", "a stands twice"),
+        ("*** Begin Patch\n*** Delete File: a\n*** Delete File: a\n*** End Patch", "a is twice"),
         ("*** Begin Patch\n*** Delete File: \n*** End Patch", "holds no path"),
     ],
 )

@@ -28,7 +28,7 @@ SETTINGS = HarnessSettings.full(preset="search_replace", tool_timeout_s=20, max_
 LONG = 900_000 + os.getpid()
 # Children in sessions of their own that ignore SIGTERM, one of them an orphan.
 STUBBORN = f"trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep {LONG}' &); setsid sleep {LONG} & sleep {LONG}"
-COUNT = f"grep -lsz '^sleep$' /proc/[0-9]*/cmdline | while read -r f; do tr '\\0' ' ' < $f; echo; done | grep -c 'sleep {LONG}' || true"
+COUNT = f"grep -lsz '^sleep$' /proc/[0-9]*/cmdline | while read -r f; do {{ tr '\\0' ' ' < $f; }} 2>&-; echo; done | grep -c 'sleep {LONG}' || true"
 
 
 @pytest.fixture(params=["folder", "sandbox"])
@@ -134,13 +134,16 @@ async def test_a_job_that_is_lost_is_not_said_to_run(there: ToolContext) -> None
 
 
 @pytest.fixture(params=["/bin/bash", "/bin/sh"])
-async def either(request: Any, there: ToolContext, monkeypatch: pytest.MonkeyPatch) -> ToolContext:
-    """The shell state over bash, and over the plain shell that a machine without bash has."""
+async def either(request: Any, tmp_path: Path) -> AsyncIterator[ToolContext]:
+    """The shell of a folder over bash, and over the plain shell that a machine without bash has."""
+    machine = LocalFolder(tmp_path)
+    there = ToolContext(Workspace(machine), SETTINGS, (), names=preset_of(SETTINGS).names)
     await shell(there, "mkdir d")
-    if not (await there.workspace.run([request.param, "-c", ":"], timeout_s=10, max_output_bytes=100)).rc == 0:
+    if (await machine.run([request.param, "-c", ":"])).rc != 0:
         pytest.skip(f"{request.param} is not on this machine")
-    monkeypatch.setattr(there.shell, "_shell", request.param)
-    return there
+    there.shell._shell = request.param
+    yield there
+    await machine.kill()
 
 
 @pytest.mark.parametrize("number", [2, 3, 5, 9])

@@ -323,9 +323,9 @@ async def test_a_file_of_two_gigabytes_costs_one_line(tmp_path: Path) -> None:
         ):
             await tools[name].run(arguments, there)
     assert (await tools["grep"].run({"pattern": "a"}, there)).text == "no match"
-    told = await tools["write"].run({"file_path": "big", "contents": "b"}, there)
+    answer = await tools["write"].run({"file_path": "big", "contents": "b"}, there)
     assert (
-        told.text == "replaced big, 1 line; the old content was too large to be kept"
+        answer.text == "replaced big, 1 line; the old content was too large to be kept"
         and (tmp_path / "big").read_text() == "b"
     )
     with (tmp_path / "big").open("wb") as big:
@@ -417,15 +417,15 @@ async def test_odd_names_that_are_names_are_written(tmp_path: Path, path: str) -
 )
 async def test_a_file_that_was_no_utf8_is_not_replaced_in_silence(tmp_path: Path, old: bytes, note: str) -> None:
     (tmp_path / "a.txt").write_bytes(old)
-    told = (
+    answer = (
         await preset_of(ALL)
         .tools["write"]
         .run({"file_path": "a.txt", "contents": "x\n"}, context(LocalFolder(tmp_path)))
     ).text
     assert (
-        told.startswith("replaced a.txt, 1 line; the old content is")
-        and note in told
-        and told.endswith("the new one is UTF-8")
+        answer.startswith("replaced a.txt, 1 line; the old content is")
+        and note in answer
+        and answer.endswith("the new one is UTF-8")
     )
 
 

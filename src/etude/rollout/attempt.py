@@ -260,9 +260,9 @@ async def _export(sandbox: Disposable, task: Task, settings: AttemptSettings) ->
 
 def task_facts(task: Task) -> TaskFacts:
     """What the agent is told: the request, its repository's AGENTS.md, and what the task says of the surroundings."""
-    told = rendered(fit([Instructions(NAME, task.files[NAME])]).files) if NAME in task.files else ""
+    instructions = rendered(fit([Instructions(NAME, task.files[NAME])]).files) if NAME in task.files else ""
     surroundings = str(task.metadata.get("surroundings", ""))
-    return TaskFacts(task.id, task.instruction, task.test_command, told, surroundings)
+    return TaskFacts(task.id, task.instruction, task.test_command, instructions, surroundings)
 
 
 async def _grade(task: Task, files: dict[str, bytes], session: Session, setup: Setup) -> tuple[Verdict, bool]:

@@ -16,7 +16,7 @@ from typing import Any, Hashable, Sequence
 HASH_DIGITS = 12  # 48 bits: a collision within 100,000 lines of one repository is less likely than 1 in 50,000
 # Pairs of equal lines compared at most one by one: a million take about a second.
 MAX_PAIRS = 1_000_000
-# A change of more lines is one of data, whose lines nobody looks for: its entry counts them and names none.
+# A change of more lines is one of data, whose lines no reader looks for: its entry counts them and names none.
 MAX_HASHED_LINES = 50_000
 
 

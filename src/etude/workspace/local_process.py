@@ -104,9 +104,9 @@ async def run_process(
     mark = uuid.uuid4().hex
     started_s = time.monotonic()
     pipes: list[_Pipe] = []
+    marked = {**env, MARK: mark, SESSION_MARK: background.mark}
     try:
-        marks = {MARK: mark, SESSION_MARK: background.mark}
-        process = _spawn(argv, cwd, {**env, **marks}, stdin, max_output_bytes, pipes)
+        process = _spawn(argv, cwd, marked, stdin, max_output_bytes, pipes)
     except OSError as error:
         return _refused(argv[0], error)
     for pipe in pipes:
@@ -132,6 +132,10 @@ async def run_process(
     finally:
         for pipe in pipes:
             pipe.close(loop)
+    return _result(pipes, status, timed_out, duration_s)
+
+
+def _result(pipes: list[_Pipe], status: int, timed_out: bool, duration_s: float) -> ExecResult:
     (out, cut_out), (err, cut_err) = (pipe.output.result() for pipe in pipes)
     number = -status if status < 0 else None
     rc = 128 + number if number is not None else status

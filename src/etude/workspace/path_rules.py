@@ -1,6 +1,6 @@
 """Paths that a model writes for another machine, or for a shell, refused with a hint. Pure.
 
-Taken literally, `~/x.txt` would make a folder called `~`, and whoever cleans that up types `rm -r ~`.
+Taken literally, `~/x.txt` would make a folder called `~`, and a person who cleans that up types `rm -r ~`.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Query:
             found = plain_globs(text.removeprefix("!"), self.path.strip("/") if inside else "", root)
         except TooManyAlternatives:
             raise SearchFailed(
-                f"{glob[:80]!r} stands for more than {MAX_ALTERNATIVES} patterns; use a simpler one"
+                f"{glob[:80]!r} expands to more than {MAX_ALTERNATIVES} patterns; use a simpler one"
             ) from None
         if text in ("", "!") or not excludes and any(plain in ("", "*", "**", "/**") for plain in found):
             return self

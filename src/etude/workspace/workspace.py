@@ -41,7 +41,7 @@ class TooLarge(WorkspaceError):
     """A file of more than MAX_LOAD_BYTES."""
 
 
-# What was removed. A link and a large file can't be restored: the journal is not told of them.
+# What was removed. A link and a large file can't be restored: the journal does not hold them.
 Removed = Literal["file", "link", "large file"]
 
 # Told of every file that a tool changes: (path, bytes before, bytes after), None where there was or is no file. What a shell
@@ -263,7 +263,7 @@ class Workspace:
             raise WorkspaceError("disk full" if isinstance(error, DiskFull) else f"cannot write {path}") from error
 
     async def _replace(self, path: str, data: bytes) -> None:
-        """Write a place that may be written, through a link if one is there; the journal is told, unless the old content is too large
+        """Write a place that may be written, through a link if one is there; the journal gets both sides, unless the old content is too large
         to be kept."""
         place = self._inside(path)
         before = await self.content_before(path)

@@ -52,7 +52,7 @@ class Edited:
 
 
 class NoPlace(Exception):
-    """An edit that can't be made: `number` from 1; `lines` where `old` stands if in several places; `hint` the closest region, or why
+    """An edit that can't be made: `number` from 1; `lines` where `old` is if in several places; `hint` the closest region, or why
     the blanks of the new text can't be those of the file."""
 
     def __init__(

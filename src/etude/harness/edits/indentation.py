@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from fractions import Fraction
 
 Pair = tuple[str, str]
-# Of a file that shows no unit of its own.
+# Blanks of a level where neither the file nor the quote shows any.
 DEFAULT_BLANKS = 4
 
 
@@ -24,9 +24,9 @@ class CantTranslate(Exception):
 
 def relocate(found: Sequence[str], quoted: Sequence[str], new: Sequence[str], file: Sequence[str]) -> list[str]:
     """`new` with the file's indentation. `found` are the file's lines that matched the `quoted` ones, one to one, and `file` all its
-    lines. A line of `new` that stands in `quoted` unchanged is the file's own. Raises CantTranslate."""
+    lines. A line of `new` that is in `quoted` too is the file's own. Raises CantTranslate."""
     own: dict[int, str] = {}
-    near: dict[int, int] = {}  # line of `new` -> the quoted line at or above which it stands
+    near: dict[int, int] = {}  # line of `new` -> the quoted line that it replaces or follows
     for tag, first, last, start, stop in SequenceMatcher(None, quoted, new, autojunk=False).get_opcodes():
         for at in range(start, stop):
             near[at] = min(first + at - start, max(last - 1, first - 1, 0))

@@ -39,7 +39,7 @@ class Replacement:
 
 
 def replace(text: str, old: str, new: str) -> Replacement:
-    """Replace the one place where `old` stands. Raises NoUniqueMatch and CantTranslate."""
+    """Replace the one occurrence of `old`. Raises NoUniqueMatch and CantTranslate."""
     count = places(text, old)
     if count == 1:
         return Replacement(text.replace(old, new), loose=False)

@@ -121,7 +121,7 @@ def _joined(changes: list[FileChange]) -> list[FileChange]:
         elif first is None:
             found[change.path] = change
         else:
-            raise BadPatch(f"{change.path} stands twice in the patch; say once what becomes of it")
+            raise BadPatch(f"{change.path} is twice in the patch; say once what becomes of it")
     return list(found.values())
 
 
@@ -166,7 +166,7 @@ def _require(changes: list[FileChange]) -> None:
             if not path:
                 raise BadPatch("a file's heading holds no path")
             if path in seen:
-                raise BadPatch(f"{path} stands twice in the patch; say once what becomes of it")
+                raise BadPatch(f"{path} is twice in the patch; say once what becomes of it")
             seen.add(path)
         del change.lines[len(change.lines) - change.blank_end :]
         for hunk in change.hunks:
@@ -241,7 +241,7 @@ def _place_below(name: str, lines: list[str], plain: list[str], hunk: Hunk, at: 
         below = below or [i for i in range(at, len(lines)) if normal(header) in plain[i]]
         if not below:
             if hunk.line >= 0:
-                continue  # in a unified diff it only repeats what stands above
+                continue  # in a unified diff it only repeats the lines above
             raise NoSuchPlace(f"{name}: no line {header!r} at or below line {at + 1}")
         at = below[0] + 1 if hunk.line < 0 else at
     if not hunk.old:

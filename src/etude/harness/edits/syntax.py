@@ -46,7 +46,7 @@ def _error_line(grammar: str, text: str) -> int | None:
     """The first line with an error, from 1; 0 for none; None for a text on which the grammar takes too long."""
     from tree_sitter import Parser
 
-    reader = Parser(parser(grammar).language)  # of its own: edits are checked on many threads
+    reader = Parser(parser(grammar).language)  # not shared: edits are checked on many threads
     source = text.encode("utf-8", "replace")
     start_s = time.thread_time()
     root = reader.parse(source[:PROBE_BYTES]).root_node

@@ -60,7 +60,7 @@ class Leftover:
 
 
 def _opened(path: str) -> int:
-    """The file, made if it isn't there; -1 where there can be none. Whoever works inside must not lead it elsewhere."""
+    """The file, made if it isn't there; -1 where there can be none. A command must not lead it elsewhere."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     except OSError:

@@ -16,7 +16,7 @@ typedef struct {
 static int pipes;
 static char piece[1 << 16];
 
-/* Whoever works inside must not lead it elsewhere. */
+/* A command must not lead it elsewhere. */
 static int open_file(const char *path) {
     struct stat found;
     int fd = path == NULL ? -1 : open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY, 0644);
