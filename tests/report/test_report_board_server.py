@@ -288,3 +288,11 @@ def test_a_connection_that_waits_is_given_up_for_a_new_one_and_one_at_work_never
     for one, other in pairs:
         one.close()
         other.close()
+
+
+def test_a_request_with_two_hosts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").touch()
+    with served(tmp_path) as board, socket.create_connection(("127.0.0.1", board.port)) as connection:
+        own = f"127.0.0.1:{board.port}"
+        connection.sendall(f"GET / HTTP/1.1\r\nHost: {own}\r\nHost: evil.example\r\n\r\n".encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 403")

@@ -13,6 +13,7 @@ from typing import Literal
 
 from etude.face.errors import BadUse, OutOfReach
 from etude.face.own_files import config_file, history_file, trust_file
+from etude.harness.mcp.log import log_folder
 from etude.link.git import GitError, git
 from etude.link.home import sessions_home
 from etude.sandbox.errors import InfraError, UserError
@@ -91,8 +92,13 @@ def _spec(place: Place, variables: Mapping[str, str]) -> SandboxSpec:
         pids=PROCESSES,
         disk_mb=SCRATCH_MB,
         network=Network("host" if place.network else "none"),
-        hidden=tuple(str(path) for path in (sessions_home(), history_file(), trust_file(), config_file())),
+        hidden=tuple(str(path) for path in _own()),
     )
+
+
+def _own() -> tuple[Path, ...]:
+    """What is the person's alone: nothing inside of the walls reads it."""
+    return sessions_home(), history_file(), trust_file(), config_file(), log_folder()
 
 
 def surroundings(place: Place) -> str:

@@ -24,9 +24,14 @@ _LOGGERS = ("mcp", "client")
 _current: contextvars.ContextVar[TextIO | None] = contextvars.ContextVar("mcp_log", default=None)
 
 
+def log_folder() -> Path:
+    """Where the logs of servers lie."""
+    return sessions_home().parent / "mcp"
+
+
 def log_file(server: str) -> Path:
-    """Where the log of the server with this name lies."""
-    return sessions_home().parent / "mcp" / f"{re.sub(r'[^A-Za-z0-9._-]', '_', server)[:80]}.log"
+    """The log of the server with this name."""
+    return log_folder() / f"{re.sub(r'[^A-Za-z0-9._-]', '_', server)[:80]}.log"
 
 
 class ServerLog:

@@ -8,6 +8,7 @@ loopback by name or number with the board's port, an Origin must be the same, an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from email.message import Message
 
 NAMES = ("127.0.0.1", "localhost", "[::1]")
 SITES = {"same-origin", "none", ""}  # "none": typed, or from a bookmark
@@ -21,10 +22,13 @@ HEADERS = {
 }
 
 
-def refusal(headers: Mapping[str, str], port: int) -> str | None:
+def refusal(headers: Mapping[str, str] | Message, port: int) -> str | None:
     """Why this request is not answered, or None."""
     hosts = {f"{name}:{port}" for name in NAMES}
-    host = headers.get("Host", "")
+    named = headers.get_all("Host", []) if isinstance(headers, Message) else [headers.get("Host", "")]
+    if len(named) > 1:
+        return f"the request names {len(named)} hosts; send one Host"
+    host = named[0] if named else ""
     if host.lower() not in hosts:
         return f"the Host {host!r} is not this board's; open http://127.0.0.1:{port}/"
     origin = headers.get("Origin", "")

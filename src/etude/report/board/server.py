@@ -143,7 +143,7 @@ def _handler(board: Board) -> type[BaseHTTPRequestHandler]:
                 board.connections.waits(self.connection)
 
         def _get(self) -> None:
-            why = refusal(self.headers, board.port)  # type: ignore[arg-type]
+            why = refusal(self.headers, board.port)
             if why is not None:
                 self._send(HTTPStatus.FORBIDDEN, "text/plain", (why + "\n").encode())
                 return
