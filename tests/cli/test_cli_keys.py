@@ -18,6 +18,8 @@ VERBS = [
     (["capture", "run", "--json", "--model", NOWHERE, "--", "true"], "OPENAI_API_KEY"),
     (["index", "build", ".", "--embed-url", NOWHERE, "--embed-model", "m"], "ETUDE_EMBEDDINGS_KEY"),
     (["bench", "run", "exercises", "--dry-run", "--policy", f"a={NOWHERE}#m"], "OPENAI_API_KEY"),
+    (["bench", "run", "exercises", "--policy", f"a={NOWHERE}#m", "--out", "o"], "OPENAI_API_KEY"),
+    (["tasks", "probe", "exercises", "--policy", f"{NOWHERE}#m"], "OPENAI_API_KEY"),
 ]
 
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from etude.bench.runs.entrant import Entrant, Seat
 from etude.bench.runs.folder import key_of
+from etude.redact.keys import api_key
 from etude.run.endpoint import Endpoint, greet
 from etude.run.manner import Called, Occasion, UnknownPolicy
 from etude.run.other_agent import harness_of, made
@@ -15,13 +16,14 @@ RETRIES = 8  # waits of 0.5 to 60 s, over two minutes in all: quotas are counted
 
 
 def endpoint(called: Called, occasion: Occasion) -> Entrant:
-    """`[NAME=]URL#MODEL`; without a name it is called as its model. Raises UnknownPolicy."""
+    """`[NAME=]URL#MODEL`; without a name it is called as its model. Raises UnknownPolicy, BadKey."""
     from etude.policy.breaker import Breaker
 
     url, _, model = called.what.partition("#")
     if not model:
         raise UnknownPolicy(f"{called.what}: say which model to ask for there, {called.what}#MODEL")
     manner = occasion.manner
+    api_key(manner.key_env)  # a bad one is refused before anybody is asked
     own = Endpoint(
         url, model, temperature=manner.temperature, context_tokens=manner.context_tokens, key_env=manner.key_env,
         timeout_s=manner.timeout_s, omit=manner.omit, max_tokens_field=manner.max_tokens_field, command=manner.command,
