@@ -18,6 +18,7 @@ from typing import Any, Iterable, Sequence
 from tokenizers import Tokenizer
 
 from etude.chat import tiktoken_model
+from etude.chat.tokenizer_file import read_tokenizer
 
 # Stands around the number of a guarded word. The last private-use character; where content holds it, it is guarded as well.
 MARK = "\U0010fffd"
@@ -52,10 +53,7 @@ class HubTokenizer:
                 f"no tokenizer.json in {folder}; save one with transformers: "
                 "AutoTokenizer.from_pretrained(...).save_pretrained(...)"
             )
-        try:
-            return cls(Tokenizer.from_file(str(file)))
-        except Exception as error:  # the library raises nothing narrower
-            raise ValueError(f"{file} is no tokenizer ({error}); save it again or download it anew") from error
+        return cls(read_tokenizer(file))
 
     def words(self) -> set[str]:
         """Every token as the vocabulary writes it."""

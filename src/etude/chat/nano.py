@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from etude.chat import special
 from etude.chat.live import LiveTurn, Part
 from etude.chat.renderer import Bridge, Effort, RenderError, Thinking, TokenKinds
+from etude.chat.tokenizer_file import read_tokenizer
 from etude.trace.message import CUT_OFF, Message, ToolCall
 
 _ROLE_TOKEN = {"user": special.USER, "assistant": special.ASSISTANT, "tool": special.TOOL, "system": special.SYSTEM}
@@ -54,9 +55,7 @@ class NanoRenderer:
         """From a `tokenizer.json`, or the folder that holds one."""
         path = Path(path)
         file = path / "tokenizer.json" if path.is_dir() else path
-        if not file.is_file():
-            raise FileNotFoundError(f"no tokenizer at {file}; a checkpoint folder must hold tokenizer.json")
-        return cls(Tokenizer.from_file(str(file)))
+        return cls(read_tokenizer(file))
 
     @property
     def pieces(self) -> NanoRenderer:
@@ -228,6 +227,7 @@ def _id_of(tokenizer: Tokenizer, token: str) -> int:
     number = tokenizer.token_to_id(token)
     if number is None:
         raise ValueError(
-            f"the tokenizer lacks the special token {token}; add the chat tokens with `etude tokenizer extend --chat`"
+            f"the tokenizer lacks the special token {token} of the laptop model's chat format; a base model without a chat format of its own gets "
+            "it with `etude tokenizer extend --chat`"
         )
     return number

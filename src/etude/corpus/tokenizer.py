@@ -14,6 +14,8 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from etude.chat.tokenizer_file import read_tokenizer
+
 # Alternatives in order: newline + indent in steps of four (up to 16); one digit; a word; punctuation; spaces.
 # ` +(?!\S)` leaves the last space of a run to the word behind it, as in GPT-2.
 PIECES = r"\n(?: {4}){0,4}| ?[0-9]| ?_*[A-Za-z]+| ?[^\sA-Za-z0-9]+| +(?!\S)|\s"
@@ -52,7 +54,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     path = directory / "tokenizer.json"
     if not path.is_file():
         raise FileNotFoundError(f"no tokenizer at {path}; run the base stage or name another checkpoint directory")
-    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer = read_tokenizer(path)
     tokenizer.encode_special_tokens = True  # not stored in the file
     return tokenizer
 

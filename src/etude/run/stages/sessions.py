@@ -9,13 +9,13 @@ from etude.factory.exercises.source import ExerciseSource
 from etude.factory.sessions import collect_sessions, read_sessions
 from etude.fleet.open import open_sandboxes
 from etude.rollout.code_search import code_search
-from etude.run.stage import Context
+from etude.run.stage import Context, StageError
 from etude.trace.vocabulary import write_vocabulary
 
 
 def run(context: Context) -> None:
     """Leaves a session file for each session, the vocabulary to read them with, and `summary.json`."""
-    renderer = NanoRenderer.load(context.of("corpus"))
+    renderer = _renderer(context)
     write_vocabulary(context.folder, renderer.vocabulary())
     asyncio.run(_collect(context, renderer))
     count = competent = summarized = tokens = 0
@@ -25,6 +25,16 @@ def run(context: Context) -> None:
         competent += bool(session.header.recipe["competent"])
         summarized += len(segments) > 1
     context.summarize({"sessions": count, "competent": competent, "summarized": summarized, "session_tokens": tokens})
+
+
+def _renderer(context: Context) -> NanoRenderer:
+    try:
+        return NanoRenderer.load(context.of("corpus"))
+    except ValueError as error:
+        raise StageError(
+            f"this stage's demonstrations are in the laptop model's chat format, which the run's tokenizer is not made for ({error}). For a "
+            'model with a chat format of its own set run.without = ["sessions", "sft"] and run.sft_checkpoint'
+        ) from error
 
 
 async def _collect(context: Context, renderer: NanoRenderer) -> None:
