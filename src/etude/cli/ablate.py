@@ -50,6 +50,7 @@ def _find(name: str) -> Path:
 def _open(file: Path, overrides: list[str], out: Path | None) -> Ablation:
     from pydantic import ValidationError
 
+    from etude.cli.prepare import fitted
     from etude.recipe.errors import RecipeError
     from etude.recipe.read import find_recipe, read_recipe
     from etude.recipe.source import parse
@@ -64,7 +65,7 @@ def _open(file: Path, overrides: list[str], out: Path | None) -> Ablation:
     recipe = find_recipe(settings.recipe)
 
     def resolve(cell: list[str]) -> Recipe:
-        return read_recipe([recipe], [*settings.overrides, *overrides, *cell])
+        return fitted(read_recipe([recipe], [*settings.overrides, *overrides, *cell]))
 
     return Ablation(settings, resolve, out or Path("runs/ablations") / settings.name)
 
