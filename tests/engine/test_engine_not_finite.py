@@ -175,3 +175,22 @@ def test_a_turn_of_vllm_with_a_logprob_that_is_no_number_is_a_fault_of_ours():
     answered = {"finish": "stop", "ids": [1, 2], "logprobs": [-0.1, math.nan], "spans": [], "cached": 0}
     found = completion(Turn("c", 1, 3, 0, 0.0), answered, 1.0)
     assert isinstance(found, PolicyError) and found.infra and "not finite" in str(found)
+
+
+@pytest.mark.parametrize("drafts", [0, 2])
+def test_a_slot_that_is_given_out_holds_nothing_of_the_session_before(model, drafts):
+    model = with_drafts(model, 2, seed=3) if drafts else model
+    core = engine(model, draft_tokens=drafts, max_slots=1, max_batch=1, share_prefix=False)
+    answer(core, ask("long", prompt(1, 60)))
+    core.release("long")
+    core.cache.buffer[:, 0, 10:] = math.nan  # as an overflow in some layer would have left it
+    core.cache.buffer[:, 0, int(core.cache.written[0]) :] = 0
+    ticket = core.submit(ask("short", prompt(2, 5), max_tokens=1))
+    done = dict(core.step())
+    assert done[ticket].finish == "length" and core.cache.buffer.isfinite().all()
+    (whole,) = answer(
+        engine(model, draft_tokens=drafts, max_slots=1, max_batch=1), ask("short", prompt(2, 5), max_tokens=1)
+    )
+    assert done[ticket].tokens.ids == whole.tokens.ids
+    written = int(core.cache.written[0])
+    assert written <= 8 and not core.cache.buffer[:, 0, written:].any()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from run_in_threads import a_run, live
 
@@ -17,7 +18,7 @@ from etude.rl.preflight import NoRoom, Starvation, Window, check_prompts, sample
 from etude.rl.settings import RlSettings
 from etude.rollout.attempt import task_facts
 from etude.tasks.task import Task
-from etude.trace.segment import Rollout
+from etude.trace.segment import Rollout, Segment
 
 ROOMY = Window(4096, 4096)
 
@@ -41,10 +42,10 @@ def check(renderer, tasks, harness=None, window=ROOMY, **settings):
 def test_a_first_prompt_that_fills_the_session_is_refused_with_the_number_to_set(renderer):
     long = task("fix " + "a word " * 100)
     tokens = len(asyncio.run(first_prompt(HarnessSettings(), task_facts(long), renderer)))
-    least = tokens + 2  # one sampled token, and one that ends a turn which is cut off
+    least = tokens + 33  # a short turn, and one that ends a turn which is cut off
     assert check(renderer, [long], HarnessSettings(max_session_tokens=least)) == []
     with pytest.raises(
-        NoRoom, match=rf"has {tokens} tokens, .* set harness.max_session_tokens to at least {tokens + 98}"
+        NoRoom, match=rf"has {tokens} tokens, .* set harness.max_session_tokens to at least {tokens + 97}"
     ):
         check(renderer, [long], HarnessSettings(max_session_tokens=least - 1))
 
@@ -122,3 +123,28 @@ def test_one_group_that_gets_to_a_call_or_an_answer_is_no_starvation():
         ("message", 0),
     ):
         look.look(group(end, calls=calls))
+
+
+def test_a_step_of_rollouts_that_are_cut_off_before_a_call_stops_the_run_too():
+    look = starvation([])
+    sampled = np.ones(3, bool)
+    cut = Segment(np.zeros(3, np.int32), sampled, np.zeros(3, np.float32), np.zeros(3, np.int32))
+    with pytest.raises(NoRoom, match="before the first tool call: raise harness.max_session_tokens, which is 640"):
+        for _ in range(3):
+            found = group("max_tokens", turns=1)
+            for rollout in found.members:
+                rollout.segments.append(cut)
+            look.look(found)
+
+
+def test_a_policy_that_uses_up_its_turns_without_a_call_is_noted_once_and_goes_on():
+    notes: list[str] = []
+    look = starvation(notes)
+    full = Segment(np.zeros(192, np.int32), np.ones(192, bool), np.zeros(192, np.float32), np.zeros(192, np.int32))
+    for _ in range(7):
+        found = group("max_turns", turns=2)
+        for rollout in found.members:
+            rollout.segments.append(full)
+        look.look(found)
+    (note,) = notes
+    assert "every turn cut off at 96 tokens: raise harness.max_tokens_per_turn" in note

@@ -36,11 +36,16 @@ class KVCache:
         layers = config.layers + config.mtp_layers
         self.buffer = torch.zeros(layers, slots, max_len, config.cache_width, device=device, dtype=dtype)
         self.lengths = torch.zeros(slots, dtype=torch.long)
+        self.written = torch.zeros(slots, dtype=torch.long)  # entries behind it are zero
         self.slots, self.max_len = slots, max_len
 
     def clear(self, slot: int, keep: int = 0) -> None:
-        """Forget all but the first `keep` tokens of a slot."""
+        """Forget all but the first `keep` tokens of a slot, and zero what lay behind them: masked entries are multiplied by probability 0, which
+        a NaN that an earlier session left would survive."""
         self.lengths[slot] = min(int(self.lengths[slot]), keep)
+        if (written := int(self.written[slot])) > keep:
+            self.buffer[:, slot, keep:written] = 0
+            self.written[slot] = keep
 
     def wipe(self, slot: int, start: int = 0, layers: slice = slice(None)) -> None:
         """Zero what lies from position `start` on, in these layers: after a number that is not finite, which masking does not hide."""
@@ -60,6 +65,7 @@ class KVCache:
             raise ValueError(f"slot {source} holds {int(self.lengths[source])} tokens, {length} were asked for")
         self.buffer[:, target, :length] = self.buffer[:, source, :length]
         self.lengths[target] = length
+        self.written[target] = max(int(self.written[target]), length)
 
 
 class Span:
@@ -74,6 +80,7 @@ class Span:
         self.cache, self.slots, self.width, self.batch = cache, slots, width, len(slots)
         self.ragged = self._check(counts, before)
         self.keys = int(self.after.max())  # S, the longest context of the batch
+        cache.written[slots] = torch.maximum(cache.written[slots], self.after)
         device = cache.buffer.device
         positions, starts = before.unsqueeze(1), (slots * cache.max_len).unsqueeze(1)
         if width > 1:

@@ -2,11 +2,12 @@
 
 A rollout that ends at a limit before it samples anything has no token to learn from. If all are like that, every step succeeds and changes
 nothing. So the first prompts of a sample of the scheduled tasks are measured against every limit before any process starts, and a run whose
-rollouts all end at a limit before they sample anything stops and names the setting.
+rollouts all end at a limit of tokens before the first tool call stops and names the setting.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,9 @@ from etude.trace.segment import Rollout
 
 SAMPLE = 16  # tasks, spread over the schedule: rendering one takes milliseconds
 REFUSED_SHARE = 0.5  # of the sample: below it the run goes on without what these tasks could teach, and says so
-LIMIT_ENDS = ("max_tokens", "max_turns", "refused")
+LEAST_TURN = 32  # tokens: a tool call takes about as many
+# Ends at a limit of tokens, and at the limit of turns, which a policy that makes no call reaches with room to spare.
+TOKEN_ENDS, TURN_ENDS = ("max_tokens", "refused"), ("max_turns",)
 
 
 class NoRoom(ValueError):
@@ -85,37 +88,39 @@ async def check_prompts(
 def _no_room(prompt: int, harness: HarnessSettings, window: Window) -> str | None:
     """Which limit a prompt of so many tokens leaves no token of, and the remedy."""
     needed = prompt + 1 + harness.max_tokens_per_turn
-    if prompt >= window.tokens:
+    least = min(LEAST_TURN, harness.max_tokens_per_turn)
+    if prompt + least > window.tokens:
         return f"the engine holds {window.tokens}: {window.remedy(needed)}"
     spendable = Budget.of(harness).session_tokens
-    if prompt + 1 >= spendable:
-        least = int(needed / FACTORS[harness.effort]) + 1
+    if prompt + 1 + least > spendable:
+        needed = math.ceil(needed / FACTORS[harness.effort])
         scaled = "" if harness.effort == "medium" else f" (at effort {harness.effort})"
-        return f"a session may hold {spendable}{scaled}: set harness.max_session_tokens to at least {least}"
+        return f"a session may hold {spendable}{scaled}: set harness.max_session_tokens to at least {needed}"
     return None
 
 
 @dataclass
 class Starvation:
     """Looks at finished groups. As many in a row as a step trains on, all of whose rollouts ended at a limit before the first tool call, have
-    nothing to teach: the run stops if nothing was sampled, and says so once if every turn was cut off."""
+    nothing to teach: the run stops if it was a limit of tokens, and says so once if they used up their turns and each was cut off."""
 
     settings: RlSettings
     harness: HarnessSettings
     window: Window
     note: Callable[[str], None]
-    _silent: int = 0  # groups in a row without a sampled token
+    _starved: int = 0  # groups in a row that ended at a limit of tokens
     _cut: int = 0  # groups in a row without a tool call, whose turns were all cut off
     _noted: bool = False
 
     def look(self, group: Group[Rollout]) -> None:
         """A finished group. Raises NoRoom."""
-        limited = all(_at_a_limit(rollout) for rollout in group.members)
-        silent = limited and not any(map(_sampled, group.members))
-        self._silent = self._silent + 1 if silent else 0
-        self._cut = self._cut + 1 if limited and not silent and all(map(self._cut_off, group.members)) else 0
-        if self._silent >= self.settings.groups_per_step:
-            raise NoRoom(f"{self._all(self._silent)} before they sampled a token: {self._remedy(group.members)}")
+        starved = all(_ended(rollout, TOKEN_ENDS) for rollout in group.members)
+        limited = all(_ended(rollout, TOKEN_ENDS + TURN_ENDS) for rollout in group.members)
+        self._starved = self._starved + 1 if starved else 0
+        self._cut = self._cut + 1 if limited and not starved and all(map(self._cut_off, group.members)) else 0
+        if self._starved >= self.settings.groups_per_step:
+            sampled = "" if any(map(_sampled, group.members)) else ", and sampled no token"
+            raise NoRoom(f"{self._all(self._starved)}{sampled}: {self._remedy(group.members)}")
         if self._cut >= self.settings.groups_per_step and not self._noted:
             self._noted = True
             limit = self.harness.max_tokens_per_turn
@@ -139,8 +144,9 @@ class Starvation:
         return f"raise harness.max_session_tokens, which is {self.harness.max_session_tokens}"
 
 
-def _at_a_limit(rollout: Rollout) -> bool:
-    return rollout.info.get("end") in LIMIT_ENDS and not rollout.counters.get("calls", 0.0)
+def _ended(rollout: Rollout, ends: tuple[str, ...]) -> bool:
+    """At one of these limits, before the first tool call."""
+    return rollout.info.get("end") in ends and not rollout.counters.get("calls", 0.0)
 
 
 def _sampled(rollout: Rollout) -> int:
