@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 from etude.bench.runs.folder import replace_text
+from etude.events.finite import dumps
 from etude.factory.making.account import account
 from etude.factory.making.decisions import Decisions
 from etude.factory.making.order import Progress, Told
@@ -47,6 +47,6 @@ class MakingReport:
         self._told = now
         self.decisions.spend(now.seconds - before.seconds, now.core_seconds - before.core_seconds)
         document = {**account(self.decisions, self.faults), "machine": machine()}
-        replace_text(self.path, json.dumps(document, indent=1) + "\n")
+        replace_text(self.path, dumps(document, indent=1) + "\n")
         self._wrote = time.monotonic()
         return document

@@ -78,7 +78,9 @@ class Context:
 
 def write_json(path: Path, value: Any) -> None:
     """Whole or not at all: a kill leaves the old file or the new one. Strict JSON, as `events.finite` has it."""
-    text = dumps(value, indent=1) if isinstance(value, dict) else json.dumps(without_nan(value), indent=1, allow_nan=False)
+    text = (
+        dumps(value, indent=1) if isinstance(value, dict) else json.dumps(without_nan(value), indent=1, allow_nan=False)
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     fresh.write_text(text + "\n")

@@ -6,7 +6,6 @@ every level alike.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from etude.bench.runs.splits import splits
 from etude.bench.runs.standing import fronts
 from etude.bench.runs.table import Row, Table, read_table
 from etude.bench.scores import Scores, scores
+from etude.events.finite import dumps
 from etude.statistics.best import powers_of_two
 from etude.statistics.bounded import average
 from etude.statistics.comparison import comparison
@@ -34,7 +34,7 @@ MOST_K = 16
 def write_report(folder: RunFolder) -> dict[str, Any]:
     """Rebuild the file and return what it says. Raises NoBenchRun, ConditionsDiffer, OutcomeError."""
     found = report(folder)
-    replace_text(folder.report, json.dumps(found, indent=1, allow_nan=False) + "\n")
+    replace_text(folder.report, dumps(found, indent=1) + "\n")
     return found
 
 

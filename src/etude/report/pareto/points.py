@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from etude.events.finite import loads
 
 EFFORTS = ("low", "medium", "high")  # in the order in which a curve joins them; others follow by cost
 AXES = {
@@ -45,7 +46,7 @@ def read_report(run: Path) -> dict[str, Any]:
     path = run / "report.json"
     if not path.is_file():
         raise NoPareto(f"{run} has no report.json: give the --out of an `etude bench run`")
-    return json.loads(path.read_text(encoding="utf-8"))
+    return loads(path.read_text(encoding="utf-8"))
 
 
 def curves(report: Mapping[str, Any], axis: str) -> dict[str, list[Point]]:
