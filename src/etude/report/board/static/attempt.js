@@ -65,7 +65,7 @@ export function attempt(board) {
     return names.length ? h("p", { class: "muted" }, "Reward: ", names.map(([name, value], n) => `${n ? ", " : ""}${name} ${signed(value)}`).join("")) : "";
   }
   function said(found) {
-    if (found.elsewhere) return h("p", { class: "muted" }, `This file holds ${still.whole.toLocaleString("en")} of ${still.attempts.toLocaleString("en")} attempts in full (report.rollouts, report.rollout_mb), this one by its figures alone. All of them: `, h("code", {}, `etude report ${still.run} --serve`));
+    if (found.elsewhere) return h("p", { class: "muted" }, `This file holds ${still.whole.toLocaleString("en")} of ${still.attempts.toLocaleString("en")} attempts in full (report.rollouts, report.rollout_mb), this one by its figures alone. All of them: `, h("code", {}, "etude report RUN --serve"));
     if (found.kept) return h("div", { class: "tools" }, h("button", { type: "button", "aria-keyshortcuts": "]", onclick: () => fold(true) }, "unfold all"), h("button", { type: "button", "aria-keyshortcuts": "[", onclick: () => fold(false) }, "fold all"));
     const why = found.segments.length ? "Its session was not kept (rl.keep_sessions, bench.keep_sessions): this is its tokens as text, cut where the policy spoke." : "Its session was not kept (bench.keep_sessions): only its figures are known.";
     return h("p", { class: "muted" }, why);
