@@ -22,7 +22,7 @@ READERS = (load_tokenizer, NanoRenderer.load, HubTokenizer.load)
 )
 def test_a_damaged_file_is_named(tmp_path: Path, reader, text: bytes) -> None:
     (tmp_path / "tokenizer.json").write_bytes(text)
-    with pytest.raises(DamagedTokenizer, match=f"{tmp_path}/tokenizer.json is no tokenizer .* download it anew"):
+    with pytest.raises(DamagedTokenizer, match=f"{tmp_path}/tokenizer.json is no tokenizer .* download it again"):
         reader(tmp_path)
 
 

@@ -227,7 +227,7 @@ def _id_of(tokenizer: Tokenizer, token: str) -> int:
     number = tokenizer.token_to_id(token)
     if number is None:
         raise ValueError(
-            f"the tokenizer lacks the special token {token} of the laptop model's chat format; a base model without a chat format of its own gets "
+            f"the tokenizer lacks the special token {token} of the laptop model's chat format; a base model that has no chat format gets "
             "it with `etude tokenizer extend --chat`"
         )
     return number

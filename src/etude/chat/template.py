@@ -1,7 +1,7 @@
 """A checkpoint's own chat template, rendered as Hugging Face does it: what our renderers are held against.
 
 The environment is that of `transformers` (sandboxed, blocks trimmed, its filters and helpers). The template is the checkpoint's, that is
-foreign code: it can reach nothing, and it runs in a process of its own with limits on memory, time and text (`template_child.py`).
+foreign code: it can reach nothing, and it runs in a separate process with limits on memory, time and text (`template_child.py`).
 """
 
 from __future__ import annotations

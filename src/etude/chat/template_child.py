@@ -1,6 +1,6 @@
 """The process in which a checkpoint's chat template is compiled and rendered: foreign code, in jinja's sandbox, within limits of the kernel.
 
-A script of its own (`python -I`): it imports jinja2 and nothing of Etude. A request is a line of JSON on stdin, its answer a line on stdout.
+A separate script (`python -I`): it imports jinja2 and nothing of Etude. A request is a line of JSON on stdin, its answer a line on stdout.
 
     {"source": ..., "date": "2025-08-05"}                 {"text": ""}, or {"refused": why}
     {"render": {"messages": [...], ...}}                  {"text": ...}, or {"refused": why}

@@ -77,7 +77,7 @@ def _special(folder: Path, first: int) -> list[AddedToken]:
         rows = json.loads(file.read_text(encoding="utf-8")).get("added_tokens_decoder", {}) if file.is_file() else {}
         named = {int(number): row["content"] for number, row in rows.items()}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{file} names no special tokens ({error}); download it anew") from error
+        raise ValueError(f"{file} names no special tokens ({error}); download it again") from error
     return [
         AddedToken(named.get(number, f"<|reserved_token_{number}|>"), special=True, normalized=False)
         for number in range(first, first + RESERVED)

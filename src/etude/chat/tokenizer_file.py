@@ -18,4 +18,4 @@ def read_tokenizer(file: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises nothing narrower
-        raise DamagedTokenizer(f"{file} is no tokenizer ({error}); save it again or download it anew") from error
+        raise DamagedTokenizer(f"{file} is no tokenizer ({error}); save it again or download it again") from error

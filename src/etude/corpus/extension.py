@@ -46,8 +46,8 @@ def extended(tokenizer: Tokenizer, special: Sequence[str] = (), merges: Sequence
 def spelled(old: Tokenizer, new: Tokenizer) -> dict[int, list[int]]:
     """Each new id with the old ids that it takes the place of, for the first value of its row.
 
-    Of a merge these are the old tokens that it joins, byte by byte: a token that is a part of a character has no text of its own, and would
-    decode to U+FFFD. Of a special token it is what its text was encoded as.
+    Of a merge these are the old tokens that it joins, byte by byte: a token that is a part of a character has no text, and would decode to
+    U+FFFD. Of a special token these are the tokens of its text.
     """
     old.encode_special_tokens = True
     known = old.get_vocab()

@@ -28,7 +28,7 @@ def noise(seed: int, prompt_tokens: int, count: int) -> np.ndarray:
 def sample(logits: Tensor, noise: Tensor, temperature: Tensor | None, top_p: Tensor | None) -> tuple[Tensor, Tensor]:
     """Tokens (B,) int64 and their logprobs (B,) fp32 from logits (B, V) and noise (B,) float64.
 
-    `temperature` and `top_p` are (B,); None stands for 1 in every row, which saves their cost. A row whose logits are no distribution (NaN,
+    `temperature` and `top_p` are (B,); None means 1 in every row, which saves their cost. A row whose logits are no distribution (NaN,
     +inf, all -inf) gets token 0 with logprob NaN; the other rows are not touched by it.
     """
     logits = logits.float()

@@ -40,8 +40,8 @@ class Speculation:
             renew()
 
     def count(self, batch: Batch) -> int:
-        """Tokens to guess in the next step: none for a large batch, nor where a request may sample only one more, nor beside a session that
-        the drafter has no finite guess for."""
+        """Tokens to guess in the next step: none for a large batch, nor where a request may sample only one more, nor in a batch with a
+        session that the drafter has no finite guess for."""
         if self._tainted and not self._tainted.isdisjoint(batch.slots.tolist()):
             return 0
         if len(batch) > self._settings.draft_max_batch:

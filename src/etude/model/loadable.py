@@ -16,9 +16,9 @@ WEIGHT_TYPES = ("F64", "F32", "BF16", "F16")
 def loadable(folder: Path) -> str:
     """What it is, in words. Raises CheckpointError or UnsupportedConfig, naming what can't be loaded; reads headers, no weights."""
     config = read_config(folder)
-    told = f"{config.family}, {config.layers} layers, {config.context_length:,} positions"
+    summary = f"{config.family}, {config.layers} layers, {config.context_length:,} positions"
     if not (folder / INDEX).exists() and not (folder / SINGLE).exists():
-        return f"{told}; no weights are here"
+        return f"{summary}; no weights are here"
     count = 0
     for name, listed in tensor_files(folder).items():
         try:
@@ -32,4 +32,4 @@ def loadable(folder: Path) -> str:
                     count += 1
         except SafetensorError as error:
             raise CheckpointError(f"{folder / name} can't be read ({error}); the checkpoint is damaged") from error
-    return f"{told}; {count:,} tensors"
+    return f"{summary}; {count:,} tensors"

@@ -27,7 +27,7 @@ MOST_LAYERS, MOST_DRAFT_LAYERS = 1_000, 64
 MOST_WIDTH = 1 << 20  # of the stream and of a feed-forward
 MOST_HEADS = 1 << 14
 MOST_HEAD_WIDTH = 1 << 14
-MOST_POSITIONS = 1 << 22  # the rope table of so many takes some gigabytes
+MOST_POSITIONS = 1 << 22  # their rope table takes some gigabytes
 MOST_VOCABULARY = 1 << 24
 MOST_EXPERTS = 65_535  # routes are 16-bit ids below a marker (trace/segment.py)
 

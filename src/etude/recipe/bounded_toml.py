@@ -12,7 +12,7 @@ from typing import Any
 
 MOST_CHARS = 4 << 20  # far above any recipe, task or lock file
 MOST_KEY_PARTS = 64  # a recipe has four
-# So many parts of a key in a row, bare or quoted, with dots between them. A match begins only where a word does, and gives nothing back:
+# MOST_KEY_PARTS parts of a key in a row, bare or quoted, with dots between them. A match begins only where a word does, and gives nothing back:
 # the search is linear in the text.
 _PART = r"""(?:[\w-]++|"(?:[^"\\\n]++|\\.)*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?<![\w.-])(?:{_PART}[ \t]*+\.[ \t]*+){{{MOST_KEY_PARTS}}}")

@@ -97,7 +97,7 @@ class Controller:
         on_wait: Callable[[str], None] | None = None,
         on_aside: Callable[[Group[Rollout]], None] = lambda group: None,
         on_group: Callable[[Group[Rollout]], None] = lambda group: None,
-        on_unreachable: Callable[[str], None] = lambda told: None,
+        on_unreachable: Callable[[str], None] = lambda line: None,
         save_now: Callable[[], bool] = lambda: False,
     ) -> None:
         self.reconciler = reconciler
@@ -178,10 +178,10 @@ class Controller:
         for task, slot in self._rollouts.items():
             if slot.group == group.index and task is not asyncio.current_task():
                 task.cancel()
-        told = f"task {group.task_id} (group {group.index}) is set aside: it met {group.faults} infra faults, the last: {reason}"
-        self.ledger.write("unreachable", group=group.index, told=told)
+        line = f"task {group.task_id} (group {group.index}) is set aside: it met {group.faults} infra faults, the last: {reason}"
+        self.ledger.write("unreachable", group=group.index, text=line)
         self.store.forget(group.index)
-        self.on_unreachable(told)
+        self.on_unreachable(line)
 
     def _train_next(self) -> None:
         if self._training is not None:

@@ -35,7 +35,7 @@ class Progress:
     batches: dict[int, list[int]] = field(default_factory=dict)  # step -> groups
     complete: dict[int, int] = field(default_factory=dict)  # untrained group -> version at admission
     aside: set[int] = field(default_factory=set)
-    unreachable: dict[int, str] = field(default_factory=dict)  # group given up -> what is told of it
+    unreachable: dict[int, str] = field(default_factory=dict)  # group given up -> a line with the reason
     digests: dict[int, str] = field(default_factory=dict)  # step -> weights after it
     saved: int = 0  # steps in the last checkpoint
 
@@ -60,7 +60,7 @@ def fold(entries: Iterable[dict[str, Any]]) -> Progress:
         elif kind == "set_aside":
             progress.aside.add(entry["group"])
         elif kind == "unreachable":
-            progress.unreachable[entry["group"]] = entry["told"]
+            progress.unreachable[entry["group"]] = entry["text"]
         elif kind == "batch":
             _take_batch(progress, entry["step"], entry["groups"])
         elif kind == "trained":

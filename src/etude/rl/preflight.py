@@ -79,14 +79,14 @@ async def check_prompts(
                 break
     if not too_long:
         return
-    told = f"{len(too_long)} of {len(tasks)} sampled tasks leave a rollout no room: {too_long[0]}"
+    line = f"{len(too_long)} of {len(tasks)} sampled tasks leave a rollout no room: {too_long[0]}"
     if len(too_long) >= REFUSED_SHARE * len(tasks):
-        raise NoRoom(told)
-    note(f"{told}; their rollouts will end before the first turn")
+        raise NoRoom(line)
+    note(f"{line}; their rollouts will end before the first turn")
 
 
 def _no_room(prompt: int, harness: HarnessSettings, window: Window) -> str | None:
-    """Which limit a prompt of so many tokens leaves no token of, and the remedy."""
+    """Which limit a prompt of `prompt` tokens leaves no room in, and the remedy."""
     needed = prompt + 1 + harness.max_tokens_per_turn
     least = min(LEAST_TURN, harness.max_tokens_per_turn)
     if prompt + least > window.tokens:

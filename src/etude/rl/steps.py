@@ -50,7 +50,7 @@ def read(path: Path) -> list[StepRecord]:
 
 
 def _restored(record: StepRecord) -> StepRecord:
-    """Null stands for a number that is not finite, and reads as NaN."""
+    """Null means a number that is not finite, and reads as NaN."""
     rows = lambda found: [_numbers(row) for row in found]
     return replace(
         record,

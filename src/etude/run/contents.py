@@ -1,4 +1,4 @@
-"""What lies in the folders that a recipe names, told by digests: a stage that read them is stale when their contents change, not only their names."""
+"""Digests of what lies in the folders that a recipe names: a stage that read them is stale when their contents change, not only their names."""
 
 from __future__ import annotations
 

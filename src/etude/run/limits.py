@@ -28,7 +28,7 @@ LIMITS: dict[str, Any] = {
     "test_timeout_s": 120.0,
 }
 SUMMARY_SHARE = 0.6  # of the window: what a turn and a summary need stays free
-# A window that nobody chose is no longer than this: agents seldom fill more, and the cache of every slot grows with it.
+# A window that the recipe does not set is no longer than this: agents seldom fill more, and the cache of every slot grows with it.
 CONTEXT_TOKENS = 32_768
 CACHE_SHARE = (
     0.25  # of the machine's memory, for the cache of all slots; the rest is for weights, sandboxes and the trainer
@@ -64,7 +64,7 @@ def roomy(context: int) -> dict[str, Any]:
 
 
 def context_length(recipe: Recipe) -> int:
-    """Positions of the model that the recipe's agent is: those of the checkpoint that it names, else of its own model."""
+    """Positions of the model that the recipe's agent is: those of the checkpoint that it names, else of the run's model."""
     config = _config(recipe)
     return recipe.model.context_length if config is None else config.context_length
 
@@ -81,7 +81,7 @@ def _config(recipe: Recipe) -> Any:
 
 def _cached_tokens(recipe: Recipe) -> int:
     """Tokens a slot for which the cache of all slots fits the machine: a power of two, so that like machines agree."""
-    if recipe.engine.kind == "vllm":  # has a budget of its own
+    if recipe.engine.kind == "vllm":  # sizes its cache by engine.vllm.kv_cache_mib
         return CONTEXT_TOKENS
     config = _config(recipe) or recipe.model
     slots = max(recipe.engine.max_slots, recipe.rl.slots)

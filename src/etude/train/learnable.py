@@ -31,12 +31,12 @@ def fitted(
         return list(segments)
     first = segments[long[0]]
     name = f"{kind} {long[0] + 1} of {len(segments)}" + (f" (session {first.session})" if first.session else "")
-    told = f"{name} has {len(first)} tokens, and the model's positions end at {positions}; {len(long)} of {len(segments)} are too long"
+    line = f"{name} has {len(first)} tokens, and the model's positions end at {positions}; {len(long)} of {len(segments)} are too long"
     if how == "stop":
         raise SessionTooLong(
-            f'{told}: set sft.too_long to "cut" or "drop", summarize sessions earlier, or take a model with a longer context'
+            f'{line}: set sft.too_long to "cut" or "drop", summarize sessions earlier, or take a model with a longer context'
         )
-    note(f"{told}: {'their ends are cut off' if how == 'cut' else 'they are left out'} (sft.too_long)")
+    note(f"{line}: {'their ends are cut off' if how == 'cut' else 'they are left out'} (sft.too_long)")
     if how == "drop":
         return [segment for segment in segments if len(segment) <= positions]
     return [_cut(segment, positions) for segment in segments]

@@ -33,7 +33,7 @@ def _renderer(context: Context) -> NanoRenderer:
     except ValueError as error:
         raise StageError(
             f"this stage's demonstrations are in the laptop model's chat format, which the run's tokenizer is not made for ({error}). For a "
-            'model with a chat format of its own set run.without = ["sessions", "sft"] and run.sft_checkpoint'
+            'model with another chat format set run.without = ["sessions", "sft"] and run.sft_checkpoint'
         ) from error
 
 
