@@ -10,9 +10,11 @@ import asyncio
 from collections.abc import Sequence
 
 from etude.chat.load import load_renderer
+from etude.chat.renderer import Renderer
 from etude.engine.policy import EnginePolicy
 from etude.fleet.open import open_sandboxes
-from etude.model.checkpoint import load_checkpoint
+from etude.model.checkpoint import load_checkpoint, load_config
+from etude.rl.preflight import Window, check_prompts, sample_of
 from etude.rl.schedule import task_list
 from etude.rl.store import GroupStore
 from etude.rollout.attempt import Attempt, Setup
@@ -36,8 +38,12 @@ def run(context: Context) -> None:
     share = context.recipe.run.control_share
     tasks = control_tasks(found, share)
     asyncio.run(_sample(context, tasks, store))
-    scores = [rollout.rewards["outcome"] for group in range(len(tasks)) for rollout in store.load(group)]
-    context.summarize({"attempts": len(scores), "pass_rate": sum(scores) / len(scores), "share": share})
+    stored = [group for group in range(len(tasks)) if store.path(group).is_file()]
+    scores = [rollout.rewards["outcome"] for group in stored for rollout in store.load(group)]
+    if not scores:
+        raise StageError("no task could be attempted: the notes of this stage say why")
+    left_out = {"unreachable": len(tasks) - len(stored)} if len(stored) < len(tasks) else {}
+    context.summarize({"attempts": len(scores), "pass_rate": sum(scores) / len(scores), "share": share} | left_out)
 
 
 def control_tasks(found: Practice, share: float) -> tuple[str, ...]:
@@ -68,11 +74,23 @@ async def _sample(context: Context, tasks: Sequence[str], store: GroupStore) -> 
     try:
         async with code_search(recipe.harness) as search:
             renderer = load_renderer(start)
+            await _check_prompts(context, tasks, engine.max_len, renderer)
             setup = Setup(policy, pool, GRADERS, recipe.harness, renderer, recipe.rl.attempt, search=search)
             await Sampling(context, tasks, store, setup).run()
     finally:
         policy.close()
         await pool.close()
+
+
+async def _check_prompts(context: Context, tasks: Sequence[str], max_len: int, renderer: Renderer) -> None:
+    """As RL does before its rollouts. Raises NoRoom."""
+    recipe, source = context.recipe, practice(context.recipe).source
+    window = Window(max_len, load_config(sft_checkpoint(context)).context_length)
+    sampled = [source.task(task) for task in sample_of(tasks)]
+    plain = recipe.rl.model_copy(update={"efforts": {}})  # this stage attempts all at harness.effort
+    await check_prompts(
+        sampled, plain, recipe.harness, window, renderer, lambda line: context.log.note(context.stage, line)
+    )
 
 
 class Sampling:
@@ -84,7 +102,8 @@ class Sampling:
         self.found: dict[int, list[Rollout]] = {}
 
     async def run(self) -> None:
-        """Raises StageError if infra faults outlived their retries; what is stored stays."""
+        """A task whose attempts keep meeting infrastructure errors is left out and noted. Raises StageError where more than `rl.max_unreachable`
+        are; what is stored stays."""
         source = practice(self.context.recipe).source
         missing = [group for group in range(len(self.tasks)) if not self.store.path(group).is_file()]
         jobs = [
@@ -95,11 +114,19 @@ class Sampling:
         if not jobs:
             return
         batch = await run_batch(jobs, self.setup, concurrency=self.context.recipe.rl.slots, progress=self._take)
-        if batch.faults:
-            last = list(batch.faults.values())[-1]
+        failed = [group for group in missing if not self.store.path(group).is_file()]
+        if not failed:
+            return
+        last, most = list(batch.faults.values())[-1], self.context.recipe.rl.max_unreachable
+        if len(failed) > most:
             raise StageError(
-                f"{len(batch.faults)} of {len(jobs)} attempts met infra faults; the last: {last}. Run again"
+                f"{len(batch.faults)} of {len(jobs)} attempts, at {len(failed)} tasks, met infra faults, and rl.max_unreachable is {most}; the last: "
+                f"{last}. Run again"
             )
+        names = ", ".join(self.tasks[group] for group in failed)
+        self.context.log.note(
+            self.context.stage, f"left out, for their attempts met infra faults: {names}; the last: {last}"
+        )
 
     def _take(self, done: int, total: int, last: Attempt | InfraFault) -> None:
         if isinstance(last, Attempt):
