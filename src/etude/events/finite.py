@@ -41,7 +41,10 @@ def without_nan(value: Any) -> Any:
 
 def strict(document: Mapping[str, Any]) -> dict[str, Any]:
     """The document for JSON: nulls, and "not_finite" if there are any."""
-    found = {**document.get(NOT_FINITE, {}), **dict(not_finite(document))}
+    found = dict(not_finite(document))
+    earlier = document.get(NOT_FINITE)
+    if found and isinstance(earlier, Mapping):
+        found = {**earlier, **found}
     return {**without_nan(document), **({NOT_FINITE: found} if found else {})}
 
 
