@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.policy.openai_stream import STREAM_FAULTS
 from etude.policy.wire.chat import from_wire
 from etude.policy.wire.chat_assembly import ChatAssembly
 from etude.policy.wire.errors import ProviderError, StreamCut
-from etude.trace.message import ToolCall
+from etude.policy.wire.outgoing import Outgoing
+from etude.trace.message import Message, ToolCall
 
 ABSENT = object()
 
@@ -58,6 +60,9 @@ STREAMS = {
     "no index behind": ([piece(id="c", name="read", arguments=A[:5]), piece(arguments=A[5:])], ONE),
     "sent twice": ([piece(0, "c", name="read", arguments=A), piece(0, "c", name="read", arguments=A)], ONE),
     "closed by an empty piece": ([piece(0, "c", name="read", arguments=A), piece(0, "c", name="read", arguments="")], ONE),
+    "a number as id": ([piece(0, 7, name="list", arguments="{}"), piece(1, 8, name="find", arguments=A)], OTHERS),
+    "null in pieces": ([piece(0, "c", name="read", arguments=None), piece(0, None, name=None, arguments=A)], ONE),
+    "parsed arguments": ([piece(0, "c", name="read", arguments={"path": "a"})], ONE),
     "one-based": ([piece(1, "c", name="list", arguments="{}"), piece(2, "d", name="find", arguments=A)], OTHERS),
 }  # fmt: skip
 
@@ -65,6 +70,16 @@ STREAMS = {
 @pytest.mark.parametrize(("pieces", "expected"), STREAMS.values(), ids=STREAMS)
 def test_streamed_calls_stay_as_many_as_they_are(pieces: list[dict[str, Any]], expected: list[tuple[str, str]]) -> None:
     assert [(call.name, json.dumps(call.arguments)) for call in calls_of(pieces)] == expected
+
+
+def test_a_piece_without_a_function_and_arguments_that_are_a_list_are_the_models_slip_at_most() -> None:
+    stream = ChatAssembly()
+    pieces = [{"index": 0, "id": "c", "function": None}, {"index": 0, "function": {"name": "read", "arguments": [1]}}]
+    for one in pieces:
+        stream.add({"choices": [{"delta": {"tool_calls": [one]}}]})
+    stream.finish = "tool_calls"
+    message = from_wire(stream.body(), (), 0.0).message
+    assert message is not None and message.problem == "the arguments of read are no JSON object"
 
 
 @given(st.data())
@@ -153,3 +168,48 @@ def test_content_in_parts_is_text_and_thinking_streamed_or_whole(content: Any, s
     for body in (stream.body(), {"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}):
         message = from_wire(body, (), 0.0, "p").message
         assert message is not None and (message.text, message.thinking) == shown
+
+
+KEYS = (
+    "choices delta message content tool_calls function name arguments id index finish_reason reasoning_content reasoning "
+    "reasoning_details refusal usage prompt_tokens prompt_tokens_details cached_tokens error code type text thinking signature object"
+).split()
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 600)
+    | st.text(max_size=3)
+    | st.sampled_from(["text", "stop", "{}", "\ud83d"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+    max_leaves=14,
+)
+# What the policy expects of a server that answers anything; whatever else came would end a session with a traceback.
+EXPECTED = (KeyError, IndexError, TypeError, AttributeError)
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=4), max_size=4), st.booleans())
+def test_any_chunks_make_a_turn_or_a_fault_of_the_stream(rows: list[dict[str, Any]], done: bool) -> None:
+    stream = ChatAssembly(done=done)
+    try:
+        for row in rows:
+            stream.add(row)
+        body = stream.body(trusting=True)
+    except STREAM_FAULTS:
+        return
+    turn_of(body)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), JSON, max_size=5))
+def test_any_body_makes_a_turn_that_can_be_sent_back_or_is_no_completion(body: dict[str, Any]) -> None:
+    turn_of({"choices": [{"message": body, "finish_reason": body.get("type")}], "usage": body.get("usage")})
+    turn_of(body)
+
+
+def turn_of(body: dict[str, Any]) -> None:
+    try:
+        message = from_wire(body, (), 0.0, "p").message
+    except EXPECTED:
+        return
+    assert message is not None
+    kept = Message.from_json(json.loads(json.dumps(message.to_json())))
+    json.dumps(Outgoing("p").rows([kept])).encode()

@@ -153,6 +153,18 @@ def test_a_turn_that_the_provider_ended_is_no_answer_and_runs_no_call(
     assert (message.problem, message.calls) == (problem, ()) and message.text.startswith("I can")
 
 
+@pytest.mark.parametrize("depth", [300, 480, 900])
+def test_nesting_without_end_in_an_answer_ends_no_session_with_a_traceback(endpoint: Endpoint, depth: int) -> None:
+    nested = "[" * depth + "]" * depth
+    endpoint.answers = [said(content="x", tool_calls=[wire_call('{"path": ' + nested + "}")])]
+    assert ask(endpoint).message.text.startswith("x")
+    endpoint.answers = [said(content="x", reasoning_details=json.loads(nested))]
+    try:
+        assert ask(endpoint).message.text == "x"
+    except PolicyError as error:
+        assert error.infra
+
+
 @pytest.mark.parametrize("arguments", ["{", "[1]", '"x"', pytest.param("[" * 100_000, id="endless")])
 def test_malformed_arguments_are_evidence_not_an_error(endpoint: Endpoint, arguments: str) -> None:
     endpoint.answers = [said(content="", tool_calls=[wire_call(arguments)])]

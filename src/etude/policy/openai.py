@@ -96,7 +96,7 @@ class OpenAIPolicy:
             return Completion(message=said, usage=Usage(seconds=time.perf_counter() - start))
         try:
             return from_wire(body, request.messages, time.perf_counter() - start, self._outgoing.provider)
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
+        except (KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
             raise PolicyError(f"{self._url} answered no chat completion: {masked(str(body))[:200]}") from error
 
     async def release(self, session_id: str) -> None:

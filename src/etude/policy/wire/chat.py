@@ -172,7 +172,7 @@ def _calls(rows: list[dict[str, Any]], seen: int) -> tuple[list[ToolCall], list[
         except (ValueError, RecursionError):  # brackets nested without end are a model's doing like any other slip
             arguments = None
         if isinstance(arguments, dict):
-            calls.append(ToolCall(row.get("id") or f"call-{seen + i}", name, arguments, fields_of_call(row)))
+            calls.append(ToolCall(str(row.get("id") or f"call-{seen + i}"), name, arguments, fields_of_call(row)))
         else:
             problems.append(f"the arguments of {name or 'a call'} are no JSON object")
     return calls, problems
@@ -190,10 +190,15 @@ def _no_value(word: str) -> Any:
 def _usage(row: dict[str, Any], seconds: float) -> Usage:
     details = row.get("prompt_tokens_details") or {}
     return Usage(
-        input_tokens=row.get("prompt_tokens") or 0,
-        cached_tokens=details.get("cached_tokens") or 0,
-        output_tokens=row.get("completion_tokens") or 0,
+        input_tokens=_count(row.get("prompt_tokens")),
+        cached_tokens=_count(details.get("cached_tokens")),
+        output_tokens=_count(row.get("completion_tokens")),
         seconds=seconds,
         # Not in OpenAI's own answers, which charge nothing for it; gateways to others say it in one of these two places.
-        cache_write_tokens=details.get("cache_write_tokens") or row.get("cache_creation_input_tokens") or 0,
+        cache_write_tokens=_count(details.get("cache_write_tokens") or row.get("cache_creation_input_tokens")),
     )
+
+
+def _count(value: Any) -> int:
+    """A number of tokens; what is none counts as not reported."""
+    return value if isinstance(value, int) and value > 0 else 0

@@ -12,7 +12,7 @@ from typing import Any
 
 from etude.policy.refusal import error_of, status_of
 from etude.policy.wire.chat_types import ChatCall, ChatDelta
-from etude.policy.wire.errors import ProviderError, StreamCut
+from etude.policy.wire.errors import ProviderError, StreamCut, WireError
 from etude.policy.wire.opaque import THINKING_FIELDS, fields_of_turn, joined
 from etude.policy.wire.parts import appended, is_plain, text_of, thinking_of
 
@@ -33,19 +33,22 @@ class ChatAssembly:
         """One chunk's (text, thinking). Raises ProviderError for an error in its place, ValidationError for what is no chunk."""
         if row.get("error") or row.get("object") == "error":
             raise ProviderError(status_of(row), error_of(row) or str(row))
-        self.usage = row.get("usage") or self.usage
+        self.usage = _object(row.get("usage")) or self.usage
         text = thinking = ""
-        for choice in row.get("choices") or []:
+        for choice in _objects(row.get("choices")):
             # Some servers send the whole turn once more, or only once, as a message.
-            delta = choice.get("delta") or ({} if self.began else choice.get("message")) or {}
-            read = ChatDelta.model_validate({**delta, "role": None})
+            delta = _object(choice.get("delta")) or ({} if self.began else _object(choice.get("message")))
+            calls = [_plain(piece) for piece in _objects(delta.get("tool_calls"))]
+            read = ChatDelta.model_validate(
+                {**delta, "role": None, "reasoning_content": None, "tool_calls": calls}
+            )  # fmt: skip
             content = read.content or delta.get("refusal")  # what the model answers, in a field of its own
             self._content = appended(self._content, content)
             text += text_of(content)
             thinking += self._thought(delta) + thinking_of(read.content)
             for piece in read.tool_calls or []:
                 self._call(piece)
-            self.finish = choice.get("finish_reason") or self.finish
+            self.finish = str(choice.get("finish_reason") or "") or self.finish
         return text, thinking
 
     @property
@@ -112,6 +115,30 @@ class ChatAssembly:
         if of_id or at is not None or piece.index is not None:
             return of_id[-1] if of_id else at
         return len(self._calls) - 1 if self._calls else None
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list. Raises WireError for a list of anything else."""
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise WireError(f"the stream holds {str(value)[:80]!r} where a list of objects belongs")
+    return value
+
+
+def _plain(piece: dict[str, Any]) -> dict[str, Any]:
+    """A piece of a call with texts where some servers send null, a number or a list."""
+    function = {key: value for key, value in _object(piece.get("function")).items() if value is not None}
+    if not isinstance(function.get("arguments"), str | dict | None):
+        function["arguments"] = json.dumps(function["arguments"])
+    if "name" in function:
+        function["name"] = str(function["name"])
+    id = piece.get("id")
+    return {**piece, "id": None if id is None else str(id), "function": function}
 
 
 def _begins(held: ChatCall, piece: ChatCall) -> bool:
