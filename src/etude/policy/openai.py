@@ -44,6 +44,17 @@ _MOST_CHANGES = 8
 _REFUSES_A_FIELD = (400, 422)
 _KEEPS_METHOD = (307, 308)
 _MISSING = ("missing", "must be", "required", "expected", "passed back", "must contain", "must include")
+_UNWANTED = (
+    "not supported",
+    "unsupported",
+    "unexpected",
+    "extra",
+    "not permitted",
+    "not allowed",
+    "forbidden",
+    "remove",
+    "unrecognized",
+)
 
 
 class OpenAIPolicy:
@@ -269,7 +280,8 @@ def _rewritten(how: Outgoing, text: str, sent: list[dict[str, Any]], request: Re
     came. The same one where nothing else is left to try."""
     low = text.lower()
     thinking = next((name for name in THINKING_FIELDS if name in low), None)
-    if thinking is not None and any(word in low for word in _MISSING):
+    refused = any(word in low for word in _UNWANTED)
+    if thinking is not None and not refused and not how.missing and any(word in low for word in _MISSING):
         return replace(how, missing=thinking)
     fields = {key for message in request.messages for key in (*message.opaque, *message.thinking_fields)} - {"content"}
     named = {name for name in fields - how.unwanted if name in low and any(name in row for row in sent)}
