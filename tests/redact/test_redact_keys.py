@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -71,3 +72,10 @@ def test_a_line_of_a_log_holds_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MADE_UP_TOKEN", INNER)
     record = MaskedRecord("x", logging.WARNING, "f", 1, "says %s", (INNER,), None)
     assert record.getMessage() == "says [MADE_UP_TOKEN]"
+
+
+def test_the_path_of_a_keys_file_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "key.pem"
+    file.touch()
+    monkeypatch.setenv("TLS_PRIVATE_KEY", str(file))
+    assert masked(f"{file} can't be read") == f"{file} can't be read"

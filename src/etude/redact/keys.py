@@ -73,8 +73,13 @@ def _secrets() -> list[tuple[str, str]]:
     """Variables and their values, the longest value first: one may be a part of another."""
     names = {name for name in os.environ if name in _read or _SECRET_NAME.search(name)}
     values = ((name, os.environ.get(name, "")) for name in names)
-    found = [(name, value) for name, value in values if len(value.strip()) >= _LEAST_CHARS]
+    found = [(name, value) for name, value in values if len(value.strip()) >= _LEAST_CHARS and not _is_path(value)]
     return sorted(found, key=lambda pair: -len(pair[1]))
+
+
+def _is_path(value: str) -> bool:
+    """Whether it names a file that holds a key: errors name it too, and must."""
+    return value.startswith(("/", "~")) and os.path.exists(os.path.expanduser(value))
 
 
 def _kind(char: str) -> str:
