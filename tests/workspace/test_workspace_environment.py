@@ -6,6 +6,7 @@ import pytest
 
 from etude.workspace.environment import NO_TERMINAL, without_keys
 from etude.workspace.local_folder import LocalFolder
+from etude.workspace.workspace import Workspace
 
 KEPT = {
     "PATH": "/bin", "HOME": "/home/a", "PWD": "/x", "OLDPWD": "/y", "LANG": "C.UTF-8", "XAUTHORITY": "/x", "CI": "1", "PATH_INFO": "p",
@@ -36,3 +37,10 @@ async def test_a_folder_gives_no_key_to_its_commands(tmp_path: Path, monkeypatch
 
 def test_no_setting_of_ours_needs_more_than_a_shell():
     assert all("\n" not in value and len(value) < 300 for value in NO_TERMINAL.values())
+
+
+async def test_a_plain_command_line_of_any_length_runs(tmp_path: Path):
+    workspace = Workspace(LocalFolder(tmp_path))
+    line = f"cat > big <<'EOF'\n{'é' * 100_000}\nEOF\nwc -c < big; cat; exit 3"
+    done = await workspace.run(line, timeout_s=20, max_output_bytes=1000)
+    assert (done.rc, done.out.strip(), done.err) == (3, b"200001", b"")
