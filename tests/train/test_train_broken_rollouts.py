@@ -102,6 +102,11 @@ def test_the_percentile_is_that_of_the_sorted_differences(count):
     assert Mismatch.of([values], [torch.zeros(count)]).p99 == pytest.approx(wanted, rel=1e-12)
 
 
+def test_a_token_of_probability_0_makes_k3_infinite_and_a_nan_makes_it_nan():
+    assert Mismatch.of([torch.tensor([-1.0])], [torch.tensor([-math.inf])]).k3 == math.inf
+    assert math.isnan(Mismatch.of([torch.tensor([-1.0])], [torch.tensor([math.nan])]).k3)
+
+
 @pytest.mark.nightly
 def test_a_step_may_have_more_sampled_tokens_than_torch_sorts():
     count = 2**24 + 1

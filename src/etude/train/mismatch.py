@@ -28,6 +28,6 @@ class Mismatch:
         if not trainer:
             return cls(float("nan"), float("nan"))
         log_r = torch.cat(list(trainer)).double() - torch.cat(list(sampler)).double()
-        k3 = torch.expm1(log_r) - log_r
+        k3 = torch.where(log_r.isposinf(), log_r, torch.expm1(log_r) - log_r)  # infinity minus infinity is no number
         with np.errstate(invalid="ignore"):  # of a token that the sampler gave probability 0
             return cls(float(k3.mean()), float(np.quantile(log_r.abs().numpy(), 0.99)))
