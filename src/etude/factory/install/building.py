@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from etude.factory.install.goal import Goal, chosen
-from etude.factory.install.pair import Builder, Judge, PatternJudge, RuleBuilder, RuleSetter, Setter, Tried
+from etude.factory.install.pair import RULES, Builder, Judge, PatternJudge, RuleBuilder, RuleSetter, Setter, Tried
 from etude.factory.install.recipe import Recipe
 from etude.factory.install.site import first_failure, opened, said
 from etude.factory.making.order import Discarded
@@ -43,6 +43,8 @@ async def build(
         raise Discarded(str(error), builder.name) from error
     if not goals:
         raise Discarded("no goal could be proposed for it", builder.name)
+    if builder.name == RULES and not any(goal.tests for goal in goals):
+        raise Discarded(f"the rules find no test file that they could run ({project.wanted.language})", builder.name)
     tried: list[Tried] = []
     for _ in range(TRIES):
         try:

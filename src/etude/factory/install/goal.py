@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from etude.factory.install.cause import cause
+
 TEN, THREE = 10, 3
 SHARE = 0.5  # of the tests that ran; a few always ask for a network, a locale, a terminal
 # pytest, jest, mocha, tap and node's own reporter: "12 passed", "Tests: 1 failed, 12 passed", "12 passing", "# pass 12".
@@ -78,4 +80,4 @@ def _last(pattern: re.Pattern[str], output: str) -> int:
 
 
 def _end(output: str) -> str:
-    return " ".join(output.split())[-300:] or "no output"
+    return cause(output) or "no output"

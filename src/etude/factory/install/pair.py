@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from types import ModuleType
 from typing import Protocol
 
 from etude.factory.install.container import container
 from etude.factory.install.goal import Goal
 from etude.factory.install.recipe import Recipe
-from etude.factory.install.rules import node_rules, python_layout, python_rules
+from etude.factory.install.rules import go_rules, node_rules, python_layout, python_rules
 from etude.factory.making.order import Discarded
 from etude.factory.sources.fetched import Fetched
 
 RULES = "rules"
-EDITION = 2  # of the rules: what an older one installed is installed again
+EDITION = 3  # of the rules: what an older one installed is installed again
+BUILD_STEP = "/build "  # in the objection to a step that builds the project itself
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,16 @@ class PatternJudge:
         return goal.objection(rc, output)
 
 
+@dataclass(frozen=True)
+class Manner:
+    """How a try differs from the first: without the project's own lists (`plain`), with the index as of its release (`then`), without
+    building the project itself (`bare`)."""
+
+    plain: bool
+    then: bool
+    bare: bool
+
+
 class RuleSetter:
     """Goals by what projects of the language write about themselves."""
 
@@ -74,21 +86,20 @@ class RuleBuilder:
 
     async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> Recipe:
         before = [one.recipe for one in tried]
+        bare = project.wanted.language == "python" and any(BUILD_STEP in one.objection for one in tried)
         for plain, then in _manners(len(tried), [one.objection for one in tried]):
-            recipe = self._recipe(project, goals, tried, plain, then)
+            recipe = self._recipe(project, goals, tried, Manner(plain, then, bare))
             if recipe not in before:
                 return recipe
         raise Discarded(f"the rules know nothing more to try: {tried[-1].objection}", RULES)
 
-    def _recipe(
-        self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried], plain: bool, then: bool
-    ) -> Recipe:
+    def _recipe(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried], how: Manner) -> Recipe:
         rules, wanted = _rules(project), self._wanted(project, tried)
         asked = container(project.texts())
-        if not plain:
+        if not how.plain:
             wanted = [*dict.fromkeys([*(asked.pip if project.wanted.language == "python" else ()), *wanted])]
-        until = project.released if then and project.released else self.today
-        steps = rules.steps(project, wanted, plain=plain)
+        until = project.released if how.then and project.released else self.today
+        steps = rules.steps(project, wanted, plain=how.plain, bare=how.bare)
         deny = tuple(python_layout.distribution(project.wanted.in_registry, project.texts()))
         if project.wanted.language == "javascript" and any(
             node_rules.needs_itself(project, one.output) for one in tried
@@ -105,6 +116,7 @@ class RuleBuilder:
             until,
             tuple(goal.command for goal in goals),
             deny=deny,
+            hosts=go_rules.hosts() if project.wanted.language == "go" else (),
         )
 
     def _wanted(self, project: Fetched, tried: Sequence[Tried]) -> list[str]:
@@ -122,10 +134,14 @@ def _manners(tries: int, objections: Sequence[str]) -> list[tuple[bool, bool]]:
     return [(plain, then), (plain, not then), (not plain, then), (not plain, not then)]
 
 
-def _rules(project: Fetched):
+RULES_OF: dict[str, ModuleType] = {"python": python_rules, "javascript": node_rules, "go": go_rules}
+
+
+def _rules(project: Fetched) -> ModuleType:
     language = project.wanted.language
-    if language == "python":
-        return python_rules
-    if language == "javascript":
-        return node_rules
-    raise Discarded(f"the rules install Python and JavaScript, not {language}: give a builder that is a model", RULES)
+    if language not in RULES_OF:
+        raise Discarded(
+            f"the rules install Python, JavaScript and Go, not {language}: give a builder that is a model (--builder)",
+            RULES,
+        )
+    return RULES_OF[language]

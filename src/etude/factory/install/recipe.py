@@ -10,7 +10,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import tomli_w
@@ -40,10 +40,11 @@ class Recipe:
     builder: str = "rules"
     start_script: str = ""
     deny: tuple[str, ...] = ()  # the project's own names in its registry: what was released is no build
+    hosts: tuple[str, ...] = ()  # besides the package indexes: where a language fetches its modules from
 
     @property
     def digest(self) -> str:
-        told = asdict(replace(self, goals=(), builder=""))
+        told = self._fields() | {"goals": (), "builder": ""}
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -63,10 +64,15 @@ class Recipe:
         pip = self.deny if self.language == "python" else ()
         npm = self.deny if self.language == "javascript" else ()
         rules = (PackageRule("pip", ("*",), self.until, pip), PackageRule("npm", ("*",), self.until, npm))
-        return Network("allowlist", packages=rules)
+        return Network("allowlist", hosts=self.hosts, packages=rules)
+
+    def _fields(self) -> dict[str, Any]:
+        """`hosts` only where there are some: recipes from before they could be named keep their digests."""
+        fields = asdict(self)
+        return fields if self.hosts else {key: value for key, value in fields.items() if key != "hosts"}
 
     def to_toml(self) -> str:
-        told = asdict(self) | {"env": dict(self.env), "digest": self.digest}
+        told = self._fields() | {"env": dict(self.env), "digest": self.digest}
         return tomli_w.dumps(_plain(told))
 
 
@@ -84,6 +90,7 @@ def read_recipe(text: str) -> Recipe:
                 "goals": tuple(told["goals"]),
                 "tests": tests,
                 "deny": tuple(told["deny"]),
+                "hosts": tuple(told.get("hosts", ())),
             }
         )
     except (ValueError, KeyError, TypeError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from etude.factory.install.cause import cause
 from etude.factory.install.recipe import INSTALL_DISK_MB, INSTALL_MEMORY_MB, INSTALL_PIDS, Recipe
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.spec import SandboxSpec
@@ -29,7 +30,7 @@ class Said:
 
     @property
     def end(self) -> str:
-        return " ".join(self.text.split())[-400:]
+        return cause(self.text)
 
 
 async def opened(recipe: Recipe, files: Mapping[str, bytes], pool: SandboxPool) -> Sandbox:

@@ -19,7 +19,7 @@ from etude.corpus.sources.project import ProjectRefused, Ref
 from etude.corpus.sources.sdist import SdistSource
 from etude.factory.making.order import Discarded
 from etude.factory.sources.projects import Wanted
-from etude.link.git import GitError
+from etude.link.git import GitError, git
 from etude.tasks.content import PLAIN, file_text, files_below, mode_of, read_file, texts_of
 from etude.tasks.leftovers import leftovers
 from etude.tasks.tree import TooLarge, tree
@@ -31,12 +31,14 @@ MAX_TREE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Fetched:
-    """`files`: every file, with its mode, and links (`tasks.content`). `origin`: the artefact by content; `released`: the day, or empty."""
+    """`files`: every file, with its mode, and links (`tasks.content`). `origin`: the artefact by content; `released`: the day, or empty;
+    `described`: of a commit, the nearest tag before it with a number in it, or empty."""
 
     wanted: Wanted
     files: Mapping[str, bytes]
     origin: str
     released: str = ""
+    described: str = ""
 
     @property
     def digest(self) -> str:
@@ -124,7 +126,16 @@ def _of_git(wanted: Wanted) -> Fetched:
         found = tree(Path(wanted.path), wanted.version)
     except (GitError, TooLarge) as error:
         raise Discarded(f"its tree can't be read: {error}") from error
-    return Fetched(wanted, {path: text.encode() for path, text in found.files.items()}, f"git {wanted.version}")
+    files = {path: text.encode() for path, text in found.files.items()}
+    return Fetched(wanted, files, f"git {wanted.version}", described=_described(wanted))
+
+
+def _described(wanted: Wanted) -> str:
+    words = ("describe", "--tags", "--abbrev=0", "--match", "*[0-9]*", wanted.version)
+    try:
+        return git(Path(wanted.path), *words).decode("utf-8", "replace").strip()
+    except GitError:
+        return ""  # no tag leads to it
 
 
 def _read(root: Path, wanted: Wanted) -> dict[str, bytes]:

@@ -6,99 +6,25 @@ the workdir itself, so that the tested code is the tree's and not an index's. No
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
-from typing import Any
+from collections.abc import Sequence
 
 from etude.factory.install.goal import TEN, Goal
+from etude.factory.install.rules.node_package import needs, package, workspaces
+from etude.factory.install.rules.node_plan import BY_NEED, builds_of, plan
 from etude.factory.install.rules.repairs import javascript_wants
 from etude.factory.sources.fetched import Fetched
 from etude.sandbox.spec import WORKDIR
-from etude.tasks.environment.environment import DEPS, Runner, TestPlan
+from etude.tasks.environment.environment import DEPS
 
 PLACE = f"{DEPS}/js"
-# Slow to install, and no test runs them: linters, formatters, releases, hooks, types, sites, browsers.
-_TOOLS = re.compile(
-    r"eslint|prettier|husky|lint-staged|standard(-|$)|semantic-release|release-it|commitlint|^@types/|^@changesets|typedoc|jsdoc"
-    r"|^np$|^xo$|^tsd$|^dtslint|coveralls|codecov|karma|playwright|puppeteer|^webpack|^auto-changelog|^aud$|^browserify$|^eclint$|^nyc$|^c8$|in-publish|npmignore|^evalmd"
-    r"|^safe-publish|^@arethetypeswrong|^docs?ify|^snyk|template-oss|^@ljharb/(eslint|tsconfig)|^rollup|^size-limit|^lerna|^nx$"
-)
-_TEST = re.compile(r"(^|/)((tests?|spec|__tests__)/.*\.(c|m)?js|[^/]*[._-](test|spec)\.(c|m)?js|test\.(c|m)?js)$")
-_NO_TESTS = re.compile(
-    r"(^|/)(fixtures?|helpers?|support|common|node_modules|browser|benchmarks?|data|cases|mocks?|__mocks__|utils?)(/|\.c?js$)"
-)
-MOST_FILES = 400
 # Packages of one author resemble each other down to their tests, and no test of the project runs those of its dependencies.
 _WITHOUT_TESTS = (
     f"find {PLACE}/node_modules -type d -name test -path '*/node_modules/*/test' -prune"
     """ -exec sh -c 'if [ -f "$1/../package.json" ]; then rm -rf "$1"; fi' _ {} \\;"""
 )
-_WORDS: tuple[tuple[str, Runner, tuple[str, ...], str], ...] = (
-    (r"\bvitest\b", "vitest", ("npx", "--no-install", "vitest", "run", "{files}"), "vitest"),
-    (r"\bjest\b", "jest", ("npx", "--no-install", "jest", "{files}"), "jest"),
-    (r"\bmocha\b", "mocha", ("npx", "--no-install", "mocha", "{files}"), "mocha"),
-    (r"\bava\b", "tap", ("npx", "--no-install", "ava", "--tap", "{files}"), "ava"),
-    (r"\bnode\b[^&|;]*--test\b", "node", ("node", "--test", "{files}"), ""),
-    (r"\btape?\b", "tap", ("npx", "--no-install", "tape", "{files}"), "tape"),
-)
-
-
-def package(files: Mapping[str, str], folder: str = "") -> dict[str, Any]:
-    """package.json of a folder, or nothing where it is absent or broken."""
-    try:
-        told = json.loads(files.get(f"{folder}/package.json" if folder else "package.json", "{}"))
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}
-
-
-def workspaces(files: Mapping[str, str]) -> dict[str, str]:
-    """Folders of a monorepo's packages, by the package's name."""
-    told = package(files).get("workspaces", [])
-    globs = told.get("packages", []) if isinstance(told, dict) else told
-    found: dict[str, str] = {}
-    for path in sorted(files):
-        folder = PurePosixPath(path).parent.as_posix()
-        if path.endswith("/package.json") and any(
-            fnmatch.fnmatch(folder, glob.strip("./").rstrip("/")) for glob in globs
-        ):
-            if name := package(files, folder).get("name"):
-                found[name] = folder
-    return found
-
-
-def tests(files: Mapping[str, str]) -> list[str]:
-    return sorted(path for path in files if _TEST.search(path) and not _NO_TESTS.search(path))[:MOST_FILES]
-
-
-def plan(project: Fetched) -> TestPlan:
-    """Who runs the tests, by the words of the project's own script and what it depends on."""
-    files, wanted = project.texts(), project.wanted
-    found = tuple(tests(files))
-    if wanted.command:
-        return TestPlan(wanted.runner or "exit", wanted.command, found)  # type: ignore[arg-type]
-    told = package(files)
-    scripts = told.get("scripts", {})
-    script = " ".join(
-        str(scripts[name]) for name in sorted(scripts) if re.match(r"(tests?|unit|tests-only|mocha|tap)\b", name)
-    )
-    needs = _needs(told)
-    for pattern, runner, command, _ in _WORDS:
-        if re.search(pattern, script):
-            return TestPlan(runner, command, found)
-    for _, runner, command, need in _WORDS:
-        if need in needs:
-            return TestPlan(runner, command, found)
-    uses = " ".join(files[path] for path in found[:20])
-    return (
-        TestPlan("node", ("node", "--test", "{files}"), found)
-        if "node:test" in uses
-        else TestPlan("tap", ("node", "{files}"), found[:1])
-    )
 
 
 def goals(project: Fetched) -> list[Goal]:
@@ -107,10 +33,16 @@ def goals(project: Fetched) -> list[Goal]:
     found: list[Goal] = []
     if chosen.files:
         words = [word for one in chosen.command for word in (chosen.files if one == "{files}" else (one,))]
-        found.append(Goal(" ".join(words), "the runner's summary, most tests passed", "", None, True))
+        found.append(Goal(shlex.join(words), "the runner's summary, most tests passed", "", None, True))
     found.append(Goal("node -e 'console.log(process.version)'", "node's version", r"v\d+\."))
     name = package(files).get("name", "")
-    if name and package(files).get("type") != "module" and (package(files).get("main") or "index.js" in files):
+    built = not builds_of(files)
+    if (
+        name
+        and built
+        and package(files).get("type") != "module"
+        and (package(files).get("main") or "index.js" in files)
+    ):
         found.append(
             Goal(
                 "node -e 'console.log(require.resolve(\"./\"))'",
@@ -118,7 +50,7 @@ def goals(project: Fetched) -> list[Goal]:
                 rf"(?m)^{WORKDIR}/",
             )
         )
-    if _needs(package(files)):
+    if needs(package(files)):
         found.append(Goal("readlink -f node_modules", "where packages are installed", DEPS))
         found.append(Goal("ls node_modules", "installed packages", r"\w"))
     for member, folder in list(workspaces(files).items())[:3]:
@@ -133,20 +65,22 @@ def env(project: Fetched) -> dict[str, str]:
     return {"PATH": f"{PLACE}/node_modules/.bin:/usr/local/bin:/usr/bin:/bin", "NODE_ENV": "test"}
 
 
-def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False) -> tuple[str, ...]:
-    """`wanted`: packages that an earlier try missed; `plain`: without what the project lists for development but its runner."""
+def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, bare: bool = False) -> tuple[str, ...]:
+    """`wanted`: packages that an earlier try missed; `plain`: without what the project lists for development but its runner; `bare` has no
+    meaning here: nothing of the project is built at its installation."""
     files = project.texts()
     members = workspaces(files)
-    runner = {need for _, _, _, need in _WORDS if need}
+    runner = {need for need, _, _ in BY_NEED} | {"tsx", "ts-node", "typescript"}
+    build = bool(builds_of(files))
     found = [f"mkdir -p {PLACE}"]
     for folder in ("", *members.values()):
         told = package(files, folder)
-        needs = {name: at for name, at in _needs(told).items() if name not in members}
+        asked = {name: at for name, at in needs(told, build).items() if name not in members}
         if plain:
-            own = told.get("dependencies") or {}
-            needs = {name: own.get(name, "*") for name in needs if name in own or name in runner}
-        needs |= dict.fromkeys(wanted if not folder else (), "*")
-        document = {"name": told.get("name", "tree"), "version": "0.0.0", "dependencies": needs}
+            own = needs({"dependencies": told.get("dependencies")})
+            asked = {name: own.get(name, "*") for name in asked if name in own or name in runner}
+        asked |= dict.fromkeys(wanted if not folder else (), "*")
+        document = {"name": told.get("name", "tree"), "version": "0.0.0", "dependencies": asked}
         if members and not folder:
             document["workspaces"] = list(members.values())
         place = f"{PLACE}/{folder}".rstrip("/")
@@ -186,14 +120,3 @@ def in_place_of_copies(project: Fetched) -> str:
     link = f'rm -rf "$1" && ln -s {WORKDIR} "$1"'
     where = shlex.quote(f"*/node_modules/{name}")
     return f"find {PLACE}/node_modules -type d -path {where} -prune -exec sh -c '{link}' _ {{}} \\;"
-
-
-def _needs(told: Mapping[str, Any]) -> dict[str, str]:
-    """Of dependencies all, of those for development what tests may need."""
-    dev = {name: at for name, at in (told.get("devDependencies") or {}).items() if not _TOOLS.search(name)}
-    every = {**dev, **(told.get("peerDependencies") or {}), **(told.get("dependencies") or {})}
-    return {
-        name: at
-        for name, at in every.items()
-        if re.match(r"^[\^~<>=\d*.vx |npm:@/-]", str(at)) and "file:" not in str(at)
-    }

@@ -69,6 +69,27 @@ def test_requirements(files: Mapping[str, str]) -> list[str]:
     return _kept(found)
 
 
+def own_requirements(files: Mapping[str, str], chosen: Iterable[str] = ()) -> list[str]:
+    """What the project itself needs, and its extras of `chosen`: by pyproject.toml, setup.cfg and setup.py, else by requirements.txt."""
+    project = _mapping(project_table(files).get("project"))
+    found = [str(line) for line in project.get("dependencies") or ()]
+    optional = _mapping(project.get("optional-dependencies"))
+    found += [str(line) for name in chosen for line in optional.get(name) or ()]
+    tool = _mapping(project_table(files).get("tool"))
+    found += [name for name in _mapping(_mapping(tool.get("poetry")).get("dependencies")) if name.lower() != "python"]
+    config = setup_cfg(files)
+    found += _lines(config.get("options", "install_requires", fallback=""))
+    for name in chosen:
+        found += _lines(config.get("options.extras_require", name, fallback=""))
+    for listed in re.findall(r"install_requires\s*=\s*\[(.*?)\]", files.get("setup.py", ""), re.DOTALL):
+        found += re.findall(r"[\"']([^\"']+)[\"']", listed)
+    return _kept(found or _lines(files.get("requirements.txt", "")))
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _group(groups: Any, name: str, seen: set[str]) -> list[str]:
     """PEP 735, included groups and all."""
     if name in seen or not isinstance(groups, dict):

@@ -10,8 +10,15 @@ from collections.abc import Mapping, Sequence
 
 from etude.factory.install.goal import TEN, Goal
 from etude.factory.install.rules import python_layout as layout
+from etude.factory.install.rules import python_version
 from etude.factory.install.rules.python_copies import emptied
-from etude.factory.install.rules.python_needs import extras, project_table, setup_cfg, test_requirements
+from etude.factory.install.rules.python_needs import (
+    extras,
+    own_requirements,
+    project_table,
+    setup_cfg,
+    test_requirements,
+)
 from etude.factory.install.rules.repairs import python_wants
 from etude.factory.sources.fetched import Fetched
 from etude.sandbox.spec import WORKDIR
@@ -66,18 +73,24 @@ def env(project: Fetched) -> dict[str, str]:
     return {"PATH": f"{VENV}/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": layout.python_path(project.files)}
 
 
-def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False) -> tuple[str, ...]:
+def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, bare: bool = False) -> tuple[str, ...]:
     """`wanted`: distributions that an earlier try missed; `plain`: without what the project lists for its tests, some of which may not be
-    had any more."""
+    had any more; `bare`: the project itself is not built, its requirements alone are installed, since tests import it from the tree."""
     files = project.texts()
     named = extras(files)
     target = f"{DEPS}/build[{','.join(named)}]" if named and not plain else f"{DEPS}/build"
     needs = [] if plain else [line for line in test_requirements(files) if not line.lower().startswith("pytest=")]
+    needs = [*(own_requirements(files, () if plain else named) if bare else ()), *needs]
     quoted = " ".join(f"'{need}'" for need in (*needs, *wanted) if "'" not in need)
     names = layout.distribution(project.wanted.in_registry, files)
     found = [f"mkdir -p {DEPS} && python3 -m venv {VENV}", f"{PIP} setuptools wheel"]
-    if {"setup.py", "pyproject.toml", "setup.cfg"} & set(files):
-        found.append(f"cp -r {WORKDIR} {DEPS}/build && {PIP} '{target}' && rm -rf {DEPS}/build")
+    if {"setup.py", "pyproject.toml", "setup.cfg"} & set(files) and not bare:
+        before = f"{variables} " if (variables := python_version.variables(project)) else ""
+        kept = "".join(
+            f" && if [ -f {DEPS}/build/{path} ]; then cp {DEPS}/build/{path} {WORKDIR}/{path}; fi"
+            for path in python_version.written(files)
+        )
+        found.append(f"cp -r {WORKDIR} {DEPS}/build && {before}{PIP} '{target}'{kept} && rm -rf {DEPS}/build")
     if quoted:
         found.append(f"{PIP} {quoted}")
     found += emptied(f"{VENV}/bin/python3", names, layout.modules(files), layout.python_path(files))

@@ -1,0 +1,230 @@
+"""What a package's own test script runs: which runner, with which options, over which files, after which build. Read, never run.
+
+A script is followed through `npm run`, `run-s`, workspaces and wrappers (c8, cross-env); of the command that is found the options stay that
+decide how a file is loaded (conditions, loaders, configurations), and those that only report or watch are dropped.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from etude.tasks.environment.environment import Runner
+
+MOST_SCRIPTS = 40  # scripts may call each other in a circle
+TESTS = ("test", "test:unit", "tests-only", "unit", "test:node", "test:run", "mocha", "tap", "vitest", "jest")
+BUILDS = ("build", "compile", "bundle", "dist", "build:lib", "prepare", "prepack", "prepublishOnly")
+_RUNNERS = frozenset(("vitest", "jest", "mocha", "ava", "tape", "tap", "qunit", "node", "tsx", "ts-node"))
+_BUILD_NAME = re.compile(r"(^|[:_-])(build|compile|bundle|transpile|dist|generate|tsc)([:_-]|$)")
+_BUILDER = re.compile(r"^(tsc|rollup|webpack|esbuild|babel|tsup|unbuild|tshy|swc|vite|microbundle|parcel|rimraf)$")
+_BUILD_FILE = re.compile(r"(^|[/_.-])(build|esbuild|compile|bundle|generate)[^/]*\.[cm]?[jt]s$")
+_MANAGERS = frozenset(("npm", "yarn", "pnpm", "bun"))
+_ALL_OF = frozenset(("run-s", "run-p", "npm-run-all", "npm-run-all2", "concurrently"))
+_MEMBERS = frozenset(("lerna", "turbo", "nx"))
+_SEPARATORS = frozenset(("&&", "||", ";", "|", "&", "(", ")"))
+_VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+# Options that say how files are loaded, by runner; those of VALUED take the next word with them.
+_KEPT: dict[str, re.Pattern[str]] = {
+    "node": re.compile(r"-C$|-r$|--(conditions|import|require|loader|experimental-(?!test-coverage)|no-|enable-|expose|harmony|stack|max-)"),
+    "mocha": re.compile(r"-r$|-u$|-t$|-C$|-n$|--(require|import|loader|ui|timeout|config|extension|exit|conditions|node-option|experimental|file)"),
+    "jest": re.compile(r"-c$|--(config|env|testEnvironment|rootDir|preset|projects)"),
+    "vitest": re.compile(r"-c$|-r$|--(config|root|dir|environment|globals|typecheck)"),
+    "ava": re.compile(r"--(config|node-arguments|timeout)"),
+    "qunit": re.compile(r"--require"),
+    "tape": re.compile(r"-r$|--(require|import|loader)"),
+}  # fmt: skip
+_VALUED = frozenset(
+    "-C -r -u -t -c -n --conditions --import --require --loader --experimental-loader --ui --timeout --config --extension --env "
+    "--testEnvironment --root --dir --environment --rootDir --preset --node-option --file --reporter -R".split()
+)
+
+
+@dataclass(frozen=True)
+class Script:
+    """`argv` ends with the options; `patterns`: files, folders or globs that it names; `builds`: shell commands that have to run before."""
+
+    runner: Runner
+    argv: tuple[str, ...]
+    patterns: tuple[str, ...] = ()
+    builds: tuple[str, ...] = ()
+    by_file: bool = False  # node runs one file as a program: what reports of it depends on the file
+
+
+@dataclass
+class _Reader:
+    scripts: Mapping[str, str]
+    members: Sequence[Mapping[str, str]]  # the scripts of a workspace's packages
+    builds: list[str] = field(default_factory=list)
+    seen: int = 0
+
+    def commands(self, name: str) -> Iterator[list[str]]:
+        """The simple commands behind a script, those before and after it among them."""
+        self.seen += 1
+        if self.seen > MOST_SCRIPTS:
+            return
+        for one in (f"pre{name}", name):
+            if one in self.scripts:
+                for words in simple(self.scripts[one]):
+                    yield from self._behind(words)
+
+    def _behind(self, words: list[str]) -> Iterator[list[str]]:
+        plain = [word for word in words if not _VARIABLE.fullmatch(word) and word not in ("cross-env", "env", "npx")]
+        if not plain:
+            return
+        program, rest = posixpath.basename(plain[0]), plain[1:]
+        names = [word for word in rest if not word.startswith("-") and word not in ("run", "run-script", "exec", "r")]
+        if program in _MEMBERS or (program in _MANAGERS and _everywhere(rest)):
+            yield from self._of_members([name for name in names if name in TESTS] or ["test"])
+        elif program in _ALL_OF:
+            for name in [one for pattern in names for one in self._matching(pattern.removeprefix("npm:"))]:
+                yield from self._script(name)
+        elif program in _MANAGERS and names and names[0] in self.scripts:
+            yield from self._script(names[0])
+        elif program == "wireit" or (program in _MANAGERS and names and names[0] not in _RUNNERS):
+            return
+        elif _builds(program, rest):
+            self.builds.append(shlex.join(words))
+        else:
+            yield words
+
+    def _script(self, name: str) -> Iterator[list[str]]:
+        if _BUILD_NAME.search(name):
+            self.builds.append(f"npm run -s {shlex.quote(name)}")
+        else:
+            yield from self.commands(name)
+
+    def _of_members(self, names: Sequence[str]) -> Iterator[list[str]]:
+        for scripts in self.members:
+            for name in names:
+                inner = _Reader(scripts, (), seen=self.seen)
+                yield from inner.commands(name)
+
+    def _matching(self, pattern: str) -> list[str]:
+        if "*" not in pattern:
+            return [pattern] if pattern in self.scripts else []
+        shape = re.compile(re.escape(pattern).replace(r"\*\*", ".*").replace(r"\*", "[^:]*"))
+        return [name for name in self.scripts if shape.fullmatch(name)]
+
+
+def read(scripts: Mapping[str, str], members: Sequence[Mapping[str, str]] = ()) -> Script | None:
+    """The first command of the package's tests that a runner is in; None where there is none that could be run."""
+    for name in [*TESTS, *sorted(one for one in scripts if one.startswith("test") and one not in TESTS)]:
+        reader = _Reader(scripts, members)
+        for words in reader.commands(name):
+            if (found := _runner(words)) is not None:
+                runner, argv, patterns, by_file = found
+                return Script(runner, argv, patterns, tuple(dict.fromkeys(reader.builds)), by_file)
+    return None
+
+
+def build_of(scripts: Mapping[str, str]) -> str:
+    """The command that makes what the package's entry points name; empty where no script does."""
+    name = next((name for name in BUILDS if name in scripts and "husky" not in scripts[name]), "")
+    return f"npm run -s {name}" if name else ""
+
+
+def simple(text: str) -> list[list[str]]:
+    """The simple commands of a line of shell; none where its quotes do not close."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars="();<>|&")
+    lexer.whitespace_split = True
+    found: list[list[str]] = [[]]
+    try:
+        for word in lexer:
+            if word in _SEPARATORS:
+                found.append([])
+            else:
+                found[-1].append(word)
+    except ValueError:
+        return []
+    return [words for words in found if words]
+
+
+def glob(pattern: str) -> re.Pattern[str]:
+    """`**/` any folders, `*` and `?` within a name, `{a,b}` either."""
+    out, at = "", 0
+    while at < len(pattern):
+        rest = pattern[at:]
+        if rest.startswith("**/"):
+            out, at = f"{out}(?:[^/]+/)*", at + 3
+        elif braces := re.match(r"\{([^{}]*)\}", rest):
+            either = "|".join(glob(one).pattern for one in braces[1].split(","))
+            out, at = f"{out}(?:{either})", at + braces.end()
+        else:
+            out += {"*": "[^/]*", "?": "[^/]"}.get(rest[0], re.escape(rest[0]))
+            at += 1
+    return re.compile(out.replace("[^/]*[^/]*", ".*"))
+
+
+def _everywhere(words: Sequence[str]) -> bool:
+    return any(
+        re.fullmatch(r"-ws?|--workspaces?(=.*)?|-r|--recursive|--filter(=.*)?|workspaces?", one) for one in words
+    )
+
+
+def _builds(program: str, rest: Sequence[str]) -> bool:
+    if program == "node":
+        return any(_BUILD_FILE.search(word) for word in rest if not word.startswith("-"))
+    if program == "vite":
+        return "build" in rest
+    return _BUILDER.fullmatch(program) is not None and not (program == "tsc" and "--noEmit" in rest)
+
+
+def _runner(words: list[str]) -> tuple[Runner, tuple[str, ...], tuple[str, ...], bool] | None:
+    """Of a simple command; words before the runner are wrappers, but for variables of the environment."""
+    at = next((place for place, word in enumerate(words) if posixpath.basename(word) in _RUNNERS), None)
+    if at is None:
+        return None
+    env = [word for word in words[:at] if _VARIABLE.fullmatch(word) and not word.startswith("NODE_ENV=")]
+    before = ("env", *env) if env else ()
+    program, rest = posixpath.basename(words[at]), words[at + 1 :]
+    inner = next((word for word in rest if _program(word) in _RUNNERS - {"node"}), "") if program == "node" else ""
+    if inner:  # node --experimental-vm-modules node_modules/jest/bin/jest.js
+        place = rest.index(inner)
+        runner = _program(inner)
+        options, patterns = _options(runner, rest[place + 1 :])
+        return _as(runner), (*before, "node", *rest[:place], inner, *_run(runner), *options), patterns, False
+    if program in ("node", "tsx", "ts-node"):
+        return _node(program, rest, before)
+    options, patterns = _options(program, rest)
+    return _as(program), (*before, "npx", "--no-install", program, *_run(program), *options), patterns, False
+
+
+def _node(
+    program: str, rest: list[str], before: tuple[str, ...]
+) -> tuple[Runner, tuple[str, ...], tuple[str, ...], bool] | None:
+    loads = {"tsx": ("--import", "tsx"), "ts-node": ("--require", "ts-node/register")}.get(program, ())
+    options, patterns = _options("node", [word for word in rest if word != "--test"])
+    if not patterns and "--test" not in rest:
+        return None  # node -e, node --version
+    return "node", (*before, "node", *loads, *options, "--test"), patterns, "--test" not in rest
+
+
+def _program(word: str) -> str:
+    return re.sub(r"\.[cm]?js$", "", posixpath.basename(word))
+
+
+def _as(program: str) -> Runner:
+    return "tap" if program in ("ava", "tape", "tap", "qunit") else program  # type: ignore[return-value]
+
+
+def _run(program: str) -> tuple[str, ...]:
+    return {"vitest": ("run",), "ava": ("--tap",)}.get(program, ())
+
+
+def _options(runner: str, words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """What is kept of a runner's options, and its other words."""
+    kept, patterns, take = [], [], None
+    for word in words:
+        if take is not None:
+            kept += [word] if take else []
+            take = None
+        elif word.startswith("-") and word != "-":
+            good = runner in _KEPT and _KEPT[runner].match(word) is not None
+            kept += [word] if good else []
+            take = good if word in _VALUED else None
+        elif not (runner == "vitest" and word in ("run", "watch", "dev")) and word not in (">", "<"):
+            patterns.append(word)
+    return kept, tuple(patterns)
