@@ -11,10 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.factory.install.cause import MOST_CHARS, cause
 from etude.factory.install.goal import TEN, Goal, chosen
 from etude.factory.install.pair import RuleBuilder, Tried
 from etude.factory.install.recipe import Recipe, read_recipe
-from etude.factory.install.rules import node_rules, python_layout, python_rules
+from etude.factory.install.rules import (
+    go_rules,
+    node_plan,
+    node_rules,
+    node_script,
+    python_layout,
+    python_rules,
+    python_version,
+)
+from etude.factory.install.rules.node_package import workspaces
 from etude.factory.install.rules.python_needs import test_requirements as requirements
 from etude.factory.install.rules.repairs import javascript_wants, python_wants
 from etude.factory.making.order import Discarded
@@ -128,8 +138,131 @@ def test_the_project_s_own_missing_modules_are_not_taken_from_an_index() -> None
     [("jest --ci", "jest"), ("mocha -R dot", "mocha"), ("tape test/*.js", "tap"), ("node --test", "node")],
 )
 def test_the_runner_is_the_one_that_package_json_names(script: str, runner: str) -> None:
-    plan = node_rules.plan(javascript({"scripts": {"test": script}}, **{"test/a.js": "", "test/fixtures/b.js": ""}))
+    plan = node_plan.plan(javascript({"scripts": {"test": script}}, **{"test/a.js": "", "test/fixtures/b.js": ""}))
     assert (plan.runner, plan.files) == (runner, ("test/a.js",))
+
+
+@pytest.mark.parametrize(
+    ("scripts", "command"),
+    [
+        ({"test": "node --conditions development test/a.js"}, "node --conditions development --test {files}"),
+        ({"test": "c8 --100 npm run api", "api": "node -C dev test/a.js"}, "node -C dev --test {files}"),
+        ({"test": "tsx --test test/a.js"}, "node --import tsx --test {files}"),
+        ({"test": "eslint . && A=--b jest --coverage -c j.json"}, "env A=--b npx --no-install jest -c j.json {files}"),
+        ({"test": "node --no-warnings node_modules/jest/bin/jest.js"}, "node --no-warnings node_modules/jest/bin/jest.js {files}"),
+        ({"test": "mocha -r ts-node/register --reporter dot 'test/*.js'"}, "npx --no-install mocha -r ts-node/register {files}"),
+        ({"test": "vitest --coverage"}, "npx --no-install vitest run {files}"),
+        ({"test": "run-s lint test:*", "lint": "xo", "test:unit": "ava"}, "npx --no-install ava --tap {files}"),
+        ({"test": "npm run build && npm run unit", "build": "tsc", "unit": "node --test test"}, "node --test {files}"),
+    ],
+)  # fmt: skip
+def test_tests_run_with_the_options_of_the_project_s_own_script(scripts: dict[str, str], command: str) -> None:
+    plan = node_plan.plan(javascript({"scripts": scripts}, **{"test/a.js": "test('a')"}))
+    assert " ".join(plan.command) == command and plan.files == ("test/a.js",)
+
+
+def test_the_build_runs_before_every_run_of_tests_that_need_it_and_only_then() -> None:
+    scripts = {"build": "npm run build:js && npm run build:types", "build:js": "node build.js", "build:types": "tsc"}
+    scripts["test"] = "rimraf lib && npm run build && node --test"
+    tests = {"test/a.js": "import { a } from '../lib/a.js';\ntest('a')"}
+    built = node_plan.plan(javascript({"scripts": scripts}, **tests))
+    assert built.command[:2] == ("sh", "-c") and built.command[2] == '{ node build.js; } >&2 && exec "$@"'
+    assert built.command[-3:] == ("node", "--test", "{files}")
+    there = node_plan.plan(javascript({"scripts": scripts}, **tests, **{"lib/a.js": "export const a = 1"}))
+    assert there.command == ("node", "--test", "{files}")
+
+
+def test_a_package_whose_entry_is_not_in_the_tree_is_built_before_its_tests() -> None:
+    document = {"main": "dist/a.js", "scripts": {"build": "tsc", "test": "jest"}}
+    assert node_plan.builds_of(javascript(document, **{"test/a.js": "test('a')"}).texts()) == ("tsc",)
+
+
+def test_typescript_tests_are_tests_and_declarations_and_data_are_not() -> None:
+    files = {
+        "src/a.test.ts": "test('a')",
+        "test/b.tsx": "it('b')",
+        "test/types.d.ts": "declare const x: 1",
+        "test/rules.js": "module.exports = [1]",
+    }
+    assert node_plan.tests(files) == ["src/a.test.ts", "test/b.tsx"]
+
+
+def test_all_commands_of_a_script_that_run_alike_give_their_files() -> None:
+    scripts = {
+        "test": "npm run one && npm run two",
+        "one": "node --test test/a.js",
+        "two": "node --test test/unit/*.js",
+    }
+    files = {"test/a.js": "test('a')", "test/unit/b.js": "test('b')", "test/bench.js": "test('no')"}
+    assert node_plan.plan(javascript({"scripts": scripts}, **files)).files == ("test/a.js", "test/unit/b.js")
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["test", "pretest", "build", "a", "b"]), st.text("ab &|;'\"npmrun-tes", max_size=30)
+    )
+)
+def test_no_script_of_a_repository_is_more_than_the_rules_can_read(scripts: dict[str, str]) -> None:
+    node_script.read({**scripts, "a": "npm run b", "b": "npm run a && npm test"})
+
+
+@given(st.text("a*?{},/.[]()", max_size=12))
+def test_any_glob_of_a_script_can_be_read(pattern: str) -> None:
+    node_script.glob(pattern).fullmatch("a/b.js")
+
+
+def test_globs_of_scripts_mean_files_at_any_depth_and_alternatives() -> None:
+    shape = node_script.glob("test/**/*.{js,ts}")
+    assert shape.fullmatch("test/a.js") and shape.fullmatch("test/x/y/a.ts") and not shape.fullmatch("src/a.js")
+
+
+def test_a_development_package_that_cannot_be_had_is_left_out_and_own_ones_never() -> None:
+    document = {"devDependencies": {"helper": "^1", "jest": "^29"}, "dependencies": {"own": "^2"}}
+    steps = "\n".join(node_rules.steps(javascript(document), plain=True))
+    assert '"own": "^2"' in steps and '"jest"' in steps and '|| echo "left out: $one"' in steps and "helper@^1" in steps
+
+
+def test_a_version_that_the_build_asks_git_for_is_the_tag_s() -> None:
+    scm = '[build-system]\nrequires=["hatch-vcs"]\n[tool.hatch.build.hooks.vcs]\nversion-file="src/thing/_v.py"\n'
+    steps = "\n".join(python_rules.steps(python(**{"pyproject.toml": scm})))
+    assert "SETUPTOOLS_SCM_PRETEND_VERSION=1.0 " in steps and "cp /tmp/deps/build/src/thing/_v.py" in steps
+    assert "PRETEND" not in "\n".join(python_rules.steps(python()))
+    tagged = replace(python(), wanted=Wanted("thing", "git", "0a1b2c3d4e"), described="thing-v2.3.1")
+    assert python_version.version(tagged) == "2.3.1"
+    assert python_version.version(replace(tagged, described="")) == python_version.UNKNOWN
+
+
+def test_a_project_that_does_not_build_is_imported_from_its_tree_with_its_requirements() -> None:
+    broken = python(**{"pyproject.toml": PYPROJECT.replace("[project.opt", 'dependencies=["attrs"]\n[project.opt')})
+    builder, tried = RuleBuilder("2026-01-01"), []
+    first = asyncio.run(builder.build(broken, [], tried))
+    tried.append(Tried(first, "step `cp -r /work /tmp/deps/build && …` ended with 1: Multiple top-level packages"))
+    second = asyncio.run(builder.build(broken, [], tried))
+    assert any("/deps/build" in one for one in first.steps) and not any("cp -r" in one for one in second.steps)
+    assert any("'attrs'" in one for one in second.steps)
+
+
+def test_go_modules_are_fetched_only_where_go_mod_asks_for_some() -> None:
+    go = lambda text: Fetched(
+        Wanted("thing", "git", "v1", "go"), {"go.mod": text.encode(), "a_test.go": b"package a"}, "git"
+    )
+    assert "go mod download" in go_rules.steps(go("module a\n\nrequire b v1.0.0\n"))
+    assert "go mod download" not in go_rules.steps(go("module a\n"))
+    assert go_rules.plan(go("module a\n")).files == ("a_test.go",)
+
+
+@pytest.mark.parametrize(
+    ("output", "why"),
+    [
+        ("x\na.h:1:2: fatal error: cups/http.h: No such file or directory\ncompilation terminated.\n", "cups/http.h"),
+        ("ok\nError: Cannot find module '/work/lib/a.js'\n at x\n" + "at frame\n" * 50, "lib/a.js"),
+        ("LookupError: setuptools-scm was unable to detect version\n" + "note\n" * 90, "unable to detect version"),
+        ("plain words", "plain words"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_the_reason_of_a_failure_holds_the_line_that_says_why(output: str, why: str) -> None:
+    assert why in cause(output) and len(cause(output)) <= MOST_CHARS
 
 
 def test_packages_of_a_workspace_are_links_to_the_working_tree_and_not_of_the_registry() -> None:
@@ -140,7 +273,7 @@ def test_packages_of_a_workspace_are_links_to_the_working_tree_and_not_of_the_re
     }
     project = javascript(told, **members)
     steps = "\n".join(node_rules.steps(project))
-    assert node_rules.workspaces(project.texts()) == {"@s/a": "packages/a", "b": "packages/b"}
+    assert workspaces(project.texts()) == {"@s/a": "packages/a", "b": "packages/b"}
     assert "ln -sfn /work/packages/a /tmp/deps/js/node_modules/@s/a".replace("/work", node_rules.WORKDIR) in steps
     assert '"@s/a": "^1.0.0"' not in steps
 

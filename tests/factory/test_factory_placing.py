@@ -14,7 +14,8 @@ from etude.factory.making.placing import Placing
 from etude.tasks.environment.environment import Environment
 from etude.tasks.splits import Shares
 from etude.tasks.store.folder import TaskFolder
-from etude.tasks.task import Task
+from etude.tasks.store.overlap import overlap, statement
+from etude.tasks.task import SPLITS, Task
 
 ALL, NONE = Shares(0.0, 1.0), Shares(0.0, 0.0)
 
@@ -45,6 +46,32 @@ def made(folder: TaskFolder, shares: Shares, *projects: Installed) -> dict[str, 
 
     asyncio.run(run())
     return {row.id: row.split for row in folder.rows.values()}
+
+
+def test_one_project_is_split_by_module_and_goes_on_so_next_to_others(tmp_path: Path) -> None:
+    files = {f"pkg/m{number}.py": f"x = {number}\n" for number in range(12)}
+    one = Installed(Environment("one", "1.0"), files, Baseline(frozenset()))
+
+    def of(number: int) -> Task:
+        changed = {f"pkg/m{number}.py": "x = 0\n"}
+        metadata = {"environment": one.environment.told(), "project": one.name}
+        return Task(
+            f"one-{number}", "debugging", "l", "do", dict(files), (), "commands", solution=changed, metadata=metadata
+        )
+
+    async def run(folder: TaskFolder, numbers: range, projects: int) -> None:
+        finish = Placing(folder, Shares(0.2, 0.2), projects).finishing(as_it_is)
+        for number in numbers:
+            folder.add(await finish(of(number), one), one)
+
+    asyncio.run(run(TaskFolder(tmp_path, make=True), range(6), 1))
+    asyncio.run(run(TaskFolder(tmp_path, make=True), range(6, 12), 50))
+    folder = TaskFolder(tmp_path, make=True)
+    rows = folder.rows.values()
+    assert {row.part for row in rows} == set(files) and {row.split for row in rows} == {*SPLITS}
+    found = overlap(folder)
+    assert found["heldout"]["shared_projects"] == 1 and sum(row["modules"] for row in found.values()) == 12
+    assert "1 projects shared with training" in statement(found)
 
 
 def test_tasks_carry_the_split_of_their_project_and_keep_it_under_other_shares(tmp_path: Path) -> None:

@@ -41,12 +41,12 @@ class MakingReport:
 
         return told
 
-    def write(self) -> dict[str, Any]:
-        """The document, as it lies in the folder from now on."""
+    def write(self, splits: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The document, as it lies in the folder from now on. `splits`: what training and measuring share, at the end of a making."""
         now, before = self._cost, self._told
         self._told = now
         self.decisions.spend(now.seconds - before.seconds, now.core_seconds - before.core_seconds)
-        document = {**account(self.decisions, self.faults), "machine": machine()}
+        document = {**account(self.decisions, self.faults), "machine": machine(), "splits": splits or {}}
         replace_text(self.path, dumps(document, indent=1) + "\n")
         self._wrote = time.monotonic()
         return document

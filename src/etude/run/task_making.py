@@ -33,6 +33,7 @@ from etude.run.meter import Meter
 from etude.tasks.running.pin import default_cache
 from etude.tasks.splits import Shares
 from etude.tasks.store.folder import TaskFolder
+from etude.tasks.store.overlap import overlap
 
 
 def installing(listed: Mapping[str, Wanted], installers: Sequence[Installer]) -> Install:
@@ -78,10 +79,12 @@ def make(
     report = MakingReport(out, Decisions(out, order.asked()))
     try:
         with Meter(report.spent):
-            placing = Placing(TaskFolder(out, make=True), shares)
+            placing = Placing(
+                TaskFolder(out, make=True), shares, len({listed[name].in_registry for name in order.projects})
+            )
             run_async(_made(recipe, order, listed, placing, report, progress, writer, agents))
     finally:
-        document = report.write()
+        document = report.write(overlap(TaskFolder(out, make=True)))
     return document
 
 

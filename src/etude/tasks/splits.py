@@ -14,11 +14,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Literal
 
 import numpy as np
 
 from etude.fingerprint.project import project_name
 from etude.fingerprint.publish import grams
+from etude.tasks.content import is_text
 from etude.tasks.errors import TaskError
 from etude.tasks.task import Split
 
@@ -37,10 +39,16 @@ _VERSION = re.compile(r"-v?\d[^-]*$")
 
 @dataclass(frozen=True)
 class Shares:
-    """Of all projects; the rest is trained on."""
+    """Of all projects, or of the modules of each where there are few projects (`split_modules`); the rest is trained on. `by`: `auto` takes
+    modules where there are fewer than four projects."""
 
     validation: float = 0.1
     heldout: float = 0.1
+    by: Literal["auto", "project", "module"] = "auto"
+
+    @property
+    def training(self) -> float:
+        return 1 - self.validation - self.heldout
 
     def __post_init__(self) -> None:
         if self.validation < 0 or self.heldout < 0 or self.validation + self.heldout > 1:
@@ -81,7 +89,7 @@ def marks_of(files: Mapping[str, str]) -> Marks:
     """Of a project's code, whatever its files are called."""
     found: set[int] = set()
     for path, text in files.items():
-        if PurePosixPath(path).suffix in CODE:
+        if PurePosixPath(path).suffix in CODE and is_text(text):
             hashes = grams(text)
             found.update(hashes[hashes % np.uint64(KEPT) == 0].tolist())
     return frozenset(found)

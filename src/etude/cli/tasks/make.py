@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -46,8 +46,19 @@ WriterWord = Annotated[
     str | None,
     typer.Option("--writer", metavar="[NAME=]URL#MODEL", help="Who words the prompts, checked; without one, rules do."),
 ]
-Validation = Annotated[float, typer.Option("--validation", min=0.0, max=1.0, help="Share of projects for validation.")]
-Heldout = Annotated[float, typer.Option("--heldout", min=0.0, max=1.0, help="Share of projects that is held out.")]
+Validation = Annotated[
+    float, typer.Option("--validation", min=0.0, max=1.0, help="Share of projects, or modules, for validation.")
+]
+Heldout = Annotated[
+    float, typer.Option("--heldout", min=0.0, max=1.0, help="Share of projects, or modules, that is held out.")
+]
+SplitBy = Annotated[
+    Literal["auto", "project", "module"],
+    typer.Option(
+        "--split-by",
+        help="What is held out: whole projects, or modules of each. auto: modules where there are fewer than four projects.",
+    ),
+]
 RecipeName = Annotated[str, typer.Option("--recipe", help="Whose sandboxes are used.")]
 
 
@@ -65,6 +76,7 @@ def make(
     timeout: Timeout = 120.0,
     validation: Validation = 0.1,
     heldout: Heldout = 0.1,
+    split_by: SplitBy = "auto",
     builder: asked.Builders = None,
     setter: asked.Setter = None,
     judge: asked.OutputJudge = None,
@@ -96,7 +108,7 @@ def make(
     names = _known(project, listed, "--project", str(projects))
     chosen = {name: GENERATORS[name] for name in _known(generators, GENERATORS, "--generators", "the registry")}
     chosen = bound(chosen, listed, sessions or ())
-    shares = Shares(validation, heldout)
+    shares = Shares(validation, heldout, split_by)
     read = read_recipe([find_recipe(recipe)], overrides or [])
     order = Order(names, chosen, count, per_category, None if budget is None else budget * 60, jobs, seed, timeout)
     if dry_run:
@@ -112,6 +124,7 @@ def make(
                 "seed": seed,
                 "validation": validation,
                 "heldout": heldout,
+                "split_by": split_by,
             },
         }
         lines = [f"would make tasks of {len(names)} projects in {out}, {jobs} at a time"]

@@ -101,10 +101,12 @@ class RuleBuilder:
         until = project.released if how.then and project.released else self.today
         steps = rules.steps(project, wanted, plain=how.plain, bare=how.bare)
         deny = tuple(python_layout.distribution(project.wanted.in_registry, project.texts()))
+        if project.wanted.language == "javascript":
+            deny = tuple(node_rules.own_packages(project))
         if project.wanted.language == "javascript" and any(
             node_rules.needs_itself(project, one.output) for one in tried
         ):
-            steps, deny = (*steps, node_rules.in_place_of_copies(project)), ()
+            steps, deny = (*steps, *node_rules.in_place_of_copies(project)), ()
         return Recipe(
             project.wanted.name,
             project.wanted.version,

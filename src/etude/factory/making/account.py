@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from etude.factory.making.decisions import Decision, Decisions, Install
+from etude.tasks.store.overlap import statement
 
 REASONS = 6  # of each generator, the most frequent; the rest is summed up
 _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\d[\d.]*|\S*/\S+")
@@ -121,6 +122,8 @@ def told(document: dict[str, Any], console_width: int = 118) -> str:
     )  # fmt: skip
     by_category = ", ".join(f"{name} {count}" for name, count in document["categories"].items())
     console.print(f"{document['tasks']} tasks in {cost['seconds']:.0f} s{each}: {by_category or 'none'}")
+    if said := statement(document.get("splits", {})):
+        console.print(said)
     for fault in document["faults"][:5]:
         console.print(f"a fault of ours: {fault[:200]}")
     return out.getvalue().rstrip()

@@ -15,7 +15,7 @@ from etude.tasks.task import Task
 class Row:
     """`prompts`: characters of each style; `lines`, `files`: what the reference changes; `digest`: SHA-256 of the task's record, its
     environment's tree among it; `difficulty` in [0, 1], None while nobody measured it; `turns`, `thinking`: of rollouts, means,
-    None where there are none."""
+    None where there are none. `part`: the module that decided its split, empty where whole projects are split."""
 
     id: str
     category: str
@@ -32,6 +32,7 @@ class Row:
     digest: str = ""
     turns: float | None = None
     thinking: float | None = None
+    part: str = ""
 
     def told(self) -> str:
         return json.dumps(asdict(self) | {"prompts": dict(self.prompts)}, ensure_ascii=False, allow_nan=False)
@@ -60,6 +61,7 @@ def row_of(task: Task, digest: str) -> Row:
         digest=digest,
         turns=rollouts.get("turns"),
         thinking=rollouts.get("thinking_tokens"),
+        part=str(told.get("part", "")),
     )
 
 

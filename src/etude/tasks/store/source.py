@@ -51,10 +51,7 @@ class FolderSource:
         rows = self.rows(split)
         if not rows:
             there = ", ".join(f"{count} {name}" for name in SPLITS if (count := len(self.rows(name)))) or "none at all"
-            raise TaskError(
-                f"{self.name} holds no {split} task (there are {there}): make more projects' tasks, or with larger shares of "
-                "--validation and --heldout"
-            )
+            raise TaskError(f"{self.name} holds no {split} task (there are {there}): {_remedy(split)}")
         counts = Counter((row.category, row.level) for row in rows)
         if not self._weights:
             return _by_level({pair: float(count) for pair, count in counts.items()})
@@ -65,9 +62,24 @@ class FolderSource:
         )
 
     def apart(self, split: Split) -> str:
-        """The statement of a report: what is measured by and trained on, by projects."""
-        own, trained = (len({row.project for row in self.rows(one) if row.project}) for one in (split, "train"))
-        return f"tasks of {own} projects, none of which is among the {trained} projects that are trained on"
+        """The statement of a report: what is measured by and trained on, by projects, and by modules where projects are split within."""
+        rows, trained = self.rows(split), self.rows("train")
+        own, others = ({row.project for row in some if row.project} for some in (rows, trained))
+        if not (shared := own & others):
+            return (
+                f"tasks of {len(own)} projects, none of which is among the {len(others)} projects that are trained on"
+            )
+        parts = {(row.project, row.part) for row in rows if row.project in shared}
+        return (
+            f"tasks about {len(parts)} modules of {len(shared)} projects whose other modules are trained on, and of "
+            f"{len(own) - len(shared)} other projects: no task that is trained on changes these modules, but it sees their files"
+        )
+
+
+def _remedy(split: Split) -> str:
+    if split == "train":
+        return "make more tasks, or with smaller shares of --validation and --heldout"
+    return f"make more tasks, with a larger share of --{split}, or with --split-by module where there are few projects"
 
 
 def _by_level(found: Mapping[tuple[str, str], float]) -> dict[str, float]:
@@ -78,15 +90,19 @@ def _by_level(found: Mapping[tuple[str, str], float]) -> dict[str, float]:
 
 
 def require_apart(rows: Iterable[Row], name: str) -> None:
-    """Raises TaskError for the first project with tasks in two splits."""
-    seen: dict[str, tuple[str, str]] = {}
+    """Raises TaskError for the first project, or module of a project that is split within, with tasks in two splits."""
+    seen: dict[tuple[str, str], tuple[str, str]] = {}
+    whole: dict[str, bool] = {}
     for row in rows:
         if not row.project:
             continue
         own = project_name(bare_name(row.project))
-        split, first = seen.setdefault(own, (row.split, row.id))
+        what = f"the module {row.part} of {own}" if row.part else f"the project {own}"
+        if whole.setdefault(own, not row.part) != (not row.part):
+            raise TaskError(f"{name}: {own} has tasks split by project and by module: remove those of one kind")
+        split, first = seen.setdefault((own, row.part), (row.split, row.id))
         if split != row.split:
             raise TaskError(
-                f"{name}: the project {own} has tasks to be trained on and measured by ({first} is {split}, {row.id} is {row.split}): "
+                f"{name}: {what} has tasks to be trained on and measured by ({first} is {split}, {row.id} is {row.split}): "
                 "remove those of one split"
             )

@@ -16,7 +16,7 @@ from etude.factory.install.rules.node_script import glob
 _TOOLS = re.compile(
     r"eslint|prettier|husky|lint-staged|standard(-|$)|semantic-release|release-it|commitlint|^@changesets|typedoc|jsdoc"
     r"|^np$|^xo$|^tsd$|^dtslint|coveralls|codecov|karma|playwright|puppeteer|^auto-changelog|^aud$|^eclint$|^nyc$|^c8$|in-publish|npmignore|^evalmd"
-    r"|^safe-publish|^@arethetypeswrong|^docs?ify|^snyk|template-oss|^@ljharb/(eslint|tsconfig)|^size-limit|^lerna|^nx$"
+    r"|^safe-publish|^@arethetypeswrong|^docs?ify|^snyk|template-oss|^@ljharb/(eslint|tsconfig)|^size-limit|^lerna|^nx$|^remark-(cli|lint|preset)|^type-coverage|^gzip-size|^marked-man$"
 )
 # What builds a project is installed where its tests need the build.
 _BUILDERS = re.compile(r"^@types/|^webpack|^browserify$|^rollup")

@@ -82,20 +82,23 @@ def tests(files: Mapping[str, str]) -> list[str]:
 
 
 def builds_of(files: Mapping[str, str]) -> tuple[str, ...]:
-    """What runs before the tests: as their script says; else the build, where an entry point or an import of a test is only there after it.
+    """What runs before the tests, where an entry point or an import of a test is only there after it: as their script says, else the build.
 
     It runs with every run of the tests, never once for all: what is built holds the code that a task takes away."""
     found = script(files)
-    if found is not None and found.builds:
-        return found.builds
+    own = found.builds if found is not None else ()
     needed = any(_unbuilt(files, folder) for folder in ("", *workspaces(files).values()))
-    made = build_of(scripts(package(files))) if needed or _imports_unbuilt(files) else ""
-    return (made,) if made else ()
+    if not needed and not _imports_unbuilt(files, any_file=bool(own)):
+        return ()
+    return own or build_of(scripts(package(files)), _of_members(files))
 
 
 def script(files: Mapping[str, str]) -> Script | None:
-    members = [scripts(package(files, folder)) for folder in workspaces(files).values()]
-    return read(scripts(package(files)), members)
+    return read(scripts(package(files)), _of_members(files))
+
+
+def _of_members(files: Mapping[str, str]) -> list[dict[str, str]]:
+    return [scripts(package(files, folder)) for folder in workspaces(files).values()]
 
 
 def _by_need(files: Mapping[str, str], chosen: Sequence[str]) -> tuple[Runner, tuple[str, ...]]:
@@ -130,15 +133,22 @@ def _unbuilt(files: Mapping[str, str], folder: str) -> bool:
     return bool(code) and not any(f"{path}{suffix}" in files for path in code for suffix in _SUFFIXES)
 
 
-def _imports_unbuilt(files: Mapping[str, str]) -> bool:
-    """Whether a test imports a file of a folder that the tree does not have."""
+def _imports_unbuilt(files: Mapping[str, str], *, any_file: bool) -> bool:
+    """Whether a test imports a file of a folder that the tree does not have; with `any_file` also one of a folder that it has."""
     folders = {parent.as_posix() for path in files for parent in PurePosixPath(path).parents}
     for path in tests(files):
         for target in _IMPORTS.findall(files[path]):
             place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-            if not place.startswith("..") and posixpath.dirname(place) not in folders and place not in folders:
+            known = place in folders or (not any_file and posixpath.dirname(place) in folders)
+            if not place.startswith("..") and not known and not _there(place, files):
                 return True
     return False
+
+
+def _there(place: str, files: Mapping[str, str]) -> bool:
+    """TypeScript's sources are imported by the names that they will have."""
+    stem = re.sub(r"\.([cm]?)jsx?$", r".\1ts", place)
+    return any(f"{place}{suffix}" in files for suffix in _SUFFIXES) or stem in files or f"{stem}x" in files
 
 
 def _strings(value: Any) -> list[str]:

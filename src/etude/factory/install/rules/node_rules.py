@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from etude.factory.install.goal import TEN, Goal
 from etude.factory.install.rules.node_package import needs, package, workspaces
@@ -20,6 +20,7 @@ from etude.sandbox.spec import WORKDIR
 from etude.tasks.environment.environment import DEPS
 
 PLACE = f"{DEPS}/js"
+_NPM = "HOME=/tmp npm install --ignore-scripts --no-package-lock --legacy-peer-deps --loglevel=error --cache=/tmp/.npm"
 # Packages of one author resemble each other down to their tests, and no test of the project runs those of its dependencies.
 _WITHOUT_TESTS = (
     f"find {PLACE}/node_modules -type d -name test -path '*/node_modules/*/test' -prune"
@@ -66,18 +67,21 @@ def env(project: Fetched) -> dict[str, str]:
 
 
 def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, bare: bool = False) -> tuple[str, ...]:
-    """`wanted`: packages that an earlier try missed; `plain`: without what the project lists for development but its runner; `bare` has no
+    """`wanted`: packages that an earlier try missed; `plain`: what the project lists for development, but its runner, is
+    installed one by one, and left out where it can't be had; `bare` has no
     meaning here: nothing of the project is built at its installation."""
     files = project.texts()
     members = workspaces(files)
     runner = {need for need, _, _ in BY_NEED} | {"tsx", "ts-node", "typescript"}
     build = bool(builds_of(files))
+    apart: dict[str, str] = {}
     found = [f"mkdir -p {PLACE}"]
     for folder in ("", *members.values()):
         told = package(files, folder)
         asked = {name: at for name, at in needs(told, build).items() if name not in members}
         if plain:
             own = needs({"dependencies": told.get("dependencies")})
+            apart |= {name: at for name, at in asked.items() if name not in own and name not in runner and not folder}
             asked = {name: own.get(name, "*") for name in asked if name in own or name in runner}
         asked |= dict.fromkeys(wanted if not folder else (), "*")
         document = {"name": told.get("name", "tree"), "version": "0.0.0", "dependencies": asked}
@@ -85,9 +89,8 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
             document["workspaces"] = list(members.values())
         place = f"{PLACE}/{folder}".rstrip("/")
         found.append(f"mkdir -p {place} && cat > {place}/package.json <<'EOF'\n{json.dumps(document)}\nEOF")
-    found.append(
-        f"cd {PLACE} && HOME=/tmp npm install --ignore-scripts --no-package-lock --legacy-peer-deps --loglevel=error --cache=/tmp/.npm"
-    )
+    found.append(f"cd {PLACE} && {_NPM}")
+    found += [_each(apart)] if apart else []
     found.append(f"mkdir -p {PLACE}/node_modules && ln -s {PLACE}/node_modules {WORKDIR}/node_modules")
     for name, folder in members.items():
         found.append(
@@ -100,23 +103,39 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
     return tuple(found)
 
 
+def _each(apart: Mapping[str, str]) -> str:
+    words = " ".join(shlex.quote(f"{name}@{at}") for name, at in apart.items())
+    return f'cd {PLACE} && for one in {words}; do {_NPM} "$one" || echo "left out: $one"; done'
+
+
 def learned(project: Fetched, output: str, wanted: Sequence[str]) -> list[str]:
     own = {package(project.texts()).get("name", "")}
     return [name for name in javascript_wants(output, set(wanted)) if name not in own]
 
 
+def own_packages(project: Fetched) -> dict[str, str]:
+    """The names under which the registry may have the project and its packages, each with its folder in the workdir."""
+    files = project.texts()
+    name = str(package(files).get("name") or project.wanted.in_registry)
+    found = {project.wanted.in_registry: WORKDIR, name: WORKDIR}
+    return found | {member: f"{WORKDIR}/{folder}" for member, folder in workspaces(files).items()}
+
+
 def needs_itself(project: Fetched, output: str) -> bool:
     """Whether what its own tests are run with needs a release of it, which is denied."""
-    name = str(package(project.texts()).get("name", project.wanted.in_registry))
-    return (
-        "403" in output
-        and re.search(rf"/npm/{re.escape(name.replace('/', '%2f'))}(?![\w.-])", output, re.IGNORECASE) is not None
+    return "403" in output and any(
+        re.search(rf"/npm/{re.escape(name.replace('/', '%2f'))}(?![\w.-])", output, re.IGNORECASE)
+        for name in own_packages(project)
     )
 
 
-def in_place_of_copies(project: Fetched) -> str:
+def in_place_of_copies(project: Fetched) -> tuple[str, ...]:
     """No released copy of the project stays: whoever asks for it gets the working tree."""
-    name = str(package(project.texts()).get("name", project.wanted.in_registry))
-    link = f'rm -rf "$1" && ln -s {WORKDIR} "$1"'
-    where = shlex.quote(f"*/node_modules/{name}")
-    return f"find {PLACE}/node_modules -type d -path {where} -prune -exec sh -c '{link}' _ {{}} \\;"
+    found = []
+    for name, place in own_packages(project).items():
+        link = f'rm -rf "$1" && ln -s {shlex.quote(place)} "$1"'
+        where = shlex.quote(f"*/node_modules/{name}")
+        found.append(
+            f"find {PLACE}/node_modules -type d -path {where} -prune -exec sh -c {shlex.quote(link)} _ {{}} \\;"
+        )
+    return tuple(found)

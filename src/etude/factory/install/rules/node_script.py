@@ -19,12 +19,18 @@ TESTS = ("test", "test:unit", "tests-only", "unit", "test:node", "test:run", "mo
 BUILDS = ("build", "compile", "bundle", "dist", "build:lib", "prepare", "prepack", "prepublishOnly")
 _RUNNERS = frozenset(("vitest", "jest", "mocha", "ava", "tape", "tap", "qunit", "node", "tsx", "ts-node"))
 _BUILD_NAME = re.compile(r"(^|[:_-])(build|compile|bundle|transpile|dist|generate|tsc)([:_-]|$)")
-_BUILDER = re.compile(r"^(tsc|rollup|webpack|esbuild|babel|tsup|unbuild|tshy|swc|vite|microbundle|parcel|rimraf)$")
+_BUILDER = re.compile(r"^(tsc|rollup|webpack|esbuild|babel|tsup|unbuild|tshy|swc|vite|microbundle|parcel)$")
+# Parts of a build that no test waits for.
+_IDLE_NAME = re.compile(
+    r"(^|[:_-])(clean|reset|docs?|site|website|types?|dts|man|lint|format|size|examples?|demo|watch|release)([:_-]|$)"
+)
+_IDLE_FILE = re.compile(r"(^|/)(docs?|site|website|examples?|demo)/")
 _BUILD_FILE = re.compile(r"(^|[/_.-])(build|esbuild|compile|bundle|generate)[^/]*\.[cm]?[jt]s$")
 _MANAGERS = frozenset(("npm", "yarn", "pnpm", "bun"))
 _ALL_OF = frozenset(("run-s", "run-p", "npm-run-all", "npm-run-all2", "concurrently"))
 _MEMBERS = frozenset(("lerna", "turbo", "nx"))
 _SEPARATORS = frozenset(("&&", "||", ";", "|", "&", "(", ")"))
+_TESTS_BY_NAME = re.compile(r"test|spec", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 # Options that say how files are loaded, by runner; those of VALUED take the next word with them.
 _KEPT: dict[str, re.Pattern[str]] = {
@@ -72,6 +78,8 @@ class _Reader:
 
     def _behind(self, words: list[str]) -> Iterator[list[str]]:
         plain = [word for word in words if not _VARIABLE.fullmatch(word) and word not in ("cross-env", "env", "npx")]
+        called = next((place for place, word in enumerate(plain) if word in _MANAGERS), 0)
+        plain = plain[called:]  # what is before a package manager is a wrapper: c8, nyc, dotenv
         if not plain:
             return
         program, rest = posixpath.basename(plain[0]), plain[1:]
@@ -91,10 +99,8 @@ class _Reader:
             yield words
 
     def _script(self, name: str) -> Iterator[list[str]]:
-        if _BUILD_NAME.search(name):
-            self.builds.append(f"npm run -s {shlex.quote(name)}")
-        else:
-            yield from self.commands(name)
+        """A build is taken apart: of its commands those are kept that make what is imported."""
+        yield from self.commands(name) if not _IDLE_NAME.search(name) or "doc" in name else ()
 
     def _of_members(self, names: Sequence[str]) -> Iterator[list[str]]:
         for scripts in self.members:
@@ -110,20 +116,27 @@ class _Reader:
 
 
 def read(scripts: Mapping[str, str], members: Sequence[Mapping[str, str]] = ()) -> Script | None:
-    """The first command of the package's tests that a runner is in; None where there is none that could be run."""
+    """The first command of the package's tests that a runner is in, with the files of all that run it alike; None where there is none."""
     for name in [*TESTS, *sorted(one for one in scripts if one.startswith("test") and one not in TESTS)]:
-        reader = _Reader(scripts, members)
+        reader, chosen = _Reader(scripts, members), []
         for words in reader.commands(name):
             if (found := _runner(words)) is not None:
-                runner, argv, patterns, by_file = found
-                return Script(runner, argv, patterns, tuple(dict.fromkeys(reader.builds)), by_file)
+                chosen.append(found)
+        if chosen:
+            runner, argv, _, by_file = chosen[0]
+            patterns = [word for one in chosen if one[:2] == (runner, argv) and one[3] == by_file for word in one[2]]
+            return Script(runner, argv, tuple(dict.fromkeys(patterns)), tuple(dict.fromkeys(reader.builds)), by_file)
     return None
 
 
-def build_of(scripts: Mapping[str, str]) -> str:
-    """The command that makes what the package's entry points name; empty where no script does."""
-    name = next((name for name in BUILDS if name in scripts and "husky" not in scripts[name]), "")
-    return f"npm run -s {name}" if name else ""
+def build_of(scripts: Mapping[str, str], members: Sequence[Mapping[str, str]] = ()) -> tuple[str, ...]:
+    """The commands that make what the package's entry points name; none where no script does."""
+    for name in BUILDS:
+        reader = _Reader(scripts, members)
+        others = [shlex.join(words) for words in reader.commands(name)]
+        if reader.builds or others:
+            return tuple(dict.fromkeys(reader.builds or others))
+    return ()
 
 
 def simple(text: str) -> list[list[str]]:
@@ -166,10 +179,14 @@ def _everywhere(words: Sequence[str]) -> bool:
 
 def _builds(program: str, rest: Sequence[str]) -> bool:
     if program == "node":
-        return any(_BUILD_FILE.search(word) for word in rest if not word.startswith("-"))
+        return any(
+            _BUILD_FILE.search(word) and not _IDLE_FILE.search(word) for word in rest if not word.startswith("-")
+        )
     if program == "vite":
         return "build" in rest
-    return _BUILDER.fullmatch(program) is not None and not (program == "tsc" and "--noEmit" in rest)
+    return _BUILDER.fullmatch(program) is not None and not (
+        program == "tsc" and {"--noEmit", "--clean", "--emitDeclarationOnly"} & {*rest}
+    )
 
 
 def _runner(words: list[str]) -> tuple[Runner, tuple[str, ...], tuple[str, ...], bool] | None:
@@ -197,8 +214,8 @@ def _node(
 ) -> tuple[Runner, tuple[str, ...], tuple[str, ...], bool] | None:
     loads = {"tsx": ("--import", "tsx"), "ts-node": ("--require", "ts-node/register")}.get(program, ())
     options, patterns = _options("node", [word for word in rest if word != "--test"])
-    if not patterns and "--test" not in rest:
-        return None  # node -e, node --version
+    if "--test" not in rest and not any(_TESTS_BY_NAME.search(word) for word in patterns):
+        return None  # node --version, a program that makes or checks something
     return "node", (*before, "node", *loads, *options, "--test"), patterns, "--test" not in rest
 
 

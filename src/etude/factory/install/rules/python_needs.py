@@ -73,17 +73,23 @@ def own_requirements(files: Mapping[str, str], chosen: Iterable[str] = ()) -> li
     """What the project itself needs, and its extras of `chosen`: by pyproject.toml, setup.cfg and setup.py, else by requirements.txt."""
     project = _mapping(project_table(files).get("project"))
     found = [str(line) for line in project.get("dependencies") or ()]
-    optional = _mapping(project.get("optional-dependencies"))
-    found += [str(line) for name in chosen for line in optional.get(name) or ()]
     tool = _mapping(project_table(files).get("tool"))
     found += [name for name in _mapping(_mapping(tool.get("poetry")).get("dependencies")) if name.lower() != "python"]
     config = setup_cfg(files)
     found += _lines(config.get("options", "install_requires", fallback=""))
-    for name in chosen:
-        found += _lines(config.get("options.extras_require", name, fallback=""))
     for listed in re.findall(r"install_requires\s*=\s*\[(.*?)\]", files.get("setup.py", ""), re.DOTALL):
         found += re.findall(r"[\"']([^\"']+)[\"']", listed)
-    return _kept(found or _lines(files.get("requirements.txt", "")))
+    return [*_kept(found or _lines(files.get("requirements.txt", ""))), *own_extras(files, chosen)]
+
+
+def own_extras(files: Mapping[str, str], chosen: Iterable[str]) -> list[str]:
+    """The requirements of these extras."""
+    optional = _mapping(_mapping(project_table(files).get("project")).get("optional-dependencies"))
+    config, found = setup_cfg(files), []
+    for name in chosen:
+        found += [str(line) for line in optional.get(name) or ()]
+        found += _lines(config.get("options.extras_require", name, fallback=""))
+    return _kept(found)
 
 
 def _mapping(value: Any) -> dict[str, Any]:

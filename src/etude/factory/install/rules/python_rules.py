@@ -14,6 +14,7 @@ from etude.factory.install.rules import python_version
 from etude.factory.install.rules.python_copies import emptied
 from etude.factory.install.rules.python_needs import (
     extras,
+    own_extras,
     own_requirements,
     project_table,
     setup_cfg,
@@ -74,14 +75,19 @@ def env(project: Fetched) -> dict[str, str]:
 
 
 def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, bare: bool = False) -> tuple[str, ...]:
-    """`wanted`: distributions that an earlier try missed; `plain`: without what the project lists for its tests, some of which may not be
-    had any more; `bare`: the project itself is not built, its requirements alone are installed, since tests import it from the tree."""
+    """`wanted`: distributions that an earlier try missed; `plain`: what the project lists for its tests is installed one by one, and left
+    out where it can't be had; `bare`: the project itself is not built, its requirements alone are installed, since tests import it from
+    the tree."""
     files = project.texts()
     named = extras(files)
     target = f"{DEPS}/build[{','.join(named)}]" if named and not plain else f"{DEPS}/build"
-    needs = [] if plain else [line for line in test_requirements(files) if not line.lower().startswith("pytest=")]
-    needs = [*(own_requirements(files, () if plain else named) if bare else ()), *needs]
-    quoted = " ".join(f"'{need}'" for need in (*needs, *wanted) if "'" not in need)
+    needs = [line for line in test_requirements(files) if not line.lower().startswith("pytest=")]
+    if plain:
+        apart, needs = [*own_extras(files, named), *needs], []
+    else:
+        apart = []
+    needs = [*(own_requirements(files, named if not plain else ()) if bare else ()), *needs]
+    quoted = _quoted([*needs, *wanted])
     names = layout.distribution(project.wanted.in_registry, files)
     found = [f"mkdir -p {DEPS} && python3 -m venv {VENV}", f"{PIP} setuptools wheel"]
     if {"setup.py", "pyproject.toml", "setup.cfg"} & set(files) and not bare:
@@ -93,9 +99,15 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
         found.append(f"cp -r {WORKDIR} {DEPS}/build && {before}{PIP} '{target}'{kept} && rm -rf {DEPS}/build")
     if quoted:
         found.append(f"{PIP} {quoted}")
+    if apart := _quoted(apart):
+        found.append(f'for one in {apart}; do {PIP} "$one" || echo "left out: $one"; done')
     found += emptied(f"{VENV}/bin/python3", names, layout.modules(files), layout.python_path(files))
     found.append(f"find {DEPS} -name __pycache__ -prune -exec rm -rf {{}} + ; rm -rf /tmp/pip-* /tmp/.cache /tmp/tmp*")
     return tuple(found)
+
+
+def _quoted(needs: Sequence[str]) -> str:
+    return " ".join(f"'{need}'" for need in dict.fromkeys(needs) if "'" not in need)
 
 
 def learned(project: Fetched, output: str, wanted: Sequence[str]) -> list[str]:
