@@ -16,6 +16,7 @@ from etude.tasks.splits import CODE, Shares, by_name
 from etude.tasks.task import SPLITS, Split
 
 FEW_PROJECTS = 4  # fewer than this: a tenth of them is none, and one in a split measures one author's habits
+MOST_HELD_OUT: tuple[Split, ...] = ("heldout", "validation", "train")
 LEAST_FOLDERS = 6  # with code in fewer, files are the modules
 
 
@@ -53,7 +54,7 @@ def split_modules(
     found |= settled or {}
     free = sorted((one for one in modules if one not in (settled or {})), key=lambda one: _point(f"{name}/{one}"))
     parts = {"heldout": shares.heldout, "validation": shares.validation, "train": shares.training}
-    wanted = [split for split in reversed(SPLITS) if parts[split] > 0]
+    wanted: list[Split] = [split for split in MOST_HELD_OUT if parts[split] > 0]
     for split in wanted if len(modules) >= len(SPLITS) else ():
         counts = {one: sum(value == one for value in found.values()) for one in SPLITS}
         spare = [one for one in free if counts[found[one]] > 1 or found[one] not in wanted]
@@ -64,7 +65,8 @@ def split_modules(
 
 def decided(modules: Collection[str], splits: Mapping[str, Split]) -> tuple[Split, str]:
     """The split of a task that changes these modules, and the first module of it that says so. `modules`: at least one."""
-    split: Split = max((splits[module] for module in modules), key=SPLITS.index)
+    found = {splits[module] for module in modules}
+    split = next(split for split in MOST_HELD_OUT if split in found)
     return split, min(module for module in modules if splits[module] == split)
 
 
