@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from dataclasses import replace
 
@@ -11,11 +12,12 @@ import pytest
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.errors import TaskError
+from etude.tasks.running.channels.channel import Answer, Prepared
 from etude.tasks.running.channels.pytest_channel import interpreter
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
 from etude.tasks.running.supervised import watched
-from etude.tasks.running.testrun import Ran, Tests, run_tests
+from etude.tasks.running.testrun import Ran, Tests, heard_of, run_tests
 
 NODE = "module.exports.f = () => 1;\n"
 NODE_TESTS = (
@@ -206,3 +208,13 @@ async def test_the_pinned_pytest_is_not_shadowed_by_modules_of_the_workspace(poo
     files = {"a.py": b"X = 1\n", "test_a.py": b"import a\n\n\ndef test_one():\n    assert a.X == 1\n", **shadows}
     found = await run_tests(Tests(("test_a.py",)), files, fresh, 60)
     assert found.run.passed == {"test_a::test_one"} and found.honest
+
+
+def test_a_runner_that_prints_its_report_where_newer_ones_write_it_is_heard() -> None:
+    case = {"title": "one", "fullTitle": "g one", "duration": 1, "err": {}}
+    report = json.dumps({"stats": {"tests": 1}, "tests": [case], "pending": [], "failures": []}, indent=2)
+    printed = f'{{"stats": "of a test"}}\nnoise\n{report}\nleft over'.encode()
+    prepared = Prepared(["mocha"], {})
+    heard = heard_of("mocha", Answer(0, 1.0, (), False, False, "", printed, ()), prepared)
+    assert heard.run.passed == {"::g one"} and not heard.objection
+    assert not heard_of("mocha", Answer(0, 1.0, (), False, False, "", b"nothing", ()), prepared).run.passed
