@@ -240,6 +240,7 @@ def test_a_project_that_does_not_build_is_imported_from_its_tree_with_its_requir
     second = asyncio.run(builder.build(broken, [], tried))
     assert any("/deps/build" in one for one in first.steps) and not any("cp -r" in one for one in second.steps)
     assert any("'attrs'" in one for one in second.steps)
+    assert any("from thing import main" in one and "bin/thing" in one for one in second.steps)
 
 
 def test_go_modules_are_fetched_only_where_go_mod_asks_for_some() -> None:

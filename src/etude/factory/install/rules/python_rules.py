@@ -6,6 +6,8 @@ environment again: what tests import is the workspace's (promise 10).
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 
 from etude.factory.install.goal import TEN, Goal
@@ -29,6 +31,7 @@ from etude.tasks.running.pytest_tools import PYTEST_FLAGS
 VENV = f"{DEPS}/venv"
 PIP = f"{VENV}/bin/python3 -I -m pip install -q"
 MOST_FILES = 400
+_PROGRAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def goals(project: Fetched) -> list[Goal]:
@@ -57,7 +60,7 @@ def goals(project: Fetched) -> list[Goal]:
         found.append(
             Goal(f"python3 -c '{where}'", "a path in the workdir: the project's own code", rf"(?m)^{WORKDIR}/")
         )
-    for script in sorted(_scripts(files))[:2]:
+    for script in sorted(_entry_points(files))[:2]:
         found.append(Goal(f"{script} --help", "usage of the entry point", r"(?i)usage|options|help", None))
     found.append(Goal("python3 -m compileall -q . -x build; echo done", "the sources compile", "done"))
     found.append(Goal("python3 -m pip --version", "pip of the environment", DEPS))
@@ -101,6 +104,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
         found.append(f"{PIP} {quoted}")
     if apart := _quoted(apart):
         found.append(f'for one in {apart}; do {PIP} "$one" || echo "left out: $one"; done')
+    found += _programs(files) if bare else []
     found += emptied(f"{VENV}/bin/python3", names, layout.modules(files), layout.python_path(files))
     found.append(f"find {DEPS} -name __pycache__ -prune -exec rm -rf {{}} + ; rm -rf /tmp/pip-* /tmp/.cache /tmp/tmp*")
     return tuple(found)
@@ -116,11 +120,25 @@ def learned(project: Fetched, output: str, wanted: Sequence[str]) -> list[str]:
     return [name for name in python_wants(output, set(wanted)) if name not in own]
 
 
-def _scripts(files: Mapping[str, str]) -> set[str]:
+def _entry_points(files: Mapping[str, str]) -> dict[str, str]:
+    """`module:function` of the project's programs, by their names."""
     scripts = project_table(files).get("project", {}).get("scripts", {})
-    found = set(scripts) if isinstance(scripts, dict) else set()
+    found = {name: str(target) for name, target in scripts.items()} if isinstance(scripts, dict) else {}
     config = setup_cfg(files)
     for line in config.get("options.entry_points", "console_scripts", fallback="").splitlines():
-        if "=" in line:
-            found.add(line.split("=")[0].strip())
-    return {name for name in found if name.replace("-", "").replace("_", "").replace(".", "").isalnum()}
+        name, equals, target = line.partition("=")
+        if equals:
+            found[name.strip()] = target.strip()
+    return {name: target for name, target in found.items() if _PROGRAM.fullmatch(name)}
+
+
+def _programs(files: Mapping[str, str]) -> list[str]:
+    """Steps that write the project's programs, where no build does."""
+    found = []
+    for name, target in _entry_points(files).items():
+        if shape := re.fullmatch(r"([\w.]+):([\w.]+)(\s*\[.*\])?", target):
+            first = shape[2].split(".")[0]
+            text = f"#!{VENV}/bin/python3\nimport sys\nfrom {shape[1]} import {first}\nsys.exit({shape[2]}())\n"
+            place = f"{VENV}/bin/{name}"
+            found.append(f"printf %s {shlex.quote(text)} > {place} && chmod 755 {place}")
+    return found
