@@ -14,7 +14,7 @@ NANO = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
 
 def test_a_sound_checkpoint_is_told_so(here: Here) -> None:
     ran = here("model", "check", str(NANO))
-    assert ran.returncode == 0 and ran.stdout.rstrip().endswith("sound") and "round trip" in ran.stdout
+    assert ran.returncode == 0 and ran.stdout.rstrip().endswith("\nsound") and "round trip" in ran.stdout
     found = document(here("model", "check", str(NANO), "--json"))
     assert found["sound"] and found["family"] == "nano" and {c["state"] for c in found["checks"]} == {"ok", "skipped"}
 
@@ -26,7 +26,7 @@ def test_an_unsound_one_exits_with_1_and_names_what_failed_and_the_remedy(here: 
     ran = here("model", "check", "other")
     assert ran.returncode == 1
     assert "NO  vocabulary" in ran.stdout and "etude tokenizer extend" in ran.stdout
-    assert ran.stdout.rstrip().endswith("not sound: vocabulary")
+    assert ran.stdout.rstrip().endswith("not sound: vocabulary, model code")
 
 
 def test_what_is_no_checkpoint_gets_one_line(here: Here, tmp_path: Path) -> None:
@@ -66,3 +66,14 @@ def test_an_index_that_leads_out_of_the_directory_is_not_sound(here: Here, tmp_p
     index.write_text(json.dumps({"weight_map": {"lm_head.weight": "../../../../etc/passwd"}}))
     ran = here("model", "check", str(tmp_path))
     assert ran.returncode == 1 and "names '../../../../etc/passwd' as the file of lm_head.weight" in ran.stdout
+
+
+def test_a_checkpoint_that_lacks_a_file_is_sound_and_the_file_is_named(here: Here, tmp_path: Path) -> None:
+    shutil.copytree(NANO, tmp_path / "other")
+    (tmp_path / "other" / "generation_config.json").unlink()
+    (tmp_path / "other" / "chat_template.jinja").unlink()
+    ran = here("model", "check", "other")
+    assert ran.returncode == 0 and "!!  files" in ran.stdout
+    assert ran.stdout.rstrip().endswith(
+        "sound; but it lacks generation_config.json, a chat template (chat_template.jinja)"
+    )

@@ -10,6 +10,8 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from etude.model import checkpoint
 from etude.model.causal_lm import CausalLM
@@ -38,12 +40,13 @@ def test_round_trip_is_bit_exact(any_model: CausalLM, tmp_path: Path) -> None:
 
 def test_files_are_what_readers_look_for(mla: CausalLM, tmp_path: Path) -> None:
     (tmp_path / "tok").mkdir()
-    (tmp_path / "tok" / "tokenizer.json").write_text("{}")
+    tokenizer = Tokenizer(WordLevel({"a": 0, "b": 1, "end": 2}, unk_token="a"))
+    tokenizer.save(str(tmp_path / "tok" / "tokenizer.json"))
     save_checkpoint(mla, tmp_path / "c", tokenizer_from=tmp_path / "tok", extra_config={"eos_token_id": 2})
     config = json.loads((tmp_path / "c" / "config.json").read_text())
     assert config["architectures"] == ["DeepseekV3ForCausalLM"] and config["eos_token_id"] == 2
     assert config["topk_method"] == "noaux_tc" and config["scoring_func"] == "sigmoid"
-    assert (tmp_path / "c" / "tokenizer.json").read_text() == "{}"
+    assert (tmp_path / "c" / "tokenizer.json").read_bytes() == (tmp_path / "tok" / "tokenizer.json").read_bytes()
     index = json.loads((tmp_path / "c" / "model.safetensors.index.json").read_text())
     assert set(index["weight_map"]) == set(read_tensors(tmp_path / "c"))
     assert "model.layers.1.mlp.experts.3.gate_proj.weight" in index["weight_map"]

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from etude.chat.check import check_model
 from etude.chat.special import SPECIAL_TOKENS
 from etude.corpus.shards import write_shards
 from etude.corpus.tokenizer import train_tokenizer
 from etude.events.log import EventLog
+from etude.model.card import origin_of
 from etude.model.checkpoint import load_checkpoint, load_config
 from etude.recipe.recipe import Recipe
 from etude.run.stage import Context, StageError
@@ -88,6 +90,40 @@ def test_short_leaves_a_checkpoint_from_its_middle(run: Path) -> None:
     middle, end = (load_checkpoint(run / "short" / name) for name in ("midway", "checkpoint"))
     assert middle.config == end.config and not torch.equal(middle.head.weight, end.head.weight)
     assert (run / "short" / "midway" / "tokenizer.json").is_file()
+
+
+def test_every_stage_leaves_a_complete_checkpoint_whose_card_lists_the_stages(run: Path) -> None:
+    go(run, "base", "short", "long")
+    folders = [
+        run / name
+        for name in ("base/checkpoint", "short/midway", "short/checkpoint", "mtp/checkpoint", "long/checkpoint")
+    ]
+    for folder in folders:
+        report = check_model(folder)
+        assert {check.name: check.state for check in report.checks}["files"] == "ok", folder
+    stages = [[stage.stage for stage in origin_of(folder).stages] for folder in folders]
+    assert stages == [
+        ["base"],
+        ["base", "short"],
+        ["base", "short"],
+        ["base", "short", "mtp"],
+        ["base", "short", "long"],
+    ]
+    assert "ours.files" in origin_of(folders[2]).stages[1].data
+
+
+def test_what_a_given_checkpoint_had_goes_through_all_stages(run: Path, tmp_path: Path) -> None:
+    go(run, "base")
+    given = (run / "base" / "checkpoint").rename(tmp_path / "given")
+    (given / "generation_config.json").write_text('{"eos_token_id":2,"top_p":0.9}')
+    (given / "README.md").write_text("---\nlicense: mit\n---\n# Given\n")
+    go(run, "base", "short", model={"init": str(given)})
+    made = run / "short" / "checkpoint"
+    for name in ("generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        assert (made / name).read_bytes() == (given / name).read_bytes()
+    origin = origin_of(made)
+    assert origin.base == "given" and dict(origin.licence) == {"license": "mit"}
+    assert [stage.stage for stage in origin.stages] == ["short"]
 
 
 def test_long_is_stretched_from_the_rows_it_was_trained_on(run: Path) -> None:

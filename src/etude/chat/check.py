@@ -15,7 +15,7 @@ from typing import Any, Sequence
 from etude.chat import trajectories
 from etude.chat.families import UnknownFamily
 from etude.chat.hub_tokenizer import HubTokenizer
-from etude.chat.load import NANO, family_of, load_renderer, read_config, read_json
+from etude.chat.load import NANO, family_of, load_renderer, read_config, read_json, read_template
 from etude.chat.parity import template_differences
 from etude.chat.renderer import Renderer
 from etude.trace.message import Message
@@ -36,9 +36,13 @@ class Skipped(Exception):
     """A check that has nothing to look at here; says why."""
 
 
+class Incomplete(Failed):
+    """What keeps no model from being trained or served here, and is missing elsewhere."""
+
+
 @dataclass(frozen=True)
 class Check:
-    """One proof. `state` is ok, failed or skipped."""
+    """One proof. `state` is ok, failed, skipped or incomplete."""
 
     name: str
     state: str
@@ -65,7 +69,8 @@ class Report:
         except Skipped as skipped:
             self.checks.append(Check(name, "skipped", str(skipped)))
         except Failed as failed:
-            self.checks.append(Check(name, "failed", str(failed), failed.remedy))
+            state = "incomplete" if isinstance(failed, Incomplete) else "failed"
+            self.checks.append(Check(name, state, str(failed), failed.remedy))
         except (UnknownFamily, ValueError, OSError) as error:
             self.checks.append(Check(name, "failed", str(error), "see the message"))
         return self.checks[-1].state != "failed"
@@ -86,6 +91,7 @@ class Subject:
 def check_model(folder: Path, family: str | None = None) -> Report:
     """Every check of a directory; those that need what failed before are left out."""
     report = Report(str(folder))
+    report.run("files", lambda: _files(folder))
     loaded: list[HubTokenizer] = []
     if not report.run("tokenizer", lambda: _tokenizer(folder, loaded)):
         return report
@@ -99,6 +105,23 @@ def check_model(folder: Path, family: str | None = None) -> Report:
     for name, proof in PROOFS.items():
         report.run(name, lambda proof=proof: proof(made[0]))
     return report
+
+
+def _files(folder: Path) -> str:
+    """What a checkpoint holds for other programs and people, beside its weights."""
+    missing = [
+        name
+        for name in ("tokenizer_config.json", "generation_config.json", "README.md")
+        if not (folder / name).is_file()
+    ]
+    if read_template(folder) is None:
+        missing.append("a chat template (chat_template.jinja)")
+    if missing:
+        raise Incomplete(
+            f"it lacks {', '.join(missing)}",
+            "take them from where the checkpoint was published; every stage of a run carries them over",
+        )
+    return "tokenizer configuration, generation configuration, chat template and model card are here"
 
 
 def _tokenizer(folder: Path, loaded: list[HubTokenizer]) -> str:
@@ -143,7 +166,25 @@ def _vocabulary(subject: Subject) -> str:
             f"the model has {rows:,} rows for {subject.tokenizer.size:,} tokens",
             "extend the checkpoint (`etude tokenizer extend`) or take the tokenizer it was trained with",
         )
-    return f"{rows:,} rows for {subject.tokenizer.size:,} tokens"
+    words = subject.tokenizer.words()
+    absent = sorted(word for word in _named_marks(subject.folder) if word not in words)
+    if rows < subject.tokenizer.size + len(absent):
+        raise Failed(
+            f"tokenizer_config.json names {', '.join(absent)}, which tokenizer.json lacks: transformers adds it, and the model has no row for it",
+            "name tokens of tokenizer.json in tokenizer_config.json",
+        )
+    padding = rows - subject.tokenizer.size
+    return f"{rows:,} rows for {subject.tokenizer.size:,} tokens" + (f", {padding:,} are padding" if padding else "")
+
+
+def _named_marks(folder: Path) -> set[str]:
+    """The special tokens that tokenizer_config.json names, as text."""
+    found: set[str] = set()
+    for key, value in read_json(folder / "tokenizer_config.json").items():
+        word = value.get("content") if isinstance(value, dict) else value
+        if key.endswith("_token") and isinstance(word, str):
+            found.add(word)
+    return found
 
 
 def _stop_ids(subject: Subject) -> str:
@@ -162,8 +203,6 @@ def _stop_ids(subject: Subject) -> str:
 
 
 def _template(subject: Subject) -> str:
-    if subject.renderer.name.startswith(NANO):
-        raise Skipped("the laptop format has no template: the renderer is its definition")
     differences = template_differences(subject.folder, subject.renderer, subject.tokenizer, subject.answers)
     if differences is None:
         raise Skipped("the directory has no chat template")

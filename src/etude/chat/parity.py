@@ -26,14 +26,40 @@ def template_differences(
     """The first difference of each conversation, none if all are equal; None if the folder has no template. Raises
     TemplateError if the template refuses one."""
     template = ChatTemplate.load(folder, DATE)
-    if template is None or not isinstance(renderer, FamilyRenderer):
+    if template is None:
         return None
+    if not isinstance(renderer, FamilyRenderer):
+        return _nano_differences(template, renderer, tokenizer, answers)
     found = []
     for messages, tools in _conversations(answers, renderer.family):
         if renderer.family.declares:
             tools = ()  # the template knows of none: the caller describes them
         theirs = tokenizer.encode(_text(template, renderer, messages, tools))
         ours = renderer.render(messages, tools)
+        if ours != theirs:
+            found.append(_difference(ours, theirs, tokenizer))
+    return found
+
+
+def _nano_differences(
+    template: ChatTemplate, renderer: Renderer, tokenizer: HubTokenizer, answers: Sequence[Message]
+) -> list[str]:
+    """Of the laptop format, where every turn is one message: a request, an answer, and the result of each of its calls. Without markers spelt
+    in content, as `_conversations`."""
+    plain = [answer for answer in answers if "<|" not in f"{answer.text} {answer.calls}"]
+    asked = [Message("system", "Be brief."), Message("user", "Hello. Ça va?")]
+    found = []
+    for answer in plain:
+        messages = [*asked, answer, *(Message("tool", "done\n", call_id=call.id) for call in answer.calls)]
+        rows = [
+            {
+                "role": m.role,
+                "content": m.text,
+                "tool_calls": [{"function": {"name": c.name, "arguments": dict(c.arguments)}} for c in m.calls],
+            }
+            for m in messages
+        ]
+        ours, theirs = renderer.render(messages, ()), tokenizer.encode(template.text(rows, (), generation=True))
         if ours != theirs:
             found.append(_difference(ours, theirs, tokenizer))
     return found

@@ -36,11 +36,12 @@ def check(folder: _Folder, family: _Family = None, json: Json = False) -> Answer
     report = check_model(folder, family)
     report.run("model code", lambda: loadable(folder))
     width = max(len(found.name) for found in report.checks)
-    marks = {"ok": "ok", "failed": "NO", "skipped": "--"}
+    marks = {"ok": "ok", "failed": "NO", "skipped": "--", "incomplete": "!!"}
     lines = [
         f"{marks[found.state]}  {found.name:{width}}  {found.detail}" + (f"; {found.remedy}" if found.remedy else "")
         for found in report.checks
     ]
     failed = [found.name for found in report.checks if found.state == "failed"]
-    lines.append("sound" if report.sound else f"not sound: {', '.join(failed)}")
+    missing = [found.detail for found in report.checks if found.state == "incomplete"]
+    lines.append("; but ".join(["sound", *missing]) if report.sound else f"not sound: {', '.join(failed)}")
     return Answer({**asdict(report), "sound": report.sound}, "\n".join(lines), int(not report.sound))

@@ -116,26 +116,22 @@ def check(
 
 def _write(folder: Path, out: Path, new: Any, grown: dict[int, list[int]], chat: bool) -> int:
     """tokenizer.json alone, or the checkpoint with it; returns the rows of the checkpoint, 0 if DIR is none."""
-    import shutil
-    import tempfile
-
     if not (folder / "config.json").is_file():
         out.mkdir(parents=True, exist_ok=True)
         new.save(str(out / "tokenizer.json"))
         return 0
     from etude.chat.special import BOS, END, PAD
-    from etude.model.checkpoint import TOKENIZER_FILES, load_checkpoint, save_checkpoint, token_ids
+    from etude.model.card import Training
+    from etude.model.checkpoint import load_checkpoint, save_checkpoint, token_ids
     from etude.model.vocabulary import with_rows
 
     model = with_rows(load_checkpoint(folder, drafts=True), grown)
     marks = {"bos_token_id": BOS, "eos_token_id": END, "pad_token_id": PAD} if chat else {}
     ids = token_ids(folder) | {key: new.token_to_id(token) for key, token in marks.items()}
-    with tempfile.TemporaryDirectory() as beside:
-        for name in TOKENIZER_FILES:
-            if (folder / name).is_file():
-                shutil.copyfile(folder / name, Path(beside) / name)
-        new.save(str(Path(beside) / "tokenizer.json"))
-        save_checkpoint(model, out, tokenizer_from=beside, extra_config=ids)
+    trained = Training(
+        "tokenizer extend", f"{len(grown):,} new tokens, each from the mean of the tokens that spelled it"
+    )
+    save_checkpoint(model, out, tokenizer_from=folder, extra_config=ids, trained=trained, tokenizer=new)
     return model.config.vocab_size
 
 

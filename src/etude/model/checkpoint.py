@@ -1,6 +1,7 @@
 """A checkpoint is a Hugging Face directory: what is saved here, transformers and vLLM load, and the other way round.
 
-A save is atomic: the directory is written beside its place and renamed, so what stands there is always whole. (Replacing an
+A save is complete: `checkpoint_files.py` writes what belongs to it besides config and weights. It is atomic: the directory is written beside
+its place and renamed, so what is there is always whole. (Replacing an
 existing one takes two renames; a kill exactly between them leaves it as `.NAME.PID.former`.)
 """
 
@@ -16,9 +17,12 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from tokenizers import Tokenizer
 from torch import Tensor
 
+from etude.model.card import Training
 from etude.model.causal_lm import CausalLM
+from etude.model.checkpoint_files import TOKEN_IDS, Companions
 from etude.model.config import ModelConfig
 from etude.model.count import count_parameters
 from etude.model.hf_config import DRAFT_LAYERS, WRAPPED, WRAPPERS, raw_config, read_config, text_config, to_hf_config
@@ -29,8 +33,6 @@ WEIGHT_TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 # The size other writers split at; readers hold one shard at a time.
 SHARD_BYTES = 5 * 2**30
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
-# Keys of config.json that belong to the tokenizer rather than to the network: without them readers never stop generating.
-TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def save_checkpoint(
@@ -39,12 +41,15 @@ def save_checkpoint(
     tokenizer_from: Path | str | None = None,
     extra_config: Mapping[str, Any] | None = None,
     drafts_from: Path | str | None = None,
+    trained: Training | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> None:
-    """Write `model` to `folder`, replacing what is there. Tokenizer files come from the directory `tokenizer_from`, and if
-    that is a checkpoint, its TOKEN_IDS too.
+    """Write `model` to `folder`, replacing what is there. Tokenizer, chat template and generation configuration come from the directory
+    `tokenizer_from`, and if that is a checkpoint, its TOKEN_IDS and its model card too; what it lacks is written.
 
     `extra_config` adds keys to config.json, such as `eos_token_id`. Draft layers of the checkpoint `drafts_from`, if it has any,
-    are carried on beside a trunk that was loaded without them.
+    are carried on beside a trunk that was loaded without them. `trained` is added to the model card; `tokenizer` takes the place of that of
+    `tokenizer_from`. Raises CheckpointError for a tokenizer with more tokens than the model has rows.
     """
     folder = Path(folder)
     config, tensors = to_hf_config(model.config), dict(to_hf(model.state_dict(), model.config.layers))
@@ -57,11 +62,11 @@ def save_checkpoint(
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     try:
-        _write_json(draft / "config.json", config | token_ids(tokenizer_from) | dict(extra_config or {}))
+        config |= token_ids(tokenizer_from) | dict(extra_config or {})
+        _write_json(draft / "config.json", config)
+        source = None if tokenizer_from is None else Path(tokenizer_from)
+        Companions(source, tokenizer, trained).write(draft, config, model.config.context_length)
         _write_tensors(draft, tensors)
-        for name in TOKENIZER_FILES if tokenizer_from is not None else ():
-            if (source := Path(tokenizer_from or "") / name).is_file():
-                shutil.copyfile(source, draft / name)
         _replace(draft, folder)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)

@@ -9,6 +9,7 @@ from safetensors import SafetensorError, safe_open
 from etude.model.hf_config import read_config
 from etude.weights.hf_files import INDEX, SINGLE, CheckpointError, tensor_files
 
+_ROWS = ("model.embed_tokens.weight", "lm_head.weight")  # one row a token id
 # As safetensors names them.
 WEIGHT_TYPES = ("F64", "F32", "BF16", "F16")
 
@@ -28,6 +29,10 @@ def loadable(folder: Path) -> str:
                     if (kind := file.get_slice(key).get_dtype()) not in WEIGHT_TYPES:
                         raise CheckpointError(
                             f"{key} in {name} is {kind}: quantised weights can't be loaded; convert the checkpoint to bf16 or fp32 first"
+                        )
+                    if key.endswith(_ROWS) and (rows := file.get_slice(key).get_shape()[0]) != config.vocab_size:
+                        raise CheckpointError(
+                            f"{key} in {name} has {rows:,} rows, and config.json says vocab_size {config.vocab_size:,}: they do not belong together"
                         )
                     count += 1
         except SafetensorError as error:

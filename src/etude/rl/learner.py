@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 from etude.engine.probe import Mismatch, compare
+from etude.model.card import Training
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.model.device import device_of
 from etude.rl.baseline import RunningMeans, by_group, of_sound_groups
@@ -213,8 +214,13 @@ class Learner:
     def export(self, folder: Path) -> None:
         """The policy as a Hugging Face directory, with its draft layers; where RL taught the trunk alone, with the checkpoint's."""
         drafts_from = self.checkpoint if self.drafts is None else None
-        write = partial(save_checkpoint, self.trainer.model, folder, self.checkpoint, drafts_from=drafts_from)
-        self._at_model(write)
+        self._at_model(self._export, folder, drafts_from)
+
+    def _export(self, folder: Path, drafts_from: Path | None) -> None:
+        data = f"{self.trainer.steps:,} steps of reinforcement learning on rollouts of the run's training tasks"
+        save_checkpoint(
+            self.trainer.model, folder, self.checkpoint, drafts_from=drafts_from, trained=Training("rl", data)
+        )
 
     def compare(self, sampled: list[tuple[tuple[int, ...], SampledTokens]]) -> Mismatch:
         """How far what the engine sampled after these prompts is from the plain forward of the same version."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from etude.chat import special
 from etude.corpus.tokenizer import load_tokenizer
@@ -23,7 +24,8 @@ def run(context: Context) -> None:
     else:
         result = train_phase(context, model, corpus)
         facts |= {"steps": result.steps, "tokens": result.tokens, "loss": result.loss}
-    leave(context, model, corpus, facts, **_token_ids(context))
+    given = context.recipe.model.init
+    leave(context, model, Path(given) if given else corpus, facts, **_token_ids(context))
 
 
 def _token_ids(context: Context) -> dict[str, int | None]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from etude.model.card import Training
 from etude.model.causal_lm import CausalLM
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.model.count import count_parameters
@@ -30,7 +31,10 @@ def run(context: Context) -> None:
     model = with_drafts(load_checkpoint(start), settings.layers, settings.seed)
     source = batches_of(settings, mixture_of(context, "short"))
     result = run_mtp(settings, model, source, context.folder, context.log)
-    save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=start)
+    trained = Training(
+        context.stage, f"{settings.layers} draft layers, on {result.tokens:,} tokens of the documents of stage short"
+    )
+    save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=start, trained=trained)
     texts = _heldout(context.of("corpus") / HELDOUT, settings.row_tokens)
     context.summarize(
         {

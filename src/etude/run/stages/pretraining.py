@@ -11,6 +11,7 @@ from typing import Any
 from etude.corpus.mixture import Mixture
 from etude.corpus.shards import DONE_FILE, TokenShards
 from etude.corpus.tokenizer import load_tokenizer
+from etude.model.card import Training
 from etude.model.causal_lm import CausalLM
 from etude.model.checkpoint import save_checkpoint
 from etude.model.count import count_parameters
@@ -46,7 +47,7 @@ def train_phase(context: Context, model: CausalLM, tokenizer_from: Path) -> Trai
         draft_every=context.recipe.mtp.every,
     )
     if settings.midway is not None and not (context.folder / MIDWAY).is_dir():  # stopped before its middle
-        save_checkpoint(model, context.folder / MIDWAY, tokenizer_from=tokenizer_from)
+        _midway_save(context, model, tokenizer_from)()
     return result
 
 
@@ -95,7 +96,12 @@ def shards_in(folder: Path, row_tokens: int) -> dict[str, TokenShards]:
 
 def leave(context: Context, model: CausalLM, tokenizer_from: Path, facts: dict[str, Any], **config: int | None) -> None:
     """`checkpoint/` and `summary.json`; `config` adds keys to config.json."""
-    save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=tokenizer_from, extra_config=config)
+    trained = None
+    if facts["steps"]:
+        trained = Training(context.stage, f"{facts['tokens']:,} tokens of documents of {_sources(context)}")
+    save_checkpoint(
+        model, context.folder / CHECKPOINT, tokenizer_from=tokenizer_from, extra_config=config, trained=trained
+    )
     count = count_parameters(model.config)
     context.summarize(
         {
@@ -134,9 +140,19 @@ def _watches(context: Context, model: CausalLM, tokenizer_from: Path) -> list[Wa
         folder = context.folder / "regression"
         watches.append(Regression(settings.regression, model, measure, folder, context.stage, context.log))
     if settings.midway is not None:
-        save = partial(save_checkpoint, model, context.folder / MIDWAY, tokenizer_from=tokenizer_from)
-        watches.append(Midway(settings.midway, save))
+        watches.append(Midway(settings.midway, _midway_save(context, model, tokenizer_from)))
     return watches
+
+
+def _midway_save(context: Context, model: CausalLM, tokenizer_from: Path) -> Callable[[], None]:
+    trained = Training(context.stage, f"its first part, on documents of {_sources(context)}")
+    return partial(save_checkpoint, model, context.folder / MIDWAY, tokenizer_from=tokenizer_from, trained=trained)
+
+
+def _sources(context: Context) -> str:
+    """The kinds of documents that this phase learns from, in words."""
+    sources = shards_in(context.of("corpus") / TRAIN, phase(context, context.stage).row_tokens)
+    return ", ".join(mix_in(context, context.stage, sources).shares)
 
 
 def _measure(context: Context, model: CausalLM, tokenizer_from: Path) -> Callable[[], float] | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from etude.chat.load import load_renderer
 from etude.factory.collect.taught import taught
 from etude.factory.sessions import read_sessions
+from etude.model.card import Training
 from etude.model.checkpoint import load_checkpoint, save_checkpoint
 from etude.run.stage import Context
 from etude.run.stages.pretraining import CHECKPOINT, pretrained
@@ -76,7 +77,11 @@ def _fine_tune(context: Context, taught: list[Segment], facts: dict, *, drafts: 
     result = run_sft(
         recipe.sft, model, taught, context.folder, context.log, stage=context.stage, draft_every=recipe.mtp.every
     )
-    save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=start)
+    folders = ", ".join(Path(folder).name for folder in recipe.sft.collected)
+    data = f"{len(taught):,} segments of the run's sessions" + (
+        f" and of collected ones ({folders})" if folders else ""
+    )
+    save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=start, trained=Training(context.stage, data))
     sampled = int(sum(segment.sampled.sum() for segment in taught))
     measured = {"heldout_segments": len(held), "heldout_loss": session_loss(model, held)}
     context.summarize({**facts, "segments": len(taught), "sampled_tokens": sampled, **asdict(result), **measured})
