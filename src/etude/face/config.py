@@ -13,7 +13,6 @@ Every key and its meaning: `docs/harness.md`. A key that isn't known is an error
 from __future__ import annotations
 
 import os
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from etude.face.place import Walls
 from etude.harness.approval import ApprovalPolicy
 from etude.harness.mcp.config import servers_of
 from etude.harness.mcp.server import McpConfigError, Server
+from etude.recipe import bounded_toml
 from etude.trace.entry import Effort
 from etude.workspace.bounded_file import UTF16_MARKS
 
@@ -100,8 +100,8 @@ def load_config(named: Path | None = None) -> tuple[Config, Path]:
             raise BadUse(f"there is no settings file {file}; write it, or leave out {wish}")
         return Config(), file
     try:
-        found = Config.model_validate(tomllib.loads(_text(file)))
-    except (OSError, ValueError, RecursionError) as error:
+        found = Config.model_validate(bounded_toml.loads(_text(file)))
+    except (OSError, ValueError) as error:
         told = _told(error) if isinstance(error, ValidationError) else str(error)
         raise BadUse(f"{file}: {told}") from error
     found.servers(str(file))

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import json
 import shlex
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import tomli_w
 
+from etude.recipe import bounded_toml
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.content import (
     MODES,
@@ -98,7 +98,7 @@ def write_task(
 def read_task(folder: Path) -> Task:
     """The task of a directory that `write_task` made; raises HarborError."""
     try:
-        described = tomllib.loads(_read(folder / "task.toml"))
+        described = bounded_toml.loads(_read(folder / "task.toml"))
         ours = described["metadata"]["etude"]
         hidden = hidden_from_json(json.loads(_read(folder / "tests" / "hidden.json")))
         modes = ours.get("modes", {})
@@ -119,7 +119,7 @@ def read_task(folder: Path) -> Task:
         raise HarborError(
             f"{folder}/task.toml lacks {error} under [metadata.etude]; only our own exports read back"
         ) from error
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+    except (bounded_toml.TomlRefused, json.JSONDecodeError, RecursionError) as error:
         raise HarborError(f"{folder} holds a file that does not parse: {error}") from error
     except (IndexError, TypeError, AttributeError) as error:
         raise HarborError(

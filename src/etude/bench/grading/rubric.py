@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+from etude.recipe import bounded_toml
 
 Kind = Literal["single", "pair"]
 Part = Literal["request", "diff", "message", "trace"]
@@ -75,10 +76,10 @@ class Rubric:
 def read_rubric(path: Path) -> Rubric:
     """The rubric of a file; raises RubricError."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = bounded_toml.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise RubricError(f"{path}: there is no such rubric") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (bounded_toml.TomlRefused, UnicodeDecodeError) as error:
         raise RubricError(f"{path} is no TOML: {error}") from error
     return rubric_of(data, str(path), path.stem)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from etude.bench.suites.errors import NewerSuite, SuiteError
 from etude.harness.settings import HarnessSettings
+from etude.recipe import bounded_toml
 from etude.rollout.settings import AttemptSettings
 
 NAME = "suite.toml"
@@ -77,10 +77,10 @@ class Manifest(BaseModel):
 def read_manifest(path: Path) -> Manifest:
     """Raises SuiteError, NewerSuite."""
     try:
-        row = tomllib.loads(path.read_text(encoding="utf-8"))
+        row = bounded_toml.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SuiteError(f"{path} is missing: a suite is a folder with {NAME}; `etude bench make` writes one") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (bounded_toml.TomlRefused, UnicodeDecodeError) as error:
         raise SuiteError(f"{path} does not parse: {error}") from error
     schema = row.pop("schema", None)
     if not isinstance(schema, int) or schema < 1:

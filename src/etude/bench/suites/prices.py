@@ -15,7 +15,6 @@ most telling glob counts (most characters that are no wildcard), of its entries 
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, fields
 from datetime import date
 from fnmatch import fnmatchcase
@@ -26,6 +25,7 @@ from typing import Any
 import tomli_w
 
 from etude.bench.suites.errors import SuiteError
+from etude.recipe import bounded_toml
 
 NAME = "prices.toml"
 SHIPPED = Path(__file__).parent / NAME
@@ -81,8 +81,8 @@ def read_prices(path: Path) -> Prices:
     if not path.is_file():
         return Prices()
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        told = bounded_toml.loads(path.read_text(encoding="utf-8"))
+    except (bounded_toml.TomlRefused, UnicodeDecodeError) as error:
         raise SuiteError(f"{path} does not parse: {error}") from error
     rows = told.get("prices", [])
     if set(told) - {"prices"} or not isinstance(rows, list):

@@ -23,7 +23,6 @@ expert = [[{ view = "calc.py" }], [{ done = "..." }]]
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from etude.bench.targeted.checks import CHECKS
 from etude.bench.targeted.grader import NAME
 from etude.policy.protocol import Request
 from etude.policy.scripted import ScriptedPolicy
+from etude.recipe import bounded_toml
 from etude.tasks.task import Task
 from etude.trace.message import Message, ToolCall
 
@@ -76,7 +76,7 @@ def _read(behaviour: str) -> dict[str, Any]:
     path = FOLDER / f"{behaviour}.toml"
     if not path.is_file():
         raise CaseError(f"there is no targeted eval {behaviour!r}; there are {', '.join(behaviours())}")
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    return bounded_toml.loads(path.read_text(encoding="utf-8"))
 
 
 def _task(behaviour: str, row: dict[str, Any]) -> Task:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from etude.recipe import bounded_yaml
 from etude.tasks.errors import TaskError
 from etude.tasks.importers.texts import maybe_text
 
@@ -26,10 +27,8 @@ def one_service(place: Path) -> None:
 
 
 def parsed(text: str, place: Path) -> Any:
-    """YAML of plain values. Raises TaskError."""
-    import yaml
-
+    """YAML of plain values, within bounds. Raises TaskError."""
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        return bounded_yaml.loads(text)
+    except bounded_yaml.YamlRefused as error:
         raise TaskError(f"{place} does not parse: {error}") from error

@@ -9,11 +9,11 @@ the same: a public network that isn't there, root that isn't, skills, artifacts 
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from pathlib import Path
 
+from etude.recipe import bounded_toml
 from etude.tasks.errors import TaskError
 from etude.tasks.importers.table import Table
 from etude.tasks.importers.texts import text_of
@@ -54,8 +54,8 @@ class Settings:
 def read_settings(place: Path, variables: dict[str, str]) -> Settings:
     """`variables`: what `${VAR}` stands for. Raises TaskError, also for what can't be given here."""
     try:
-        told = tomllib.loads(text_of(place))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        told = bounded_toml.loads(text_of(place))
+    except bounded_toml.TomlRefused as error:
         raise TaskError(f"{place} does not parse: {error}") from error
     whole = Table(told, place)
     version = whole.raw("schema_version") or whole.raw("version") or "1.0"

@@ -8,7 +8,6 @@ nobody happened to ask in a few sessions is rare, not absent.
 from __future__ import annotations
 
 import json
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import tomli_w
 
+from etude.recipe import bounded_toml
 from etude.statistics.bounded import wilson
 from etude.statistics.student import freedom_of, student_quantile
 from etude.tasks.errors import TaskError
@@ -89,9 +89,9 @@ def read_weights(file: Path) -> dict[str, float]:
     """A mix' weights by category; a person may have changed them. Raises TaskError."""
     try:
         text = file.read_text(encoding="utf-8")
-        told = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
+        told = bounded_toml.loads(text) if file.suffix == ".toml" else json.loads(text)
         weights = {name: float(row["weight"]) for name, row in told["categories"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TaskError(
             f"{file} is no mix ({error!r}): write one with `etude tasks mix --sessions DIR --out {file}`"
         ) from error

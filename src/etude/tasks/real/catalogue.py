@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from etude.recipe import bounded_toml
 from etude.tasks.running.pin import Pin
 
 
@@ -65,7 +65,7 @@ def _tables() -> Iterator[dict[str, Any]]:
     folder = files("etude.tasks.real") / "bugs"
     for path in sorted(folder.iterdir(), key=lambda path: path.name):
         if path.name.endswith(".toml"):
-            yield tomllib.loads(path.read_text())
+            yield bounded_toml.loads(path.read_text(encoding="utf-8"))
 
 
 def _package(row: dict[str, Any]) -> Package:
