@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.sandbox.errors import UserError
+from etude.sandbox.fake import archive as fake_archive
+from etude.sandbox.fake.files import Files
 from etude.sandbox.inside import frames
 from etude.sandbox.wire import archive as archives
 
@@ -96,3 +98,20 @@ def _tar(*members: tuple[str, float]) -> bytes:
             info.pax_headers = {"mtime": str(mtime)}
             tar.addfile(info)
     return held.getvalue()
+
+
+@pytest.mark.parametrize("reader", ["wire", "fake"])
+def test_an_archive_that_is_cut_is_put_whole_or_refused(reader: str) -> None:
+    whole = _tar(("a", 1.0), ("folder", 1.0), ("b", 1.0))[: 9 * 512 + 1024]  # three blocks each, and the end
+    for cut in range(len(whole)):
+        files = Files("/w", 1 << 20)
+        try:
+            if reader == "wire":
+                names = {entry[0] for head, _ in archives.parts(whole[:cut], 1000) for entry in head["entries"]}
+            else:
+                fake_archive.unpack(files, "/w", whole[:cut])
+                names = {name.removeprefix("w/") for name in files.names()}
+        except UserError:
+            assert cut < 10 * 512
+        else:
+            assert names == {"a", "folder", "b"} and cut >= 10 * 512

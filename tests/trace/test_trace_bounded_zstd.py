@@ -63,6 +63,15 @@ def test_what_fits_comes_back_and_one_byte_more_is_refused(data: bytes, sized: b
             decompress(packed, len(data) - 1)
 
 
+@given(st.binary(max_size=300), st.booleans(), st.data())
+def test_of_a_frame_that_is_cut_the_whole_comes_or_an_error(data: bytes, sized: bool, draw: st.DataObject) -> None:
+    packed = zstandard.ZstdCompressor(write_content_size=sized).compress(data)
+    try:
+        assert decompress(packed[: draw.draw(st.integers(0, len(packed) - 1))], 1000) == data
+    except BadFrame:
+        return
+
+
 @given(st.binary(max_size=200))
 def test_bytes_that_are_no_frame_are_a_typed_error(data: bytes) -> None:
     with pytest.raises(BadFrame):

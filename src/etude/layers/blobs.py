@@ -95,5 +95,5 @@ def decompressed(file: IO[bytes]) -> IO[bytes]:
     if head.startswith(_GZIP):
         return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
     if head == _ZSTD:
-        return zstandard.ZstdDecompressor().stream_reader(file)  # type: ignore[return-value]
+        return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)  # type: ignore[return-value]
     return file

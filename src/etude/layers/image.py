@@ -24,6 +24,7 @@ from etude.layers.hold import Hold
 from etude.layers.intake import Intake
 from etude.layers.snapshot import Snapshot
 from etude.layers.store import LayerStore
+from etude.layers.strict_tar import open_tar
 from etude.layers.unpack import archive_bytes, unpack
 from etude.layers.view import View
 
@@ -50,7 +51,7 @@ def load(store: LayerStore, source: Path, *, name: str = "", bounds: Bounds = Bo
         return _folder(store, source, name, bounds)
     with _plain_tar(source, archive_bytes(bounds)) as file:
         try:
-            with tarfile.open(fileobj=file, mode="r:") as archive:
+            with open_tar(file) as archive:
                 first = archive.next()
                 kinds = {"index.json", "manifest.json", "oci-layout"}
                 looks = first is not None and (
@@ -147,7 +148,7 @@ def _stacked(
             below = held.snapshot if held is not None else Snapshot()
             seen = functools.cache(lambda below=below: View.of(store, below).entries)
             with store.drafting() as draft:
-                found = unpack(source, draft, bounds, lambda path, seen=seen: path in seen())
+                found = unpack(source, draft, bounds, lambda path, seen=seen: path in seen(), proven=bool(inner))
                 if inner and found != inner.removeprefix("sha256:"):
                     raise BadImage(f"a layer is not what the image's record says ({inner[:19]})")
                 above = store.commit(draft, below, passing=True)

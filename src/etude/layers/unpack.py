@@ -21,6 +21,7 @@ from etude.layers.draft import MODE_BITS, Draft
 from etude.layers.errors import Hostile
 from etude.layers.intake import copy_from
 from etude.layers.manifest import Entry
+from etude.layers.strict_tar import open_tar
 from etude.layers.tree import CREATE, FOLDER, PIECE_BYTES, Tree
 
 GONE, OPAQUE = ".wh.", ".wh..wh..opq"
@@ -69,11 +70,14 @@ class Guarded:
         return self._digest.hexdigest()
 
 
-def unpack(source: IO[bytes], draft: Draft, bounds: Bounds, below: Callable[[str], bool]) -> str:
-    """The sha256 of the archive. `below`: whether the chain under this layer shows something at a path. Raises Hostile, OSError."""
+def unpack(
+    source: IO[bytes], draft: Draft, bounds: Bounds, below: Callable[[str], bool], *, proven: bool = False
+) -> str:
+    """The sha256 of the archive. `below`: whether the chain under this layer shows something at a path. `proven`: the caller compares the
+    sha256 with the one that it knows. Raises Hostile, OSError."""
     stream: Any = Guarded(source, archive_bytes(bounds))
     try:
-        with tarfile.open(fileobj=stream, mode="r:", errorlevel=2) as archive, Tree(draft.tree) as tree:
+        with open_tar(stream, proven=proven, errorlevel=2) as archive, Tree(draft.tree) as tree:
             _Unpacking(archive, draft, tree, Tally(bounds), below).all()
         return stream.rest()
     except (tarfile.TarError, *BROKEN, ValueError, OverflowError, RecursionError) as error:

@@ -6,11 +6,9 @@ allocates. So the header is read first, and a frame without a size is decompress
 
 from __future__ import annotations
 
-import io
-
 import zstandard
 
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 256  # of the frame at once: four of them may hold 128 KiB
 
 
 class BadFrame(ValueError):
@@ -35,10 +33,12 @@ def decompress(packed: bytes, most_bytes: int) -> bytes:
 def _by_pieces(packed: bytes, most_bytes: int) -> bytes:
     pieces: list[bytes] = []
     held = 0
-    with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(packed)) as reader:
-        while piece := reader.read(PIECE_BYTES):
-            held += len(piece)
-            if held > most_bytes:
-                raise BadFrame(f"a frame of {len(packed):,} bytes holds more than the {most_bytes:,} that belong there")
-            pieces.append(piece)
-    return b"".join(pieces)
+    reader = zstandard.ZstdDecompressor().decompressobj()  # a stream_reader takes a cut frame for a whole one
+    for start in range(0, len(packed), PIECE_BYTES):
+        pieces.append(reader.decompress(packed[start : start + PIECE_BYTES]))
+        held += len(pieces[-1])
+        if held > most_bytes:
+            raise BadFrame(f"a frame of {len(packed):,} bytes holds more than the {most_bytes:,} that belong there")
+        if reader.eof:
+            return b"".join(pieces)
+    raise BadFrame(f"{len(packed):,} bytes that are no whole zstd frame: it is cut")

@@ -6,6 +6,7 @@ import io
 import posixpath
 import tarfile
 
+from etude.layers.strict_tar import open_tar
 from etude.sandbox.errors import OutputLimit, UserError
 from etude.sandbox.fake.files import Files
 
@@ -13,7 +14,7 @@ from etude.sandbox.fake.files import Files
 def unpack(files: Files, path: str, archive: bytes) -> None:
     found: list[tuple[str, bytes, int]] = []
     try:
-        with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+        with open_tar(io.BytesIO(archive)) as opened:
             for info in opened:
                 name = posixpath.normpath(info.name)
                 if name.startswith(("/", "../")) or name == ".." or not (info.isreg() or info.isdir()):
@@ -21,7 +22,7 @@ def unpack(files: Files, path: str, archive: bytes) -> None:
                 content = opened.extractfile(info)
                 if content is not None:
                     found.append((posixpath.join(path, name), content.read(), info.mode & 0o777))
-    except tarfile.TarError as error:
+    except (tarfile.TarError, ValueError, OverflowError, EOFError) as error:
         raise UserError(f"put_tar: not an archive: {error}") from None
     for name, data, mode in found:
         files.write(name, data, mode)

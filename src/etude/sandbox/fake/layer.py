@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from etude.layers.strict_tar import open_tar
 from etude.sandbox.errors import LayerCorrupt
 
 _WHITEOUT = ".wh."  # as OCI images write it
@@ -51,14 +52,14 @@ class Layer(dict[str, File | None]):
         """Raises LayerCorrupt for anything that is not the layer of that digest."""
         files: dict[str, File | None] = {}
         try:
-            with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+            with open_tar(io.BytesIO(archive)) as opened:
                 for info in opened:
                     folder, leaf = posixpath.split(info.name)
                     if leaf.startswith(_WHITEOUT):
                         files[posixpath.join(folder, leaf.removeprefix(_WHITEOUT))] = None
                     elif (content := opened.extractfile(info)) is not None:
                         files[info.name] = File(content.read(), info.mode)
-        except tarfile.TarError as error:
+        except (tarfile.TarError, ValueError, OverflowError, EOFError) as error:
             raise LayerCorrupt(f"layer {digest[:12]}: not an archive: {error}") from None
         layer = Layer(files)
         if layer.digest != digest:

@@ -11,6 +11,7 @@ import tarfile
 from collections.abc import Iterator
 from typing import Any
 
+from etude.layers.strict_tar import open_tar
 from etude.sandbox.errors import OutputLimit, SandboxError, UserError
 from etude.sandbox.inside import frames
 from etude.sandbox.wire.exchange import Call, reported
@@ -32,7 +33,7 @@ Part = tuple[dict[str, Any], bytes]  # head and raw bytes of a TREE frame
 def parts(archive: bytes, most_bytes: int) -> list[Part]:
     """The TREE frames that unpack it. Raises UserError for what must not be unpacked; `most_bytes`: of contents."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:", encoding="utf-8", errors="surrogateescape") as tar:
+        with open_tar(io.BytesIO(archive), encoding="utf-8", errors="surrogateescape") as tar:
             return list(_framed(_checked(tar, most_bytes)))
     except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError, OSError) as error:
         raise UserError(

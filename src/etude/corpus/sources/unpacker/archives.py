@@ -21,15 +21,16 @@ class Header(tarfile.TarInfo):
         try:
             header = super().fromtarfile(tarfile)
         except BROKEN as error:
-            raise Refused(f"damaged archive: {error}") from None
+            raise Refused(f"damaged or cut archive: {error}") from None
         if header.size < 0:  # leads the library back to where it was, for ever
             raise Refused(f"damaged archive: a size of {header.size}")
         return header
 
 
-# The end of an archive is told by other exceptions of the same family, so these three are named; the stubs don't have them.
+# The end of an archive, a block of zeros, is another exception of the same family, so these are named; the stubs don't have them.
 BROKEN: tuple[type[Exception], ...] = tuple(
-    getattr(tarfile, name) for name in ("InvalidHeaderError", "TruncatedHeaderError", "SubsequentHeaderError")
+    getattr(tarfile, name)
+    for name in ("InvalidHeaderError", "TruncatedHeaderError", "SubsequentHeaderError", "EmptyHeaderError")
 )
 
 
