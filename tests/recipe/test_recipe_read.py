@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from etude.recipe.document import document
+from etude.recipe.document import _type, document
 from etude.recipe.errors import RecipeError
 from etude.recipe.read import find_recipe, known_keys, read_recipe, resolved_toml
 from etude.recipe.recipe import Recipe, block, named_blocks
@@ -149,6 +150,12 @@ def test_every_leaf_of_a_merge_has_one_origin_and_the_last_file_keeps_all_it_say
 def test_the_reference_page_is_up_to_date() -> None:
     page = (ROOT / "docs" / "recipe.md").read_text()
     assert page == document(), "run: python -m etude.recipe.document"
+
+
+@pytest.mark.parametrize("module", ["pathlib", "pathlib._local"])  # of Python 3.13
+def test_the_page_names_types_without_their_module(module: str) -> None:
+    path = type("Path", (), {"__module__": module})
+    assert _type(FieldInfo(annotation=dict[str, path])) == "dict[str, Path]"  # type: ignore[valid-type]
 
 
 def settings_classes(model: type[BaseModel]) -> list[type[BaseModel]]:

@@ -38,7 +38,12 @@ TASK = Task(
     level="one-bug",
     instruction="total subtracts",
     files={"shop.py": "def total(items):\n    out = 0\n    for x in items:\n        out -= x\n    return out\n"},
-    test_command=("python", "-c", "import shop; assert shop.total([1, 2]) == 3"),
+    # No traceback: its text depends on the version, and a folder and a sandbox may have different ones.
+    test_command=(
+        "python",
+        "-c",
+        "import shop, sys; got = shop.total([1, 2]); sys.exit(0 if got == 3 else f'total is {got}')",
+    ),
     grader="any",
 )
 

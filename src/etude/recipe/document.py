@@ -68,7 +68,7 @@ def _type(found: FieldInfo) -> str:
     text = found.annotation.__name__ if isinstance(found.annotation, type) else str(found.annotation)
     if getattr(found.annotation, "__args__", None):
         text = str(found.annotation)
-    text = re.sub(r"(typing|pathlib)\.", "", text)
+    text = re.sub(r"\b(typing|pathlib)\.(_local\.)?", "", text)  # Python 3.13 says pathlib._local.Path
     text = re.sub(r"Literal\[(.*?)\]", lambda match: match[1].replace(", ", " or "), text).replace(
         "| None", "or nothing"
     )

@@ -30,7 +30,10 @@ def _tar(*members: Member) -> bytes:
     held = io.BytesIO()
     with tarfile.open(fileobj=held, mode="w", format=tarfile.GNU_FORMAT, errors="surrogateescape") as tar:
         for info, data in members:
-            tar.addfile(info, io.BytesIO(data) if info.isreg() and len(data) == info.size else None)
+            if len(data) == info.size:
+                tar.addfile(info, io.BytesIO(data) if info.isreg() else None)
+            else:  # a header that lies; `addfile` of Python 3.13 refuses to write it
+                tar.offset += held.write(info.tobuf(tar.format, tar.encoding or "utf-8", tar.errors or "strict"))
     return held.getvalue()
 
 
