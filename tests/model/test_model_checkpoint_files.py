@@ -158,6 +158,15 @@ def test_transformers_reads_as_many_tokens_as_the_tokenizer_has_and_never_more_t
     assert read.eos_token_id == 2
 
 
+def test_a_base_with_a_tokenizer_of_another_format_keeps_it(base: Path, tmp_path: Path) -> None:
+    (base / "tokenizer.json").unlink()
+    (base / "tiktoken.model").write_text("YQ== 0\n")
+    (base / "tokenization_kimi.py").write_text("class TikTokenTokenizer: ...\n")
+    made = trained(tmp_path / "a", base)
+    for name in ("tiktoken.model", "tokenization_kimi.py", "tokenizer_config.json", "generation_config.json"):
+        assert (made / name).read_bytes() == (base / name).read_bytes()
+
+
 def test_padding_rows_of_the_base_stay_bit_by_bit(base: Path, tmp_path: Path) -> None:
     before, after = load_checkpoint(base), load_checkpoint(trained(tmp_path / "a", base))
     assert torch.equal(before.embed.weight[90:], after.embed.weight[90:])

@@ -37,7 +37,8 @@ GENERATION = "generation_config.json"
 # Keys of config.json that belong to the tokenizer rather than to the network: without them readers never stop generating.
 TOKEN_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 # The same vocabulary in former formats; they are stale once tokenizer.json has more tokens.
-_VOCABULARIES = ("vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "tiktoken.model", "added_tokens.json")
+TIKTOKEN = "tiktoken.model"  # Kimi's, which has no tokenizer.json
+_VOCABULARIES = ("vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", TIKTOKEN, "added_tokens.json")
 _CARRIED = ("special_tokens_map.json", TEMPLATE, "chat_template.json", "additional_chat_templates/*.jinja")
 _LICENCES = ("LICENSE*", "LICENCE*", "NOTICE*", "tokenization_*.py")
 _MOST_BYTES = 256 << 20  # of one file
@@ -56,8 +57,8 @@ class Companions:
         tokens = self._write_tokenizer(folder, config["vocab_size"])
         before = {} if self.source is None else read_json(self.source / "config.json")
         nano = tokens is not None and all(token in tokens for token in CHAT_TOKENS)
-        if tokens is not None:
-            self._write_tokenizer_config(folder, config, before, tokens, positions, nano=nano)
+        if tokens is not None or (folder / TIKTOKEN).is_file():
+            self._write_tokenizer_config(folder, config, before, tokens or {}, positions, nano=nano)
         self._write_generation_config(folder, config, before)
         (folder / CARD).write_text(card(self._origin(before), config, None if tokens is None else len(tokens)))
 
