@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Literal
@@ -12,6 +13,8 @@ import pytest
 from etude.face.errors import BadUse
 from etude.face.place import Place, opened, surroundings
 from etude.link.git import repository
+from etude.workspace.shell_state import ShellState
+from etude.workspace.workspace import Workspace
 
 
 def test_an_unreadable_workspace_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,3 +55,31 @@ async def test_a_folder_and_a_branch_that_are_no_utf8_are_described(tmp_path: Pa
     subprocess.run(["git", "init", "-q", "-b", os.fsdecode(b"br\xe9"), "."], cwd=folder, check=True)
     assert "git, branch br�" in surroundings(Place.at(folder, "none", False))
     assert repository(folder) == folder.resolve()
+
+
+async def test_without_bubblewrap_the_agent_works_in_a_sandbox_of_our_own_namespaces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, homes: Path
+) -> None:
+    """The same rules: the folder can be written, nothing else, secrets are out of sight, and there is no network."""
+    real = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "bwrap" else real(name))
+    home = tmp_path.resolve() / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh" / "id").write_text("made-up-key")
+    monkeypatch.setenv("HOME", str(home))
+    folder = tmp_path.resolve() / "folder"
+    (folder / ".git").mkdir(parents=True)
+    reported: list[str] = []
+    async with opened(Place.at(folder, "workspace", False), [], reported.append) as machine:
+        tries = "echo new > a.txt; echo x > /etc/x; echo x > .git/config; cat ~/.ssh/id"
+        ran = await ShellState().run(Workspace(machine), tries, timeout_s=20, max_output_bytes=10_000)
+        reach = await machine.run(
+            ["python3", "-c", "import socket; print([name for _, name in socket.if_nameindex()])"]
+        )
+    assert (folder / "a.txt").read_text() == "new\n" and not Path("/etc/x").exists()
+    assert not (folder / ".git" / "config").exists() and b"made-up-key" not in ran.output
+    assert reach.out == b"['lo']\n"
+    assert reported == [
+        "sandbox: back end local serves, by the same rules "
+        "(back end bubblewrap: there is no bwrap; install the package bubblewrap)"
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from etude.sandbox.door import FOLDER_BACKENDS
 from etude.sandbox.errors import Unsupported, UserError
-from etude.sandbox.pool import open_pool
+from etude.sandbox.inside.cell import DOOR
+from etude.sandbox.pool import open_around, open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import Network, SandboxSpec
@@ -32,10 +35,10 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-@pytest_asyncio.fixture
-async def pool() -> AsyncIterator[SandboxPool]:
+@pytest_asyncio.fixture(params=FOLDER_BACKENDS)
+async def pool(request: pytest.FixtureRequest) -> AsyncIterator[SandboxPool]:
     try:
-        made = await open_pool(SandboxSettings(backend="bubblewrap"))
+        made = await open_pool(SandboxSettings(backend=request.param))
     except Unsupported as error:
         pytest.skip(str(error))
     yield made
@@ -136,9 +139,11 @@ async def test_the_home_itself_is_refused(pool: SandboxPool, folder: Path, monke
 
 
 async def test_a_back_end_that_can_not_bind_a_folder_refuses(folder: Path) -> None:
-    made = await open_pool(SandboxSettings(backend="local"))
+    made = await open_pool(SandboxSettings(backend="process"))
     try:
-        with pytest.raises(Unsupported, match="can't bind a folder of the host; install bubblewrap"):
+        with pytest.raises(
+            Unsupported, match="can't bind a folder of the host; take sandbox.backend='bubblewrap' or 'local'"
+        ):
             await made.create(spec(folder))
         with pytest.raises(Unsupported, match="only around a folder"):
             await made.create(SandboxSpec(network=Network("host")))
@@ -158,3 +163,70 @@ async def test_root_works_in_somebodys_folder_as_its_owner(pool: SandboxPool, tm
     await box.write("x", b"x")
     await box.kill()
     assert (place / "x").stat().st_uid == 12345
+
+
+async def test_a_policed_way_out_is_there_around_a_folder_too(pool: SandboxPool, folder: Path) -> None:
+    box = await pool.create(spec(folder, network=Network("allowlist", hosts=("index.example.org",))))
+    reach = f"import socket; socket.create_connection({DOOR!r}, 3); print(len(socket.if_nameindex()))"
+    done = await box.run(["python3", "-c", reach])
+    await box.kill()
+    assert done.out == b"1\n", done
+
+
+@pytest.mark.parametrize(
+    "more", [{"image": "one"}, {"snapshot": "one"}, {"read_only_binds": (("/usr", "/x"),)}, {"uid_mode": "range"}]
+)
+async def test_what_a_folder_can_not_be_combined_with_is_refused(
+    more: dict[str, object], pool: SandboxPool, folder: Path
+) -> None:
+    with pytest.raises(UserError, match="leave out image, snapshot, read_only_binds and uid_mode"):
+        await pool.create(spec(folder, **more))
+
+
+async def test_a_sandbox_around_a_folder_offers_no_snapshot(box: Sandbox) -> None:
+    """Its files are the person's own: no layer holds them."""
+    with pytest.raises(Unsupported):
+        await box.snapshot()
+
+
+async def test_the_launcher_ends_with_its_sandbox(pool: SandboxPool, folder: Path) -> None:
+    """No process waits for one that is gone."""
+    before = children()
+    box = await pool.create(spec(folder))
+    await box.run("sleep 1000 >/dev/null 2>&1 &")
+    assert children() != before
+    await box.kill()
+    assert children() == before
+
+
+def children() -> set[str]:
+    return {pid for thread in Path("/proc/self/task").glob("*/children") for pid in thread.read_text().split()}
+
+
+async def test_without_bubblewrap_our_own_namespaces_serve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hide_bubblewrap(monkeypatch)
+    pool, box, refusals = await open_around(spec(folder))
+    try:
+        assert (await box.run("echo after > a.txt")).rc == 0 and (folder / "a.txt").read_text() == "after\n"
+        assert pool.probe().backend == "local"
+        assert refusals == ("back end bubblewrap: there is no bwrap; install the package bubblewrap",)
+    finally:
+        await pool.close()
+
+
+async def test_where_no_back_end_serves_each_refusal_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hide_bubblewrap(monkeypatch)
+
+    async def refuse(*_: object) -> None:
+        raise Unsupported("back end local: user namespaces are off")
+
+    monkeypatch.setattr("etude.sandbox.local.pool.LocalPool.open", refuse)
+    with pytest.raises(Unsupported, match="there is no bwrap.* back end local: user namespaces are off"):
+        await open_around(spec(folder))
+
+
+def hide_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = shutil.which
+    monkeypatch.setattr(
+        shutil, "which", lambda name, *more, **named: None if name == "bwrap" else real(name, *more, **named)
+    )

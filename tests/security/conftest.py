@@ -1,8 +1,13 @@
-"""The escapes are tried from three kinds of inside: our namespaces under either runner, and bubblewrap's."""
+"""The escapes are tried from four kinds of inside: our namespaces under either runner, bubblewrap's, and ours around a folder of the host."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -13,7 +18,31 @@ from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 
-KINDS = ("local", "native", pytest.param("bubblewrap", marks=pytest.mark.walls))
+KINDS = ("local", "native", pytest.param("bubblewrap", marks=pytest.mark.walls), "around")
+
+
+OWNER = 12345  # of a person's folder, where root tests
+
+
+class Around:
+    """A pool whose sandboxes each work in a folder of the host."""
+
+    def __init__(self, pool: SandboxPool, above: Path) -> None:
+        self._pool, self._above = pool, above.resolve()
+        self._above.chmod(0o755)
+
+    async def create(self, spec: SandboxSpec) -> Sandbox:
+        folder = self._above / str(len(list(self._above.iterdir())))
+        folder.mkdir()
+        for name, data in spec.files.items():
+            (folder / name).write_bytes(data)
+        if os.geteuid() == 0:
+            for path in (folder, *folder.iterdir()):
+                os.chown(path, OWNER, OWNER)
+        return await self._pool.create(replace(spec, folder=str(folder), workdir=str(folder), files={}))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -30,7 +59,8 @@ async def pool(kind: str) -> AsyncIterator[SandboxPool]:
     if kind == "native" and made.probe().runner != "native":
         await made.close()
         pytest.skip("no native runner can be built here")
-    yield made
+    with tempfile.TemporaryDirectory() as above:
+        yield cast(SandboxPool, Around(made, Path(above))) if kind == "around" else made
     await made.close()
 
 
@@ -39,6 +69,13 @@ async def box(pool: SandboxPool, kind: str) -> AsyncIterator[Sandbox]:
     made = await pool.create(SandboxSpec(files={"hello.txt": b"hello\n"}, warm_python=kind != "native"))
     yield made
     await made.kill()
+
+
+@pytest.fixture
+def own_root(kind: str) -> None:
+    """For promises about a root of the sandbox' own."""
+    if kind == "around":
+        pytest.skip("around a folder the host is in sight")
 
 
 Python = Callable[[str], Awaitable[str]]
@@ -51,7 +88,7 @@ def python(box: Sandbox) -> Python:
     async def run(code: str) -> str:
         outs: list[str] = []
         for warm in (False, True) if box.spec.warm_python else (False,):
-            done = await box.run(["python", "-c", code], warm=warm)
+            done = await box.run(["python3", "-c", code], warm=warm)
             assert done.rc == 0, done.err
             outs.append(done.out.decode().strip())
         assert len(set(outs)) == 1

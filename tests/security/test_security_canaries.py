@@ -41,6 +41,7 @@ def _scan(canary: str) -> str:
     return SCAN.replace("REVERSED", str(list(canary.encode()[::-1])))
 
 
+@pytest.mark.usefixtures("own_root")
 async def test_home_repository_runs_and_tmp_are_absent(box: Sandbox, tmp_path: Path, canary: str) -> None:
     """One canary for each: the home, the repository, its runs, /tmp."""
     (tmp_path / canary).write_text(canary)
@@ -61,6 +62,7 @@ async def test_home_repository_runs_and_tmp_are_absent(box: Sandbox, tmp_path: P
     assert set((await box.run("ls /tmp /home /root /mnt /srv /var/tmp 2>/dev/null | grep -v ':'")).out.split()) == set()
 
 
+@pytest.mark.usefixtures("own_root")
 async def test_pip_settings_and_secrets_in_etc_are_absent(box: Sandbox) -> None:
     shown = await box.run(
         "find / -name pip.conf -size +0 2>/dev/null; ls /etc/shadow /etc/ssh /etc/pip.conf /etc/environment 2>/dev/null"
@@ -75,12 +77,12 @@ async def test_environment_and_memory_of_the_client_do_not_leak(
     """Test 56 of the handbook: of a neighbour's files, variables and input nothing is left in the memory that sandboxes share."""
     monkeypatch.setenv("ETUDE_CANARY", canary)
     other = await pool.create(SandboxSpec(files={"secret": f"file-{canary}".encode()}, env={"SECRET": f"env-{canary}"}))
-    await other.run(["python", "-c", "pass"], stdin=f"stdin-{canary}".encode(), warm=True)
+    await other.run(["python3", "-c", "pass"], stdin=f"stdin-{canary}".encode(), warm=True)
     box = await pool.create(SandboxSpec())
     code = _scan(canary)
-    control = await other.run(["python", "-c", code], warm=True)
+    control = await other.run(["python3", "-c", code], warm=True)
     assert control.rc == 0 and int(control.out.split()[0]) > 0  # the search finds what is there: its own sandbox' files
-    result = await box.run(["python", "-c", code], warm=True)
+    result = await box.run(["python3", "-c", code], warm=True)
     assert (result.rc, result.out) == (0, b"0 True\n"), result.err
     assert canary.encode() not in (await box.run("env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null")).out
     await asyncio.gather(other.kill(), box.kill())
@@ -97,7 +99,7 @@ async def test_a_zygote_born_of_a_client_full_of_secrets_knows_none(
     monkeypatch.chdir(tmp_path)
     pool = await open_pool(SandboxSettings(backend="bubblewrap" if kind == "bubblewrap" else "local"))
     box = await pool.create(SandboxSpec(warm_python=kind != "native"))
-    scanned = await box.run(["python", "-c", _scan(canary)], warm=kind != "native")
+    scanned = await box.run(["python3", "-c", _scan(canary)], warm=kind != "native")
     assert scanned.out.split()[0] == b"0", scanned.err
     everywhere = "env; cat /proc/*/environ /proc/*/cmdline /proc/*/mountinfo; find / -xdev; grep -rs canary /etc /dev/shm /tmp /work /opt /run /var"
     shown = await box.run(everywhere + " 2>/dev/null", max_output_bytes=8 << 20)

@@ -12,6 +12,7 @@ import pytest
 from etude.sandbox import interpreter
 from etude.sandbox.errors import CapacityExhausted
 from etude.sandbox.inside import root
+from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.spec import WORKDIR, SandboxSpec
 
@@ -71,6 +72,7 @@ async def test_host_paths_do_not_show_in_processes_and_mounts(box: Sandbox) -> N
     assert shown.out and repository not in shown.out
 
 
+@pytest.mark.usefixtures("own_root")
 async def test_the_list_of_mounts_names_system_folders_alone(box: Sandbox, kind: str) -> None:
     """Test 42 of the handbook: where a mount lies on its file system is a path of the host; these may show."""
     allowed = {"/", *root.SYSTEM, *root.ETC, *(f"/{name}" for name in root.DEVICES), interpreter.find().prefix}
@@ -89,7 +91,7 @@ async def test_chroot_and_root_links_lead_nowhere(box: Sandbox) -> None:
     assert {line.split(" - ")[1].split()[0] for line in mounts if line.split()[4] == "/"} == {"tmpfs"}  # its own root
 
 
-@pytest.mark.parametrize("warm", [True, False], ids=["python", "native"])
+@pytest.mark.parametrize("warm", [True, False], ids=["python3", "native"])
 async def test_nobody_inside_can_make_the_runner_unable_or_slow(pool: SandboxPool, warm: bool) -> None:
     """Test 14 of the handbook: a command that takes the runner's files or time from it would turn its own failure into a fault of ours."""
     code = """
@@ -147,7 +149,7 @@ async def _flooded(pool: SandboxPool, spec: SandboxSpec) -> Sandbox:
 
 async def test_descriptors_in_flight_end_no_runner(pool: SandboxPool) -> None:
     """Test 14 of the handbook. A range of its own: nobody else's descriptors are counted with these."""
-    if not pool.probe().uid_ranges:
+    if not pool.probe().uid_ranges or not isinstance(pool, LocalPool):
         pytest.skip("no ranges of users here, and other users of this machine would feel it")
     box = await _flooded(pool, SandboxSpec(uid_mode="range"))
     await box.exec(

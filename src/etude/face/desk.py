@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,11 +34,14 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(choice: Choice, place: Place, signals: bool | None) -> AsyncIterator[Desk]:
-    """Signals of the folder's sessions are measured before and after, where the person wants them. Raises FaceError."""
+async def open_desk(
+    choice: Choice, place: Place, signals: bool | None, report: Callable[[str], None]
+) -> AsyncIterator[Desk]:
+    """Signals of the folder's sessions are measured before and after, where the person wants them. `report` gets lines for the person.
+    Raises FaceError."""
     model = await open_model(choice)
     try:
-        async with opened(place, (choice.key_env,)) as operations, measured(place.folder, signals):
+        async with opened(place, (choice.key_env,), report) as operations, measured(place.folder, signals):
             yield Desk(choice, model, place, operations)
     finally:
         closing = model.close()

@@ -69,9 +69,13 @@ async def run_headless(job: Job, sink: Sink) -> int:
 
     inbox = Inbox()
     person = Person(inbox, Approver(job.approval), lambda settings: Events(preset_of(settings), told))
-    async with open_desk(job.choice, job.place, job.wanted.signals) as desk:
+
+    def report(line: str) -> None:
+        sink(notice(line))
+
+    async with open_desk(job.choice, job.place, job.wanted.signals, report) as desk:
         settings = desk.settings(job.session)
-        offers = await Offers.open(job.wanted, job.place.folder, settings, lambda line: sink(notice(line)))
+        offers = await Offers.open(job.wanted, job.place.folder, settings, report)
         try:
             if job.session is None:
                 talk = begin(job.ask, desk, offers, person)

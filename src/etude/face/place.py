@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,8 @@ from etude.sandbox.protocol import Operations
 from etude.sandbox.spec import Network, SandboxSpec
 from etude.workspace.environment import without_keys
 from etude.workspace.local_folder import LocalFolder
+
+_log = logging.getLogger(__name__)
 
 Walls = Literal["workspace", "none"]
 # Of one command; a person's own project may compile, so far more than a rollout's.
@@ -51,9 +54,11 @@ class Place:
 
 
 @asynccontextmanager
-async def opened(place: Place, keys: Sequence[str] = ()) -> AsyncIterator[Operations]:
-    """The folder as tools see it. `keys` name the variables that hold a model's key; no command gets them. Raises BadUse, and OutOfReach
-    where no sandbox can be made."""
+async def opened(
+    place: Place, keys: Sequence[str] = (), report: Callable[[str], None] = _log.info
+) -> AsyncIterator[Operations]:
+    """The folder as tools see it. `keys` name the variables that hold a model's key; no command gets them. `report` gets a line where
+    another back end than the preferred one serves. Raises BadUse, and OutOfReach where no sandbox can be made."""
     variables = without_keys(os.environ, keys)
     if place.walls == "none":
         if _SSH_AGENT in os.environ:
@@ -64,18 +69,17 @@ async def opened(place: Place, keys: Sequence[str] = ()) -> AsyncIterator[Operat
         finally:
             await local.kill()
         return
-    from etude.sandbox.pool import open_pool
-    from etude.sandbox.settings import SandboxSettings
+    from etude.sandbox.pool import open_around
 
     try:
-        pool = await open_pool(SandboxSettings(backend="bubblewrap"))
+        pool, box, refusals = await open_around(_spec(place, variables))
+    except UserError as error:
+        raise BadUse(str(error)) from error
     except InfraError as error:
         raise OutOfReach(f"{error}; or, without walls: --sandbox none") from error
     try:
-        try:
-            box = await pool.create(_spec(place, variables))
-        except UserError as error:
-            raise BadUse(str(error)) from error
+        if refusals:
+            report(f"sandbox: back end {pool.probe().backend} serves, by the same rules ({' | '.join(refusals)})")
         yield box
     finally:
         await pool.close()

@@ -42,7 +42,7 @@ async def run_terminal(job: Job) -> int:
     from prompt_toolkit.patch_stdout import patch_stdout
 
     console = Console()
-    async with open_desk(job.choice, job.place, job.wanted.signals) as desk:
+    async with open_desk(job.choice, job.place, job.wanted.signals, console.print) as desk:
         with patch_stdout(raw=True):
             return await Terminal(job, desk, console).run()
 

@@ -30,6 +30,11 @@ _SYSTEM_TREES = (
 )
 
 
+# Back ends that make a sandbox around a folder of the host, the first one preferred: bubblewrap also works where only its program may
+# have user namespaces. Both build the same file system (`folder.steps`).
+FOLDER_BACKENDS = ("bubblewrap", "local")
+
+
 def require(spec: SandboxSpec, backend: str, isolation: Isolation, egress: bool) -> None:
     """Raises Unsupported for what `backend` can't give here, UserError for what makes no sense. `egress`: it can have a policed way out."""
     if _STRENGTH.index(spec.isolation_min) > _STRENGTH.index(isolation):
@@ -77,8 +82,12 @@ def require(spec: SandboxSpec, backend: str, isolation: Isolation, egress: bool)
 
 
 def _require_folder(spec: SandboxSpec, backend: str) -> None:
-    if backend != "bubblewrap":
+    if backend not in FOLDER_BACKENDS:
         raise Unsupported(
-            f"back end {backend} can't bind a folder of the host; install bubblewrap (sandbox.backend='bubblewrap'), or work unconfined"
+            f"back end {backend} can't bind a folder of the host; take sandbox.backend='bubblewrap' or 'local', or work unconfined"
+        )
+    if spec.image or spec.snapshot or spec.read_only_binds or spec.uid_mode != "single":
+        raise UserError(
+            f"a sandbox around {spec.folder} shows the host's own files to one user; leave out image, snapshot, read_only_binds and uid_mode"
         )
     folder.require(spec)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from etude.sandbox.errors import UserError
 from etude.sandbox.inside import root
@@ -22,28 +23,39 @@ SECRETS = (
     ".python_history",
 )  # fmt: skip
 _NOT_BOUND = frozenset({"proc", "dev", "sys", "tmp", "run"})
-_EMPTY_BYTES = "4096"
+_EMPTY_BYTES = 4096
 
 
-def tree(spec: SandboxSpec) -> list[str]:
-    """The words for bwrap that lay out the file system, but for /proc."""
-    words: list[str] = []
+Kind = Literal["read", "write", "device", "link", "folder", "memory"]
+
+
+class Step(NamedTuple):
+    """One entry of the file system. read, write and device show `source` of the host at `path`, a device only where it exists; link points
+    to `source`; folder is empty; memory is an empty file system of `mode` that holds `size_bytes`."""
+
+    kind: Kind
+    path: str
+    source: str = ""
+    mode: int = 0o755
+    size_bytes: int = 0
+
+
+def steps(spec: SandboxSpec) -> list[Step]:
+    """The file system but for /proc, in the order in which it is made. Every back end that offers such a sandbox builds this one."""
+    made: list[Step] = []
     for name in sorted(os.listdir("/")):
         path = f"/{name}"
         if os.path.islink(path):
-            words += ["--symlink", os.readlink(path), path]
+            made.append(Step("link", path, os.readlink(path)))
         elif name not in _NOT_BOUND and os.path.isdir(path):
-            words += ["--ro-bind", path, path]
-    for name in root.DEVICES:
-        words += ["--dev-bind-try", f"/dev/{name}", f"/dev/{name}"]
-    for path, goal in root.LINKS.items():
-        words += ["--symlink", goal, path]
-    size = str(spec.disk_mb << 20)
-    words += ["--perms", "1777", "--size", size, "--tmpfs", "/tmp", "--dir", "/run"]
-    words += [word for path in _covered(spec) for word in _cover(path)]
-    words += ["--bind", spec.folder, spec.folder]
-    words += [word for path in _kept(spec.folder) for word in ("--ro-bind", path, path)]
-    return [*words, *_names(spec)]
+            made.append(Step("read", path, path))
+    made += [Step("device", f"/dev/{name}", f"/dev/{name}") for name in root.DEVICES]
+    made += [Step("link", path, goal) for path, goal in root.LINKS.items()]
+    made += [Step("memory", "/tmp", mode=0o1777, size_bytes=spec.disk_mb << 20), Step("folder", "/run")]
+    made += [_cover(path) for path in _covered(spec)]
+    made.append(Step("write", spec.folder, spec.folder))
+    made += [Step("read", path, path) for path in _kept(spec.folder)]
+    return [*made, *_name_servers(spec)]
 
 
 def require(spec: SandboxSpec) -> None:
@@ -92,10 +104,10 @@ def _open_to_others(path: str) -> bool:
     return all(parent.stat().st_mode & 0o001 for parent in Path(path).parents)
 
 
-def _cover(path: str) -> list[str]:
+def _cover(path: str) -> Step:
     if os.path.isdir(path):
-        return ["--perms", "0755", "--size", _EMPTY_BYTES, "--tmpfs", path]
-    return ["--ro-bind", "/dev/null", path]
+        return Step("memory", path, size_bytes=_EMPTY_BYTES)
+    return Step("read", path, "/dev/null")
 
 
 def _kept(folder: str) -> list[str]:
@@ -103,9 +115,9 @@ def _kept(folder: str) -> list[str]:
     return [path for path in [os.path.join(folder, ".git")] if os.path.exists(path) and not os.path.islink(path)]
 
 
-def _names(spec: SandboxSpec) -> list[str]:
+def _name_servers(spec: SandboxSpec) -> list[Step]:
     """The list of name servers often is a link into /run."""
     real = os.path.realpath("/etc/resolv.conf")
     if spec.network.mode != "host" or not real.startswith("/run/") or not os.path.exists(real):
         return []
-    return ["--ro-bind", real, real]
+    return [Step("read", real, real)]

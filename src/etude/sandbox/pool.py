@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from etude.sandbox import interpreter
-from etude.sandbox.errors import Unsupported
+from etude.sandbox.door import FOLDER_BACKENDS
+from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.fake.pool import FakePool
 from etude.sandbox.launch.alone import Alone
 from etude.sandbox.launch.bubblewrap import Bubble
@@ -18,8 +19,9 @@ from etude.sandbox.launch.runc import Runc
 from etude.sandbox.layered.shelf import Shelf, open_store
 from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.local.pool import LocalPool
-from etude.sandbox.protocol import SandboxPool
+from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.sandbox.spec import SandboxSpec
 
 # By speed; all three isolate by namespaces. `process` is never among them.
 LADDER = ("local", "bubblewrap", "podman")
@@ -42,6 +44,27 @@ async def open_pool(settings: SandboxSettings) -> SandboxPool:
     raise Unsupported(
         f"{' | '.join(refusals)}. Last resort, weaker: sandbox.backend='process' (Landlock, seccomp and rlimits only)"
     )
+
+
+async def open_around(spec: SandboxSpec) -> tuple[SandboxPool, Sandbox, tuple[str, ...]]:
+    """A sandbox around `spec.folder` in a pool of the first of `FOLDER_BACKENDS` that makes it, and why those before it did not. The caller
+    closes the pool. Raises UserError for a folder that can't be a workspace, and Unsupported with what was tried."""
+    refusals: list[str] = []
+    for backend in FOLDER_BACKENDS:
+        try:
+            pool = await open_pool(SandboxSettings(backend=backend))
+        except Unsupported as error:
+            refusals.append(str(error))
+            continue
+        try:
+            return pool, await pool.create(spec), tuple(refusals)
+        except InfraError as error:
+            await pool.close()
+            refusals.append(str(error))
+        except BaseException:
+            await pool.close()
+            raise
+    raise Unsupported(" | ".join(refusals))
 
 
 async def _opened(settings: SandboxSettings, backend: str, why: str) -> LocalPool:

@@ -39,8 +39,9 @@ def become(control: socket, program: int, code: bytes, family: users.Family | No
 
     def close() -> None:
         grants = {"upper": _furnished(spec.head, family)}
-        if (door := _raise_loopback(bool(spec.head["place"].get("egress")))) >= 0:
-            grants["egress"] = door
+        raise_loopback()
+        if spec.head["place"].get("egress"):
+            grants["egress"] = listen()
         grant(control, grants)
         if program >= 0:
             passed.append(in_memory(frames.pack(frames.SPEC, 0, spec.head, spec.blob)))
@@ -130,15 +131,12 @@ def receive(control: socket) -> frames.Frame | None:
     return None
 
 
-def _raise_loopback(listens: bool) -> int:
-    """Bring the own loopback up; with `listens` return a socket that listens where programs inside look for a proxy, else -1."""
+def raise_loopback() -> None:
+    """Bring the own loopback up, under the sandbox' own host name."""
     sys_.set_host_name("sandbox")
     probe = socket(AF_INET, SOCK_DGRAM)
     fcntl.ioctl(probe.fileno(), _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
     probe.close()
-    if not listens:
-        return -1
-    return listen()
 
 
 def listen() -> int:

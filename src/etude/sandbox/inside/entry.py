@@ -14,7 +14,7 @@ import resource
 import struct
 from _socket import SCM_RIGHTS, SOL_SOCKET, socket
 
-from etude.sandbox.inside import apart, cell, fault, frames, ground, keeper, seccomp, start, warm, zygote
+from etude.sandbox.inside import apart, around, cell, fault, files, frames, ground, keeper, seccomp, start, warm, zygote
 from etude.sandbox.inside import syscalls as sys_
 
 TYPE_CHECKING = False  # as in `typing`, without importing it: every import makes each fork slower
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
     Role = Callable[[], Any]
 
 
-def main(control_fd: int) -> None:
-    """Serve one sandbox until the client closes its end. Each role runs on a clean stack."""
+def main(control_fd: int, isolated_network: str = "") -> None:
+    """Serve one sandbox until the client closes its end. Each role runs on a clean stack. `isolated_network`: nobody made namespaces yet;
+    make them here, with a network of their own ("none") or the machine's ("host")."""
+    if isolated_network:
+        around.isolate(control_fd, isolated_network)
     role: Role | None = functools.partial(_begin, control_fd)
     while role is not None:
         role = role()
@@ -68,8 +71,10 @@ def _begin(control_fd: int) -> Role | None:
             os._exit(1)
     place = ground.Ground(spec.head)
     place.excess = place.mounted_excess
-    contained = spec.head["place"]["kind"] == "container"
-    closing = functools.partial(_close_container if contained else _check_bubble, control, spec.head, place)
+    close = {"container": _close_container, "bubblewrap": _check_bubble, "around": _close_around}[
+        spec.head["place"]["kind"]
+    ]
+    closing = functools.partial(close, control, spec.head, place)
     return cell.settle(control, spec, closing, place)
 
 
@@ -78,6 +83,20 @@ def _check_bubble(control: socket, spec: dict[str, Any], place: ground.Ground) -
     _open_door(control, spec)
     cell.limit(spec)
     sys_.drop_capabilities()
+    sys_.require_locked()
+
+
+def _close_around(control: socket, spec: dict[str, Any], place: ground.Ground) -> None:
+    """The namespaces are this process' own; the file system, the filter and the limits are still to be made."""
+    try:
+        around.lay_out(spec)
+        cell.raise_loopback() if spec["place"]["network"] != around.HOST_NETWORK else sys_.set_host_name("sandbox")
+    except OSError as error:
+        raise files.Refused("Unsupported", f"no sandbox can be made around {spec['workdir']}: {error}") from None
+    _open_door(control, spec)
+    cell.limit(spec)
+    sys_.drop_capabilities()
+    sys_.install_filter(seccomp.program())
     sys_.require_locked()
 
 

@@ -42,7 +42,7 @@ def furnish(spec: dict[str, Any]) -> int:
         for path in (spec["workdir"], "/tmp"):
             folder(whole, path, _TMP_MODE if path == "/tmp" else 0o755)
             sys_.mount(whole + path, base + path, None, sys_.MS_BIND)
-    _mount_proc(base)
+    mount_proc(base)
     sys_.mount(
         "devpts", f"{base}/dev/pts", "devpts", sys_.MS_NOSUID | sys_.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"
     )
@@ -119,7 +119,8 @@ def _entered(name: str, above: int, path: str) -> int:
         raise files.Refused("UserError", message) from None
 
 
-def _mount_proc(base: str) -> None:
+def mount_proc(base: str) -> None:
+    """A fresh /proc of this process' namespaces, without what tells of the host or changes it."""
     sys_.mount("proc", f"{base}/proc", "proc", _QUIET | sys_.MS_NOEXEC)
     for name in HIDDEN:
         if os.path.exists(f"{base}/proc/{name}"):

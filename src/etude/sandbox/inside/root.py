@@ -53,7 +53,7 @@ def build(config: dict[str, Any]) -> None:
     for path in folders:
         os.makedirs(base + path, exist_ok=True)
     for fd, target in opened:
-        _bind(fd, whole + target)
+        bind(fd, whole + target)
         os.close(fd)
     for path in SYSTEM:
         if os.path.islink(path):
@@ -84,7 +84,8 @@ def system_binds() -> list[tuple[str, str]]:
     return [(path, path) for path in sources]
 
 
-def _bind(fd: int, target: str) -> None:
+def bind(fd: int, target: str) -> None:
+    """Bind what a descriptor is open on, with all mounts below it, at a path that is made where it is missing."""
     source = f"/proc/self/fd/{fd}"
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)

@@ -23,7 +23,7 @@ PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 4, 24, 28
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_SET_SECCOMP = 36, 38, 47, 22
 PR_SET_PDEATHSIG, PR_GET_SECCOMP, PR_GET_NO_NEW_PRIVS = 1, 21, 39
 _CAPABILITY_VERSION_3 = 0x20080522
-_MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID = 1, 2
+_MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV = 1, 2, 4
 _AT_RECURSIVE, _AT_FDCWD = 0x8000, -100
 _NR_MOUNT_SETATTR = 442  # the same number on every architecture
 _NR_CLONE3 = 435  # likewise
@@ -80,9 +80,19 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str | No
 
 def set_read_only(path: str, *, recursive: bool) -> None:
     """Make a mount (and those below it) read-only and nosuid; needs Linux 5.12."""
-    attributes = struct.pack("QQQQ", _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID, 0, 0, 0)
-    flags = _AT_RECURSIVE if recursive else 0
-    result = _libc.syscall(_NR_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), flags, attributes, len(attributes))
+    _set_attributes(path, _MOUNT_ATTR_RDONLY | _MOUNT_ATTR_NOSUID, _AT_RECURSIVE if recursive else 0)
+
+
+def restrict(path: str, *, read_only: bool) -> None:
+    """Make a mount and those below it nosuid and nodev, and read-only if asked for."""
+    _set_attributes(
+        path, _MOUNT_ATTR_NOSUID | _MOUNT_ATTR_NODEV | (_MOUNT_ATTR_RDONLY if read_only else 0), _AT_RECURSIVE
+    )
+
+
+def _set_attributes(path: str, attributes: int, flags: int) -> None:
+    packed = struct.pack("QQQQ", attributes, 0, 0, 0)
+    result = _libc.syscall(_NR_MOUNT_SETATTR, _AT_FDCWD, os.fsencode(path), flags, packed, len(packed))
     _check(result, f"mount_setattr({path})")
 
 

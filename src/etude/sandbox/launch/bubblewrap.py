@@ -60,7 +60,7 @@ class Bubble:
         start = bundle.COMMAND.format(program=program, control=control)
         python = [self._python.path, "-P", "-s", "-S", "-B", "-c", start]
         if spec.folder:
-            argv = [self._bwrap, *_spaces(spec), "--seccomp", str(filter_fd), *folder.tree(spec)]
+            argv = [self._bwrap, *_spaces(spec), "--seccomp", str(filter_fd), *_steps(spec)]
             argv += ["--proc", "/proc", *_closed_proc(), "--remount-ro", "/"]
             return Launch([*argv, "--chdir", "/", "--", *python], [filter_fd], user=folder.uid(spec))
         stubs = {path: in_memory(text.encode(), files) for path, text in root.STUBS.items()}
@@ -79,6 +79,26 @@ class Bubble:
         argv += ["--remount-ro", "/"]  # last: until then mount points are made
         argv += ["--chdir", "/", "--", *python]
         return Launch(argv, [filter_fd, *stubs.values()])
+
+
+def _steps(spec: SandboxSpec) -> list[str]:
+    """The steps of a sandbox around a folder as words."""
+    words: list[str] = []
+    for step in folder.steps(spec):
+        match step.kind:
+            case "read":
+                words += ["--ro-bind", step.source, step.path]
+            case "write":
+                words += ["--bind", step.source, step.path]
+            case "device":
+                words += ["--dev-bind-try", step.source, step.path]
+            case "link":
+                words += ["--symlink", step.source, step.path]
+            case "folder":
+                words += ["--dir", step.path]
+            case "memory":
+                words += ["--perms", f"{step.mode:04o}", "--size", str(step.size_bytes), "--tmpfs", step.path]
+    return words
 
 
 def _require_reachable(source: str) -> None:

@@ -18,6 +18,8 @@ from etude.sandbox.inside.root import INSIDE_UID
 from etude.sandbox.interpreter import Interpreter
 
 COMMAND = "import os,marshal;c,m=marshal.loads(os.pread({program},1<<24,0));os.close({program});exec(c,{{'m':m,'fd':{control}}})"
+# The same where no namespaces are made yet: the code makes them, with a network of their own ("none") or the machine's ("host").
+ISOLATING = COMMAND.removesuffix("}})") + ",'network':{network!r}}})"
 # The same from a file, with the control socket as stdin; argv of the command line shows only this.
 FROM_FILE = "import marshal;f=open({path!r},'rb');c,m=marshal.loads(f.read());f.close();exec(c,{{'m':m,'fd':0}})"
 # In a user namespace whose only user is uid 0: makes one more, in which that user is another number, and starts the rest of its command line
@@ -49,7 +51,7 @@ sys.meta_path.insert(0, blob)
 from etude.sandbox.inside import entry
 sys.meta_path.remove(blob)
 m.clear()
-entry.main(fd)
+entry.main(fd, globals().get("network", ""))
 """
 _COMPILE = """
 import json, marshal, sys

@@ -108,7 +108,7 @@ class Layering:
         if sandbox.footing is not None:  # a repeated key's: it has its own hold
             if held is not None:
                 held.release()
-        elif self._shelf is not None:
+        elif self._shelf is not None and not spec.folder:  # what is the host's own is in no layer
             sandbox.footing = Footing(
                 sandbox, self._shelf, held, lambda child, over: self._born(child, over, None), self._soon
             )

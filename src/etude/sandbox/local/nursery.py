@@ -18,11 +18,14 @@ from etude.ledger.undo import Undo
 from etude.sandbox import interpreter
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.interpreter import Interpreter
+from etude.sandbox.launch.around import Around
+from etude.sandbox.launch.launcher import Launcher
 from etude.sandbox.local import uids
 from etude.sandbox.local.making import Recall
 from etude.sandbox.local.program import NativeProgram
 from etude.sandbox.local.uids import Claimed
 from etude.sandbox.spec import Isolation, SandboxSpec
+from etude.sandbox.wire.live import Birth
 
 _START_TIMEOUT_S = 30.0  # 60 ms on a quiet core; a loaded machine may need a hundred times that
 _SOURCE = str(Path(__file__).resolve().parents[3])
@@ -150,6 +153,7 @@ class Nurseries:
         self._source = uids.source()
         self._ranges: uids.Ranges | None = None
         self._nurseries: dict[RootKey, asyncio.Task[Nursery]] = {}
+        self._around: Launcher | None = None  # of sandboxes around folders of the host, once there is one
 
     def burden(self, spec: SandboxSpec) -> SandboxSpec:
         return spec
@@ -157,11 +161,21 @@ class Nurseries:
     def leavings(self) -> tuple[Undo, ...]:
         return ()  # zygotes and sandboxes end as this process' sockets close
 
+    def _launcher(self) -> Launcher:
+        if self._around is None:
+            python = interpreter.find()
+            self._around = Launcher(Around(python), python)
+        return self._around
+
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
+        if spec.folder:
+            return self._launcher().place(spec)
         binds = [inside for _, inside in spec.read_only_binds]
         return {"kind": "namespaces", "binds": binds, "egress": spec.network.mode == "allowlist"}
 
-    async def bear(self, spec: SandboxSpec, control: socket.socket) -> Claimed | None:
+    async def bear(self, spec: SandboxSpec, control: socket.socket) -> Birth | None:
+        if spec.folder:
+            return await self._launcher().bear(spec, control)
         ranged = spec.uid_mode == "range"
         nursery = await self._nursery(RootKey(spec.workdir, spec.read_only_binds, ranged))
         program = -1 if spec.warm_python else await self._native.descriptor()
@@ -185,6 +199,8 @@ class Nurseries:
 
     def parent(self, spec: SandboxSpec) -> int:
         task = self._nurseries.get(RootKey(spec.workdir, spec.read_only_binds, ranged=False))
+        if spec.folder:
+            return 0
         there = task is not None and task.done() and task.exception() is None and task.result().alive
         return task.result().pid if task is not None and there and spec.uid_mode == "single" else 0
 
@@ -194,6 +210,8 @@ class Nurseries:
 
     async def close(self) -> None:
         self._native.close()
+        if self._around is not None:
+            await self._around.close()
         for task in self._nurseries.values():
             try:
                 await (await task).close()
