@@ -1,4 +1,4 @@
-"""`etude doctor`: what this machine has and lacks for Etude, each lack with its remedy."""
+"""`etude doctor`: what this machine serves for (`cli.purposes`), and what it has and lacks, each lack with its remedy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
+from etude.cli.purposes import Around, Machine, find_around, find_pool, purposes
 from etude.engine.vllm.found import VARIABLE, NoVllm, vllm_version
 from etude.run.machine import free_disk_bytes, machine, versions
 
@@ -34,18 +35,22 @@ class Finding:
 
 
 def doctor(json: Json = False) -> Answer:
-    """Tell what this machine has and lacks; exits 1 if something required is missing."""
-    facts = machine()
-    findings = [*_machine(facts), *_kernel(), _sandbox(), *_tools(), *_packages(facts)]
+    """Tell for each purpose whether this machine serves it and what it lacks; exits 1 if something required is missing."""
+    facts, packages = machine(), versions()
+    pool, around = find_pool(), find_around()
+    serves = purposes(Machine(facts, packages, free_disk_bytes(Path("runs")), pool, around), MEMORY_BYTES, DISK_BYTES)
+    findings = [*_machine(facts), *_kernel(pool), *_sandboxes(pool, around), *_tools(), *_packages(facts)]
     missing = [f for f in findings if f.required and not f.good]
     document: dict[str, Any] = {
         "ready": not missing,
+        "purposes": {purpose.name.lower(): purpose.document() for purpose in serves},
         "machine": facts,
-        "versions": versions(),
+        "versions": packages,
         "findings": [f.__dict__ for f in findings],
     }
+    lines = [line for purpose in serves for line in purpose.lines(max(len(one.name) for one in serves))]
     width = max(len(f.name) for f in findings)
-    lines = [_line(f, width) for f in findings]
+    lines += ["", *(_line(f, width) for f in findings)]
     lines.append("ready" if not missing else f"not ready: {', '.join(f.name for f in missing)}")
     return Answer(document, "\n".join(lines), int(bool(missing)))
 
@@ -75,8 +80,9 @@ def _machine(facts: dict[str, Any]) -> list[Finding]:
     ]
 
 
-def _kernel() -> list[Finding]:
-    allowed = _works(["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "true"])
+def _kernel(pool: dict[str, Any] | str) -> list[Finding]:
+    by_namespaces = not isinstance(pool, str) and pool["backend"] == "local"  # the program unshare may be absent
+    allowed = by_namespaces or _works(["unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "true"])
     overlay = "overlay" in _text("/proc/filesystems")
     groups = _text("/sys/fs/cgroup/cgroup.controllers")
     ours = os.access("/sys/fs/cgroup/cgroup.procs", os.W_OK)
@@ -97,21 +103,21 @@ def _namespaces() -> str:
     return "in a container, start it with --security-opt seccomp=unconfined; on a host, raise user.max_user_namespaces"
 
 
-def _sandbox() -> Finding:
-    """Found by making one: no list of kernel features says as much."""
-    from etude.cli.sandbox.probe import probe
-
-    try:
-        found = probe().document
-    except Exception as error:  # noqa: BLE001 - whatever keeps a sandbox from being made is the finding
-        return Finding("sandbox", "can't be made", False, True, str(error))
-    return Finding("sandbox", f"{found['backend']} ({found['isolation']}, {found['limits']})", found["available"], True)
+def _sandboxes(pool: dict[str, Any] | str, around: Around | str) -> list[Finding]:
+    """Found by making them: no list of kernel features says as much."""
+    if isinstance(pool, str):
+        made = Finding("sandbox", "can't be made", False, True, pool)
+    else:
+        made = Finding("sandbox", f"{pool['backend']} ({pool['isolation']}, {pool['limits']})", pool["available"], True)
+    if isinstance(around, str):
+        return [made, Finding("around a folder", "can't be made", False, remedy=around)]
+    return [made, Finding("around a folder", around.backend)]
 
 
 def _tools() -> list[Finding]:
     optional = {
         "rg": "not needed; searches use Python instead (ripgrep is faster on large repositories)",
-        "bwrap": "not needed where user namespaces work",
+        "bwrap": "not needed where user namespaces work, which then serve the agent too",
         "podman": "not needed where user namespaces work",
         "git": "not needed; with it a run records the commit of the checkout",
     }
