@@ -20,7 +20,8 @@ def shares(weights: Mapping[str, float], count: int, floors: Mapping[str, int] |
     fewest = {level: max(1, (floors or {}).get(level, 1)) for level, weight in weights.items() if weight > 0}
     if count < sum(fewest.values()):
         raise ValueError(
-            f"{count} tasks are too few for {len(fewest)} levels: set bench.tasks to {sum(fewest.values())} or more, or "
+            f"{count} tasks are too few for {len(fewest)} levels: ask for {sum(fewest.values())} or more (bench.tasks, in "
+            "`etude bench run` --tasks), or "
             "lower bench.tasks_per_level_min and bench.tasks_discovery_min"
         )
     raised: set[str] = set()  # levels that their floor lifts above their share

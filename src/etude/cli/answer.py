@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import opcode
 import os
 import select
 import shlex
@@ -17,10 +18,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from etude.cli.slips import usage_message
 from etude.events.finite import dumps
 from etude.events.stopping import name_of, status_of
 from etude.redact.keys import masked
 
+_RAISE = opcode.opmap["RAISE_VARARGS"]
 BROKEN_PIPE = 141  # 128 and the signal's number, as shells report
 # Verbs that keep what they have done: the same command goes on.
 RESUMABLE = (
@@ -79,19 +82,33 @@ def _outcome(verb: Callable[[], Any], words: Sequence[str]) -> tuple[dict[str, A
         _forget_readers()
         return _error("BrokenPipe", "", BROKEN_PIPE)
     except Exception as error:  # noqa: BLE001 - the outermost door: whatever it is, it is told and the status says so
-        # Typer carries its own copy of click, whose usage errors have no public name; these two mark them.
+        # These two mark the usage errors of click.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-            words = error.format_message()  # type: ignore[attr-defined]
-            if not words:  # help was printed, as nothing was asked for
+            message = usage_message(error)
+            if not message:  # help was printed, as nothing was asked for
                 return {}, "", 0
-            return _error("UsageError", words, error.exit_code)  # type: ignore[attr-defined]
-        expected = type(error).__module__.startswith("etude.") or isinstance(error, OSError)
-        if not expected:  # a fault of ours: the person who reports it needs the place
+            return _error("UsageError", message, error.exit_code)  # type: ignore[attr-defined]
+        if not _is_expected(error):  # a fault of ours: the person who reports it needs the place
             print(masked(traceback.format_exc()), end="", file=sys.stderr)
         return _error(type(error).__name__, str(error) or type(error).__name__, 1)
     if isinstance(answer, Answer):
         return answer.document, answer.text, answer.code
     return {}, "", answer if isinstance(answer, int) else 0  # --help and --version have printed by themselves
+
+
+def _is_expected(error: Exception) -> bool:
+    """Whether its words were written for a person: our own errors, the system's, and a ValueError that our code raises about a value. One
+    that Python or a library raises is a fault of ours."""
+    if type(error).__module__.startswith("etude.") or isinstance(error, OSError):
+        return True
+    step = error.__traceback__
+    if type(error) is not ValueError or step is None:
+        return False
+    while step.tb_next is not None:
+        step = step.tb_next
+    code = step.tb_frame.f_code
+    own = str(step.tb_frame.f_globals.get("__name__", "")).startswith("etude.")
+    return own and code.co_code[step.tb_lasti] == _RAISE
 
 
 def stopped(stop: KeyboardInterrupt, words: Sequence[str]) -> str:

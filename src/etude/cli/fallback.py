@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
+
+from etude.recipe.spelling import similar
 
 
 class FallbackGroup(TyperGroup):
@@ -23,7 +24,7 @@ class FallbackGroup(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         verb = args[0] if args else ""
         if verb not in {*self.commands, *self.get_help_option_names(ctx)}:
-            near = difflib.get_close_matches(verb, self.commands, 1)
+            near = similar(verb, self.commands)
             if near and not self.names(verb):
                 raise typer.BadParameter(f"there is no verb and no {self.thing} {verb!r}; did you mean {near[0]}?")
             args = [self.fallback, *args]

@@ -52,7 +52,13 @@ class Verbs(TyperGroup):
 
 
 app = typer.Typer(
-    name="etude", cls=Verbs, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=HELP
+    name="etude",
+    cls=Verbs,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    suggest_commands=False,  # `cli.slips` suggests, within a small edit distance
+    help=HELP,
 )
 app.command("agent", cls=agent.AgentCommand)(agent.agent)
 app.add_typer(agent.app, name="agents")

@@ -9,6 +9,7 @@ Changes are made of all texts, copies too: most of a release is a copy of the on
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -94,7 +95,12 @@ def export(folder: Path, form: Form, split: Split, shape: Shape, source: str = "
 
 
 def write(documents: Iterable[dict[str, Any]], path: Path) -> tuple[int, int]:
-    """JSON lines, zstd if the name ends in .zst, whole or not at all; returns how many and their bytes before compression."""
+    """JSON lines, zstd if the name ends in .zst, whole or not at all; returns how many and their bytes before compression. Raises
+    IsADirectoryError for a folder."""
+    if path.is_dir():
+        raise IsADirectoryError(
+            errno.EISDIR, "the documents go to a file, and this is a folder; name a file", str(path)
+        )
     side = path.with_name(path.name + ".part")
     path.parent.mkdir(parents=True, exist_ok=True)
     count = size = 0

@@ -48,7 +48,9 @@ class Names:
         fresh.replace(path)
 
     def take(self, name: str) -> bool:
-        """Whether there was one."""
+        """Whether there was one; there is none of what can't be a name."""
+        if not _FORM.fullmatch(name):
+            return False
         try:
             (self._folder / quote(name, safe="")).unlink()
         except FileNotFoundError:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
+
+from etude.recipe.spelling import similar_key
 
 
 class RecipeError(Exception):
@@ -21,8 +22,7 @@ def closest(key: str, known: Iterable[str]) -> str | None:
     """The dotted key most likely meant: spelled alike, or the same last name in another section."""
     known = list(known)
     same_name = [k for k in known if k.rpartition(".")[2] == key.rpartition(".")[2]]
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
-    return (close or same_name or difflib.get_close_matches(key, known, n=1, cutoff=0.5) or [None])[0]
+    return similar_key(key, known) or next(iter(same_name), None)
 
 
 def explain(error: ValidationError, origins: dict[str, str], known: Iterable[str]) -> RecipeError:

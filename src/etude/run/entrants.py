@@ -8,7 +8,6 @@ expert   nop   cheats   cheat:NAME          scripted agents, which need no model
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from etude.bench.targeted.recovery import WITHOUT, OneArm, require_trigger
 from etude.events.log import EventLog
 from etude.harness.presets.preset import harness_hash
 from etude.recipe.recipe import Recipe
+from etude.recipe.spelling import similar
 from etude.run.checkpoint_entrant import CHECKPOINT, checkpoint
 from etude.run.endpoint_entrant import endpoint
 from etude.run.limits import LIMITS
@@ -98,7 +98,7 @@ def _kind(called: Called) -> Callable[[Called, Occasion], Entrant]:
 def _unknown(word: str, what: str) -> str:
     if (Path(what) / "config.json").is_file():
         return f"{word}: a checkpoint is named {CHECKPOINT}{what}"
-    near = difflib.get_close_matches(word, [*CONTROLS, *(f"cheat:{name}" for name in CHEATS)], 1)
+    near = similar(word, [*CONTROLS, *(f"cheat:{name}" for name in CHEATS)])
     hint = f"; did you mean {near[0]}?" if near else "."
     return (
         f"there is no policy {word!r}{hint} Policies are {', '.join(CONTROLS)}, cheat:NAME, {CHECKPOINT}DIR, {REPLAY}DIR, "

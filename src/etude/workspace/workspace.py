@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import Literal, Sequence
 
+from etude.recipe.spelling import similar
 from etude.sandbox.errors import DiskFull, OutputLimit, UserError
 from etude.sandbox.protocol import Operations
 from etude.sandbox.spec import Entry, ExecResult
@@ -335,5 +335,5 @@ class Workspace:
         except (UserError, OSError):
             return ""
         names = sorted(entry.path for entry in siblings if entry.kind == "file" and is_whole(entry.path))
-        like = get_close_matches(name, names, n=3, cutoff=0.6)
+        like = similar(name, names, 3)
         return f"; did you mean {', '.join(posixpath.join(folder, one) for one in like)}?" if like else ""

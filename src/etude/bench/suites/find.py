@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from etude.bench.suites.errors import UnknownSuite
 from etude.bench.suites.folder import FolderSuite
 from etude.bench.suites.manifest import NAME
 from etude.bench.targeted.cases import behaviours
+from etude.recipe.spelling import similar
 
 BUILT_IN = ("exercises", "real")
 SHELF = Path("suites")
@@ -40,6 +40,6 @@ def read_suite(named: str, shelf: Path = SHELF, cache: Path | None = None) -> Fo
 
 def _unknown(named: str, there: Iterable[str], shelf: Path) -> str:
     known = [*built_in(), *there]
-    near = difflib.get_close_matches(named, known, n=3, cutoff=0.5)
+    near = similar(named, known, 3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
     return f"there is no suite {named!r}: {hint} A suite is a folder with {NAME}, named by its path or by its name under {shelf}/"

@@ -7,13 +7,13 @@ Unknown names are refused either way, with the closest known one.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from etude.harness.presets.parameter import Parameter
+from etude.recipe.spelling import similar
 
 # Enough of a wrong value to recognise it.
 SHOWN_CHARS = 60
@@ -47,9 +47,9 @@ def check(parameters: tuple[Parameter, ...], arguments: Any, *, strict: bool) ->
 
 
 def closest(name: str, known: list[str]) -> str:
-    """The known name most like `name`, or ""."""
+    """The known name that `name` is a slip of, or ""."""
     folded = {candidate.replace("_", "").lower(): candidate for candidate in known}
-    found = difflib.get_close_matches(name.replace("_", "").lower(), folded, n=1, cutoff=0.5)
+    found = similar(name.replace("_", ""), folded)
     return folded[found[0]] if found else ""
 
 

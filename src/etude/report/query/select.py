@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from functools import cmp_to_key
 from itertools import islice
 from typing import Any
 
+from etude.recipe.spelling import similar
 from etude.report.query.filter import Filter, Row
 
 MOST_NEAR = 4  # names offered for a wrong one
@@ -85,7 +85,7 @@ def _columns(read: Callable[[], Iterable[Row]], wanted: Wanted) -> list[str]:
 
 
 def _unknown(name: str, fields: list[str]) -> UnknownField:
-    near = difflib.get_close_matches(name, fields, MOST_NEAR, 0.5)
+    near = similar(name, fields, MOST_NEAR)
     near += [field for field in fields if name in field.split(".") and field not in near][: MOST_NEAR - len(near)]
     if near:
         return UnknownField(f"no row has the field {name!r}; did you mean {', '.join(near)}?")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from etude.recipe.spelling import similar
 from etude.report.faults import faults
 from etude.report.query.lines import flat, json_lines
 from etude.report.query.outcomes import outcomes
@@ -95,7 +95,7 @@ def find(name: str) -> Table:
     """Raises UnknownTable with the names that come near."""
     if name in TABLES:
         return TABLES[name]
-    near = difflib.get_close_matches(name, TABLES, 2, 0.5)
+    near = similar(name, TABLES, 2)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(TABLES)}"
     raise UnknownTable(f"a run has no rows called {name!r}; {hint}")
 

@@ -62,8 +62,13 @@ function anywhere(piece, data) {
 
 function unknown(name, data) {
   const names = [...Object.keys(data.arrays), ...Object.keys(OTHER_NAMES)].sort();
-  const near = names.filter((other) => distance(name.toLowerCase(), other) <= 2);
+  const near = names.filter((other) => distance(name.toLowerCase(), other) <= allowed(Math.min(name.length, other.length)));
   return near.length ? `no field ${name}; did you mean ${near.join(" or ")}?` : `no field ${name}; the fields are ${names.join(", ")}`;
+}
+
+// Keystrokes that may be wrong in a word of so many characters; as in recipe/spelling.py.
+function allowed(length) {
+  return length >= 10 ? 3 : length >= 6 ? 2 : length >= 3 ? 1 : 0;
 }
 
 // Levenshtein's.
