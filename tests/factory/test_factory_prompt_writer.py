@@ -18,7 +18,7 @@ TASK = Task(
 )
 GOOD = {
     "terse": "total misses one, fix",
-    "ambiguous": "it forgts the last one",
+    "ambiguous": "totl forgts the last one",
     "full": "`total` forgets the last value.",
 }
 
@@ -36,6 +36,12 @@ async def test_what_gives_the_reference_away_is_asked_for_again() -> None:
     bad = {**GOOD, "terse": "write return sum(values[0:None]) please"}
     found = await worded(TASK, FACTS, saying(json.dumps(bad), json.dumps(GOOD)))
     assert found.prompts == GOOD and found.by["terse"] == "writer" and len(found.usages) == 2
+
+
+async def test_an_ambiguous_prompt_without_content_is_asked_for_again() -> None:
+    bad = {**GOOD, "ambiguous": "that thing forgts one of it, can u fix that"}
+    found = await worded(TASK, FACTS, saying(json.dumps(bad), json.dumps(GOOD)))
+    assert found.prompts == GOOD and len(found.usages) == 2
 
 
 async def test_where_the_policy_never_gets_it_right_the_rules_stand_and_it_is_told() -> None:

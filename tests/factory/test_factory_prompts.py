@@ -6,10 +6,12 @@ import random
 import re
 import statistics
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.factory.prompts.checks import needed_names, objections
+from etude.factory.prompts.content import lacking_content
 from etude.factory.prompts.facts import Facts, facts_of
 from etude.factory.prompts.interface import with_interface
 from etude.factory.prompts.typing_errors import hasty, neighbours
@@ -65,11 +67,84 @@ def test_terse_prompts_are_as_short_as_people_are() -> None:
     assert statistics.median(lengths) <= SHORT and max(lengths) <= SHORT
 
 
-def test_an_ambiguous_prompt_leaves_names_out_and_says_nothing_wrong() -> None:
-    facts = Facts("`parse_range` and `parse_pages` disagree about the upper bound")
+def test_an_ambiguous_prompt_says_names_in_words_and_no_name_exactly() -> None:
+    facts = Facts("`parse_range` and `parse_pages` disagree about the upper bound", place="`pages`")
     for seed in range(40):
         text = written("debugging", facts, str(seed))["ambiguous"]
-        assert sum(name in text for name in ("parse_range", "parse_pages")) == 1
+        assert "parse range" in text and "parse pages" in text and "_" not in text
+
+
+def test_an_ambiguous_prompt_gives_no_value_and_no_wording() -> None:
+    facts = Facts("`parse_range('1-3')` raises `ValueError: bad range`, \"no such range\" is printed", place="`pages`")
+    valued = Facts("`parse_range('1-3')` gives `[1, 2]`", place="`app/pages.py`")
+    for seed in range(40):
+        text = written("debugging", facts, str(seed))["ambiguous"]
+        assert "value error" in text and "bad range" not in text and "no such range" not in text
+        text = written("debugging", valued, str(seed))["ambiguous"]
+        assert "parse range" in text and "app pages" in text and "1-3" not in text and "[1, 2]" not in text
+
+
+def test_what_an_interface_needs_is_part_of_an_ambiguous_prompt() -> None:
+    interface = ("shop.cli: drop_index(table)", "class RenameTable(Command)", "export function pageCount(text)")
+    facts = Facts("add `drop_index` to `shop.cli` and 2 more", interface=interface, place="`shop.cli`")
+    for seed in range(20):
+        text = written("features", facts, str(seed))["ambiguous"]
+        assert all(name in text for name in ("drop index", "rename table", "page count", "shop cli"))
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks"),
+    [
+        ("add this to it, tat thing to it, optimize to that one and 5 more thx", ("what", "where")),
+        ("so add that one to that one, IPv4 to thhat one, that thing to it?", ("what", "where")),
+        ("hey add it to shop.validate, it to it, it to that thign and 2 more", ("what",)),
+        ("add date range and the optimze thing to it", ("where",)),
+        ("add date range and optimize to validaet", ()),
+    ],
+)
+def test_a_prompt_without_subject_or_place_is_refused(text: str, lacks: tuple[str, ...]) -> None:
+    facts = Facts(
+        "add `date_range` to `shop.validate`, `IPv4` to `shop.fields`, `optimize` to `shop.fields` and 5 more",
+        place="`shop.fields`, `shop.validate`",
+    )
+    task = a_task(metadata={"facts": facts.told()})
+    found = [one for one in objections(task, {**written("features", facts, "x"), "ambiguous": text}) if "ambig" in one]
+    assert ["what" if "what changes" in one else "where" for one in found] == [*lacks], found
+
+
+def test_facts_without_content_make_no_prompt() -> None:
+    for facts in (Facts("fix the bug"), Facts("fix it", place="`pages`"), Facts("count the bounds twice")):
+        task = a_task(metadata={"facts": facts.told()}, hidden={})
+        assert any("ambiguous" in one for one in objections(task, written("features", facts, "x"))), facts
+
+
+LETTERS = st.text("abcdefghijklmnopqrstuvwxyz", min_size=2, max_size=8)
+NAMES = st.lists(LETTERS, min_size=2, max_size=3).flatmap(
+    lambda parts: st.sampled_from(("_".join(parts), parts[0] + "".join(map(str.title, parts[1:]))))
+)
+PLACES = st.one_of(
+    st.tuples(LETTERS, LETTERS).map(lambda two: f"`{two[0]}.{two[1]}`"),
+    st.tuples(LETTERS, LETTERS).map(lambda two: f"`src/{two[0]}/{two[1]}.py` and all who use it"),
+    st.tuples(LETTERS, LETTERS).map(lambda two: f"`{two[0]}/__init__.py`, `{two[1]}.ts`"),
+    LETTERS.map(lambda word: f"the module `{word}`"),
+)
+
+
+@given(
+    st.sampled_from(("debugging", "features", "devops", "tests", "review", "migrations")),
+    st.lists(NAMES, max_size=3, unique=True),
+    st.lists(NAMES, max_size=4, unique=True),
+    PLACES,
+    st.integers(0, 9),
+)
+def test_an_ambiguous_prompt_always_says_what_and_where(
+    category: str, subjects: list[str], needed: list[str], place: str, seed: int
+) -> None:
+    said = " and ".join(f"`{name}`" for name in subjects) or "the export of pages"
+    facts = Facts(f"{said} drops the last line", interface=tuple(f"m: {name}(a)" for name in needed), place=place)
+    text = written(category, facts, str(seed))["ambiguous"]
+    assert lacking_content(facts, text) == []
+    assert "`" not in text and "_" not in text
 
 
 def test_a_pronoun_takes_the_articles_place_too() -> None:

@@ -12,7 +12,8 @@ from etude.factory.generators import changelog, debian, history, recorded, relea
 from etude.factory.generators.generator import Baseline, Installed
 from etude.factory.generators.registry import GENERATORS, bound
 from etude.factory.generators.states import States, drafted
-from etude.factory.prompts.facts import Facts
+from etude.factory.prompts.content import lacking_content
+from etude.factory.prompts.facts import Facts, facts_of
 from etude.factory.sources.projects import Wanted
 from etude.tasks.environment.environment import Environment
 from etude.tasks.validation.proof import LeftOut
@@ -43,6 +44,14 @@ def test_the_agent_starts_from_the_earlier_state_in_the_later_environment():
     assert seen == {**BEFORE, "setup.cfg": AFTER["setup.cfg"]}
     assert draft.solution == {path: AFTER[path] for path in ("m.py", "CHANGES.md")} and draft.gone == ["old.py"]
     assert draft.hidden == {"tests/test_m.py": AFTER["tests/test_m.py"]} and draft.tests == ["tests/test_m.py"]
+
+
+def test_a_request_without_a_name_of_its_own_says_where_it_is():
+    named = drafted(PROJECT, states(BEFORE, AFTER))
+    said = replace(states(BEFORE, AFTER), facts=Facts("return the right number"))
+    placed = drafted(PROJECT, said)
+    assert named.metadata["facts"]["place"] == "" and placed.metadata["facts"]["place"] == "`m.py`, `old.py`"
+    assert lacking_content(facts_of(placed.metadata) or said.facts, placed.prompts["ambiguous"]) == []
 
 
 def test_a_change_of_documents_alone_is_no_task():

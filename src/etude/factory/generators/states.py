@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from etude.factory.generators.generator import Bench, Installed
+from etude.factory.prompts.content import names
 from etude.factory.prompts.facts import KEY, Facts
 from etude.factory.prompts.interface import with_interface
 from etude.factory.prompts.writing import written
@@ -23,6 +24,7 @@ from etude.tasks.validation.proof import LeftOut
 
 MOST_FILES = 30  # of code: what is more was not one goal
 TEST_FILES = 8
+PLACES = 3  # files that a request names
 STYLES = ("terse", "ambiguous", "full")
 
 
@@ -79,7 +81,7 @@ async def proved(project: Installed, bench: Bench, states: States) -> Task:
 
 def _told(draft: Draft, project: Installed, states: States) -> Draft:
     """With prompts, and metadata as the contract asks."""
-    facts = with_interface(task_of(draft), states.facts)
+    facts = with_interface(task_of(draft), _placed(states.facts, draft))
     told = {
         **states.metadata,
         "generator": states.generator,
@@ -94,6 +96,16 @@ def _told(draft: Draft, project: Installed, states: States) -> Draft:
     told[KEY] = facts.told()
     prompts = {str(style): text for style, text in written(states.category, facts, states.id).items()}
     return replace(draft, prompts=prompts, metadata=told)
+
+
+def _placed(facts: Facts, draft: Draft) -> Facts:
+    """With the files that the reference changes, or their folder where they are many, if the request itself names no feature."""
+    if facts.place or names(facts.headline):
+        return facts
+    paths = sorted(path for path in {*draft.solution, *draft.gone} if not PROSE.search(path))
+    if len(paths) > PLACES:
+        paths = sorted({path.rpartition("/")[0] or "." for path in paths})[:PLACES]
+    return replace(facts, place=", ".join(f"`{path}`" for path in paths if path != "."))
 
 
 def fitted(project: Installed, files: Mapping[str, str]) -> dict[str, str]:

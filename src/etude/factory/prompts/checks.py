@@ -1,5 +1,5 @@
-"""What a prompt may not do: give the solution away, name a hidden test, name a path of the machine it was made on; and what the full one must
-do: hold every name that the hidden tests need and the workspace lacks.
+"""What a prompt may not do: give the solution away, name a hidden test, name a path of the machine it was made on; and what it must do: the
+full one holds every name that the hidden tests need and the workspace lacks, the ambiguous one says what changes and where.
 
 By words, not by a parser, so that it holds in every language: a word that stands in the reference and in a hidden test and nowhere in
 the workspace is one that an agent can't guess.
@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-from etude.factory.prompts.facts import KEY
+from etude.factory.prompts.content import lacking_content
+from etude.factory.prompts.facts import KEY, Facts, facts_of
 from etude.factory.prompts.writing import LONGEST, STYLES, Style
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.protected import PROSE, is_test
@@ -24,13 +25,17 @@ _TEST_NAME = re.compile(r"\btest_\w+|\bTest[A-Z]\w+")
 _HOST_PATH = re.compile(r"(?<![\w./`])/(?:home|root|Users|tmp|var|work|mnt|opt|srv)/[\w.@/-]+")
 
 
-def objections(task: Task, prompts: Mapping[str, str]) -> list[str]:
-    """What is wrong with the prompts, in words; empty if nothing is."""
+def objections(task: Task, prompts: Mapping[str, str], facts: Facts | None = None) -> list[str]:
+    """What is wrong with the prompts, in words; empty if nothing is. `facts`: by default those of the task's metadata; without any, an
+    ambiguous prompt is what its author typed, and is not held against them. Raises TaskError for metadata that are no facts."""
     found = [f"there is no {style} prompt" for style in STYLES if not prompts.get(style, "").strip()]
     needed = needed_names(task)
     for style in STYLES:
         text = prompts.get(style, "")
         found += [f"{style}: {what}" for what in [*leaks(task, text, needed), *shape(style, text)]]
+    facts = facts or facts_of(task.metadata)
+    if facts is not None and (text := prompts.get("ambiguous", "")).strip():
+        found += [f"ambiguous: {what}" for what in lacking_content(facts, text, sorted(needed))]
     lacking = sorted(needed - words(prompts.get("full", "")))
     if lacking:
         found.append(

@@ -15,7 +15,8 @@ ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 # keystrokes left uncorrected on average, with words of five letters and hasty typists at the upper end).
 RATE = 0.1
 _PLAIN = re.compile(r"[A-Za-z][a-z]{3,}")
-_KEPT = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^'\s]*'|\S*[\d_./\\(){}\[\]<>=:;@#$%^&*+|~-]\S*")
+_SPAN = re.compile(r"`[^`]*`")
+_KEPT = re.compile(r"\"[^\"]*\"|'[^'\s]*'|\S*[\d_./\\(){}\[\]<>=:;@#$%^&*+|~-]\S*")
 
 
 def neighbours(letter: str) -> str:
@@ -45,7 +46,7 @@ def mistype(word: str, rng: random.Random) -> str:
 
 def hasty(text: str, rng: random.Random, rate: float = RATE) -> str:
     """The text with errors in about `rate` of its plain words, one at least where there is any to hit."""
-    kept = [match.span() for match in _KEPT.finditer(text)]
+    kept = [match.span() for pattern in (_SPAN, _KEPT) for match in pattern.finditer(text)]
     free = [
         match.span()
         for match in _PLAIN.finditer(text)

@@ -49,7 +49,7 @@ async def worded(task: Task, facts: Facts, policy: Policy) -> Worded:
             )
             usages.append(said.usage)
             text = said.message.text if said.message else ""
-            complaints = _sift(task, _parsed(text), rules, taken)
+            complaints = _sift(task, facts, _parsed(text), rules, taken)
             if not complaints:
                 break
             wrong = "\n".join(f"- {style}: {why}" for style, why in complaints.items())
@@ -60,14 +60,17 @@ async def worded(task: Task, facts: Facts, policy: Policy) -> Worded:
     return Worded({**rules, **taken}, by, tuple(usages))
 
 
-def _sift(task: Task, said: dict[str, str], rules: dict[str, str], taken: dict[str, str]) -> dict[str, str]:
+def _sift(
+    task: Task, facts: Facts, said: dict[str, str], rules: dict[str, str], taken: dict[str, str]
+) -> dict[str, str]:
     """Takes what passes; says what is wrong with the rest. Each is judged beside the rules' own, which pass."""
     wrong = {}
     for style in STYLES:
         if style in taken:
             continue
         text = said.get(style, "")
-        found = [one for one in objections(task, {**rules, style: text}) if one.startswith(f"{style}:")] if text else []
+        every = objections(task, {**rules, style: text}, facts) if text else []
+        found = [one for one in every if one.startswith(f"{style}:")]
         if not text:
             wrong[style] = "it is missing, or the answer is no JSON object of three texts"
         elif found:

@@ -1,7 +1,7 @@
 """The three prompts of a task, written by rules from its facts: as a person types it, as a person types it badly, and in full.
 
 terse        one or two sentences written from the outcome; what the evaluation suite of the target is made of (median 390 characters)
-ambiguous    the same with pronouns for names, without capitals, with typing errors; nothing in it is wrong
+ambiguous    the same with names in words, values left out, without capitals, with typing errors; it says what and where, nothing in it is wrong
 full         symptom, steps, expected and actual, demands, and the interface where hidden tests need names
 
 Pure in (category, facts, seed).
@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, get_args
 
+from etude.factory.prompts.content import marked, name_of, places, says, spoken
 from etude.factory.prompts.facts import Facts
 from etude.factory.prompts.typing_errors import hasty
 
@@ -26,11 +27,13 @@ FIXES = ("Fix it.", "Please fix.", "Can you fix that?", "Find out why and fix it
 WISHES = ("", "", "Please.", "Thanks.")
 OPENINGS = ("hey ", "", "", "so ", "hm ", "ok so ")
 ENDINGS = (" pls", " thx", "", "", " can u look", "?")
-PRONOUNS = ("it", "that thing", "this", "that one")
+PRONOUNS = ("it", "that one")  # for a name that was said before
+SOME_VALUE, WRONG_VALUE, SOME_MESSAGE = "some value", "a wrong value", "some message"
 LONGEST: Mapping[Style, int] = {"terse": 1200, "ambiguous": 1200, "full": 24_000}  # characters: nobody types more
 SHORT = 390  # characters: the median that the target's suite is known for; a terse prompt drops what goes beyond
-_CODE = re.compile(r"`([^`\n]+)`")
+ROOM = 200  # characters of an ambiguous prompt that are left for its place and its ends
 _NAMED = re.compile(r"(\b(?:the|a|an) )?`([^`\n]+)`", re.IGNORECASE)  # a pronoun takes the article's place too
+_MESSAGE = re.compile(r'"[^"`\n]* [^"`\n]*"')
 _TITLES = {
     "debugging": "Problem",
     "devops": "Problem",
@@ -76,26 +79,42 @@ def terse(category: str, facts: Facts, rng: random.Random) -> str:
 
 
 def ambiguous(category: str, facts: Facts, rng: random.Random) -> str:
-    """One name at most stays; where the headline has none, the place or nothing tells which part is meant."""
-    said = _bare(facts.headline)
-    names = list(dict.fromkeys(_CODE.findall(said)))
-    kept = rng.choice(names) if names else ""
-    spoken: set[str] = set()
-
-    def replaced(match: re.Match[str]) -> str:
-        article, name = match[1] or "", match[2]
-        if name == kept and name not in spoken:
-            spoken.add(name)
-            return f"{article}{name}"
-        return rng.choice(PRONOUNS)
-
-    said = _NAMED.sub(replaced, said)
-    # Typing errors come before anything is lowered: capitals and marks still tell names from prose.
-    said = hasty(said, rng)
+    """What and where, without precision: names in words, no values and no wording of messages, the place behind where the headline does
+    not have it. Names that an interface needs and the headline leaves out follow in brackets."""
+    said = vague(facts.headline, rng, broken=category in BROKEN)
+    also: list[str] = []
+    for name in filter(None, (spoken(name_of(line)) for line in facts.interface)):
+        if not says(f"{said} {' '.join(also)}", name) and len(said) + sum(map(len, also)) < LONGEST["ambiguous"] - ROOM:
+            also.append(name)
+    if also:
+        said += f" ({', '.join(f'`{name}`' for name in also)})"
+    if (where := places(facts)) and not any(says(said, place) for place in where):
+        said += f", in {', '.join(f'`{place}`' for place in where)}"
+    # Words of names stay in backticks until here: typing errors leave them alone, and so the prompt keeps what it is about.
+    said = hasty(said, rng).replace("`", "")
     said = said[:1].lower() + said[1:] if said[1:2].islower() or said[1:2] == " " else said
     tail = " fix" if category in BROKEN and rng.random() < 0.5 else ""
     opening, ending = rng.choice(OPENINGS), rng.choice(ENDINGS)
     return f"{opening}{said}{',' if tail else ''}{tail}{ending}"
+
+
+def vague(text: str, rng: random.Random, *, broken: bool) -> str:
+    """The text with names in words (in backticks still), pronouns where they come again, and neither values nor messages."""
+    spoken_of: set[str] = set()
+
+    def replaced(match: re.Match[str]) -> str:
+        article, said = match[1] or "", spoken(match[2])
+        if not said:
+            return SOME_VALUE
+        if said in spoken_of:
+            return rng.choice(PRONOUNS)
+        spoken_of.add(said)
+        return f"{article}`{said}`"
+
+    parts = re.split(r"(`[^`\n]*`)", marked(" ".join(text.split()).rstrip(".")))
+    text = "".join(part if part.startswith("`") else _MESSAGE.sub(SOME_MESSAGE, part) for part in parts)
+    text = _NAMED.sub(replaced, text)
+    return re.sub(rf"\b(gives|returns) {SOME_VALUE}$", rf"\1 {WRONG_VALUE}", text) if broken else text
 
 
 def full(category: str, facts: Facts) -> str:
