@@ -9,6 +9,7 @@ import difflib
 import re
 from collections.abc import Mapping
 
+from etude.factory.generators.request_text import without_references
 from etude.tasks.validation.proof import LeftOut
 
 CHANGELOG = re.compile(
@@ -80,7 +81,7 @@ def asked(point: str) -> str:
     said = point
     for pattern, instead in _NOISE:
         said = pattern.sub(instead, said)
-    said = " ".join(said.split()).strip(" ,;:-")
+    said = " ".join(without_references(said).split()).strip(" ,;:-")
     if tag := _TAG.match(said):
         if _ASIDE_TAGS.search(tag["kind"]):
             return ""

@@ -13,6 +13,7 @@ from functools import partial
 
 from etude.corpus.sources.project import SourceOffline
 from etude.factory.generators.generator import Bench, Installed
+from etude.factory.generators.request_text import request_of, without_references
 from etude.factory.generators.states import States, proved
 from etude.factory.making.order import Discarded
 from etude.factory.prompts.facts import Facts
@@ -87,7 +88,8 @@ def described(patch: str) -> tuple[str, str]:
     if found is None:
         return "", ""
     rows = [re.sub(r"^ \.$", "", row).strip() for row in found[1].splitlines()]
-    return re.sub(r"^\[PATCH[^\]]*\]\s*", "", rows[0]).strip(), "\n".join(rows[1:]).strip()
+    first = re.sub(r"^\[PATCH[^\]]*\]\s*", "", rows[0]).strip()
+    return without_references(first).strip(), request_of("\n\n" + "\n".join(rows[1:]).strip())
 
 
 def states_at(files: Mapping[str, str], found: Mapping[str, str], number: int) -> tuple[dict[str, str], dict[str, str]]:

@@ -6,13 +6,13 @@ left out by the proof.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from etude.factory.generators.generator import Bench, Installed
+from etude.factory.generators.request_text import request_of
 from etude.factory.generators.states import States, proved
 from etude.factory.prompts.facts import Facts
 from etude.link.git import GitError, git
@@ -26,10 +26,6 @@ NAME = "history"
 DEPTH = 400  # commits looked through, the newest first
 RUN = 4  # commits of one author in a row that may be one goal
 FORMAT = "%H%x1f%P%x1f%ae%x1f%B%x1e"
-# Lines that say how a change was handled, not what was wanted.
-_HANDLING = re.compile(
-    r"(?i)^([\w-]+-by|cc|change-id|reviewed-on|pr-url|git-svn-id):|^\(cherry picked|^see merge request"
-)
 
 
 @dataclass(frozen=True)
@@ -65,7 +61,7 @@ def commits(repository: Path, newest: str) -> list[Commit]:
     found = []
     for row in filter(None, (row.strip("\n") for row in listed.decode("utf-8", "replace").split("\x1e"))):
         commit, parents, author, message = row.split("\x1f", 3)
-        found.append(Commit(commit, tuple(parents.split()), author, asked(message)))
+        found.append(Commit(commit, tuple(parents.split()), author, request_of(message)))
     return found
 
 
@@ -81,11 +77,6 @@ def runs(line: Sequence[Commit]) -> list[list[Commit]]:
         if _goal(commit):
             run.append(commit)
     return [*alone, *(run for run in [*together, run][::-1] if len(run) > 1)]
-
-
-def asked(message: str) -> str:
-    """What the message says of the change itself."""
-    return "\n".join(line for line in message.splitlines() if not _HANDLING.search(line.strip())).strip()
 
 
 def facts_of(run: Sequence[Commit]) -> Facts:
