@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import ast
+import asyncio
+from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from etude.factory.generators.deletion.cutting import tests_without as trimmed
 from etude.factory.generators.deletion.cutting import without
-from etude.factory.generators.deletion.generator import chosen, drafted
+from etude.factory.generators.deletion.generator import FeatureDeletion, chosen, drafted
 from etude.factory.generators.deletion.index import index
+from etude.factory.generators.deletion.language import language
 from etude.factory.generators.deletion.leftovers import leftovers, undocumented
+from etude.factory.generators.deletion.related import References
 from etude.factory.generators.generator import Baseline, Installed
-from etude.tasks.environment.environment import Environment
+from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.validation.proof import LeftOut
 
 SHAPES = """\
@@ -167,16 +173,84 @@ def test_candidates_are_the_same_for_the_same_seed():
     assert small == again == [FEATURE] and [*chosen(PROJECT, index(MODULES), 3, "large")] == []
 
 
+def shapes_project(uses: dict[str, tuple[str, ...]], lines: dict[str, int] | None = None) -> Installed:
+    """A module a name; each imports and calls those that it uses. Documents and a test file name all of them."""
+    modules = {
+        f"shapes/{name}.py": "".join(f"from shapes.{other} import {other}\n" for other in others)
+        + f"\n\ndef {name}():\n"
+        + "".join(f"    value_{name}_{n} = {n}\n" for n in range((lines or {}).get(name, 60)))
+        + f"    return [{', '.join(f'{other}()' for other in others)}]\n"
+        for name, others in uses.items()
+    }
+    speaks = {f"docs/{name}.md": " ".join(uses) for name in "abcd"}
+    tests = {"tests/test_all.py": "".join(f"from shapes.{name} import {name}\n" for name in uses)}
+    return Installed(PROJECT.environment, {**modules, **speaks, **tests}, PROJECT.baseline)
+
+
+def large(project: Installed, seed: int = 0) -> list[frozenset[str]]:
+    return [*chosen(project, language(project).index(project), seed, "large")]
+
+
 def test_large_features_that_ask_for_the_same_are_proposed_once():
-    names = ("cube", "cone", "torus", "prism", "knot", "ring")
-    body = "".join(f"    value_{n} = {n}\n" for n in range(140))
-    modules = {f"shapes/{name}.py": f"def {name}():\n{body * (7 if name == 'cube' else 1)}" for name in names}
-    speaks = {f"docs/{name}.md": " ".join(names) for name in "abcd"}
-    tests = {"tests/test_all.py": f"from shapes import {', '.join(names)}\n"}
-    project = Installed(PROJECT.environment, {**modules, **speaks, **tests}, PROJECT.baseline)
-    found = [*chosen(project, index(modules), 0, "large")]
-    assert sum("cube" in one for one in found) == 1  # whatever is beside it, most lines are the cube's
+    solids = ("cube", "cone", "torus", "prism", "knot", "ring")
+    pairs = {f"{one}_{two}": (one, two) for n, one in enumerate(solids) for two in solids[n + 1 :]}
+    found = large(shapes_project({**dict.fromkeys(solids, ()), **pairs}, {"cube": 980}))
+    assert sum("cube" in one for one in found) == 1  # whatever is with it, most lines are the cube's
     assert len({one for one in found if "cube" not in one}) == len(found) - 1 > 1
+
+
+def test_unrelated_functions_make_no_large_feature_and_the_account_says_why():
+    project = shapes_project(dict.fromkeys(("cube", "cone", "torus", "prism", "knot", "ring"), ()))
+    assert large(project) == []
+    candidates = [*FeatureDeletion("large").candidates(project, None, 0)]  # type: ignore[arg-type]
+    assert [one.id for one in candidates] == ["features/shapes-1.0/large-features/none"]
+    with pytest.raises(LeftOut, match="refer to one another make 150 lines in 4 files"):
+        asyncio.run(candidates[0].build())
+
+
+def test_a_name_that_is_not_imported_connects_nothing():
+    project = shapes_project({"cube": (), "get": (), "box": ("cube",), "net": ("get",)}, {"cube": 200})
+    files = {path: text.replace("return [", "x.get\n    return [") for path, text in project.files.items()}
+    known = language(project).index(replace(project, files=files))
+    assert "get" in next(one for one in known.defined if one.name == "box").uses
+    assert not References(known).connected(["box", "get"]) and References(known).connected(["net", "get"])
+    assert all("net" not in names or "box" not in names for names in large(replace(project, files=files)))
+
+
+@given(
+    st.dictionaries(st.integers(0, 9), st.frozensets(st.integers(0, 9), max_size=2), min_size=3, max_size=10),
+    st.integers(0, 3),
+)
+@settings(max_examples=40, deadline=None)
+def test_every_part_of_a_large_feature_is_reached_from_another(drawn: dict[int, frozenset[int]], seed: int):
+    uses = {
+        f"solid{n}": tuple(f"solid{m}" for m in sorted(others) if m in drawn and m != n) for n, others in drawn.items()
+    }
+    project = shapes_project(uses)
+    for names in large(project, seed):
+        reached = {min(names)}
+        for _ in names:
+            reached |= {m for n in names for m in uses[n] if n in reached and m in names}
+            reached |= {n for n in names for m in uses[n] if m in reached}
+        assert reached == names and len(names) > 1
+
+
+def test_a_large_feature_of_javascript_is_connected_by_its_requires():
+    lines = "".join(f"  const value{n} = {n};\n" for n in range(90))
+    body = lambda name, call: f"function {name}() {{\n{lines}  return {call};\n}}\n"
+    files = {
+        "lib/core.js": body("core", "1") + "module.exports = { core };\n",
+        "lib/view.js": "const { core } = require('./core');\n"
+        + body("view", "core()")
+        + "module.exports = { view };\n",
+        "lib/alone.js": body("alone", "2") + body("apart", "3") + "module.exports = { alone, apart };\n",
+        "docs/a.md": "`core` `view` `alone` `apart`\n",
+        "docs/b.md": "`core` `view` `alone` `apart`\n",
+        "test/all.js": "const names = ['core', 'view', 'alone', 'apart'];\n",
+    }
+    plan = TestPlan("node", ("node", "--test", "{files}"), ("test/all.js",))
+    project = Installed(Environment("shapes", "1.0", "javascript", tests=plan), files, Baseline(frozenset()))
+    assert large(project) == [frozenset(("core", "view"))]
 
 
 def test_a_request_quotes_no_line_of_code_that_the_documentation_shows():

@@ -34,7 +34,8 @@ _KNOWN = re.compile(
     r"skip-checks?|on-behalf-of|generated-with|release-note|archived-at)\s*:\s*(?=\S)"
 )
 _HANDLING = re.compile(
-    r"(?i)^\W{0,3}(?:cherry[ -]picked|picked) (?:from|of|by)\b|^see merge request\b|^(?:this )?(?:back-?port(?:ed)?|upstream commit)(?: of| from)? [0-9a-f]{7,40}\W*$"
+    r"(?i)^\W{0,3}(?:cherry[ -]picked|picked) (?:from|of|by)\b|^see merge request\b"
+    r"|^(?:this )?(?:back-?port(?:ed)?|upstream commit)(?: of| from)? [0-9a-f]{7,40}\W*$"
     r"|^\W*(?:generated|created|written|made|assisted|co-?authored) (?:with|by|using)\b[^.]*(?:\]\(|https?:|\[)"
     r"|^#?\s*conflicts?:$|^git-svn-id\b|^\[(?:skip[ -]ci|ci[ -]skip)\]$|^fixes:\s*[0-9a-f]{7,40}\b"
     rf"|^\[[^\]]+\]:\s*<?{_URL}"

@@ -1,8 +1,8 @@
 """Generators `feature-deletion` and `large-features`: functions, classes and whole modules go with their exports, documents and tests; the
 tests show the way back.
 
-Composer 2.5's way. The first takes out one definition and what hangs on it; the second several across modules, until at least
-`LARGE_LINES` lines in `LARGE_FILES` files of the reference are gone.
+Composer 2.5's way. The first takes out one definition and what hangs on it; the second several that refer to one another (`related`), until
+at least `LARGE_LINES` lines in `LARGE_FILES` files of the reference are gone. A project without such a group makes no large feature.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Literal
 from etude.factory.generators.deletion.index import Defined, Index
 from etude.factory.generators.deletion.language import LANGUAGES, Language, language, told_settings
 from etude.factory.generators.deletion.leftovers import leftovers, undocumented
+from etude.factory.generators.deletion.related import Groups, References
 from etude.factory.generators.generator import Bench, Installed
 from etude.factory.prompts.facts import KEY, Facts
 from etude.factory.prompts.writing import written
@@ -32,11 +33,11 @@ NAMES: dict[Size, str] = {"small": "feature-deletion", "large": "large-features"
 SMALLEST = 8  # lines: below there is nothing to build
 MOST = 14  # definitions that one anchor may pull along
 LARGE_LINES, LARGE_FILES = 150, 4
-LARGE_MOST = 40
+LARGE_FEWEST, LARGE_MOST = 2, 40  # definitions
 TEST_FILES: dict[Size, int] = {"small": 8, "large": 16}
 ALIKE = 0.7  # of a large feature's lines: more of them in one that was proposed already, and it asks for the same again
 TELLING = 12  # letters: a shorter line of code is anybody's
-PASSES = 4  # large features are put together anew so often: each piece stands in that many of them at most
+PASSES = 4  # draws of large features: each piece is in that many of them at most
 
 
 class FeatureDeletion:
@@ -49,10 +50,14 @@ class FeatureDeletion:
 
     def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
         known = language(project).index(project)
+        found = False
         for names in chosen(project, known, seed, self.size):
+            found = True
             anchor = re.sub(r"\W+", "-", "-".join(sorted(names)[:3])).strip("-")
             task_id = f"features/{project.name}/{self.name}/{anchor}-{len(names)}"
             yield Candidate(task_id, partial(build, project, bench, known, names, self.size, task_id))
+        if not found and self.large:
+            yield Candidate(f"features/{project.name}/{self.name}/none", _none_related)
 
 
 def chosen(project: Installed, known: Index, seed: int, size: Size) -> Iterator[frozenset[str]]:
@@ -67,11 +72,10 @@ def chosen(project: Installed, known: Index, seed: int, size: Size) -> Iterator[
         yield from pieces
         return
     told_in = {path: _words(text) for path, text in project.files.items() if _may_change(path, tongue)}
+    groups = Groups(References(known), tuple(pieces), partial(_is_large, known, told_in), LARGE_MOST)
     lines = {one.name: one.lines for one in known.defined}
     proposed: list[frozenset[str]] = []
-    for names in chain.from_iterable(
-        _large(known, rng.sample(list(pieces), len(pieces)), told_in) for _ in range(PASSES)
-    ):
+    for names in chain.from_iterable(groups.drawn(rng) for _ in range(PASSES)):
         if not _like_one(names, proposed, lines):
             proposed.append(names)
             yield names
@@ -82,20 +86,18 @@ def _like_one(names: frozenset[str], others: list[frozenset[str]], lines: Mappin
     return any(sum(lines.get(name, 0) for name in names & other) > ALIKE * whole for other in others)
 
 
-def _large(
-    known: Index, pieces: list[frozenset[str]], told_in: Mapping[str, frozenset[str]]
-) -> Iterator[frozenset[str]]:
-    """Pieces put together, each in one of them only, until they are large: by lines, and by files that name any of them (code, stubs,
-    documents; `told_in`)."""
-    together: frozenset[str] = frozenset()
-    for piece in pieces:
-        together |= piece
-        if len(together) > LARGE_MOST:
-            together = frozenset()
-        elif sum(one.lines for one in known.named(together)) >= LARGE_LINES:
-            if sum(not together.isdisjoint(words) for words in told_in.values()) >= LARGE_FILES:
-                yield together
-                together = frozenset()
+def _is_large(known: Index, told_in: Mapping[str, frozenset[str]], names: frozenset[str]) -> bool:
+    """By lines, and by files that name any of them (code, stubs, documents; `told_in`). One definition alone is none, whatever its size."""
+    if len(names) < LARGE_FEWEST or sum(one.lines for one in known.named(names)) < LARGE_LINES:
+        return False
+    return sum(not names.isdisjoint(words) for words in told_in.values()) >= LARGE_FILES
+
+
+async def _none_related() -> Task:
+    """For the account: why a project has no large feature. Raises LeftOut."""
+    raise LeftOut(
+        f"no tested definitions that refer to one another make {LARGE_LINES} lines in {LARGE_FILES} files ({LARGE_MOST} names at most)"
+    )
 
 
 async def build(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -40,29 +41,48 @@ class Defined:
 
 @dataclass(frozen=True)
 class Index:
-    """`rest`: names that the code around the definitions of a module uses (imports, lists of exports and registrations aside)."""
+    """`rest`: names that the code around the definitions of a module uses (imports, lists of exports and registrations aside); `imports`: by
+    module, the names that it imports and the last parts of the modules that it imports or imports from."""
 
     defined: tuple[Defined, ...]
     rest: Mapping[str, frozenset[str]]
+    imports: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def named(self, names: Iterable[str]) -> list[Defined]:
         wanted = set(names)
         return [one for one in self.defined if one.name in wanted]
 
-    def users(self, name: str) -> set[str]:
-        return {one.name for one in self.defined if name in one.uses and one.name != name}
+    def users(self, name: str) -> frozenset[str]:
+        return self._users.get(name, frozenset())
+
+    @cached_property
+    def _users(self) -> Mapping[str, frozenset[str]]:
+        found: dict[str, set[str]] = {}
+        for one in self.defined:
+            for name in one.uses - {one.name}:
+                found.setdefault(name, set()).add(one.name)
+        return {name: frozenset(users) for name, users in found.items()}
+
+    @cached_property
+    def _run_on_import(self) -> frozenset[str]:
+        return frozenset().union(*self.rest.values())
 
     def feature(self, anchors: Iterable[str], most: int) -> frozenset[str]:
         """The anchors, all that uses them, and private helpers that nothing else uses. Empty: it is tied up with too much."""
         chosen = set(anchors)
         fresh = set(chosen)
         while fresh:
-            if any(name in used for used in self.rest.values() for name in fresh):
+            if fresh & self._run_on_import:
                 return frozenset()
             fresh = set().union(*(self.users(name) for name in fresh)) - chosen
             chosen |= fresh
             if len(chosen) > most:
                 return frozenset()
+        return self.closed(chosen)
+
+    def closed(self, names: Iterable[str]) -> frozenset[str]:
+        """With the private helpers that nothing else uses."""
+        chosen = set(names)
         while helpers := self._helpers(chosen):
             chosen |= helpers
         return frozenset(chosen)
@@ -70,7 +90,7 @@ class Index:
     def _helpers(self, chosen: set[str]) -> set[str]:
         found = set()
         for one in self.defined:
-            if one.helper and one.name not in chosen and not any(one.name in used for used in self.rest.values()):
+            if one.helper and one.name not in chosen and one.name not in self._run_on_import:
                 users = self.users(one.name)
                 if users and users <= chosen:
                     found.add(one.name)
@@ -81,15 +101,29 @@ def index(files: Mapping[str, str]) -> Index:
     """Of modules by path; those that do not parse are left to the caller, who must not list them."""
     defined: list[Defined] = []
     rest: dict[str, frozenset[str]] = {}
+    imports: dict[str, frozenset[str]] = {}
     for path, text in files.items():
         around: list[ast.stmt] = []
-        for node in ast.parse(text).body:
+        tree = ast.parse(text)
+        imports[path] = imported(tree)
+        for node in tree.body:
             if isinstance(node, Definition):
                 defined.append(_defined(path, node, text))
             elif not isinstance(node, ast.Import | ast.ImportFrom):
                 around.append(node)
         rest[path] = frozenset().union(*(uses(node) - listed(node) for node in around))
-    return Index(tuple(defined), rest)
+    return Index(tuple(defined), rest, imports)
+
+
+def imported(tree: ast.Module) -> frozenset[str]:
+    """What it imports anywhere: names, and last parts of modules."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.name.rpartition(".")[2] for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").rpartition(".")[2])
+    return frozenset(found - {""})
 
 
 def uses(node: ast.AST) -> frozenset[str]:

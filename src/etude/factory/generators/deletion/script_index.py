@@ -45,7 +45,13 @@ def script_index(files: Mapping[str, str]) -> Index:
             else:
                 around |= uses(code, node) - exported(code, node)
         rest[path] = frozenset(around)
-    return Index(tuple(defined), rest)
+    return Index(tuple(defined), rest, {path: imported(text) for path, text in files.items()})
+
+
+def imported(text: str) -> frozenset[str]:
+    """Last parts of the modules that a text imports or requires anywhere; a folder stands for its index."""
+    said = re.findall(r"(?:\bfrom|\bimport|\b(?:require|import)\s*\()\s*['\"]([^'\"\n]+)['\"]", text)
+    return frozenset(re.sub(r"\.[cm]?[jt]sx?$", "", one.rstrip("/").rpartition("/")[2]) for one in said)
 
 
 def uses(code: Code, node: Node) -> frozenset[str]:
