@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,27 @@ async def test_a_making_goes_on_where_it_was_and_tries_nothing_twice(tmp_path: P
     await a_making(tmp_path, shelf, maker).run()
     assert len(shelf) == 10 and len(maker.built) == len(set(maker.built)) == 18
     assert maker.built[: len(first)] == first
+
+
+async def test_a_task_goes_with_the_environment_that_its_generator_installed(tmp_path: Path) -> None:
+    commit = Built(Installed(Environment("one", "abc"), {"a.py": ""}, Baseline(frozenset())), recipe="of the commit")
+
+    class Installing(Maker):
+        async def build(self, name: str, number: int) -> Task:
+            task = await super().build(name, number)
+            environment = Environment("one", "abc" if number else "1.0")
+            return replace(task, metadata={**task.metadata, "environment": environment.told()})
+
+        def installed_as(self, environment: str) -> Built | None:
+            return commit if environment == "one-abc" else None
+
+    class Keeping(Shelf):
+        def add(self, task: Task, installed: Installed, recipe: str) -> None:
+            self[task.id] = (installed.name, recipe)
+
+    shelf = Keeping()
+    await a_making(tmp_path, shelf, Installing("debugging", most=2), projects=["one"]).run()
+    assert [*shelf.values()] == [("one-1.0", ""), ("one-abc", "of the commit")]
 
 
 async def test_the_prompts_are_written_and_the_instruction_is_one_of_them(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import date
@@ -13,7 +13,9 @@ from typing import Any
 from etude.bench.runs.cost import dollars_of_usage
 from etude.bench.suites.prices import shipped
 from etude.events.stopping import run_async
+from etude.factory.generators.commit_environments import MOST, CommitEnvironments
 from etude.factory.generators.generator import Bench
+from etude.factory.generators.registry import with_environments
 from etude.factory.install.installing import Installer
 from etude.factory.making.decisions import Decisions
 from etude.factory.making.finishing import finish
@@ -37,14 +39,20 @@ from etude.tasks.store.overlap import overlap
 
 
 def installing(listed: Mapping[str, Wanted], installers: Sequence[Installer]) -> Install:
-    """By name, from the cache where it is installed already; by the first of the builders that can, in their order."""
+    """By name, from the cache where it is installed already."""
+    by_first = installing_first(installers)
+    return lambda name: by_first(listed[name])
 
-    async def built(name: str) -> Built:
+
+def installing_first(installers: Sequence[Installer]) -> Callable[[Wanted], Awaitable[Built]]:
+    """By the first of the builders that can, in their order."""
+
+    async def built(wanted: Wanted) -> Built:
         reasons: list[str] = []
         dollars = 0.0
         for one in installers:
             try:
-                found = await one.install(listed[name])
+                found = await one.install(wanted)
             except Discarded as error:
                 reasons.append(f"{one.name}: {error}" if len(installers) > 1 else str(error))
                 dollars += error.spent.get("dollars") or 0.0
@@ -74,15 +82,17 @@ def make(
     writer: Writer | None = None,
     shares: Shares = Shares(),
     agents: Agents = Agents(),
+    commit_environments: int = MOST,
 ) -> dict[str, Any]:
-    """What `account` tells, also written to report.json. Raises MakingFault; the report is of what was decided by then."""
+    """What `account` tells, also written to report.json. `commit_environments`: of a project's commits that `history` may install; 0 for
+    none. Raises MakingFault; the report is of what was decided by then."""
     report = MakingReport(out, Decisions(out, order.asked()))
     try:
         with Meter(report.spent):
             placing = Placing(
                 TaskFolder(out, make=True), shares, len({listed[name].in_registry for name in order.projects})
             )
-            run_async(_made(recipe, order, listed, placing, report, progress, writer, agents))
+            run_async(_made(recipe, order, listed, placing, report, progress, writer, agents, commit_environments))
     finally:
         document = report.write(overlap(TaskFolder(out, make=True)))
     return document
@@ -110,6 +120,7 @@ async def _made(
     progress: Progress,
     writer: Writer | None,
     agents: Agents,
+    commit_environments: int,
 ) -> None:
     agents.check()
     pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
@@ -117,6 +128,9 @@ async def _made(
         bench = Bench(pool, order.timeout_s)
         async with finishing(writer) as finished, crew(agents, recipe, pool, default_cache()) as found:
             install = placing.installing(installing(listed, found.installers))
+            kept = default_cache() / "environments" / "commits"
+            own = CommitEnvironments(installing_first(found.installers), listed, kept, commit_environments)
+            order = replace(order, generators=with_environments(order.generators, own))
             finished = Twins(placing.folder).finishing(placing.finishing(searching(finished, pool)))
             told = report.beside(progress)
             making = Making(order, install, finished, placing.folder, report.decisions, bench, told)

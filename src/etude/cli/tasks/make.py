@@ -59,6 +59,14 @@ SplitBy = Annotated[
         help="What is held out: whole projects, or modules of each. auto: modules where there are fewer than four projects.",
     ),
 ]
+CommitEnvironments = Annotated[
+    int,
+    typer.Option(
+        "--commit-environments",
+        min=0,
+        help="Commits of each project that the generator history may install where the project's own environment does not run their tests.",
+    ),
+]
 RecipeName = Annotated[str, typer.Option("--recipe", help="Whose sandboxes are used.")]
 
 
@@ -83,6 +91,7 @@ def make(
     max_cost: asked.Dollars = None,
     prices: asked.PriceList = None,
     writer: WriterWord = None,
+    commit_environments: CommitEnvironments = 4,
     key_env: Annotated[
         str, typer.Option("--key-env", help="The variable that holds the key of writer, builder, setter and judge.")
     ] = "OPENAI_API_KEY",
@@ -125,6 +134,7 @@ def make(
                 "validation": validation,
                 "heldout": heldout,
                 "split_by": split_by,
+                "commit_environments": commit_environments,
             },
         }
         lines = [f"would make tasks of {len(names)} projects in {out}, {jobs} at a time"]
@@ -132,7 +142,17 @@ def make(
         return Answer(plan, "\n".join(lines))
     with RunLock(out):
         who = asked.agents(builder, setter, judge, key_env, dollars=max_cost, prices=prices)
-        document = made(read, order, listed, out, _tell, Writer(writer, key_env) if writer else None, shares, who)
+        document = made(
+            read,
+            order,
+            listed,
+            out,
+            _tell,
+            Writer(writer, key_env) if writer else None,
+            shares,
+            who,
+            commit_environments,
+        )
     return Answer(document, told(document), 1 if document["faults"] else 0)
 
 

@@ -58,8 +58,9 @@ class Bench:
 
 
 class Generator(Protocol):
-    """`name` and `category` stand in every task; `languages` are those it can work on. One with a true attribute `large` makes large tasks
-    alone, of which a set wants many (`Turns`)."""
+    """`name` and `category` are in every task; `languages` are those it can work on. One with a true attribute `large` makes large tasks
+    alone, of which a set wants many (`Turns`). One with a method `installed_as` makes tasks in other environments than the project's, which it
+    gives by their names (`making.order.Installs`)."""
 
     name: str
     category: str

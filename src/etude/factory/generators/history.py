@@ -1,7 +1,7 @@
 """Generator `history`: commits of a local repository, and runs of one author's commits squashed into one goal; the message is the request.
 
-The installed project is one state of that repository: its environment runs the neighbouring states, and those that it does not run are
-left out by the proof.
+The installed project is one state of that repository, and its environment runs the neighbouring states. A commit whose tests it does not run
+gets an environment of its own (`commit_environments`), where a making gives it some.
 """
 
 from __future__ import annotations
@@ -11,15 +11,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from etude.factory.generators.commit_environments import Environments
 from etude.factory.generators.generator import Bench, Installed
 from etude.factory.generators.request_text import request_of
 from etude.factory.generators.states import States, proved
+from etude.factory.making.order import Built
+from etude.factory.prompts.checks import words
 from etude.factory.prompts.facts import Facts
 from etude.link.git import GitError, git
 from etude.tasks.recorded.asked import category
 from etude.tasks.task import Task
 from etude.tasks.tree import TooLarge, tree
-from etude.tasks.validation.proof import LeftOut
+from etude.tasks.validation.proof import LeftOut, TestsDoNotRun
 from etude.tasks.validation.workshop import Candidate
 
 NAME = "history"
@@ -38,9 +41,11 @@ class Commit:
 
 @dataclass
 class History:
-    """`repositories`: the local repository of a project, by the project's name without its version."""
+    """`repositories`: the local repository of a project, by the project's name without its version; `environments`: of commits, None where
+    only the project's own is used."""
 
     repositories: Mapping[str, Path] = field(default_factory=dict)
+    environments: Environments | None = None
     name: str = NAME
     category: str = "features"
     languages: tuple[str, ...] = ("python", "javascript", "typescript", "go", "rust", "java")
@@ -52,7 +57,11 @@ class History:
         for run in runs(commits(repository, project.environment.version)):
             squashed = f"{run[0].id[:8]}-" if len(run) > 1 else ""
             task_id = f"{category(run[-1].message)}/{project.name}/{NAME}/{squashed}{run[-1].id[:10]}"
-            yield Candidate(task_id, partial(build, project, bench, repository, tuple(run), task_id))
+            yield Candidate(task_id, partial(build, project, bench, repository, tuple(run), task_id, self.environments))
+
+    def installed_as(self, environment: str) -> Built | None:
+        """What a commit's tests needed instead of the project's own environment."""
+        return self.environments.installed_as(environment) if self.environments else None
 
 
 def commits(repository: Path, newest: str) -> list[Commit]:
@@ -86,23 +95,43 @@ def facts_of(run: Sequence[Commit]) -> Facts:
     return Facts(headline=first.strip(), expected=rest.strip(), notes=parts)
 
 
-async def build(project: Installed, bench: Bench, repository: Path, run: Sequence[Commit], task_id: str) -> Task:
+async def build(
+    project: Installed,
+    bench: Bench,
+    repository: Path,
+    run: Sequence[Commit],
+    task_id: str,
+    environments: Environments | None = None,
+) -> Task:
     """Raises LeftOut, InfraError."""
     try:
         before, after = tree(repository, run[0].parents[0]), tree(repository, run[-1].id)
     except (GitError, TooLarge) as error:
         raise LeftOut(f"its state can't be made: {error}") from error
+    facts = facts_of(run)
+    # A short prompt that leaves out one of several goals would ask for less than the tests do.
+    goals = {"must_say": sorted(words(" ".join((facts.headline, *facts.notes))))} if facts.notes else {}
     states = States(
         task_id,
         category(run[-1].message),
         NAME,
-        facts_of(run),
+        facts,
         before.files,
         after.files,
         ("squashed-commits" if len(run) > 1 else "commit",),
-        {"base_commit": run[0].parents[0], "commit": run[-1].id, "left_out": list(before.left_out)},
+        {"base_commit": run[0].parents[0], "commit": run[-1].id, "left_out": list(before.left_out), **goals},
     )
-    return await proved(project, bench, states)
+    try:
+        return await proved(project, bench, states)
+    except TestsDoNotRun as error:
+        if environments is None:
+            raise
+        why = str(error)
+    try:
+        built = await environments.of(project.environment.project, run[-1].id, after.files)
+        return await proved(built.installed, bench, states)
+    except LeftOut as error:
+        raise LeftOut(f"{error} (in the project's own environment: {' '.join(why.split())[-300:]})") from error
 
 
 def _goal(commit: Commit) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from etude.factory.generators.bugs.injection import BugInjection
 from etude.factory.generators.combined import CombinedBugs
+from etude.factory.generators.commit_environments import Environments
 from etude.factory.generators.debian import DebianPatches
 from etude.factory.generators.deletion.generator import FeatureDeletion
 from etude.factory.generators.devops.generator import DevopsRepair
@@ -44,6 +46,14 @@ GENERATORS: dict[str, Generator] = {
         RecordedSessions(),
     )
 }
+
+
+def with_environments(chosen: Mapping[str, Generator], environments: Environments) -> dict[str, Generator]:
+    """History installs the commits that its projects' own environments do not run."""
+    return {
+        name: replace(each, environments=environments) if isinstance(each, History) else each
+        for name, each in chosen.items()
+    }
 
 
 def bound(

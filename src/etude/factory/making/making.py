@@ -15,11 +15,13 @@ from collections.abc import Iterator
 
 from etude.factory.generators.generator import Bench, Generator, Installed
 from etude.factory.making.decisions import Decision, Decisions, Install
-from etude.factory.making.order import Discarded, Finish, Order, Progress, Shelf, Told
+from etude.factory.making.order import Discarded, Finish, Installs, Order, Progress, Shelf, Told
 from etude.factory.making.order import Install as Installer
 from etude.factory.making.turns import Lane, Turns
 from etude.sandbox.errors import InfraError, Unsupported, UserError
+from etude.tasks.environment.environment import environment_of
 from etude.tasks.errors import TaskError
+from etude.tasks.task import Task
 from etude.tasks.validation.proof import LeftOut
 from etude.tasks.validation.workshop import Candidate
 
@@ -189,10 +191,11 @@ class Making:
     async def _decided(self, lane: Lane, candidate: Candidate, began: float) -> Decision | None:
         """None where a fault of ours decided nothing."""
         reason, broken, dollars = "", False, 0.0
-        project = self._installed[lane.project]
         try:
-            task = await self.finish(await candidate.build(), project)
-            await asyncio.to_thread(self.shelf.add, task, project, self._recipes.get(lane.project, ""))
+            task = await candidate.build()
+            project, recipe = self._home(lane, task)
+            task = await self.finish(task, project)
+            await asyncio.to_thread(self.shelf.add, task, project, recipe)
             dollars = float(task.metadata.get("cost", {}).get("dollars", 0.0))
             self._in_a_row = 0
         except (LeftOut, Unsupported, UserError, TaskError) as error:
@@ -205,6 +208,14 @@ class Making:
             reason, broken = self._break(lane, candidate.id, error), True
         seconds = round(time.monotonic() - began, 3)
         return Decision(candidate.id, lane.category, lane.project, lane.generator, reason, seconds, dollars, broken)
+
+    def _home(self, lane: Lane, task: Task) -> tuple[Installed, str]:
+        """The project as it is installed where the task runs, with its recipe: the lane's, or one that the generator installed."""
+        generator, environment = self.order.generators[lane.generator], environment_of(task.metadata)
+        if isinstance(generator, Installs) and environment is not None:
+            if (built := generator.installed_as(environment.name)) is not None:
+                return built.installed, built.recipe
+        return self._installed[lane.project], self._recipes.get(lane.project, "")
 
     def _break(self, lane: Lane, what: str, error: Exception) -> str:
         place = traceback.extract_tb(error.__traceback__)[-1]

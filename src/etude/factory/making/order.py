@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from etude.factory.generators.generator import Generator, Installed
 from etude.tasks.task import Task
@@ -37,6 +37,15 @@ class Built:
     spent: Mapping[str, Any] = field(default_factory=dict)
     recipe: str = ""
     notes: tuple[str, ...] = ()  # what its own container has and a sandbox does not
+
+
+@runtime_checkable
+class Installs(Protocol):
+    """A generator that installs environments of its own."""
+
+    def installed_as(self, environment: str) -> Built | None:
+        """By the environment's name; None for one that it did not install."""
+        ...
 
 
 # By a project's name. Raises Discarded, and InfraError for what is no fault of the project.

@@ -7,6 +7,7 @@ time in its name (`time_names`). A change that no test shows is no task.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -15,10 +16,20 @@ from etude.tasks.running.testrun import Ran, Runner
 from etude.tasks.validation.time_names import names_time
 
 TIMES = 3
+# What a run prints where its environment lacks a package.
+_LACKING = re.compile(
+    r"(?:No module named|Cannot find (?:module|package)) '[^'\n]{1,100}'|fixture '\w{1,60}' not found"
+)
 
 
 class LeftOut(Exception):
     """A candidate that does not become a task; says why."""
+
+
+class TestsDoNotRun(LeftOut):
+    """The tests of the change can't be run in this environment, also after the change."""
+
+    __test__ = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +69,7 @@ async def prove(
         _require(states["after"][0])
         known = states["after"][0].run.passed
     states["before"].append(await run(before))
-    _telling(known, states["before"][0], most)
+    _telling(known, states["before"][0], most, "".join(ran.said for ran in states["after"]))
     if look is not None:
         await look()
     for name, files in (("after", after), ("before", before)):
@@ -87,11 +98,13 @@ async def prove(
     return Proof(tuple(shown), tuple(kept), tuple(flaky), seconds, tuple(universal), tuple(sorted(expected)), dates)
 
 
-def _telling(known: frozenset[str], first: Ran, most: int | None) -> None:
-    """What the first run of the state before must show."""
+def _telling(known: frozenset[str], first: Ran, most: int | None, said: str) -> None:
+    """What the first run of the state before must show; `said`: what the run of the state after printed."""
     if first.run.timed_out:
         raise LeftOut(f"the tests take longer than {first.run.seconds:.0f} s before the change")
     gained = known - first.run.passed
+    if not gained and (lacking := _LACKING.search(said)):
+        raise TestsDoNotRun(f"the tests that could show the change do not run after it: {lacking[0]}")
     if not gained:
         raise LeftOut("no test that fails before the change passes after it")
     if most is not None and len(gained) > most:
@@ -103,7 +116,7 @@ def _require(ran: Ran) -> None:
         raise LeftOut(f"the tests take longer than {ran.run.seconds:.0f} s after the change")
     if not ran.run.passed or not ran.honest:
         said = " ".join(ran.said.split())
-        raise LeftOut(f"the tests do not run after the change (status {ran.run.rc}): {said or 'no output'}")
+        raise TestsDoNotRun(f"the tests do not run after the change (status {ran.run.rc}): {said or 'no output'}")
 
 
 def _always(runs: list[Ran], xfail: bool) -> frozenset[str]:

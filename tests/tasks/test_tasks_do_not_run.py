@@ -1,0 +1,49 @@
+"""Tests that an environment can't run are told apart from tests that show nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from etude.tasks.running.report import TestRun
+from etude.tasks.running.testrun import Ran
+from etude.tasks.validation.proof import LeftOut, TestsDoNotRun, prove
+
+
+async def proved(after: Ran, before: Ran) -> None:
+    async def run(files: Mapping[str, bytes]) -> Ran:
+        return after if files["state"] == b"after" else before
+
+    await prove({"state": b"before"}, {"state": b"after"}, run)
+
+
+def ran(*passed: str, said: str = "", timed_out: bool = False) -> Ran:
+    return Ran(TestRun(frozenset(passed), frozenset(), 1, 2.0, timed_out), said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "E   ModuleNotFoundError: No module named 'yaml'",
+        "Error: Cannot find module 'left-pad'",
+        "Error [ERR_MODULE_NOT_FOUND]: Cannot find package '@a/b' imported from x.js",
+        "E       fixture 'mocker' not found",
+    ],
+)
+async def test_what_lacks_a_package_after_the_change_does_not_run(said: str) -> None:
+    with pytest.raises(TestsDoNotRun, match="do not run after the change"):
+        await proved(ran(said=said), ran("a"))
+    with pytest.raises(TestsDoNotRun, match="could show the change do not run after it: .*' ?"):
+        await proved(ran("a", said=said), ran("a"))
+
+
+async def test_what_runs_and_shows_nothing_is_no_trouble_of_the_environment() -> None:
+    for after, before in (
+        (ran("a"), ran("a")),
+        (ran("a", said="1 passed"), ran("a", said="No module named 'new'")),
+        (ran("a", timed_out=True), ran("a")),
+    ):
+        with pytest.raises(LeftOut) as found:
+            await proved(after, before)
+        assert not isinstance(found.value, TestsDoNotRun)
