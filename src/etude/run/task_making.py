@@ -128,9 +128,10 @@ async def _made(
         bench = Bench(pool, order.timeout_s)
         async with finishing(writer) as finished, crew(agents, recipe, pool, default_cache()) as found:
             install = placing.installing(installing(listed, found.installers))
-            kept = default_cache() / "environments" / "commits"
-            own = CommitEnvironments(installing_first(found.installers), listed, kept, commit_environments)
-            order = replace(order, generators=with_environments(order.generators, own))
+            if commit_environments:
+                kept = default_cache() / "environments" / "commits"
+                own = CommitEnvironments(installing_first(found.installers), listed, kept, commit_environments)
+                order = replace(order, generators=with_environments(order.generators, own))
             finished = Twins(placing.folder).finishing(placing.finishing(searching(finished, pool)))
             told = report.beside(progress)
             making = Making(order, install, finished, placing.folder, report.decisions, bench, told)

@@ -71,6 +71,8 @@ def test_a_request_is_read_from_any_text_and_is_its_own_request(text: str) -> No
         ("[PATCH v2 1/3] Keep 3 rows", "Keep 3 rows"),
         ("gh-123: keep 3 rows", "keep 3 rows"),
         ("fix: x (closes: #1; see also PR #2)", "fix: x"),
+        ("Tests for db.query() method, refs #290", "Tests for db.query() method"),
+        ("Keep rows (#1)\n\n* Keep them\n\n---------\n\nCo-authored-by: A <a@example.org>", "Keep rows\n\n* Keep them"),
         ("Fix #123", ""),
     ],
 )  # fmt: skip

@@ -70,7 +70,7 @@ _INLINE = (
     (re.compile(rf"(?i)(?:\s?\b{_BEFORE}\b){{0,3}}\s?(?<![\w/]){_SURELY_SEVERAL}(?!\w)"), ""),
 )  # fmt: skip
 _TIDY = (
-    (re.compile(r"[(\[]\s*(?:and|or|see|cf|,|;|:|\s)*[)\]]"), ""),
+    (re.compile(r"(?<![\w)\]])[(\[]\s*(?:and|or|see|cf|,|;|:|\s)*[)\]]"), ""),
     (re.compile(r"(?<=\S)[ \t]+([.,;:!?)](?:\s|$))"), r"\1"),
     (re.compile(r"(?<=\S)[,;:–—-]+\s*([.!?])(?=\s|$)"), r"\1"),
     (re.compile(r"(?<!\.)([.!?])\s*\.(?=\s|$)"), r"\1"),
@@ -93,7 +93,8 @@ def request_of(message: str) -> str:
         lines = paragraph.split("\n")
         if (number or apart) and all(map(_is_trailers, paragraphs[number:])):
             lines = _sentences(lines)
-        if lines := _unhandled(lines):
+        lines = _unhandled(lines)
+        if any(re.search(r"\w", line) for line in lines):  # a rule of dashes between trailers says nothing
             kept.append("\n".join(lines))
     joint = "\n\n" if apart else "\n"
     return (title + joint + "\n\n".join(kept)).strip()
