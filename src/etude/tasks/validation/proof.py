@@ -115,8 +115,10 @@ def _require(ran: Ran) -> None:
     if ran.run.timed_out:
         raise LeftOut(f"the tests take longer than {ran.run.seconds:.0f} s after the change")
     if not ran.run.passed or not ran.honest:
-        said = " ".join(ran.said.split())
-        raise TestsDoNotRun(f"the tests do not run after the change (status {ran.run.rc}): {said or 'no output'}")
+        said = " ".join(ran.said.split()) or "no output"
+        lacking = _LACKING.search(said)  # first, for what quotes reasons cuts them
+        why = f"{lacking[0]}; it printed {said}" if lacking else said
+        raise TestsDoNotRun(f"the tests do not run after the change (status {ran.run.rc}): {why}")
 
 
 def _always(runs: list[Ran], xfail: bool) -> frozenset[str]:
