@@ -89,13 +89,16 @@ def make(
     report = MakingReport(out, Decisions(out, order.asked()))
     try:
         with Meter(report.spent):
-            placing = Placing(
-                TaskFolder(out, make=True), shares, len({listed[name].in_registry for name in order.projects})
-            )
+            placing = Placing(TaskFolder(out, make=True), shares, _different(listed, order.projects))
             run_async(_made(recipe, order, listed, placing, report, progress, writer, agents, commit_environments))
     finally:
         document = report.write(overlap(TaskFolder(out, make=True)))
     return document
+
+
+def _different(listed: Mapping[str, Wanted], names: Sequence[str]) -> int:
+    """How many projects these are: releases of one count once."""
+    return len({listed[name].in_registry if name in listed else name for name in names})
 
 
 @asynccontextmanager
