@@ -41,3 +41,35 @@ def test_the_openai_package_is_required_by_the_tests_alone() -> None:
     assert not using
     assert not [line for line in PROJECT["dependencies"] if Requirement(line).name == "openai"]
     assert [line for line in PROJECT["optional-dependencies"]["test"] if Requirement(line).name == "openai"]
+
+
+def stanzas(name: str) -> dict[str, str]:
+    """The lines of each package in a list with hashes."""
+    text = "".join(line for line in (ROOT / name).read_text().splitlines(keepends=True) if not line.startswith("#"))
+    return {plain(part.partition("==")[0]): part for part in re.split(r"(?m)^(?=[A-Za-z0-9])", text) if part}
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "requirements-test.txt"])
+def test_every_package_that_the_launcher_installs_has_its_pinned_version_and_a_hash(name: str) -> None:
+    for package, lines in stanzas(name).items():
+        assert "--hash=sha256:" in lines, package
+        version = re.match(r"[^=]+==([^ ;\\]+)", lines)
+        assert version is not None and PINS.get(package, version[1]) == version[1], f"{package}: make {name} again"
+
+
+def test_the_lists_hold_every_direct_dependency_but_pytorch() -> None:
+    core = {plain(Requirement(line).name) for line in PROJECT["dependencies"]} - {"torch"}
+    every = {plain(Requirement(line).name) for line in DIRECT} - {"torch"}
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert core | {plain(Requirement(line).name) for line in build} <= set(stanzas("requirements.txt"))
+    assert every | set(stanzas("requirements.txt")) <= set(stanzas("requirements-test.txt"))
+    assert set(PINS) - {"torch"} <= set(stanzas("requirements-test.txt"))
+
+
+def test_the_launcher_installs_packages_by_hash_alone() -> None:
+    lines = [line for line in (ROOT / "etude").read_text().splitlines() if re.search(r"\bpip --", line)]
+    assert any("--require-hashes" in line for line in lines)
+    for line in lines:
+        assert "--require-hashes" in line or "torch" in line or '--no-deps --no-build-isolation -e "$root"' in line, (
+            line
+        )

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    for name in ("etude", "pyproject.toml", "constraints.txt"):
+    for name in ("etude", "pyproject.toml", "constraints.txt", "requirements.txt", "requirements-test.txt"):
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 

@@ -52,7 +52,7 @@ class Machine:
         self.calls_file = folder / "calls"
         self.calls_file.touch()
         self.root.mkdir()
-        for name in ("etude", "pyproject.toml", "constraints.txt"):
+        for name in ("etude", "pyproject.toml", "constraints.txt", "requirements.txt", "requirements-test.txt"):
             shutil.copy(ROOT / name, self.root / name)
         self.fake("python3", PYTHON)
         self.fake("nvidia-smi", "exit 1")
@@ -151,7 +151,7 @@ def test_without_a_network_the_remedy_is_named_and_the_same_command_goes_on_late
     assert code == 1 and out == ""
     assert "installing PyTorch failed" in err and "ETUDE_TORCH_INDEX" in err and "pip: nothing found" in err
     assert machine.run()[:2] == (0, "ran doctor\n")
-    code, out, err = machine.run("test", FAKE_FAILS="test.$")
+    code, out, err = machine.run("test", FAKE_FAILS="requirements-test.txt")
     assert code == 1 and "installing the packages failed" in err
     assert machine.calls_file.read_text().count("-m venv") == 1, "what was done is kept"
 
