@@ -207,6 +207,12 @@ def test_an_unknown_field_is_told_with_what_comes_near(wanted: dict[str, Any]) -
         chosen(**wanted)
 
 
+@pytest.mark.parametrize(("name", "field"), [("task", "task_id"), ("outcome", "score"), ("end", "info.end")])
+def test_a_name_of_the_boards_filter_is_answered_with_the_field_of_these_rows(name: str, field: str) -> None:
+    with pytest.raises(UnknownField, match=f"what the board's filter calls {name} is {field} here"):
+        select(lambda: [{field: 1, "other": 2}], Wanted(columns=[name]))
+
+
 def test_unknown_rows_and_folders_that_are_no_run_are_told(tmp_path: Path) -> None:
     with pytest.raises(UnknownTable, match="did you mean rollouts"):
         find("rollout")

@@ -22,9 +22,21 @@ def gist(session: Session) -> dict[str, Any]:
         "turns": len(session.of("completion")),
         "segments": len(segments),
         "sampled_tokens": sum(int(s.sampled.sum()) for s in segments),
+        "output_tokens": token_counts(session.of("completion"))["output_tokens"],
         "versions": versions,
         **{key: verdicts[key] for key in _WORTH if key in verdicts},
     }
+
+
+def length_text(facts: dict[str, Any]) -> str:
+    """Turns, tokens, segments and policy versions, as far as recorded. Of an endpoint's session only its own count of tokens is known."""
+    tokens = facts["sampled_tokens"] or facts["output_tokens"]
+    parts = [f"{facts['turns']} turns", f"{tokens} tokens"]
+    if facts["segments"]:
+        parts.append(f"{facts['segments']} segments")
+    if facts["versions"] and facts["versions"] != [-1]:
+        parts.append(versions_text(facts["versions"]))
+    return ", ".join(parts)
 
 
 def worth(facts: dict[str, Any]) -> str:

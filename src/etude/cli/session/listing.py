@@ -10,7 +10,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
-from etude.cli.session.gist import gist, versions_text, worth
+from etude.cli.session.gist import gist, length_text, worth
 from etude.cli.session.places import PlacesOrHome, any_session, at_home, session_files
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def _line(row: dict[str, Any]) -> str:
     from etude.cli.session.transcript import clean
 
     if row["task_id"]:
-        counts = f"{row['turns']} turns, {row['sampled_tokens']} tokens, {row['segments']} segments"
-        return clean(f"{row['file']}  {row['task_id']}  {counts}, {versions_text(row['versions'])}, {worth(row)}")
+        return clean(f"{row['file']}  {row['task_id']}  {length_text(row)}, {worth(row)}")
     began = datetime.fromtimestamp(row["created_unix_s"], UTC).strftime("%Y-%m-%d %H:%M")
     asked = " ".join(row["instruction"].split())[:ASKED_CHARS]
     return clean(f"{row['session_id']}  {began}  {row['turns']} turns, {row['end'] or 'no end yet'}  {asked}")

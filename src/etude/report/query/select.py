@@ -84,7 +84,17 @@ def _columns(read: Callable[[], Iterable[Row]], wanted: Wanted) -> list[str]:
     return list(found)
 
 
+# What the board's filter calls a field, and rows of runs and benchmarks call otherwise.
+_BOARD_NAMES = {
+    "adv": ("advantage",), "category": ("level",), "end": ("info.end", "reason"), "outcome": ("score",), "task": ("task_id",),
+    "tokens": ("sampled_tokens",), "turns": ("counters.turns",),
+}  # fmt: skip
+
+
 def _unknown(name: str, fields: list[str]) -> UnknownField:
+    same = next((field for field in _BOARD_NAMES.get(name, ()) if field in fields), "")
+    if same:
+        return UnknownField(f"no row has the field {name!r}; what the board's filter calls {name} is {same} here")
     near = similar(name, fields, MOST_NEAR)
     near += [field for field in fields if name in field.split(".") and field not in near][: MOST_NEAR - len(near)]
     if near:

@@ -1,5 +1,5 @@
 // What the filter box means: `outcome<1 tool:edit summaries>=1 -end:done parser`. Pure; tested in tests/report.
-const OTHER_NAMES = { category: "level", length: "tokens", tool: "tools", summary: "summaries", version: "newest", adv: "advantage" };
+const OTHER_NAMES = { category: "level", length: "tokens", tool: "tools", summary: "summaries", version: "newest", adv: "advantage", task_id: "task" };
 const SHORT = { solved: "outcome>=1", failed: "outcome<1", kept: "file!=", repeated: "tries>1", here: "here>0" }; // here: held in full by a file that stands alone
 const SOUGHT = ["task", "verdict", "end", "tools", "policy", "faults"]; // where a bare word is looked for
 const TERM = /^([a-z_]+)(>=|<=|!=|:|=|>|<)(.*)$/i;
