@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("etude", "torch", "numpy", "tokenizers", "safetensors", "pydantic", "ray", "openai", "transformers")
+PACKAGES = ("etude", "torch", "numpy", "tokenizers", "safetensors", "pydantic", "ray", "transformers")
 
 
 def machine() -> dict[str, Any]:
