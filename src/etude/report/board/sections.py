@@ -147,7 +147,9 @@ class Sections:
         try:
             schema = json.loads(path.read_text()).get("schema")
         except (ValueError, AttributeError) as error:
-            return {"report.json": f"can't be read ({error}); `etude report RUN` with this run's folder writes it again"}
+            return {
+                "report.json": f"can't be read ({error}); `etude report RUN` with this run's folder writes it again"
+            }
         if schema == SCHEMA:
             return {}
         return {"report.json": f"is of schema {schema}, this version writes {SCHEMA}; `etude report` makes it anew"}
