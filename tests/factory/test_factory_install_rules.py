@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from etude.factory.install.cause import MOST_CHARS, cause
 from etude.factory.install.goal import TEN, Goal, chosen
-from etude.factory.install.pair import RuleBuilder, Tried
+from etude.factory.install.pair import RuleBuilder, RuleSetter, Tried
 from etude.factory.install.recipe import Recipe, read_recipe
 from etude.factory.install.rules import (
     go_rules,
@@ -220,6 +221,50 @@ def test_a_development_package_that_cannot_be_had_is_left_out_and_own_ones_never
     document = {"devDependencies": {"helper": "^1", "jest": "^29"}, "dependencies": {"own": "^2"}}
     steps = "\n".join(node_rules.steps(javascript(document), plain=True))
     assert '"own": "^2"' in steps and '"jest"' in steps and '|| echo "left out: $one"' in steps and "helper@^1" in steps
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["test", "dependencies", "build", "a"]), inner, max_size=2),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["scripts", "dependencies", "devDependencies", "exports", "main", "workspaces", "name"]), ODD
+    )
+)
+def test_no_package_json_of_a_repository_ends_an_install(document: dict) -> None:
+    project = javascript(document, **{"test/a.js": "test('a')", "packages/a/package.json": json.dumps(document)})
+    with suppress(Discarded):
+        asyncio.run(RuleSetter().goals(project))
+        asyncio.run(RuleBuilder("2026-01-01").build(project, [], []))
+
+
+TABLES = st.sampled_from(
+    ["[project]", "[tool]", "[tool.poetry]", "[tool.hatch.envs]", "[dependency-groups]", "[tool.setuptools_scm]"]
+)
+VALUES = st.sampled_from(
+    [
+        "project = 3",
+        "scripts = 1",
+        "dependencies = 'a'",
+        "optional-dependencies = [1]",
+        "group = 2",
+        "envs = []",
+        "version_file = 4",
+        "test = [{a = 1}]",
+    ]
+)
+
+
+@given(st.dictionaries(TABLES, VALUES))
+def test_no_pyproject_of_a_repository_ends_an_install(tables: dict[str, str]) -> None:
+    project = python(**{"pyproject.toml": "".join(f"{table}\n{value}\n" for table, value in tables.items())})
+    with suppress(Discarded):
+        asyncio.run(RuleSetter().goals(project))
+        asyncio.run(RuleBuilder("2026-01-01").build(project, [], []))
 
 
 def test_a_version_that_the_build_asks_git_for_is_the_tag_s() -> None:

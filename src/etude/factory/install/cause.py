@@ -21,8 +21,10 @@ def cause(text: str, end: int = 200) -> str:
     """At most MOST_LINES of such lines, in order, then the last `end` characters of the text where they say more; MOST_CHARS in all."""
     lines = [" ".join(line.split())[:LONGEST_LINE] for line in text.splitlines()]
     found = [line for line in lines if _CAUSES.search(line) and not _EMPTY.search(line)]
-    told = list(dict.fromkeys(found))[:MOST_LINES]
+    chosen = list(dict.fromkeys(found))[:MOST_LINES]
     last = " ".join(text.split())[-end:]
-    if not told:
+    if not chosen:
         return " ".join(text.split())[-2 * end :]
-    return "; ".join([*told, *([] if told[-1] in last or last in told[-1] else [f"at the end: {last}"])])[:MOST_CHARS]
+    return "; ".join([*chosen, *([] if chosen[-1] in last or last in chosen[-1] else [f"at the end: {last}"])])[
+        :MOST_CHARS
+    ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from types import ModuleType
@@ -73,7 +74,8 @@ class RuleSetter:
     """Goals by what projects of the language write about themselves."""
 
     async def goals(self, project: Fetched) -> list[Goal]:
-        return _rules(project).goals(project)
+        with _readable(project):
+            return _rules(project).goals(project)
 
 
 @dataclass
@@ -88,7 +90,8 @@ class RuleBuilder:
         before = [one.recipe for one in tried]
         bare = project.wanted.language == "python" and any(BUILD_STEP in one.objection for one in tried)
         for plain, then in _manners(len(tried), [one.objection for one in tried]):
-            recipe = self._recipe(project, goals, tried, Manner(plain, then, bare))
+            with _readable(project):
+                recipe = self._recipe(project, goals, tried, Manner(plain, then, bare))
             if recipe not in before:
                 return recipe
         raise Discarded(f"the rules know nothing more to try: {tried[-1].objection}", RULES)
@@ -134,6 +137,16 @@ def _manners(tries: int, objections: Sequence[str]) -> list[tuple[bool, bool]]:
     plain = any(one.startswith("step") and "403" not in one for one in objections)
     then = tries >= 2 and tries % 2 == 0
     return [(plain, then), (plain, not then), (not plain, then), (not plain, not then)]
+
+
+@contextmanager
+def _readable(project: Fetched) -> Iterator[None]:
+    """A repository's own files may hold anything where a table or a list belongs: such a project is left out, and the list goes on."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        why = f"{type(error).__name__}: {str(error)[:200]}"
+        raise Discarded(f"its own settings are not of the form that the rules read ({why})", RULES) from error
 
 
 RULES_OF: dict[str, ModuleType] = {"python": python_rules, "javascript": node_rules, "go": go_rules}

@@ -27,10 +27,10 @@ MOST_YAML = 20_000  # characters of pnpm's list
 def package(files: Mapping[str, str], folder: str = "") -> dict[str, Any]:
     """package.json of a folder, or nothing where it is absent or broken."""
     try:
-        told = json.loads(files.get(f"{folder}/package.json" if folder else "package.json", "{}"))
-    except ValueError:
+        document = json.loads(files.get(f"{folder}/package.json" if folder else "package.json", "{}"))
+    except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def scripts(document: Mapping[str, Any]) -> dict[str, str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import configparser
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from etude.recipe import bounded_toml
 
 GROUPS = ("test", "tests", "testing", "dev", "development", "unittest", "pytest")
 REQUIREMENTS = re.compile(r"(^|/)(requirements[-_./]?)?(tests?|testing|dev|develop)([-_.]?requirements)?\.(txt|in)$")
@@ -22,8 +23,8 @@ _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
 def project_table(files: Mapping[str, str]) -> dict[str, Any]:
     """pyproject.toml, or nothing where it is absent or broken."""
     try:
-        return tomllib.loads(files.get("pyproject.toml", ""))
-    except tomllib.TOMLDecodeError:
+        return bounded_toml.loads(files.get("pyproject.toml", ""))
+    except ValueError:
         return {}
 
 

@@ -30,8 +30,8 @@ _WRITTEN = re.compile(r"""["']?(?:write_to|version_file)["']?\s*[:=]\s*["']([\w.
 def version(project: Fetched) -> str:
     """By the release's own metadata, the tag it is, the nearest tag before it, or UNKNOWN."""
     files = project.texts()
-    told = re.search(r"(?m)^Version:\s*(\S+)", files.get("PKG-INFO", ""))
-    for text in (told[1] if told else "", project.wanted.version, project.described):
+    named = re.search(r"(?m)^Version:\s*(\S+)", files.get("PKG-INFO", ""))
+    for text in (named[1] if named else "", project.wanted.version, project.described):
         if (found := re.search(r"\d+(\.\d+)+\S*$", text)) or (found := re.fullmatch(r"v?(\d{1,4})", text)):
             try:
                 return str(Version(found[1] if re.fullmatch(r"v?\d{1,4}", text) else found[0]))
