@@ -32,7 +32,7 @@ def test_without_floors_shares_are_proportions():
 
 
 def test_too_few_tasks_are_refused_with_the_number_needed():
-    with pytest.raises(ValueError, match=r"bench\.tasks to 2"):
+    with pytest.raises(ValueError, match=r"ask for 2 or more \(bench\.tasks"):
         shares({"a": 1.0, "b": 1.0}, 1)
     with pytest.raises(ValueError, match="tasks_per_level_min"):
         shares({"a": 1.0, "b": 1.0}, 20, {"a": 12, "b": 12})

@@ -13,10 +13,14 @@ from etude.sandbox.spec import SandboxSpec
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+@pytest.mark.parametrize(
+    "size_mb", [200, 2000]
+)  # over the command's bound, and over the group's, which counts files too
 @pytest.mark.parametrize("warm", [False, True])
-async def test_a_memory_hog_fails_alone(pool: SandboxPool, warm: bool) -> None:
+async def test_a_memory_hog_fails_alone(pool: SandboxPool, warm: bool, size_mb: int) -> None:
     box = await pool.create(SandboxSpec(memory_mb=64))
-    result = await box.run(["python", "-c", "x = b'x' * (200 << 20)"], warm=warm)
+    hog = f"x = b'x' * ({size_mb} << 20)\nimport time\ntime.sleep(60)"  # the watch looks every 100 ms
+    result = await box.run(["python", "-c", hog], warm=warm)
     assert result.rc != 0 and (b"MemoryError" in result.err or result.oom)
     assert (await box.run(["true"])).rc == 0
     await box.kill()
