@@ -12,6 +12,7 @@ from etude.engine.core import EngineCore
 from etude.engine.settings import EngineSettings
 from etude.model.causal_lm import CausalLM
 from etude.policy.protocol import PolicyError, Request
+from etude.trace.completion import Completion
 
 AT_ONCE = 32  # tokens between two looks at an answer: half of them on average are for nothing
 
@@ -48,10 +49,7 @@ def greedy(
             ask(waiting.pop())
         for ticket, completion in core.step():
             n = tickets.pop(ticket)
-            assert completion.tokens is not None
-            if completion.finish == "abort":
-                raise PolicyError(completion.problem)
-            answers[n] += completion.tokens.ids
+            answers[n] += _ids(completion)
             if len(answers[n]) < most_tokens[n] and not over(n, answers[n]):
                 ask(n)
                 continue
@@ -59,3 +57,11 @@ def greedy(
             finished += 1
             done(finished)
     return answers
+
+
+def _ids(completion: Completion) -> list[int]:
+    """Raises PolicyError where the engine gave the request up."""
+    assert completion.tokens is not None
+    if completion.finish == "abort":
+        raise PolicyError(completion.problem)
+    return completion.tokens.ids

@@ -16,6 +16,7 @@ import select
 import signal
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -120,10 +121,8 @@ class StopFlag:
 
     def _set(self, number: int, frame: FrameType | None) -> None:
         self.number = number
-        try:
+        with suppress(BlockingIOError):  # full of bytes that say the same
             os.write(self._writer, b"\0")
-        except BlockingIOError:
-            pass  # full of bytes that say the same
 
     def is_set(self) -> bool:
         return self.number != 0

@@ -141,16 +141,20 @@ async def attempt(
                 return found
         except StageError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this attempt's: tried again, or an InfraFault
             faults.append(type(error).__name__)
-            tries = len(faults)
-            hint_s = error.retry_after_s if isinstance(error, CapacityExhausted) else 0.0
-            final = isinstance(error, InfraError) and not error.retryable
-            wait_s = None if final else delay_s(tries, setup.settings, hint_s)
-            if wait_s is None:
-                reason = _reason(error, setup.settings)
-                raise InfraFault(f"{name}: {type(error).__name__} after {tries} tries: {reason}") from error
-            await asyncio.sleep(wait_s)
+            await asyncio.sleep(_wait_s(error, len(faults), setup.settings, name))
+
+
+def _wait_s(error: Exception, tries: int, settings: AttemptSettings, name: str) -> float:
+    """Before the next try. Raises InfraFault where there is none."""
+    hint_s = error.retry_after_s if isinstance(error, CapacityExhausted) else 0.0
+    final = isinstance(error, InfraError) and not error.retryable
+    wait_s = None if final else delay_s(tries, settings, hint_s)
+    if wait_s is None:
+        reason = _reason(error, settings)
+        raise InfraFault(f"{name}: {type(error).__name__} after {tries} tries: {reason}") from error
+    return wait_s
 
 
 def _reason(error: Exception, settings: AttemptSettings) -> str:

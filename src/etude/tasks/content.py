@@ -121,12 +121,16 @@ def to_json(content: str) -> str | dict[str, str]:
     if mode_of(content) == PLAIN and is_text(content):
         return str(content)
     data = content.encode("utf-8", "surrogateescape")
-    try:
-        if b"\0" not in data:
-            return {"mode": mode_of(content), "text": bytes(data).decode("utf-8")}
-    except UnicodeDecodeError:
-        pass
+    if b"\0" not in data and (text := _utf8(data)) is not None:
+        return {"mode": mode_of(content), "text": text}
     return {"mode": mode_of(content), "base64": base64.b64encode(data).decode()}
+
+
+def _utf8(data: bytes) -> str | None:
+    try:
+        return bytes(data).decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def from_json(value: Any) -> str:

@@ -14,7 +14,8 @@ from etude.cli.prepare import DEFAULT_RECIPE
 from etude.cli.tasks import agents as asked
 
 if TYPE_CHECKING:
-    from etude.factory.making.order import Told
+    from etude.factory.making.order import Order, Told
+    from etude.tasks.splits import Shares
 
 
 class MakeError(Exception):
@@ -121,39 +122,32 @@ def make(
     read = read_recipe([find_recipe(recipe)], overrides or [])
     order = Order(names, chosen, count, per_category, None if budget is None else budget * 60, jobs, seed, timeout)
     if dry_run:
-        plan = {
-            "projects": names,
-            "generators": {name: one.category for name, one in chosen.items()},
-            "out": str(out),
-            "asked": {
-                "count": count,
-                "per_category": per_category,
-                "budget_s": order.budget_s,
-                "jobs": jobs,
-                "seed": seed,
-                "validation": validation,
-                "heldout": heldout,
-                "split_by": split_by,
-                "commit_environments": commit_environments,
-            },
-        }
-        lines = [f"would make tasks of {len(names)} projects in {out}, {jobs} at a time"]
-        lines += [f"  {name}: {category}" for name, category in plan["generators"].items()]
-        return Answer(plan, "\n".join(lines))
+        return _plan(order, shares, out, commit_environments)
     with RunLock(out):
         who = asked.agents(builder, setter, judge, key_env, dollars=max_cost, prices=prices)
-        document = made(
-            read,
-            order,
-            listed,
-            out,
-            _tell,
-            Writer(writer, key_env) if writer else None,
-            shares,
-            who,
-            commit_environments,
-        )
+        words = Writer(writer, key_env) if writer else None
+        document = made(read, order, listed, out, _tell, words, shares, who, commit_environments)
     return Answer(document, told(document), 1 if document["faults"] else 0)
+
+
+def _plan(order: Order, shares: Shares, out: Path, commit_environments: int) -> Answer:
+    """What would be made."""
+    generators = {name: one.category for name, one in order.generators.items()}
+    asked_for = {
+        "count": order.count,
+        "per_category": order.per_category,
+        "budget_s": order.budget_s,
+        "jobs": order.jobs,
+        "seed": order.seed,
+        "validation": shares.validation,
+        "heldout": shares.heldout,
+        "split_by": shares.by,
+        "commit_environments": commit_environments,
+    }
+    plan = {"projects": list(order.projects), "generators": generators, "out": str(out), "asked": asked_for}
+    lines = [f"would make tasks of {len(order.projects)} projects in {out}, {order.jobs} at a time"]
+    lines += [f"  {name}: {category}" for name, category in generators.items()]
+    return Answer(plan, "\n".join(lines))
 
 
 def _known(wanted: list[str] | None, there: object, option: str, where: str) -> list[str]:

@@ -225,14 +225,13 @@ def _place(name: str, lines: list[str], plain: list[str], hunk: Hunk, at: int) -
     at = at if hunk.line < 0 else 0
     try:
         return _place_below(name, lines, plain, hunk, at)
-    except NoSuchPlace:
+    except NoSuchPlace as below:
         if at == 0:
             raise
         try:
             return _place_below(name, lines, plain, hunk, 0)
         except NoSuchPlace:
-            pass
-        raise
+            raise below from None  # the words for the part that was to be searched first
 
 
 def _place_below(name: str, lines: list[str], plain: list[str], hunk: Hunk, at: int) -> tuple[int, How]:

@@ -36,24 +36,7 @@ def main(control_fd: int, isolated_network: str = "") -> None:
 
 
 def _begin(control_fd: int) -> Role | None:
-    introduces = (
-        control_fd > 0
-    )  # as stdin it is a socket of the host, which carries no descriptor: the launcher stands for us
-    if not introduces:
-        control_fd = os.dup(control_fd)
-    os.set_inheritable(control_fd, False)  # no command may ever hold it
-    control = socket(fileno=control_fd)
-    null = os.open("/dev/null", os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
-    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # as the zygote, until the cell closes
-    if introduces:
-        pidfd = os.pidfd_open(os.getpid())
-        rights = (SOL_SOCKET, SCM_RIGHTS, struct.pack("i", pidfd))
-        control.sendmsg([frames.pack(frames.HELLO, 0, {"pid": os.getpid()})], [rights])
-        os.close(pidfd)
+    control = _introduced(control_fd)
     spec = cell.receive(control)
     if spec is None:
         os._exit(0)
@@ -76,6 +59,28 @@ def _begin(control_fd: int) -> Role | None:
     ]
     closing = functools.partial(close, control, spec.head, place)
     return cell.settle(control, spec, closing, place)
+
+
+def _introduced(control_fd: int) -> socket:
+    """The control socket, with the client knowing this process and no other descriptor of the host left open at 0 to 2."""
+    # As stdin it is a socket of the host, which carries no descriptor: the launcher introduces this process.
+    introduces = control_fd > 0
+    if not introduces:
+        control_fd = os.dup(control_fd)
+    os.set_inheritable(control_fd, False)  # no command may ever hold it
+    control = socket(fileno=control_fd)
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # as the zygote, until the cell closes
+    if introduces:
+        pidfd = os.pidfd_open(os.getpid())
+        rights = (SOL_SOCKET, SCM_RIGHTS, struct.pack("i", pidfd))
+        control.sendmsg([frames.pack(frames.HELLO, 0, {"pid": os.getpid()})], [rights])
+        os.close(pidfd)
+    return control
 
 
 def _check_bubble(control: socket, spec: dict[str, Any], place: ground.Ground) -> None:

@@ -150,13 +150,17 @@ def _hosts(table: Table, name: str, differs: list[str], inherited: tuple[str, ..
     return tuple(_host(table, host) for host in asked)
 
 
-def _host(table: Table, told: str) -> str:
-    host = told.strip().lower().rstrip(".")
+def _is_address(host: str) -> bool:
     try:
         ip_network(host.strip("[]"), strict=False)
     except ValueError:
-        pass
-    else:
+        return False
+    return True
+
+
+def _host(table: Table, told: str) -> str:
+    host = told.strip().lower().rstrip(".")
+    if _is_address(host):
         raise table.wrong("allowed_hosts", "names of hosts: the door of a sandbox knows no addresses", told)
     name = host.removeprefix("*.")
     if not name or not all(_LABEL.fullmatch(label) for label in name.split(".")):

@@ -78,23 +78,27 @@ async def prove(
             states[name].append(await later(files))
     for ran in states["after"]:
         _require(ran)
-    good, stable = _always(states["after"], xfail), _always(states["before"], xfail)
+    return _weighed(states["before"], states["after"], xfail, 1 if later is None else 2)
+
+
+def _weighed(before: list[Ran], after: list[Ran], xfail: bool, dates: int) -> Proof:
+    """What the runs of both states show. Raises LeftOut where no test shows the change."""
+    good, stable = _always(after, xfail), _always(before, xfail)
     now = time.time()
     timed = frozenset(name for name in good if names_time(name, now))
     good -= timed
-    shown = sorted(good - _once(states["before"], xfail))
+    shown = sorted(good - _once(before, xfail))
     kept = sorted(good & stable)
-    flaky = sorted((_once(states["after"], xfail) - good) | (_once(states["before"], xfail) - stable))
+    flaky = sorted((_once(after, xfail) - good) | (_once(before, xfail) - stable))
     if not shown and timed:
         raise LeftOut(
             f"the tests that show the change hold the time in their names: {sorted(timed)[0]}; under another clock they have other names"
         )
     if not shown:
         raise LeftOut(f"the tests that show the change are flaky: {', '.join(flaky[:3])}")
-    universal = sorted({name for ran in states["after"] for name in ran.universal})
-    seconds = max(ran.run.seconds for ran in states["after"])
-    expected = frozenset().union(*(ran.run.xfailed for ran in states["after"])) & {*shown, *kept}
-    dates = 1 if later is None else 2
+    universal = sorted({name for ran in after for name in ran.universal})
+    seconds = max(ran.run.seconds for ran in after)
+    expected = frozenset().union(*(ran.run.xfailed for ran in after)) & {*shown, *kept}
     return Proof(tuple(shown), tuple(kept), tuple(flaky), seconds, tuple(universal), tuple(sorted(expected)), dates)
 
 

@@ -30,14 +30,18 @@ _WRITTEN = re.compile(r"""["']?(?:write_to|version_file)["']?\s*[:=]\s*["']([\w.
 def version(project: Fetched) -> str:
     """By the release's own metadata, the tag it is, the nearest tag before it, or UNKNOWN."""
     files = project.texts()
-    named = re.search(r"(?m)^Version:\s*(\S+)", files.get("PKG-INFO", ""))
-    for text in (named[1] if named else "", project.wanted.version, project.described):
-        if (found := re.search(r"\d+(\.\d+)+\S*$", text)) or (found := re.fullmatch(r"v?(\d{1,4})", text)):
-            try:
-                return str(Version(found[1] if re.fullmatch(r"v?\d{1,4}", text) else found[0]))
-            except InvalidVersion:
-                continue
-    return UNKNOWN
+    released = re.search(r"(?m)^Version:\s*(\S+)", files.get("PKG-INFO", ""))
+    texts = (released[1] if released else "", project.wanted.version, project.described)
+    return next((found for text in texts if (found := _version_in(text))), UNKNOWN)
+
+
+def _version_in(text: str) -> str:
+    """Of a release's number, or a tag with one at its end: as PEP 440 writes it; empty where there is none."""
+    found = re.search(r"\d+(\.\d+)+\S*$", text) or re.fullmatch(r"v?\d{1,4}", text)
+    try:
+        return str(Version(found[0])) if found else ""
+    except InvalidVersion:
+        return ""
 
 
 def variables(project: Fetched) -> str:
