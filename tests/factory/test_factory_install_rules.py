@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from etude.factory.install.cause import MOST_CHARS, cause
 from etude.factory.install.goal import TEN, Goal, chosen
+from etude.factory.install.left_out import LEFT_OUT
 from etude.factory.install.pair import RuleBuilder, RuleSetter, Tried
 from etude.factory.install.recipe import Recipe, read_recipe
 from etude.factory.install.rules import (
@@ -220,7 +221,12 @@ def test_globs_of_scripts_mean_files_at_any_depth_and_alternatives() -> None:
 def test_a_development_package_that_cannot_be_had_is_left_out_and_own_ones_never() -> None:
     document = {"devDependencies": {"helper": "^1", "jest": "^29"}, "dependencies": {"own": "^2"}}
     steps = "\n".join(node_rules.steps(javascript(document), plain=True))
-    assert '"own": "^2"' in steps and '"jest"' in steps and '|| echo "left out: $one"' in steps and "helper@^1" in steps
+    assert (
+        '"own": "^2"' in steps
+        and '"jest"' in steps
+        and f'|| echo "$one" >> {LEFT_OUT}' in steps
+        and "helper@^1" in steps
+    )
 
 
 ODD = st.recursive(

@@ -22,6 +22,7 @@ from etude.factory.install.agents.spending import Bill
 from etude.factory.install.baseline import baseline
 from etude.factory.install.building import build, replay
 from etude.factory.install.container import container
+from etude.factory.install.left_out import left_out
 from etude.factory.install.pair import EDITION, RULES, Builder, Judge, Setter
 from etude.factory.install.recipe import Recipe, read_recipe
 from etude.factory.install.system import notes
@@ -72,6 +73,7 @@ class Installer:
         try:
             recipe, tried = await build(project, self.pool, self.setter, self.builder, self.judge)
             found = await self._measured(recipe, project)
+            lacks = (*lacks, *await left_out(recipe.snapshot, self.pool))
         except Discarded as error:
             told = Discarded("; ".join((str(error), *lacks)), error.builder)
             told.spent = self.bill.of(wanted.id).told()

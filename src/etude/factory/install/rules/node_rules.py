@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from etude.factory.install.goal import TEN, Goal
+from etude.factory.install.left_out import LEFT_OUT
 from etude.factory.install.rules.node_package import needs, package, workspaces
 from etude.factory.install.rules.node_plan import BY_NEED, builds_of, plan
 from etude.factory.install.rules.repairs import javascript_wants
@@ -105,7 +106,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
 
 def _each(apart: Mapping[str, str]) -> str:
     words = " ".join(shlex.quote(f"{name}@{at}") for name, at in apart.items())
-    return f'cd {PLACE} && for one in {words}; do {_NPM} "$one" || echo "left out: $one"; done'
+    return f'cd {PLACE} && for one in {words}; do {_NPM} "$one" || echo "$one" >> {LEFT_OUT}; done'
 
 
 def learned(project: Fetched, output: str, wanted: Sequence[str]) -> list[str]:

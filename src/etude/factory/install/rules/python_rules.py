@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from etude.factory.install.goal import TEN, Goal
+from etude.factory.install.left_out import LEFT_OUT
 from etude.factory.install.rules import python_layout as layout
 from etude.factory.install.rules import python_version
 from etude.factory.install.rules.python_copies import emptied
@@ -103,7 +104,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
     if quoted:
         found.append(f"{PIP} {quoted}")
     if apart := _quoted(apart):
-        found.append(f'for one in {apart}; do {PIP} "$one" || echo "left out: $one"; done')
+        found.append(f'for one in {apart}; do {PIP} "$one" || echo "$one" >> {LEFT_OUT}; done')
     found += _programs(files) if bare else []
     found += emptied(f"{VENV}/bin/python3", names, layout.modules(files), layout.python_path(files))
     found.append(f"find {DEPS} -name __pycache__ -prune -exec rm -rf {{}} + ; rm -rf /tmp/pip-* /tmp/.cache /tmp/tmp*")
