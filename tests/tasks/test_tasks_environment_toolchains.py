@@ -35,8 +35,37 @@ def test_a_toolchain_in_a_home_is_bound_and_found_behind_the_project_s_own(
     toolchains.toolchain.cache_clear()
 
 
+def pythons(monkeypatch: pytest.MonkeyPatch, *, pyenv: Path, uv: Path) -> None:
+    monkeypatch.setenv("PYENV_ROOT", str(pyenv))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(uv))
+    toolchains.toolchain.cache_clear()
+
+
+def test_of_each_python_of_uv_and_pyenv_the_newest_patch_is_bound_and_none_is_on_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pyenv, uv = tmp_path / "pyenv", tmp_path / "uv"
+    for folder, minor in (
+        (pyenv / "versions/3.12.9", 12),
+        (pyenv / "versions/3.12.10", 12),
+        (uv / "cpython-3.13.1-linux-x86_64-gnu", 13),
+    ):
+        (folder / "bin").mkdir(parents=True)
+        (folder / "bin" / f"python3.{minor}").touch()
+    (pyenv / "versions/3.14.0").mkdir()  # an installation that was broken off
+    pythons(monkeypatch, pyenv=pyenv, uv=uv)
+    found = with_toolchain(SandboxSpec(env={"PATH": "/usr/bin"}), "python")
+    assert set(found.read_only_binds) == {
+        (str(pyenv / "versions/3.12.10"), f"{toolchains.INSIDE}/python3.12"),
+        (str(uv / "cpython-3.13.1-linux-x86_64-gnu"), f"{toolchains.INSIDE}/python3.13"),
+    }
+    assert found.env == {"PATH": "/usr/bin"}
+    toolchains.toolchain.cache_clear()
+
+
 def test_what_lies_below_usr_every_sandbox_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rustc(tmp_path, monkeypatch, Path("/usr"))
+    pythons(monkeypatch, pyenv=tmp_path, uv=tmp_path)
     assert with_toolchain(SandboxSpec(), "rust") == SandboxSpec()
     assert with_toolchain(SandboxSpec(), "python") == SandboxSpec() == with_toolchain(SandboxSpec(), "go")
     toolchains.toolchain.cache_clear()

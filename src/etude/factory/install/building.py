@@ -118,7 +118,7 @@ def fork(recipe: Recipe) -> SandboxSpec:
     found = with_pytest(SandboxSpec(), default_cache())
     path = ":".join(one["PYTHONPATH"] for one in (found.env, recipe.env) if "PYTHONPATH" in one)
     env = {**recipe.env, **found.env, "PYTHONPATH": path}
-    return replace(spec, env=env, read_only_binds=found.read_only_binds)
+    return with_toolchain(replace(spec, env=env, read_only_binds=found.read_only_binds), recipe.language)
 
 
 async def _touched(site: Sandbox, files: Mapping[str, bytes]) -> str:

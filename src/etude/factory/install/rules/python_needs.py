@@ -72,10 +72,10 @@ def test_requirements(files: Mapping[str, str]) -> list[str]:
 
 def own_requirements(files: Mapping[str, str], chosen: Iterable[str] = ()) -> list[str]:
     """What the project itself needs, and its extras of `chosen`: by pyproject.toml, setup.cfg and setup.py, else by requirements.txt."""
-    project = _mapping(project_table(files).get("project"))
+    project = mapping(project_table(files).get("project"))
     found = [str(line) for line in project.get("dependencies") or ()]
-    tool = _mapping(project_table(files).get("tool"))
-    found += [name for name in _mapping(_mapping(tool.get("poetry")).get("dependencies")) if name.lower() != "python"]
+    tool = mapping(project_table(files).get("tool"))
+    found += [name for name in mapping(mapping(tool.get("poetry")).get("dependencies")) if name.lower() != "python"]
     config = setup_cfg(files)
     found += _lines(config.get("options", "install_requires", fallback=""))
     for listed in re.findall(r"install_requires\s*=\s*\[(.*?)\]", files.get("setup.py", ""), re.DOTALL):
@@ -85,7 +85,7 @@ def own_requirements(files: Mapping[str, str], chosen: Iterable[str] = ()) -> li
 
 def own_extras(files: Mapping[str, str], chosen: Iterable[str]) -> list[str]:
     """The requirements of these extras."""
-    optional = _mapping(_mapping(project_table(files).get("project")).get("optional-dependencies"))
+    optional = mapping(mapping(project_table(files).get("project")).get("optional-dependencies"))
     config, found = setup_cfg(files), []
     for name in chosen:
         found += [str(line) for line in optional.get(name) or ()]
@@ -93,7 +93,8 @@ def own_extras(files: Mapping[str, str], chosen: Iterable[str]) -> list[str]:
     return _kept(found)
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def mapping(value: Any) -> dict[str, Any]:
+    """A table of somebody's settings, or an empty one where something else is written."""
     return value if isinstance(value, dict) else {}
 
 

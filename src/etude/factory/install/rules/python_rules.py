@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from etude.factory.install.goal import TEN, Goal
 from etude.factory.install.left_out import LEFT_OUT
+from etude.factory.install.rules import python_interpreter, python_version
 from etude.factory.install.rules import python_layout as layout
-from etude.factory.install.rules import python_version
 from etude.factory.install.rules.python_copies import emptied
 from etude.factory.install.rules.python_needs import (
     extras,
@@ -91,9 +91,10 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
     else:
         apart = []
     needs = [*(own_requirements(files, named if not plain else ()) if bare else ()), *needs]
-    quoted = _quoted([*needs, *wanted])
+    asked = python_interpreter.demands(wanted)
+    quoted = _quoted([*needs, *(one for one in wanted if one not in asked)])
     names = layout.distribution(project.wanted.in_registry, files)
-    found = [f"mkdir -p {DEPS} && python3 -m venv {VENV}", f"{PIP} setuptools wheel"]
+    found = [f"mkdir -p {DEPS}", python_interpreter.venv(files, asked, VENV), f"{PIP} setuptools wheel"]
     if {"setup.py", "pyproject.toml", "setup.cfg"} & set(files) and not bare:
         before = f"{variables} " if (variables := python_version.variables(project)) else ""
         kept = "".join(
@@ -116,9 +117,10 @@ def _quoted(needs: Sequence[str]) -> str:
 
 
 def learned(project: Fetched, output: str, wanted: Sequence[str]) -> list[str]:
-    """What to add after a failed try; modules of the project itself are not looked for in an index."""
+    """What to add after a failed try, a demand on the interpreter among it; modules of the project itself are not looked for in an index."""
     own = {name.replace("_", "-") for name in layout.modules(project.files)} | {"tests", "test", "conftest"}
-    return [name for name in python_wants(output, set(wanted)) if name not in own]
+    missing = [name for name in python_wants(output, set(wanted)) if name not in own]
+    return [*missing, *(one for one in python_interpreter.learned(output) if one not in wanted)]
 
 
 def _entry_points(files: Mapping[str, str]) -> dict[str, str]:
