@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from etude.factory.sources.projects import Wanted
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.content import file_bytes
 from etude.tasks.environment.environment import KEY, TestPlan
 from etude.tasks.environment.workspace import opened
 from etude.tasks.store.folder import TaskFolder
@@ -56,6 +58,25 @@ async def test_a_missing_snapshot_is_made_by_the_folders_own_recipe_and_is_there
     box = await opened(folder.task("t"), pool, SandboxSpec())
     assert (await box.run(["cat", "/tmp/deps/it"])).out.decode().strip() == tmp_path.name
     await box.kill()
+
+
+@pytest.mark.parametrize("origin", ["git 0a1b2c", "folder sums"])
+async def test_what_came_from_git_or_a_folder_is_made_from_the_tree_that_the_tasks_keep(
+    tmp_path: Path, pool: SandboxPool, origin: str
+) -> None:
+    files = {"sums.py": b"total = 3\n", "run.sh": file_bytes(b"#!/bin/sh\n", "100755"), "data.bin": b"\xff\x00"}
+    whole = Fetched(Wanted("sums", "sdist", "1.0"), files, origin)
+    made = replace(recipe(f"test -x run.sh && mkdir -p /tmp/deps/{tmp_path.name}"), tree=whole.digest)
+    folder = TaskFolder(tmp_path / "tasks", make=True)
+    told = {KEY: made.environment.told(), "project": "sums-1.0"}
+    installed = Installed(made.environment, whole.tree(), Baseline(frozenset()), origin)
+    folder.add(
+        Task("t", "debugging", "made", "mend it", whole.tree(), (), "commands", metadata=told),
+        installed,
+        made.to_toml(),
+    )
+    again = TaskFolder(folder.root)
+    assert await preparing.prepare(again.trees, "sums-1.0", pool, tmp_path) == "made"
 
 
 async def test_what_can_not_be_made_says_why(tmp_path: Path, pool: SandboxPool, released: None) -> None:

@@ -35,7 +35,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Installed:
-    """A project that runs here. `files`: the UTF-8 texts of its tree, as the snapshot has them in the workdir; `origin`: where it came
+    """A project that runs here. `files`: its tree as tasks hold it, as the snapshot has it in the workdir; `origin`: where it came
     from ("sdist click 8.1.7", "debian node-semver 7.3.5-1", "git <commit>"), `licence` as SPDX or empty."""
 
     environment: Environment

@@ -1,12 +1,13 @@
-"""Makes the environments of a folder of tasks on a machine that lacks their snapshots: fetched anew, replayed by the recipe that the folder keeps.
+"""Makes the environments of a folder of tasks on a machine that lacks their snapshots, by the recipe and from the tree that the folder keeps.
 
 Nothing is installed by other steps than those that the tasks were proved with: the tree must be the recipe's, and the snapshot is named by
-its content.
+its content. A folder whose tree is another one (of tasks made before trees were kept whole) has it fetched from the registry again.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +15,7 @@ from etude.corpus.sources.project import SourceOffline
 from etude.factory.install.building import replay
 from etude.factory.install.recipe import Recipe, read_recipe
 from etude.factory.making.order import Discarded
-from etude.factory.sources.fetched import fetch
+from etude.factory.sources.fetched import fetch, files_digest
 from etude.factory.sources.projects import KINDS, Wanted
 from etude.sandbox.errors import InfraError, UserError
 from etude.sandbox.protocol import SandboxPool
@@ -50,11 +51,17 @@ async def prepare(trees: Trees, name: str, pool: SandboxPool, cache: Path) -> Fo
         raise Unprepared(
             f"{name}: its tasks need {environment.snapshot}, and its recipe makes {recipe.snapshot}: make its tasks again"
         )
-    await _replayed(recipe, wanted_of(str(trees.about(name)["origin"]), recipe), pool, cache)
+    kept = {path: text.encode() for path, text in trees.tree(name).items()}
+    if files_digest(kept) != recipe.tree:
+        kept = await _fetched(recipe, wanted_of(str(trees.about(name)["origin"]), recipe), cache)
+    objection, said = await replay(recipe, kept, [], pool)
+    if objection:
+        raise Unprepared(f"{name}: its recipe can't be replayed: {objection} {' '.join(said.split())[-200:]}")
     return "made"
 
 
-async def _replayed(recipe: Recipe, wanted: Wanted, pool: SandboxPool, cache: Path) -> None:
+async def _fetched(recipe: Recipe, wanted: Wanted, cache: Path) -> Mapping[str, bytes]:
+    """The recipe's tree from the registry. Raises Unprepared, InfraError."""
     try:
         project = await asyncio.to_thread(fetch, wanted, cache)
     except Discarded as error:
@@ -65,18 +72,17 @@ async def _replayed(recipe: Recipe, wanted: Wanted, pool: SandboxPool, cache: Pa
         raise Unprepared(
             f"{wanted.id}: what is there now has the tree {project.digest[:12]}, its recipe starts from {recipe.tree[:12]}"
         )
-    objection, said = await replay(recipe, project.files, [], pool)
-    if objection:
-        raise Unprepared(f"{wanted.id}: its recipe can't be replayed: {objection} {' '.join(said.split())[-200:]}")
+    return project.files
 
 
 def wanted_of(origin: str, recipe: Recipe) -> Wanted:
-    """From "sdist click 8.1.7 sha256:…". Raises Unprepared for what lay in a folder of its maker's."""
+    """From "sdist click 8.1.7 sha256:…". Raises Unprepared for what no registry has."""
     kind, _, rest = origin.partition(" ")
     package, _, rest = rest.partition(" ")
     registries = [one for one in KINDS if one not in ("git", "folder")]
     if kind not in registries or not rest:
         raise Unprepared(
-            f"{recipe.project}-{recipe.version}: it came from {origin!r}, which no registry has: install it from there with `etude tasks install`"
+            f"{recipe.project}-{recipe.version}: it came from {origin!r}, which no registry has, and the tree that the folder "
+            "keeps is not the one that its recipe starts from: make its tasks again"
         )
     return Wanted(recipe.project, kind, rest.split()[0], recipe.language, package)  # type: ignore[arg-type]

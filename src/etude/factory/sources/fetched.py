@@ -43,11 +43,7 @@ class Fetched:
     @property
     def digest(self) -> str:
         """Of names and contents, whatever archive they came in."""
-        whole = hashlib.sha256()
-        for path, data in sorted(self.files.items()):
-            kind = "" if mode_of(data) == PLAIN else f" {mode_of(data)}"
-            whole.update(f"{len(path)} {path} {hashlib.sha256(data).hexdigest()}{kind}\n".encode())
-        return whole.hexdigest()
+        return files_digest(self.files)
 
     def tree(self) -> dict[str, str]:
         """The files as a task holds them."""
@@ -56,6 +52,15 @@ class Fetched:
     def texts(self) -> dict[str, str]:
         """The files that are UTF-8 texts, for readers of text."""
         return {path: str(text) for path, text in texts_of(self.tree()).items()}
+
+
+def files_digest(files: Mapping[str, bytes]) -> str:
+    """SHA-256 over names, contents and modes."""
+    whole = hashlib.sha256()
+    for path, data in sorted(files.items()):
+        kind = "" if mode_of(data) == PLAIN else f" {mode_of(data)}"
+        whole.update(f"{len(path)} {path} {hashlib.sha256(data).hexdigest()}{kind}\n".encode())
+    return whole.hexdigest()
 
 
 def fetch(wanted: Wanted, cache: Path) -> Fetched:
