@@ -367,3 +367,18 @@ def test_a_list_that_is_wrong_names_the_project_and_the_key(tmp_path: Path, row:
 def test_the_shipped_list_reads_and_names_real_projects_of_both_languages() -> None:
     found = read_projects(Path(__file__).parents[2] / "recipes/projects.toml")
     assert len(found) >= 24 and sum(one.language == "javascript" for one in found) >= 8
+
+
+def test_an_environment_is_judged_by_tests_that_ask_for_nothing_outside_and_all_are_run_later() -> None:
+    files = {
+        "tests/integration/test_api.py": "def test_api(): pass\n",
+        "tests/test_e2e.py": "def test_e(): pass\n",
+        "tests/test_integrations.py": "def test_i(): pass\n",
+    }
+    project = python(**files)
+    suite = next(goal for goal in python_rules.goals(project) if goal.tests)
+    assert "tests/test_x.py" in suite.command and "tests/test_integrations.py" in suite.command
+    assert "tests/integration/" not in suite.command and "test_e2e" not in suite.command
+    assert {*files, "tests/test_x.py"} == {*python_rules.plan(project).files}
+    alone = {"tests/e2e/test_all.py": ""}
+    assert python_layout.plain_tests(alone) == ["tests/e2e/test_all.py"]

@@ -38,7 +38,7 @@ _PROGRAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def goals(project: Fetched) -> list[Goal]:
     """Ten at most: suites, imports, entry points, tools that the project's own files name."""
     files = project.texts()
-    tests = layout.tests(files)
+    tests = layout.plain_tests(files)
     found: list[Goal] = []
     if tests:
         command = " ".join(
@@ -92,7 +92,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
         apart = []
     needs = [*(own_requirements(files, named if not plain else ()) if bare else ()), *needs]
     asked = python_interpreter.demands(wanted)
-    quoted = _quoted([*needs, *(one for one in wanted if one not in asked)])
+    quoted = _quoted(needs)
     names = layout.distribution(project.wanted.in_registry, files)
     found = [f"mkdir -p {DEPS}", python_interpreter.venv(files, asked, VENV), f"{PIP} setuptools wheel"]
     if {"setup.py", "pyproject.toml", "setup.cfg"} & set(files) and not bare:
@@ -106,6 +106,8 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
         found.append(f"{PIP} {quoted}")
     if apart := _quoted(apart):
         found.append(f'for one in {apart}; do {PIP} "$one" || echo "$one" >> {LEFT_OUT}; done')
+    if guessed := _quoted([one for one in wanted if one not in asked]):
+        found.append(f'for one in {guessed}; do {PIP} "$one" || true; done')  # what lacks may be no distribution
     found += _programs(files) if bare else []
     found += emptied(f"{VENV}/bin/python3", names, layout.modules(files), layout.python_path(files))
     found.append(f"find {DEPS} -name __pycache__ -prune -exec rm -rf {{}} + ; rm -rf /tmp/pip-* /tmp/.cache /tmp/tmp*")
