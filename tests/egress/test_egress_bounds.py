@@ -19,7 +19,7 @@ from etude.egress.refused import Refused
 
 
 async def test_a_head_that_is_too_large_is_refused(town: Town) -> None:
-    """Test 36 of the handbook."""
+    """Test 36 of docs/sandbox.md."""
     await town.open([])
     assert await town.status(get("http://good.example/", "good.example", f"X-A: {'a' * 20000}")) == 431
     assert await town.status(b"A" * 40000) == 431
@@ -27,7 +27,7 @@ async def test_a_head_that_is_too_large_is_refused(town: Town) -> None:
 
 
 async def test_a_head_that_trickles_is_given_up(town: Town) -> None:
-    """Test 36 of the handbook: each byte in time, the whole not."""
+    """Test 36 of docs/sandbox.md: each byte in time, the whole not."""
     town.limits = DoorLimits(head_s=0.5)
     await town.open([])
     async with town.client() as (reader, writer):
@@ -222,7 +222,7 @@ class _Shop:
 
 
 async def test_an_endless_body_that_nobody_asked_for_is_refused(town: Town) -> None:
-    """Test 36 of the handbook: what the door serves itself is only read, and reading the rest would cost the host a core."""
+    """Test 36 of docs/sandbox.md: what the door serves itself is only read, and reading the rest would cost the host a core."""
     await town.open([], {"shop": _Shop()})
     assert await town.status(b"GET /shop/ HTTP/1.1\r\nHost: door\r\nContent-Length: 3\r\n\r\nabc") == 200
     chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"

@@ -30,7 +30,7 @@ FORBIDDEN = [
 
 @pytest.mark.parametrize("text", ADDRESSES)
 def test_an_address_in_any_spelling_is_no_host_name(text: str) -> None:
-    """Test 36 of the handbook."""
+    """Test 36 of docs/sandbox.md."""
     for read in (names.authority, lambda host: names.absolute(f"http://{host}/")):
         with pytest.raises(Refused) as caught:
             read(f"{text}:443")
@@ -39,13 +39,13 @@ def test_an_address_in_any_spelling_is_no_host_name(text: str) -> None:
 
 @pytest.mark.parametrize("text", NO_NAMES)
 def test_what_is_no_plain_host_name_is_refused(text: str) -> None:
-    """Test 36 of the handbook."""
+    """Test 36 of docs/sandbox.md."""
     with pytest.raises(Refused):
         names.host_name(text)
 
 
 def test_case_does_not_matter_and_is_gone_afterwards() -> None:
-    """Test 36 of the handbook."""
+    """Test 36 of docs/sandbox.md."""
     assert names.authority("EXAMPLE.Org:443") == names.Target("example.org", 443)
     assert names.absolute("HTTP://Example.ORG:8080/A?b=C") == names.Target("example.org", 8080, "/A?b=C")
     assert names.absolute("http://example.org?q") == names.Target("example.org", 80, "/?q")
@@ -99,7 +99,7 @@ def test_a_rule_that_is_none_says_what_to_write(text: str) -> None:
 
 @pytest.mark.parametrize("text", FORBIDDEN)
 def test_no_address_but_a_public_one_may_be_dialled(text: str) -> None:
-    """Test 36 of the handbook: DNS rebinding."""
+    """Test 36 of docs/sandbox.md: DNS rebinding."""
     assert addresses.objection(text)
 
 

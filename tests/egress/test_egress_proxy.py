@@ -1,4 +1,4 @@
-"""What goes through a door and what does not, over real sockets. Test 36 of the handbook throughout."""
+"""What goes through a door and what does not, over real sockets. Test 36 of docs/sandbox.md throughout."""
 
 from __future__ import annotations
 

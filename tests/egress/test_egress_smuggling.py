@@ -1,4 +1,4 @@
-"""Requests that two parsers could read as two different ones are refused before anything is dialled. Test 36 of the handbook throughout."""
+"""Requests that two parsers could read as two different ones are refused before anything is dialled. Test 36 of docs/sandbox.md throughout."""
 
 from __future__ import annotations
 

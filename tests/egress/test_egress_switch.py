@@ -1,4 +1,4 @@
-"""A policy that changes under established flows. Test 37 of the handbook throughout."""
+"""A policy that changes under established flows. Test 37 of docs/sandbox.md throughout."""
 
 from __future__ import annotations
 

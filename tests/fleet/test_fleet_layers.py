@@ -124,7 +124,7 @@ async def _far(pair: Pair, box: Sandbox, ref: Any) -> Sandbox:
 
 
 async def test_a_snapshot_is_the_same_on_another_host_and_is_shipped_once(pair: Pair) -> None:
-    """Test 19 of the handbook, across hosts: only what is missing travels, in pieces, under the same digest."""
+    """Test 19 of docs/sandbox.md, across hosts: only what is missing travels, in pieces, under the same digest."""
     box = await pair.fleet.create(SandboxSpec(files={"a": b"1", "old": b"x", "d/old": b"y"}))
     big = bytes(range(256)) * 1000
     await box.write("big", big)
@@ -157,7 +157,7 @@ async def test_a_fork_goes_on_where_there_is_room(pair: Pair) -> None:
 
 
 async def test_what_is_on_its_way_is_never_collected(pair: Pair, stores: list[LayerStore]) -> None:
-    """Test 22 of the handbook, across hosts: both stores are collected, without any patience, after each piece."""
+    """Test 22 of docs/sandbox.md, across hosts: both stores are collected, without any patience, after each piece."""
     box = await pair.fleet.create(SandboxSpec())
     await box.write("big", bytes(range(256)) * 500)
     ref = await box.snapshot()
@@ -178,7 +178,7 @@ async def test_what_is_on_its_way_is_never_collected(pair: Pair, stores: list[La
 
 
 async def test_a_layer_that_is_not_what_its_digest_says_is_not_entered(pair: Pair, stores: list[LayerStore]) -> None:
-    """Test 21 of the handbook, across hosts."""
+    """Test 21 of docs/sandbox.md, across hosts."""
     box = await pair.fleet.create(SandboxSpec())
     await box.write("a", b"right")
     ref = await box.snapshot()

@@ -102,7 +102,7 @@ def test_a_broken_wire_is_a_lost_host_at_the_next_heartbeat(bench: Any) -> None:
 
 
 def test_lost_answers_make_no_second_sandbox(bench: Any) -> None:
-    """Test 29 of the handbook."""
+    """Test 29 of docs/sandbox.md."""
 
     async def story() -> None:
         fleet = await bench.open(1)
@@ -140,7 +140,7 @@ def test_a_cancelled_create_leaves_nothing(bench: Any) -> None:
 
 
 def test_a_full_fleet_is_waited_for_and_then_says_so(bench: Any) -> None:
-    """Test 25 of the handbook."""
+    """Test 25 of docs/sandbox.md."""
 
     async def story() -> None:
         fleet = await bench.open(2, max_live=2, patience_s=20.0)
@@ -216,7 +216,7 @@ def test_a_snapshot_whose_only_host_is_lost_is_a_typed_error(bench: Any) -> None
 
 
 def test_a_corrupt_layer_is_never_served(bench: Any) -> None:
-    """Test 21 of the handbook, over the wire: the next host that has the layer gives it."""
+    """Test 21 of docs/sandbox.md, over the wire: the next host that has the layer gives it."""
 
     async def story(hosts: int) -> Any:
         fleet: Fleet = await bench.open(hosts, max_live=2)
@@ -323,7 +323,7 @@ def test_without_any_host_there_is_no_fleet(bench: Any) -> None:
 
 
 def test_who_gives_up_a_restore_leaves_no_children(bench: Any) -> None:
-    """Test 20 of the handbook: those that were born while the others waited for room are ended."""
+    """Test 20 of docs/sandbox.md: those that were born while the others waited for room are ended."""
 
     async def story() -> None:
         fleet = await bench.open(1, max_live=4)

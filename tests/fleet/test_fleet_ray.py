@@ -27,7 +27,7 @@ STORY = Path(__file__).with_name("ray_story.py")
 @pytest.mark.nightly
 @pytest.mark.timeout(240)
 async def test_a_fleet_over_ray_is_a_pool_and_a_dead_actor_a_lost_host() -> None:
-    """Test 28 of the handbook, over Ray, with the fake and with what this machine has."""
+    """Test 28 of docs/sandbox.md, over Ray, with the fake and with what this machine has."""
     backends = ["fake"]
     try:
         pool = await open_pool(SandboxSettings(backend="local"))

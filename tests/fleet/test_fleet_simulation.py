@@ -1,4 +1,4 @@
-"""The whole fleet in made-up time. The 100,000 of the handbook's target are in `benchmarks/fleet.py`."""
+"""The whole fleet in made-up time. A fleet of 100,000 is in `benchmarks/fleet.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from etude.fleet.simulation.world import Shape
 
 
 def test_ten_thousand_sandboxes_on_500_hosts_with_faults_lose_no_rollout() -> None:
-    """4.5 of the handbook: 500 creates a second, 1 % faults, 0 lost."""
+    """500 creates a second, 1 % faults, 0 lost."""
     found = simulate(Shape(sandboxes=10_000, commands=2, life_s=20.0))
     assert found["rollouts"] == {"done": 10_000, "lost": 0, "wrong": 0}
     assert found["creates_per_s"]["min"] >= 500

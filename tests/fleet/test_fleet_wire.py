@@ -56,7 +56,7 @@ async def box(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
 
 
 async def test_files_and_commands_are_as_near(box: Sandbox) -> None:
-    """Test 28 of the handbook, over a wire, with the fake and with this machine's own back end."""
+    """Test 28 of docs/sandbox.md, over a wire, with the fake and with this machine's own back end."""
     done = await box.run("cat hello; echo no >&2" if "fake" not in box.id else "cat hello")
     assert (done.rc, done.out) == (0, b"\xff\x00hi")
     await box.write("d/new", b"1", mode=0o755)
@@ -74,7 +74,7 @@ async def test_files_and_commands_are_as_near(box: Sandbox) -> None:
 
 
 async def test_a_stream_comes_whole_and_in_order_in_bounded_batches() -> None:
-    """Test 7 of the handbook: a slow reader makes the host hold AHEAD_BYTES and a chunk, no more."""
+    """Test 7 of docs/sandbox.md: a slow reader makes the host hold AHEAD_BYTES and a chunk, no more."""
     host, _ = far(FakePool(programs={"flood": _flood}))
     box = await host.create(SandboxSpec(), "me", "1")
     process = await box.exec(["flood"], max_output_bytes=1 << 30)
@@ -147,7 +147,7 @@ async def test_nothing_but_the_interface_can_be_asked_for(method: str) -> None:
 
 
 async def test_a_lost_answer_repeated_with_its_key_made_one_sandbox() -> None:
-    """Test 29 of the handbook."""
+    """Test 29 of docs/sandbox.md."""
     pool = FakePool()
     host, link = far(pool)
     link.lose_next = 1
@@ -171,7 +171,7 @@ async def test_what_is_being_made_for_a_key_that_ends_does_not_stay() -> None:
 
 
 def test_a_fleet_that_is_heard_of_no_more_loses_its_sandboxes_and_no_other_does() -> None:
-    """Test 11 of the handbook: gone within the lease and one cycle."""
+    """Test 11 of docs/sandbox.md: gone within the lease and one cycle."""
 
     async def story() -> None:
         pool = FakePool()

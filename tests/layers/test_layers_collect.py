@@ -53,7 +53,7 @@ def _python(program: str, *words: str) -> subprocess.Popen[str]:
 
 
 def test_a_layer_that_anybody_living_holds_is_never_collected(store: LayerStore, tmp_path: Path) -> None:
-    """Test 22 of the handbook: here another process holds it, and nobody has named it."""
+    """Test 22 of docs/sandbox.md: here another process holds it, and nobody has named it."""
     held = stack(store, tmp_path, {"a": b"1"}, {"b": b"2"})
     digest = held.snapshot.digest
     other = _python(_HOLDER, str(store.root), digest)
@@ -102,7 +102,7 @@ def test_sizes_are_told_alone_and_shared(store: LayerStore, tmp_path: Path) -> N
 def test_a_kill_in_the_middle_of_making_a_layer_leaves_nothing_that_a_collection_does_not_take(
     store: LayerStore, tmp_path: Path
 ) -> None:
-    """Test 12 of the handbook, the part of the layers."""
+    """Test 12 of docs/sandbox.md, the part of the layers."""
     write(tmp_path / "upper", {"a": b"1", "b": b"2"})
     maker = _python(_MAKER, str(store.root), str(tmp_path / "upper"))
     assert maker.stdout is not None and maker.stdout.readline() == "in the middle\n"
@@ -117,7 +117,7 @@ def test_a_kill_in_the_middle_of_making_a_layer_leaves_nothing_that_a_collection
 def test_a_full_disk_is_told_and_leaves_the_store_as_it_was(
     store: LayerStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Test 26 of the handbook, the part of the layers."""
+    """Test 26 of docs/sandbox.md, the part of the layers."""
     before = stack(store, tmp_path, {"a": b"1"}, name="before").snapshot
     write(tmp_path / "upper", {"b": b"2", "c": b"3"})
 

@@ -107,7 +107,7 @@ def _tar(**fields: Any) -> bytes:
     ],
 )
 def test_what_no_folder_can_hold_is_the_archives_fault(store: LayerStore, tmp_path: Path, archive: bytes) -> None:
-    """Test 45 of the handbook."""
+    """Test 45 of docs/sandbox.md."""
     (tmp_path / "it.tar").write_bytes(archive)
     with pytest.raises((Hostile, BadImage)):
         load(store, tmp_path / "it.tar", bounds=Bounds(max_bytes=1 << 20, max_entries=100))

@@ -34,7 +34,7 @@ def _exported(store: LayerStore, held: Hold, target: Path) -> Path:
 
 
 def test_a_snapshot_goes_out_and_in_with_all_that_it_hides(store: LayerStore, tmp_path: Path) -> None:
-    """Test 18 of the handbook: whiteouts and opaque folders survive the archive; the digests are the same elsewhere."""
+    """Test 18 of docs/sandbox.md: whiteouts and opaque folders survive the archive; the digests are the same elsewhere."""
     held = stack(store, tmp_path, *CHAIN)
     archive = _exported(store, held, tmp_path / "it.tar")
     with LayerStore(tmp_path / "elsewhere") as other:
@@ -121,7 +121,7 @@ LINK, HARD, FOLDER, DEVICE = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, 
 def test_an_archive_that_means_harm_is_refused_whole(
     store: LayerStore, tmp_path: Path, members: list[tuple[str, dict[str, object], bytes]]
 ) -> None:
-    """Test 45 of the handbook, the part of the layers."""
+    """Test 45 of docs/sandbox.md, the part of the layers."""
     source = tmp_path / "hostile.tar"
     source.write_bytes(_archive(("fine", {}, b"ok"), *members))
     before = sorted(tmp_path.iterdir())
@@ -132,7 +132,7 @@ def test_an_archive_that_means_harm_is_refused_whole(
 
 
 def test_an_archive_that_ends_early_or_lies_about_its_size_is_refused(store: LayerStore, tmp_path: Path) -> None:
-    """Test 45 of the handbook: a header that promises gigabytes costs none."""
+    """Test 45 of docs/sandbox.md: a header that promises gigabytes costs none."""
     whole = _archive(("fine", {}, b"ok" * 3000))
     huge = tarfile.TarInfo("x")
     huge.type, huge.size = tarfile.XHDTYPE, 10 << 30

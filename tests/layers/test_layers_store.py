@@ -45,7 +45,7 @@ def test_a_layer_holds_files_links_modes_attributes_and_what_is_hidden(store: La
 
 
 def test_no_file_of_a_layer_gives_anybody_rights_that_they_do_not_have(store: LayerStore, tmp_path: Path) -> None:
-    """Test 48 of the handbook: a setuid file inside an image or a snapshot is none."""
+    """Test 48 of docs/sandbox.md: a setuid file inside an image or a snapshot is none."""
     upper = tmp_path / "upper"
     write(upper, {"usr/bin/su": b"#!"})
     (upper / "usr/bin/su").chmod(0o6755)
@@ -115,7 +115,7 @@ def test_without_a_change_a_snapshot_is_the_chain_it_stands_on(store: LayerStore
 
 
 def test_a_snapshot_is_found_by_name_digest_and_beginning_after_a_restart(store: LayerStore, tmp_path: Path) -> None:
-    """Test 21 of the handbook, first half: the store is opened anew."""
+    """Test 21 of docs/sandbox.md, first half: the store is opened anew."""
     made = stack(store, tmp_path, TREE, {"work/a.py": b"a = 2\n"}, name="task/one:2").snapshot
     store.close()
     with LayerStore(store.root) as again:
@@ -131,7 +131,7 @@ def test_a_snapshot_is_found_by_name_digest_and_beginning_after_a_restart(store:
 def test_what_was_changed_in_the_store_is_an_error_and_never_served(
     store: LayerStore, tmp_path: Path, damage: str
 ) -> None:
-    """Test 21 of the handbook, second half."""
+    """Test 21 of docs/sandbox.md, second half."""
     held = stack(store, tmp_path, TREE, name="it")
     (digest,) = held.snapshot.layers
     file = held.folders[0] / "work/a.py"

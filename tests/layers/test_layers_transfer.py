@@ -38,7 +38,7 @@ def _packed(store: LayerStore, digest: str) -> io.BytesIO:
 def test_layers_arrive_in_any_order_with_all_that_they_hide(
     store: LayerStore, other: LayerStore, tmp_path: Path
 ) -> None:
-    """Test 18 of the handbook: a whiteout is kept though nothing is known yet of what it hides."""
+    """Test 18 of docs/sandbox.md: a whiteout is kept though nothing is known yet of what it hides."""
     snapshot = stack(store, tmp_path, *CHAIN).snapshot
     for digest in snapshot.layers:  # topmost first
         with receive(other, digest, _packed(store, digest)):
@@ -49,7 +49,7 @@ def test_layers_arrive_in_any_order_with_all_that_they_hide(
 
 
 def test_nothing_is_kept_of_what_is_another_layer(store: LayerStore, other: LayerStore, tmp_path: Path) -> None:
-    """Test 21 of the handbook."""
+    """Test 21 of docs/sandbox.md."""
     first, second = stack(store, tmp_path, *CHAIN).snapshot.layers
     for wrong in (
         _packed(store, second),
@@ -64,7 +64,7 @@ def test_nothing_is_kept_of_what_is_another_layer(store: LayerStore, other: Laye
 def test_what_has_come_stays_until_the_snapshot_is_entered(
     store: LayerStore, other: LayerStore, tmp_path: Path
 ) -> None:
-    """Test 22 of the handbook: a collection without patience comes between any two steps."""
+    """Test 22 of docs/sandbox.md: a collection without patience comes between any two steps."""
     snapshot = stack(store, tmp_path, *CHAIN).snapshot
     first, second = snapshot.layers
     with receive(other, first, _packed(store, first)):

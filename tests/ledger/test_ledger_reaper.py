@@ -34,7 +34,7 @@ def _dead(process: subprocess.Popen[bytes]) -> bool:
 
 
 def test_after_sigkill_of_an_owner_all_it_entered_goes_and_no_other_owners(folder, tmp_path, owner, sleeper) -> None:
-    """Tests 11 and 12 of the handbook: of a library; with sandboxes in tests/sandbox/lifetimes."""
+    """Tests 11 and 12 of docs/sandbox.md: of a library; with sandboxes in tests/sandbox/lifetimes."""
     for name in ("etude-dead", "etude-living"):
         (tmp_path / name / "below").mkdir(parents=True)
     claim = tmp_path / "etude-claim"
@@ -113,7 +113,7 @@ def test_an_owner_that_closed_with_things_left_has_let_go_of_them(folder, tmp_pa
 
 
 def test_a_leap_of_the_clock_costs_nobody_anything_and_lasting_silence_does(folder) -> None:
-    """Test 24 of the handbook: neither an hour's leap of the wall clock nor one of the monotonic clock itself (a machine that was
+    """Test 24 of docs/sandbox.md: neither an hour's leap of the wall clock nor one of the monotonic clock itself (a machine that was
     suspended whole) is an owner's death."""
     now = [1000.0]
     ledger = Ledger(folder, clock=lambda: now[0])
@@ -139,7 +139,7 @@ def test_a_leap_of_the_clock_costs_nobody_anything_and_lasting_silence_does(fold
 
 
 def test_a_leap_of_the_wall_clock_is_not_even_noticed(folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test 24 of the handbook."""
+    """Test 24 of docs/sandbox.md."""
     book = Ledger(folder).open("test")
     book.enter("x", "sandbox")
     monkeypatch.setattr(time, "time", lambda start=time.time: start() + 3600)

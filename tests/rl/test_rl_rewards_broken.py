@@ -1,5 +1,5 @@
 """Rollouts with broken calls stay in the batch. Where they are dropped, a policy that sees that it will fail learns to break its call:
-"no signal" is a reward, and the best one in sight (composer2-facts 18).
+"no signal" is a reward, and the best one in sight.
 
 The task is a bandit with one thing to know: a rollout sees whether it is stuck, goes on or breaks its call, and passes in 1 of 10
 if it was stuck and went on, in 9 of 10 if it was not. Rewards and advantages are the real ones; the gradient is the score function.

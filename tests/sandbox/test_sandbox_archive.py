@@ -21,7 +21,7 @@ kinds = st.sampled_from([tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarf
 
 @given(st.lists(st.tuples(names, kinds, names), max_size=5))
 def test_whatever_is_let_through_stays_below_its_folder(members: list[tuple[str, bytes, str]]) -> None:
-    """Test 45 of the handbook."""
+    """Test 45 of docs/sandbox.md."""
     held = io.BytesIO()
     with tarfile.open(fileobj=held, mode="w") as tar:
         for name, kind, link in members:
@@ -54,14 +54,14 @@ def test_random_bytes_are_an_archive_or_a_user_error(data: bytes) -> None:
 
 @pytest.mark.parametrize("mtime", [2.0**40, -(2.0**40), 1e300, float("inf"), float("nan")])
 def test_a_time_that_no_file_can_have_is_refused_before_a_runner_dies_of_it(mtime: float) -> None:
-    """Test 45 of the handbook."""
+    """Test 45 of docs/sandbox.md."""
     with pytest.raises(UserError):
         archives.parts(_tar(("a", mtime)), 1000)
 
 
 @pytest.mark.parametrize("name", ["a/" * 200 + "b", "a" * 250 + "/" + "b/" * 10 + "c" * 4000])
 def test_a_short_archive_of_long_names_costs_no_memory_to_speak_of(name: str) -> None:
-    """Test 45 of the handbook: each of its folders would be kept by its whole path, 60 GB for a name of 500 KB."""
+    """Test 45 of docs/sandbox.md: each of its folders would be kept by its whole path, 60 GB for a name of 500 KB."""
     with pytest.raises(UserError, match="a name has"):
         archives.parts(_tar((name, 0)), 1000)
 
@@ -75,7 +75,7 @@ def test_folders_that_names_imply_count_as_entries(monkeypatch: pytest.MonkeyPat
 async def test_a_hostile_runner_can_fill_a_download_neither_with_names_nor_with_empty_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Test 50 of the handbook."""
+    """Test 50 of docs/sandbox.md."""
     monkeypatch.setattr(archives, "_MOST_NAMES", 100)
     entry = ["a", "file", 0o644, 0, 0, ""]
     with pytest.raises(frames.FrameError):

@@ -1,4 +1,4 @@
-"""The table of the handbook's checks in docs/sandbox.md names tests that exist and say their number."""
+"""The table of checks in docs/sandbox.md names tests that exist and say their number."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_frames_survive_any_cutting_of_the_stream(
 
 @given(st.binary(max_size=400))
 def test_random_bytes_are_frames_or_a_frame_error(data: bytes) -> None:
-    """Test 50 of the handbook."""
+    """Test 50 of docs/sandbox.md."""
     splitter = frames.Splitter(lambda stream: 1000)
     try:
         for frame in splitter.feed(data):
@@ -96,7 +96,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
 async def test_a_hostile_runner_ends_as_sandbox_died(data: bytes) -> None:
-    """Test 50 of the handbook."""
+    """Test 50 of docs/sandbox.md."""
     ours, theirs = socket.socketpair()
     channel = Channel(ours, "sb")
     call = asyncio.create_task(channel.call(frames.READ, {}, limit_bytes=10, patience_s=5))
@@ -123,7 +123,7 @@ async def test_a_hostile_runner_ends_as_sandbox_died(data: bytes) -> None:
     ],
 )
 async def test_descriptors_a_hostile_runner_sends_are_closed(messages: list[tuple[bytes, int]]) -> None:
-    """Test 50 of the handbook, for what travels beside the bytes."""
+    """Test 50 of docs/sandbox.md, for what travels beside the bytes."""
     ours, theirs = socket.socketpair()
     channel = Channel(ours, "sb")
     call = asyncio.create_task(channel.call(frames.READ, {}, limit_bytes=10, patience_s=5))
@@ -219,7 +219,7 @@ async def test_who_is_introduced_to_a_connection_that_has_failed_is_let_go() -> 
 
 @pytest.mark.parametrize("sent", ["a file", "a socket of another kind"])
 async def test_what_a_hostile_runner_answers_to_connect_is_looked_at_and_let_go(sent: str) -> None:
-    """Test 50 of the handbook."""
+    """Test 50 of docs/sandbox.md."""
     ours, theirs = socket.socketpair()
     calls = Calls("sandbox", SandboxSpec(), Channel(ours, "sandbox"))
     asked = asyncio.ensure_future(calls.connect(80))

@@ -74,7 +74,7 @@ async def test_pip_settings_and_secrets_in_etc_are_absent(box: Sandbox) -> None:
 async def test_environment_and_memory_of_the_client_do_not_leak(
     monkeypatch: pytest.MonkeyPatch, pool: SandboxPool, canary: str
 ) -> None:
-    """Test 56 of the handbook: of a neighbour's files, variables and input nothing is left in the memory that sandboxes share."""
+    """Test 56 of docs/sandbox.md: of a neighbour's files, variables and input nothing is left in the memory that sandboxes share."""
     monkeypatch.setenv("ETUDE_CANARY", canary)
     other = await pool.create(SandboxSpec(files={"secret": f"file-{canary}".encode()}, env={"SECRET": f"env-{canary}"}))
     await other.run(["python3", "-c", "pass"], stdin=f"stdin-{canary}".encode(), warm=True)
@@ -91,7 +91,7 @@ async def test_environment_and_memory_of_the_client_do_not_leak(
 async def test_a_zygote_born_of_a_client_full_of_secrets_knows_none(
     monkeypatch: pytest.MonkeyPatch, kind: str, canary: str, tmp_path: Path
 ) -> None:
-    """Test 56 of the handbook: canaries in the client's environment, memory, home and working folder before the pool is opened."""
+    """Test 56 of docs/sandbox.md: canaries in the client's environment, memory, home and working folder before the pool is opened."""
     held = [f"heap-{canary}-{number}" for number in range(1000)]
     for name in ("ETUDE_TOKEN", "AWS_SECRET_ACCESS_KEY", "PIP_INDEX_URL", "LD_LIBRARY_PATH"):
         monkeypatch.setenv(name, f"/env-{canary}")

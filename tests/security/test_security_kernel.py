@@ -30,14 +30,14 @@ X86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="system call num
      "/etc/passwd", "/dev/sda", "/x", "/proc/1/oom_score_adj"],
 )  # fmt: skip
 async def test_nothing_of_the_host_can_be_written(box: Sandbox, path: str) -> None:
-    """Test 32 of the handbook."""
+    """Test 32 of docs/sandbox.md."""
     host = Path("/proc/sys/kernel/core_pattern").read_text()
     assert (await box.run(f"echo '|/bin/evil' > {path}")).rc != 0
     assert Path("/proc/sys/kernel/core_pattern").read_text() == host
 
 
 async def test_no_setting_of_the_kernel_can_be_opened_for_writing(python: Python) -> None:
-    """Test 32 of the handbook: every file below /proc/sys, and /sys is not there."""
+    """Test 32 of docs/sandbox.md: every file below /proc/sys, and /sys is not there."""
     code = """
 import os
 opened = tried = 0
@@ -72,7 +72,7 @@ print(opened, tried > 100, os.path.isdir("/sys") and os.listdir("/sys") or "none
     ],
 )  # fmt: skip
 async def test_dangerous_system_calls_are_refused(python: Python, name: str, call: str) -> None:
-    """Test 33 of the handbook."""
+    """Test 33 of docs/sandbox.md."""
     assert await python(f"{SYSCALL}\nprint(call({call}))") == "Operation not permitted"
 
 

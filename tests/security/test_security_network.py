@@ -27,13 +27,13 @@ for family, kind, protocol in [(40, 1, 0), (17, 3, 0), (38, 5, 0), (16, 3, 4), (
 
 
 async def test_socket_families_beyond_the_usual_cannot_be_created(python: Python) -> None:
-    """Test 34 of the handbook: AF_VSOCK, AF_PACKET, AF_ALG and six more. None is ever connected."""
+    """Test 34 of docs/sandbox.md: AF_VSOCK, AF_PACKET, AF_ALG and six more. None is ever connected."""
     usual = "for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6): socket.socket(family, socket.SOCK_STREAM).close()"
     assert (await python(f"{FAMILIES}\n{usual}")).split() == ["1"] * 9
 
 
 async def test_a_policed_door_opens_no_other_family(pool: SandboxPool, kind: str) -> None:
-    """Test 34 of the handbook: with network allowlist as well."""
+    """Test 34 of docs/sandbox.md: with network allowlist as well."""
     if not isinstance(pool, LocalPool) or kind == "bubblewrap":
         pytest.skip("bubblewrap has no allowlist")
     box = await pool._maker.make(SandboxSpec(network=Network("allowlist"), warm_python=kind != "native"))
@@ -42,7 +42,7 @@ async def test_a_policed_door_opens_no_other_family(pool: SandboxPool, kind: str
 
 
 async def test_there_is_no_network_but_the_own_loopback(box: Sandbox, python: Python) -> None:
-    """Test 35 of the handbook: no route."""
+    """Test 35 of docs/sandbox.md: no route."""
     shown = (await box.run("tail -n +3 /proc/net/dev")).out.decode().splitlines()
     assert [line.split(":")[0].strip() for line in shown] == ["lo"]
     assert (await box.run("tail -n +2 /proc/net/route")).out == b""
@@ -56,7 +56,7 @@ print(socket.create_connection(server.getsockname()).recv(2).decode())
 
 
 async def test_no_name_is_resolved_and_no_address_outside_reached(python: Python) -> None:
-    """Test 35 of the handbook: the address at which clouds tell their secrets is one of them; all stay inside our own namespace."""
+    """Test 35 of docs/sandbox.md: the address at which clouds tell their secrets is one of them; all stay inside our own namespace."""
     code = f"""
 import socket
 for address in ("169.254.169.254", "192.0.2.1", "10.0.0.1", "fd00::1"):
@@ -77,6 +77,6 @@ except OSError as error:
 
 @pytest.mark.usefixtures("own_root")
 async def test_abstract_sockets_and_shared_memory_of_the_host_are_out_of_reach(box: Sandbox) -> None:
-    """Test 35 of the handbook."""
+    """Test 35 of docs/sandbox.md."""
     assert len((await box.run("cat /proc/net/unix")).out.splitlines()) <= 1
     assert (await box.run("ls /dev/shm; cat /proc/sysvipc/shm | tail -n +2")).out == b""

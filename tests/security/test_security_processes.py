@@ -23,14 +23,14 @@ MARK = 3_200_000_000 + 100 * os.getpid()  # sleeps of so many seconds are this r
 
 
 async def test_the_runner_survives_its_inside(box: Sandbox) -> None:
-    """Test 14 of the handbook."""
+    """Test 14 of docs/sandbox.md."""
     for line in ("kill -9 1", "kill -9 -1", "kill -TERM 1; kill -INT 1; kill -STOP 1; kill -SEGV 1; kill -CHLD 1"):
         await box.run(line, timeout_s=5)
         assert (await box.run("echo here")).out == b"here\n"
 
 
 async def test_the_runner_s_memory_descriptors_and_socket_are_closed_to_its_inside(box: Sandbox) -> None:
-    """Test 43 of the handbook."""
+    """Test 43 of docs/sandbox.md."""
     for path in ("mem", "environ", "fd/3", "root/etc", "maps", "cwd/x", "exe"):
         assert (await box.run(f"cat /proc/1/{path}")).rc != 0
     assert (await box.run("ls /proc/1/fd")).out == b""
@@ -39,7 +39,7 @@ async def test_the_runner_s_memory_descriptors_and_socket_are_closed_to_its_insi
 
 
 async def test_no_descriptor_is_inherited_and_none_can_be_taken(python: Python) -> None:
-    """Test 43 of the handbook: neither by ptrace nor by pidfd_getfd, which would reach the control socket."""
+    """Test 43 of docs/sandbox.md: neither by ptrace nor by pidfd_getfd, which would reach the control socket."""
     code = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -57,7 +57,7 @@ print(held, set(taken), ctypes.get_errno(), libc.ptrace(16, 1, 0, 0))
 
 
 async def test_processes_of_the_host_and_of_neighbours_are_invisible(pool: SandboxPool, box: Sandbox) -> None:
-    """Test 42 of the handbook."""
+    """Test 42 of docs/sandbox.md."""
     other = await pool.create(SandboxSpec())
     await other.run(f"setsid sleep {MARK + 1} >/dev/null 2>&1 &")
     assert f"{MARK + 1}".encode() not in (await box.run("cat /proc/[0-9]*/cmdline")).out
@@ -66,7 +66,7 @@ async def test_processes_of_the_host_and_of_neighbours_are_invisible(pool: Sandb
 
 
 async def test_host_paths_do_not_show_in_processes_and_mounts(box: Sandbox) -> None:
-    """Test 42 of the handbook."""
+    """Test 42 of docs/sandbox.md."""
     repository = str(Path(__file__).resolve().parents[2]).encode()
     shown = await box.run("cat /proc/*/cmdline /proc/*/mountinfo /proc/*/environ 2>/dev/null", max_output_bytes=1 << 20)
     assert shown.out and repository not in shown.out
@@ -74,7 +74,7 @@ async def test_host_paths_do_not_show_in_processes_and_mounts(box: Sandbox) -> N
 
 @pytest.mark.usefixtures("own_root")
 async def test_the_list_of_mounts_names_system_folders_alone(box: Sandbox, kind: str) -> None:
-    """Test 42 of the handbook: where a mount lies on its file system is a path of the host; these may show."""
+    """Test 42 of docs/sandbox.md: where a mount lies on its file system is a path of the host; these may show."""
     allowed = {"/", *root.SYSTEM, *root.ETC, *(f"/{name}" for name in root.DEVICES), interpreter.find().prefix}
     ours = re.compile(r"/(\.cell.*|sys|work|tmp|upper/.*|newroot.*|bindfile\w+|etc/.*)")
     lines = (await box.run("cat /proc/self/mountinfo", max_output_bytes=1 << 20)).out.decode().splitlines()
@@ -93,7 +93,7 @@ async def test_chroot_and_root_links_lead_nowhere(box: Sandbox) -> None:
 
 @pytest.mark.parametrize("warm", [True, False], ids=["python3", "native"])
 async def test_nobody_inside_can_make_the_runner_unable_or_slow(pool: SandboxPool, warm: bool) -> None:
-    """Test 14 of the handbook: a command that takes the runner's files or time from it would turn its own failure into a fault of ours."""
+    """Test 14 of docs/sandbox.md: a command that takes the runner's files or time from it would turn its own failure into a fault of ours."""
     code = """
 import os, resource
 tries = [lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (0, 0)), lambda: resource.prlimit(1, resource.RLIMIT_CPU, (1, 1)),
@@ -148,7 +148,7 @@ async def _flooded(pool: SandboxPool, spec: SandboxSpec) -> Sandbox:
 
 
 async def test_descriptors_in_flight_end_no_runner(pool: SandboxPool) -> None:
-    """Test 14 of the handbook. A range of its own: nobody else's descriptors are counted with these."""
+    """Test 14 of docs/sandbox.md. A range of its own: nobody else's descriptors are counted with these."""
     if not pool.probe().uid_ranges or not isinstance(pool, LocalPool):
         pytest.skip("no ranges of users here, and other users of this machine would feel it")
     box = await _flooded(pool, SandboxSpec(uid_mode="range"))

@@ -54,14 +54,14 @@ async def made(pool: SandboxPool, outside: dict[str, str] | None = None) -> Task
 
 
 async def test_every_agent_that_acts_scores_0_and_stands_in_the_check(shop: SandboxPool):
-    """Test 51 of the handbook: rewards are planted, the runner is replaced, a daemon edits files while the grading runs."""
+    """Test 51 of docs/sandbox.md: rewards are planted, the runner is replaced, a daemon edits files while the grading runs."""
     row = await judged(await made(shop), shop)
     assert row.good, row
     assert {name: row.cheats[name] for name in AGENTS} == dict.fromkeys(AGENTS, 0.0)
 
 
 async def test_neither_reference_nor_hidden_tests_are_anywhere_before_the_grading(shop: SandboxPool):
-    """Test 52 of the handbook: not in a file, a variable, a process' words, an object of git."""
+    """Test 52 of docs/sandbox.md: not in a file, a variable, a process' words, an object of git."""
     task = await made(shop)
     box = await opened(task, shop, SandboxSpec(), history=True)
     look = (

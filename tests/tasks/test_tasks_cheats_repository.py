@@ -1,4 +1,4 @@
-"""Every cheat of handbook C.4 scores 0 on tasks of real runners, and the honest solution 1 (promise 10)."""
+"""Every cheat scores 0 on tasks of real runners, and the honest solution 1 (promise 10)."""
 
 from __future__ import annotations
 

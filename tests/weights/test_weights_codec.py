@@ -191,7 +191,7 @@ def test_planes_invert(item_bytes: int, data: st.DataObject) -> None:
 
 
 def test_a_small_step_in_bf16_makes_a_small_delta() -> None:
-    """The published setting (composer2-facts 12): almost all bf16 weights stay equal in one RL step, so the delta is far
+    """The published setting (Composer 2 technical report): almost all bf16 weights stay equal in one RL step, so the delta is far
     below a tenth of the copy."""
     generator = torch.Generator().manual_seed(0)
     master = torch.randn(200_000, generator=generator) * 0.02

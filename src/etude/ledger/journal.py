@@ -22,7 +22,7 @@ from etude.ledger import being
 from etude.ledger.being import Being
 from etude.ledger.undo import Undo
 
-LEASE_S, BEAT_S = 60.0, 10.0  # handbook, "Lifetimes and faults"
+LEASE_S, BEAT_S = 60.0, 10.0
 _LONG_LINES = 4096  # half a MiB; below that rewriting is not worth it
 
 

@@ -1,4 +1,4 @@
-"""Advantages: reward minus the mean of the group, nothing else (composer2-facts 4.1, after Dr. GRPO).
+"""Advantages: reward minus the mean of the group, nothing else (Composer 2 technical report, after Dr. GRPO).
 
 How it differs from GRPO: no division by the group's standard deviation (it would blow up tiny differences when all rollouts
 are equally correct) and no normalisation by length (it favours long failures). The member of a group is the rollout, however

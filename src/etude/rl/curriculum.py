@@ -1,5 +1,5 @@
 """Later in training harder tasks come more often, by two plain signs that the Composer 2 report names: the turns and the thinking tokens of
-rollouts (composer2-facts 8).
+rollouts (Composer 2 technical report).
 
 The signs are measured before the run (`etude tasks difficulty DIR --runs DIR`). A task's hardness is the mean of its ranks by the two, from
 -1 to 1; who was never tried is in the middle. From `start` of the way on a task's weight in the draw is exp(strength x way x hardness), so

@@ -1,4 +1,4 @@
-"""The nonlinear length penalty of composer2-facts 6.2.
+"""The nonlinear length penalty of the Composer 2 technical report.
 
     C_{k,q}(x) = ((1 + k x)^(1 - q) - 1) / (k (1 - q))        C(0) = 0, C'(0) = 1, C'(x) = (1 + k x)^(-q)
 

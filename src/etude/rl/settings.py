@@ -17,7 +17,7 @@ SetAside = Literal["none", "failed", "uniform"]
 
 
 class EffortWeights(BaseModel):
-    """Weights of the six quantities that make up the effort x of a rollout (composer2-facts 6.2; values not disclosed)."""
+    """Weights of the six quantities that make up the effort x of a rollout (Composer 2 technical report; values not disclosed)."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -52,7 +52,7 @@ class LengthPenalty(BaseModel):
 
 
 class CurriculumSettings(BaseModel):
-    """Harder tasks more often later on, by the turns and thinking tokens of earlier rollouts (composer2-facts 8)."""
+    """Harder tasks more often later on, by the turns and thinking tokens of earlier rollouts (Composer 2 technical report)."""
 
     model_config = ConfigDict(extra="forbid")
 

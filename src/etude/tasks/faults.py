@@ -1,6 +1,6 @@
 """THE table of what is the policy's fault (score 0) and what is ours (tried again, never scored), for everything that can end a grading.
 
-Handbook C.4, "breaking the environment so that the rollout is dropped or retried": a run that dies in a way that both could have caused
+An attempt must not gain by breaking its environment so that it is dropped or retried: a run that dies in a way that both could have caused
 is `doubtful`, and decided by a control: the reference is graded at once in a sandbox of its own. If the reference passes, the machine is
 well, and what the attempt comes to in a second run is its verdict; if not, it is ours. `tests/tasks/test_tasks_faults.py` has one test a row.
 """

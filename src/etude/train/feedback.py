@@ -1,4 +1,4 @@
-"""Targeted feedback: a flagged turn is pulled towards what the same weights would say of it with a hint before it (composer2-facts 17.1).
+"""Targeted feedback: a flagged turn is pulled towards what the same weights would say of it with a hint before it (Composer 2 technical report).
 
 No second rollout: the turn's own tokens y are scored twice under the current weights, with the hint in the context (teacher, no
 gradient) and without it (student). Over the turn's T positions, and no others,

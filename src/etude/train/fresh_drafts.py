@@ -1,7 +1,7 @@
 """Draft layers that keep up with a trunk in RL: without lessons they guess for a policy that is no more, and acceptance falls.
 
 After a policy step they learn what the new trunk says of the step's own tokens (`self_distillation`: its distribution, at the sampled
-tokens, where a sampler drafts). The report does not say whether MTP layers are updated during RL (composer2-facts 3). The trunk
+tokens, where a sampler drafts). The report does not say whether MTP layers are updated during RL (Composer 2 technical report). The trunk
 runs without a graph, and gradients, clipping and optimizer are the drafts' own: its weights are bit for bit those of a run without them.
 """
 

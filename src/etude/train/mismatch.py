@@ -1,4 +1,4 @@
-"""How far the trainer's logprobs are from those the sampler reported (composer2-facts 21.1).
+"""How far the trainer's logprobs are from those the sampler reported.
 
 With r = p_trainer / p_sampler: k3 = (r - 1) - log r, whose mean estimates KL(sampler || trainer) and is 0 only if all
 agree; and the 99th percentile of |log r|, which a flipped expert shows first.

@@ -93,7 +93,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("members", HOSTILE.values(), ids=HOSTILE.keys())
 async def test_a_hostile_archive_is_refused_before_anything_is_written(box: Sandbox, members: list[Member]) -> None:
-    """Test 45 of the handbook."""
+    """Test 45 of docs/sandbox.md."""
     before = await box.list()
     with pytest.raises(UserError):
         await box.put_tar(".", _tar(*members))
@@ -101,7 +101,7 @@ async def test_a_hostile_archive_is_refused_before_anything_is_written(box: Sand
 
 
 async def test_a_sparse_file_larger_than_the_disk_is_refused(box: Sandbox) -> None:
-    """Test 45 of the handbook: ten gigabytes in one block of an archive."""
+    """Test 45 of docs/sandbox.md: ten gigabytes in one block of an archive."""
     info, _ = _member("huge")
     header = bytearray(info.tobuf(tarfile.GNU_FORMAT))
     header[156:157] = tarfile.GNUTYPE_SPARSE
@@ -123,7 +123,7 @@ async def test_what_is_no_archive_is_a_user_error(box: Sandbox) -> None:
 
 
 async def test_limits_of_get(box: Sandbox) -> None:
-    """Test 45 of the handbook."""
+    """Test 45 of docs/sandbox.md."""
     await box.run("mkdir d; truncate -s 50M d/sparse; ln -s / root")
     with pytest.raises(OutputLimit):
         await box.get_tar("d", max_bytes=1 << 20)
@@ -136,7 +136,7 @@ async def test_limits_of_get(box: Sandbox) -> None:
 
 
 async def test_a_racing_swap_puts_and_gets_nothing_behind_a_link(pool: MadePool) -> None:
-    """Test 44 of the handbook."""
+    """Test 44 of docs/sandbox.md."""
     box = await pool.create(SandboxSpec(files={"d/passwd": b"mine"}))
     await box.run(
         "mkdir /tmp/other; echo 1 > /tmp/other/secret; (setsid sh -c 'while :; do mv d e; ln -s /tmp/other d; rm d; mv e d; done' >/dev/null 2>&1 &)"

@@ -1,4 +1,4 @@
-"""What a command sees and what its result says, whoever made the sandbox and whichever runner serves in it (Test 28 of the handbook)."""
+"""What a command sees and what its result says, whoever made the sandbox and whichever runner serves in it (Test 28 of docs/sandbox.md)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_streams_and_exit_status_are_kept_apart(box: Sandbox) -> None:
-    """Test 1 of the handbook."""
+    """Test 1 of docs/sandbox.md."""
     result = await box.run("echo out; echo err >&2; exit 7")
     assert (result.rc, result.out, result.err, result.signal) == (7, b"out\n", b"err\n", None)
 
 
 async def test_bytes_that_are_no_utf8_pass_unchanged(box: Sandbox) -> None:
-    """Test 1 of the handbook."""
+    """Test 1 of docs/sandbox.md."""
     data = bytes(range(256)) * 10
     assert (await box.run(["cat"], stdin=data)).out == data
     name = b"\xff\xfe".decode(errors="surrogateescape")
@@ -33,7 +33,7 @@ async def test_bytes_that_are_no_utf8_pass_unchanged(box: Sandbox) -> None:
 
 @pytest.mark.parametrize("number", [9, 11, 15])
 async def test_death_by_signal_is_told(box: Sandbox, number: int) -> None:
-    """Test 2 of the handbook."""
+    """Test 2 of docs/sandbox.md."""
     result = await box.run(f"kill -{number} $$")
     assert (result.rc, result.signal) == (128 + number, number)
 
@@ -64,7 +64,7 @@ async def test_spec_environment_reaches_every_command(pool: MadePool) -> None:
 
 
 async def test_output_is_bounded_with_head_and_tail(box: Sandbox) -> None:
-    """Test 6 of the handbook, at a size for every day."""
+    """Test 6 of docs/sandbox.md, at a size for every day."""
     result = await box.run("echo first; head -c 3000000 /dev/zero | tr '\\0' x; echo; echo last", max_output_bytes=1000)
     assert result.truncated and len(result.out) <= 1000
     assert result.out.startswith(b"first\n") and result.out.endswith(b"last\n") and b"bytes left out" in result.out
@@ -74,7 +74,7 @@ async def test_output_is_bounded_with_head_and_tail(box: Sandbox) -> None:
 
 @pytest.mark.nightly
 async def test_a_gigabyte_of_output_is_survived(box: Sandbox) -> None:
-    """Test 6 of the handbook."""
+    """Test 6 of docs/sandbox.md."""
     running = asyncio.create_task(
         box.run("head -c 1000000000 /dev/zero; echo end", max_output_bytes=4096, timeout_s=60)
     )
@@ -89,7 +89,7 @@ async def test_a_gigabyte_of_output_is_survived(box: Sandbox) -> None:
 
 
 async def test_a_background_child_that_keeps_stdout_does_not_hold_the_answer(box: Sandbox) -> None:
-    """Test 5 of the handbook."""
+    """Test 5 of docs/sandbox.md."""
     result = await box.run("echo now; sleep 60 &", timeout_s=20)
     assert result.out == b"now\n" and not result.timed_out and result.duration_s < 2
 
@@ -120,7 +120,7 @@ async def test_a_file_for_what_is_left_is_led_nowhere_else(box: Sandbox) -> None
 
 
 async def test_many_commands_at_once_do_not_mix(pool: MadePool) -> None:
-    """Test 9 of the handbook."""
+    """Test 9 of docs/sandbox.md."""
     box = await pool.create(SandboxSpec(pids=200))
     results = await asyncio.gather(*(box.run(f"echo {i}; echo {i} >&2; exit {i}", timeout_s=60) for i in range(64)))
     assert [(r.rc, r.out, r.err) for r in results] == [(i, b"%d\n" % i, b"%d\n" % i) for i in range(64)]
@@ -157,7 +157,7 @@ async def test_what_a_command_used_is_told(box: Sandbox) -> None:
 
 
 async def test_where_no_interpreter_can_be_forked_a_warm_run_is_refused(pool: MadePool, box: Sandbox) -> None:
-    """Test 28 of the handbook: refused, not degraded."""
+    """Test 28 of docs/sandbox.md: refused, not degraded."""
     if pool.is_warm:
         assert (await box.run(["python", "-c", "print(1)"], warm=True)).out == b"1\n"
         return

@@ -68,7 +68,7 @@ async def _until_gone(marker: str, patience_s: float = 10.0) -> bool:
 
 @pytest.mark.usefixtures("seen_from_outside")
 async def test_kill_is_idempotent_and_returns_when_all_is_gone(pool: MadePool) -> None:
-    """Test 16 of the handbook, as far as commands go."""
+    """Test 16 of docs/sandbox.md, as far as commands go."""
     box = await pool.create(SandboxSpec())
     await box.run(f"setsid sleep {MARK + 1} >/dev/null 2>&1 &")
     await _sleeper(f"{MARK + 1}")
@@ -82,7 +82,7 @@ async def test_kill_is_idempotent_and_returns_when_all_is_gone(pool: MadePool) -
 
 @pytest.mark.usefixtures("seen_from_outside")
 async def test_a_killed_runner_fails_every_pending_call(box: Sandbox) -> None:
-    """Test 13 of the handbook."""
+    """Test 13 of docs/sandbox.md."""
     process = await box.exec(f"sleep {MARK + 2}")
     calls = [asyncio.create_task(box.run(f"sleep {MARK + 2}")) for _ in range(2)]
     calls.append(asyncio.create_task(process.wait()))
@@ -164,7 +164,7 @@ async def test_closing_a_pool_ends_all_it_made() -> None:
 
 
 async def test_sandboxes_outlive_the_thread_that_asked_for_them() -> None:
-    """Test 10 of the handbook, at a size for every day: PDEATHSIG follows the thread that forked."""
+    """Test 10 of docs/sandbox.md, at a size for every day: PDEATHSIG follows the thread that forked."""
     made: list[tuple[asyncio.AbstractEventLoop, SandboxPool, list[Sandbox]]] = []
 
     async def create() -> tuple[SandboxPool, list[Sandbox]]:

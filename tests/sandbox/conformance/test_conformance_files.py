@@ -50,7 +50,7 @@ async def test_large_files_pass(box: Sandbox) -> None:
 
 
 async def test_limits_of_read_list_and_export(box: Sandbox) -> None:
-    """Test 46 of the handbook."""
+    """Test 46 of docs/sandbox.md."""
     await box.run("mkdir many; cd many; for i in $(seq 30); do echo $i > $i; done; truncate -s 60M sparse")
     assert len(await box.read("many/sparse", max_bytes=1000)) == 1000
     await box.run("truncate -s 100G huge 2>/dev/null || truncate -s 60M huge")
@@ -79,7 +79,7 @@ async def test_dots_stay_inside(box: Sandbox) -> None:
 
 
 async def test_links_pipes_and_devices_are_refused_without_hanging(box: Sandbox) -> None:
-    """Tests 44 and 47 of the handbook."""
+    """Tests 44 and 47 of docs/sandbox.md."""
     await box.run(
         "ln -s hello.txt link; ln -s / root; mkfifo pipe; ln -s /proc/self/mem mem; ln -s /dev/zero zero; mkdir d; mkfifo d/pipe"
     )
@@ -139,7 +139,7 @@ async def test_removing_a_tree_with_links_touches_nothing_else(box: Sandbox) -> 
 
 
 async def test_a_racing_swap_never_shows_what_lies_behind_a_link(pool: MadePool) -> None:
-    """Test 44 of the handbook."""
+    """Test 44 of docs/sandbox.md."""
     box = await pool.create(SandboxSpec(files={"d/passwd": b"mine"}))
     swap = "while :; do mv d e; ln -s /etc d; rm d; mv e d; done"
     await box.run(f"(setsid sh -c '{swap}' >/dev/null 2>&1 &)")

@@ -28,7 +28,7 @@ async def test_output_comes_as_it_is_written_and_in_order(box: Sandbox) -> None:
 
 
 async def test_what_nobody_streamed_is_in_the_result(box: Sandbox) -> None:
-    """Test 1 of the handbook, for exec."""
+    """Test 1 of docs/sandbox.md, for exec."""
     data = bytes(range(256))
     process = await box.exec("cat; echo err >&2; exit 7", stdin=data)
     result = await process.wait()
@@ -40,7 +40,7 @@ async def test_what_nobody_streamed_is_in_the_result(box: Sandbox) -> None:
 
 
 async def test_output_of_wait_is_bounded_with_head_and_tail(box: Sandbox) -> None:
-    """Test 6 of the handbook, for exec."""
+    """Test 6 of docs/sandbox.md, for exec."""
     process = await box.exec("echo first; head -c 5000000 /dev/zero; echo last", max_output_bytes=1000)
     result = await process.wait()
     assert result.truncated and len(result.out) <= 1000
@@ -48,7 +48,7 @@ async def test_output_of_wait_is_bounded_with_head_and_tail(box: Sandbox) -> Non
 
 
 async def test_a_slow_reader_blocks_its_command_and_nobody_else(box: Sandbox) -> None:
-    """Test 7 of the handbook."""
+    """Test 7 of docs/sandbox.md."""
     slow = await box.exec("head -c 8000000 /dev/zero; echo done > mark")
     await asyncio.sleep(0.5)
     with pytest.raises(UserError):
@@ -62,7 +62,7 @@ async def test_a_slow_reader_blocks_its_command_and_nobody_else(box: Sandbox) ->
 
 
 async def test_fifty_megabytes_of_stdin_come_back(pool: MadePool) -> None:
-    """Test 8 of the handbook."""
+    """Test 8 of docs/sandbox.md."""
     box = await pool.create(SandboxSpec())
     block = bytes(range(256)) * 4096
     process = await box.exec(["cat"], stdin=None)
@@ -119,7 +119,7 @@ async def test_a_signal_reaches_every_process_of_the_command_and_no_other(box: S
 
 
 async def test_a_time_out_ends_a_stream_and_none_does_not(box: Sandbox) -> None:
-    """Test 3 of the handbook, for exec."""
+    """Test 3 of docs/sandbox.md, for exec."""
     result = await (await box.exec("echo x; sleep 1000", timeout_s=0.3)).wait()
     assert (result.timed_out, result.rc, result.out) == (True, 137, b"x\n")
     endless = await box.exec("sleep 0.4; echo fine")
@@ -127,13 +127,13 @@ async def test_a_time_out_ends_a_stream_and_none_does_not(box: Sandbox) -> None:
 
 
 async def test_a_background_child_does_not_hold_the_end_of_a_stream(box: Sandbox) -> None:
-    """Test 5 of the handbook, for exec."""
+    """Test 5 of docs/sandbox.md, for exec."""
     result = await (await box.exec("echo now; sleep 60 &")).wait()
     assert result.out == b"now\n" and result.duration_s < 2
 
 
 async def test_many_processes_at_once_do_not_mix(pool: MadePool) -> None:
-    """Test 9 of the handbook, for exec."""
+    """Test 9 of docs/sandbox.md, for exec."""
     box = await pool.create(SandboxSpec(pids=250))
     processes = [await box.exec(f"cat; echo {i} >&2; exit {i}", stdin=b"%d" % i) for i in range(64)]
     results = await asyncio.gather(*(process.wait() for process in processes))
@@ -162,7 +162,7 @@ async def test_a_terminal_is_one_and_can_be_resized(box: Sandbox) -> None:
 
 
 async def test_another_user_is_refused_where_there_is_one_only(box: Sandbox) -> None:
-    """Test 28 of the handbook: refused, not degraded."""
+    """Test 28 of docs/sandbox.md: refused, not degraded."""
     own = (await box.run("id -u")).out.decode().strip()
     assert (await (await box.exec(["id", "-u"], user=own)).wait()).out.decode().strip() == own
     with pytest.raises(Unsupported):

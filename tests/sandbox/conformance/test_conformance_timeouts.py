@@ -23,7 +23,7 @@ async def _sleepers(box: Sandbox) -> int:
 
 @pytest.mark.parametrize("warm", [False, True])
 async def test_looping_code_is_cut_by_time(box: Sandbox, warm: bool) -> None:
-    """Test 3 of the handbook."""
+    """Test 3 of docs/sandbox.md."""
     started = time.monotonic()
     result = await box.run(["python", "-c", "print('x', flush=True)\nwhile True: pass"], timeout_s=0.5, warm=warm)
     assert result.timed_out and result.signal == 9 and result.rc == 137 and result.out == b"x\n"
@@ -32,13 +32,13 @@ async def test_looping_code_is_cut_by_time(box: Sandbox, warm: bool) -> None:
 
 
 async def test_double_forked_daemons_die_with_their_command(box: Sandbox) -> None:
-    """Test 4 of the handbook."""
+    """Test 4 of docs/sandbox.md."""
     assert (await box.run(DAEMON, timeout_s=0.3)).timed_out
     assert await _sleepers(box) == 0
 
 
 async def test_daemons_of_an_overlapping_command_die_alone(box: Sandbox) -> None:
-    """Test 4 of the handbook."""
+    """Test 4 of docs/sandbox.md."""
     innocent = asyncio.create_task(box.run("sleep 1.5; echo fine", timeout_s=30))
     await asyncio.sleep(0.05)
     assert (await box.run(DAEMON, timeout_s=0.3)).timed_out  # under a supervisor, because another one runs
@@ -80,7 +80,7 @@ async def test_a_fork_bomb_is_bounded_and_cleared(pool: MadePool) -> None:
 
 
 async def test_a_sleeper_is_cut_in_time_and_the_sandbox_is_usable_at_once(box: Sandbox) -> None:
-    """Test 3 of the handbook."""
+    """Test 3 of docs/sandbox.md."""
     started = time.monotonic()
     result = await box.run("sleep 1000", timeout_s=0.3)
     assert result.timed_out and 0.3 <= result.duration_s < 1.3
@@ -88,7 +88,7 @@ async def test_a_sleeper_is_cut_in_time_and_the_sandbox_is_usable_at_once(box: S
 
 
 async def test_the_runner_survives_every_signal_from_inside(box: Sandbox) -> None:
-    """Test 14 of the handbook."""
+    """Test 14 of docs/sandbox.md."""
     for command in ("kill -9 1", "kill -TERM 1", "kill -STOP 1", "kill -9 -1", "kill -15 -1"):
         await box.run(command, timeout_s=5)
         assert (await box.run("echo alive")).out == b"alive\n", command

@@ -26,7 +26,7 @@ STEPS = st.lists(st.one_of(st.tuples(NAMES, st.binary(max_size=3)), st.tuples(NA
 
 
 async def test_commands_streams_and_exit_statuses_are_apart() -> None:
-    """Tests 1 and 2 of the handbook."""
+    """Tests 1 and 2 of docs/sandbox.md."""
     box = await FakePool().create(SandboxSpec(files={"x": b"\xff\x00"}))
     done = await box.run("echo hi; cat x no-such; false")
     assert (done.rc, done.out, b"no-such" in done.err) == (1, b"hi\n\xff\x00", True)
@@ -37,7 +37,7 @@ async def test_commands_streams_and_exit_statuses_are_apart() -> None:
 
 
 def test_a_time_out_ends_the_command_and_the_sandbox_goes_on() -> None:
-    """Test 3 of the handbook."""
+    """Test 3 of docs/sandbox.md."""
 
     async def story() -> None:
         box = await FakePool().create(SandboxSpec())
@@ -65,7 +65,7 @@ async def test_a_process_takes_input_as_it_comes_and_a_signal() -> None:
 
 
 async def test_kill_ends_what_waits_with_a_typed_error() -> None:
-    """Tests 13 and 16 of the handbook."""
+    """Tests 13 and 16 of docs/sandbox.md."""
     box = await FakePool().create(SandboxSpec())
     waiting = [asyncio.ensure_future(box.run("sleep 1000", timeout_s=2000)) for _ in range(3)]
     process = await box.exec(["cat"], stdin=None)
@@ -90,7 +90,7 @@ async def test_output_and_disk_are_bounded() -> None:
 
 
 async def test_forks_do_not_see_each_other() -> None:
-    """Test 18 of the handbook."""
+    """Test 18 of docs/sandbox.md."""
     box = await FakePool().create(SandboxSpec(files={"keep": b"1", "gone": b"1"}))
     await box.remove("gone")
     one, two = await box.fork(2)
@@ -119,7 +119,7 @@ async def test_a_patch_is_what_git_applies(tmp_path: Path) -> None:
 
 
 async def test_archives_come_back_and_hostile_ones_write_nothing() -> None:
-    """Test 45 of the handbook."""
+    """Test 45 of docs/sandbox.md."""
     pool = FakePool()
     box, other = await pool.create(SandboxSpec(files={"d/x": b"1"})), await pool.create(SandboxSpec())
     await other.put_tar(".", await box.get_tar())
@@ -135,7 +135,7 @@ async def test_archives_come_back_and_hostile_ones_write_nothing() -> None:
 
 
 async def test_demands_it_cannot_meet_are_refused() -> None:
-    """Test 28 of the handbook."""
+    """Test 28 of docs/sandbox.md."""
     pool = await open_pool(SandboxSettings(backend="fake"))
     for spec in (
         SandboxSpec(isolation_min="namespace"),
@@ -172,7 +172,7 @@ def test_layers_with_whiteouts_travel_unchanged(steps: list[tuple[str, bytes | N
 
 
 def test_a_changed_archive_is_refused() -> None:
-    """Test 21 of the handbook."""
+    """Test 21 of docs/sandbox.md."""
     files = Files("/", 100)
     files.write("a", b"right", None)
     (layer,) = files.freeze()

@@ -48,14 +48,14 @@ async def test_the_nth_of_a_kind_fails_and_no_other() -> None:
 
 
 async def test_of_eight_children_one_fails_and_seven_live() -> None:
-    """Test 20 of the handbook."""
+    """Test 20 of docs/sandbox.md."""
     pool = FakePool(plan=FaultPlan(at={"create_fails": frozenset({4})}))
     made = await (await pool.create(SandboxSpec())).fork(8)
     assert sum(isinstance(one, InfraError) for one in made) == 1 and pool.stats().live == 8
 
 
 def test_ttl_idle_ttl_and_heartbeats_by_made_up_time() -> None:
-    """Test 23 of the handbook."""
+    """Test 23 of docs/sandbox.md."""
 
     async def story() -> None:
         pool = FakePool()
@@ -77,7 +77,7 @@ def test_ttl_idle_ttl_and_heartbeats_by_made_up_time() -> None:
 
 
 async def test_one_key_makes_one_sandbox_while_it_lives() -> None:
-    """Test 29 of the handbook."""
+    """Test 29 of docs/sandbox.md."""
     pool = FakePool(plan=FaultPlan(at={"create_fails": frozenset({1})}))
     with pytest.raises(InfraError):
         await pool.create(SandboxSpec(), key="k")
@@ -88,7 +88,7 @@ async def test_one_key_makes_one_sandbox_while_it_lives() -> None:
 
 
 async def test_a_full_pool_says_when_to_ask_again() -> None:
-    """Test 25 of the handbook."""
+    """Test 25 of docs/sandbox.md."""
     pool = FakePool(max_live=2)
     await asyncio.gather(*(pool.create(SandboxSpec()) for _ in range(2)))
     with pytest.raises(CapacityExhausted) as caught:

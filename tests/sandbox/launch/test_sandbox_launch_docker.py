@@ -90,7 +90,7 @@ async def test_without_an_engine_the_refusal_says_what_was_found(
 
 
 async def test_commands_files_and_limits_work_as_elsewhere(engine: SandboxPool, container: Sandbox) -> None:
-    """Tests 1, 3 and 40 of the handbook."""
+    """Tests 1, 3 and 40 of docs/sandbox.md."""
     assert (engine.probe().backend, engine.probe().isolation) == ("docker", "namespace")
     result = await container.run("cat hello.txt; echo err >&2; exit 7")
     assert (result.rc, result.out, result.err) == (7, b"hello\n", b"err\n")
@@ -108,7 +108,7 @@ async def test_commands_files_and_limits_work_as_elsewhere(engine: SandboxPool, 
 
 
 async def test_what_is_inside_is_nobody_and_sees_nothing_of_the_host(container: Sandbox) -> None:
-    """Tests 32, 42 and 43 of the handbook."""
+    """Tests 32, 42 and 43 of docs/sandbox.md."""
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "canary").write_text("canary")
         for path in (
@@ -171,7 +171,7 @@ async def test_a_closed_pool_leaves_no_container_no_image_and_no_folder(
 async def test_what_a_dead_owner_left_is_removed_by_its_ledger_twice_if_need_be(
     engine: SandboxPool, words: tuple[str, ...]
 ) -> None:
-    """Test 12 of the handbook."""
+    """Test 12 of docs/sandbox.md."""
     made = await _opened(words)
     box = await made.create(SandboxSpec())
     docker: Docker = made._cradle._surroundings  # type: ignore[attr-defined]

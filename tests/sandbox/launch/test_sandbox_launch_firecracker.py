@@ -65,7 +65,7 @@ async def _opened(settings: FirecrackerSettings) -> LocalPool:
 
 
 async def test_the_back_end_is_refused_with_what_its_probe_found_in_time() -> None:
-    """Test 30 of the handbook: nothing is set here, so whatever this machine's KVM can do, it is refused."""
+    """Test 30 of docs/sandbox.md: nothing is set here, so whatever this machine's KVM can do, it is refused."""
     start_s = time.monotonic()
     with pytest.raises(Unsupported, match="back end firecracker: .*; take sandbox.backend='gvisor' or 'local'"):
         await open_pool(SandboxSettings(backend="firecracker"))
@@ -73,7 +73,7 @@ async def test_the_back_end_is_refused_with_what_its_probe_found_in_time() -> No
 
 
 def test_a_guest_that_spins_is_killed_and_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test 30 of the handbook, on every machine."""
+    """Test 30 of docs/sandbox.md, on every machine."""
     if os.uname().machine != "x86_64":
         pytest.skip("the probe knows x86_64 alone")
     (tmp_path / "guest.py").write_text("while True: pass\n")
@@ -178,7 +178,7 @@ async def test_a_machine_that_is_refused_leaves_nothing(settings: FirecrackerSet
 
 
 async def test_the_death_of_a_machine_is_heard(settings: FirecrackerSettings) -> None:
-    """Test 13 of the handbook."""
+    """Test 13 of docs/sandbox.md."""
     pool = await _opened(settings)
     box = await pool.create(SandboxSpec())
     box._channel._sock.shutdown(2)  # as when the guest powers off

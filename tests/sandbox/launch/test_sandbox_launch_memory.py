@@ -94,7 +94,7 @@ async def test_time_outs_streams_and_warm_runs_work_in_a_copy(parent: Sandbox) -
 
 
 async def test_commands_at_once_and_much_stdin_work(parent: Sandbox) -> None:
-    """Tests 8 and 9 of the handbook, as far as this kernel goes."""
+    """Tests 8 and 9 of docs/sandbox.md, as far as this kernel goes."""
     done = await asyncio.gather(*(parent.run(f"sleep 0.2; echo {number}") for number in range(6)))
     assert [one.out for one in done] == [b"%d\n" % number for number in range(6)]
     late, early = await asyncio.gather(parent.run("sleep 1000", timeout_s=0.3), parent.run("sleep 0.6; echo on"))
@@ -164,7 +164,7 @@ async def test_a_copy_that_is_not_waited_for_leaves_its_sandbox_whole(pool: Loca
 
 
 async def test_each_child_fails_on_its_own(pool: LocalPool, parent: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test 20 of the handbook, with memory."""
+    """Test 20 of docs/sandbox.md, with memory."""
     recall, asked = Gvisor.recall, iter(range(10))
 
     def failing(self: Gvisor, spec: SandboxSpec, kept: Path) -> Launch:
@@ -213,7 +213,7 @@ async def test_a_copy_that_fails_leaves_the_parent_or_says_that_it_died(
 
 
 async def test_a_kill_in_the_midst_of_it_is_the_end_of_it(pool: LocalPool) -> None:
-    """Test 16 of the handbook, with memory."""
+    """Test 16 of docs/sandbox.md, with memory."""
     one = await pool.create(SandboxSpec(labels={"b": "doomed"}))
     forking = asyncio.ensure_future(one.fork(1, memory=True))
     await asyncio.sleep(0.05)

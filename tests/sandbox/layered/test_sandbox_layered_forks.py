@@ -46,7 +46,7 @@ async def _end(*boxes: Sandbox) -> None:
 
 
 async def test_a_child_starts_from_its_parents_files_and_nobody_sees_anothers(box: Sandbox) -> None:
-    """Test 18 of the handbook: edits, removals, renames, modes and attributes stay where they were made."""
+    """Test 18 of docs/sandbox.md: edits, removals, renames, modes and attributes stay where they were made."""
     await box.run("chmod 751 a.py; echo t > /tmp/t; ln -s a.py link")
     one, two, three = await _children(box, 3)
     await one.run("echo one > a.py; rm -r d; mkdir d; echo new > d/new; mv link moved; chmod 600 /tmp/t")
@@ -70,7 +70,7 @@ async def test_a_child_starts_from_its_parents_files_and_nobody_sees_anothers(bo
 
 
 async def test_a_fork_under_way_of_writing_is_one_moment_and_loses_nothing(box: Sandbox) -> None:
-    """Test 17 of the handbook: files are written in order, a hundred a second; each child has all up to some number."""
+    """Test 17 of docs/sandbox.md: files are written in order, a hundred a second; each child has all up to some number."""
     writer = "i=0; while [ $i -lt 150 ]; do echo $i > n$i; i=$((i+1)); sleep 0.005; done"
     writing = asyncio.ensure_future(box.run(writer, timeout_s=60))
     children: list[Sandbox] = []
@@ -89,7 +89,7 @@ async def test_a_fork_under_way_of_writing_is_one_moment_and_loses_nothing(box: 
 
 
 async def test_a_snapshot_outlives_its_sandbox_and_its_pool(layers: str, box: Sandbox) -> None:
-    """Test 21 of the handbook, over live sandboxes."""
+    """Test 21 of docs/sandbox.md, over live sandboxes."""
     await box.run("echo 2 > a.py; rm d/b")
     ref = await box.snapshot("task/of-mine")
     await box.kill()
@@ -104,7 +104,7 @@ async def test_a_snapshot_outlives_its_sandbox_and_its_pool(layers: str, box: Sa
 async def test_eight_restored_with_one_failure_are_seven_and_an_error(
     pool: LocalPool, box: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Test 20 of the handbook."""
+    """Test 20 of docs/sandbox.md."""
     ref = await box.snapshot()
     births, made = pool._layering._birth, iter(range(8))
 
@@ -132,7 +132,7 @@ async def test_nothing_is_copied_when_nothing_has_changed(box: Sandbox) -> None:
 
 
 async def test_a_layer_below_a_living_sandbox_is_never_collected(layers: str, box: Sandbox) -> None:
-    """Test 22 of the handbook: the collection is another's, without patience."""
+    """Test 22 of docs/sandbox.md: the collection is another's, without patience."""
     (child,) = await _children(box, 1)
     (grandchild,) = await _children(child, 1)
     await box.kill()
@@ -146,7 +146,7 @@ async def test_a_layer_below_a_living_sandbox_is_never_collected(layers: str, bo
 
 
 async def test_a_damaged_layer_is_an_error_and_no_sandbox(layers: str, pool: LocalPool, box: Sandbox) -> None:
-    """Test 21 of the handbook: never wrong files."""
+    """Test 21 of docs/sandbox.md: never wrong files."""
     ref = await box.snapshot()
     with open_store(layers) as store:
         (folder,) = store.hold(ref.digest).folders
@@ -193,7 +193,7 @@ async def test_what_can_not_be_is_said_and_changes_nothing(pool: LocalPool, box:
 
 
 async def test_a_fork_beside_a_kill_ends_in_children_or_in_an_error_that_says_so(pool: LocalPool) -> None:
-    """Test 16 of the handbook: kill beside fork and snapshot; nothing hangs and nothing is left."""
+    """Test 16 of docs/sandbox.md: kill beside fork and snapshot; nothing hangs and nothing is left."""
     for delay_s in (0, 0.002, 0.01, 0.03):
         box = await pool.create(SPEC)
         forking, taking = asyncio.ensure_future(box.fork(2)), asyncio.ensure_future(box.snapshot())
@@ -241,7 +241,7 @@ async def test_programs_that_start_all_the_time_are_caught_standing_still(box: S
 async def test_nobody_can_resume_a_sandbox_in_the_middle_of_its_snapshot(
     pool: LocalPool, box: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Test 17 of the handbook: whoever pauses and resumes it meanwhile waits; the writer stands still while files are copied."""
+    """Test 17 of docs/sandbox.md: whoever pauses and resumes it meanwhile waits; the writer stands still while files are copied."""
     writer = await box.exec("while :; do echo x >> grows; done")
     copying, may_go_on, sizes = asyncio.Event(), threading.Event(), []
     loop, ingest = asyncio.get_running_loop(), LayerStore.ingest
@@ -272,7 +272,7 @@ async def test_nobody_can_resume_a_sandbox_in_the_middle_of_its_snapshot(
 async def test_a_sandbox_that_dies_as_its_snapshot_is_made_holds_no_layer(
     pool: LocalPool, box: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Test 16 of the handbook."""
+    """Test 16 of docs/sandbox.md."""
     await box.write("fresh", os.urandom(8))
     loop, ingest, made = asyncio.get_running_loop(), LayerStore.ingest, []
 

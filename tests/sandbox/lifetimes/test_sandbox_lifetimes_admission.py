@@ -16,7 +16,7 @@ from etude.sandbox.lifetimes.turnstile import turnstile
 
 
 def test_ten_times_too_many_are_served_in_the_order_in_which_they_came() -> None:
-    """Test 25 of the handbook, with a fake clock: 20 of each second's creates fit, 200 come, each lives 0.5 s."""
+    """Test 25 of docs/sandbox.md, with a fake clock: 20 of each second's creates fit, 200 come, each lives 0.5 s."""
     now, chance = [0.0], random.Random(5)
     admission = Admission(max_live=10, creates_per_s=20, max_waiting=400, clock=lambda: now[0])
     admitted: list[tuple[float, int]] = []
@@ -110,7 +110,7 @@ async def test_a_full_house_admits_in_order_as_others_leave() -> None:
 
 
 async def test_patience_is_bounded_and_who_gives_up_leaves_no_trace() -> None:
-    """Test 25 of the handbook: CapacityExhausted(retry_after), no partial state."""
+    """Test 25 of docs/sandbox.md: CapacityExhausted(retry_after), no partial state."""
     gate = turnstile(max_live=1, creates_per_s=None, max_waiting=1, patience_s=0.05)
     await gate.enter()
     with pytest.raises(CapacityExhausted, match="none became free within 0.05 s"):

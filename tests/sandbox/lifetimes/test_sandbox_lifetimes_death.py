@@ -83,7 +83,7 @@ asyncio.run(main())
 async def test_after_sigkill_of_a_client_one_reap_leaves_nothing_of_it_and_all_of_the_others(
     backend: str, cells: LocalPool, ledger: Path
 ) -> None:
-    """Tests 11 and 12 of the handbook."""
+    """Tests 11 and 12 of docs/sandbox.md."""
     words = [sys.executable, "-c", _CLIENT, backend, str(ledger), str(MARK + 1)]
     client = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert client.stdout is not None
@@ -112,7 +112,7 @@ async def test_after_sigkill_of_a_client_one_reap_leaves_nothing_of_it_and_all_o
 async def test_a_birth_that_fails_at_any_step_leaves_nothing(
     step: str, cells: LocalPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Test 15 of the handbook, the client's steps; those inside are the next test's."""
+    """Test 15 of docs/sandbox.md, the client's steps; those inside are the next test's."""
     await (await cells.create(SandboxSpec())).kill()
     before = census(cells)
 
@@ -134,7 +134,7 @@ async def test_a_birth_that_fails_at_any_step_leaves_nothing(
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.001, 0.002, 0.004, 0.008, 0.016])
 async def test_a_birth_that_is_given_up_at_any_moment_leaves_nothing(delay_s: float, cells: LocalPool) -> None:
-    """Test 15 of the handbook."""
+    """Test 15 of docs/sandbox.md."""
     before = census(cells)
     born = [asyncio.create_task(cells.create(SandboxSpec(files={"a": b"x" * 1000}))) for _ in range(4)]
     await asyncio.sleep(delay_s)
@@ -148,7 +148,7 @@ async def test_a_birth_that_is_given_up_at_any_moment_leaves_nothing(delay_s: fl
 
 
 async def test_a_birth_that_fails_inside_leaves_nothing(cells: LocalPool) -> None:
-    """Test 15 of the handbook: the inside's own steps (its ground, its files), by demands that can't be met."""
+    """Test 15 of docs/sandbox.md: the inside's own steps (its ground, its files), by demands that can't be met."""
     before = census(cells)
     for spec in (
         SandboxSpec(files={"a/b": b"", "a": b""}),
@@ -187,7 +187,7 @@ async def test_a_runner_killed_while_it_is_born_is_a_typed_error_and_leaves_noth
 
 
 async def test_kill_is_idempotent_and_safe_beside_everything_else(cells: LocalPool) -> None:
-    """Test 16 of the handbook."""
+    """Test 16 of docs/sandbox.md."""
     before = census(cells)
     for delay_s in (0.0, 0.002, 0.01, 0.03):
         box = await cells.create(SandboxSpec(files={"a": b"x"}))
@@ -227,7 +227,7 @@ async def test_a_runner_that_dies_by_itself_gives_its_room_back(cells: LocalPool
 
 @pytest.mark.parametrize("threads, each", [(8, 6), pytest.param(16, 13, marks=pytest.mark.nightly)])
 async def test_sandboxes_outlive_the_threads_that_asked_for_them(threads: int, each: int, tmp_path: Path) -> None:
-    """Test 10 of the handbook: PDEATHSIG follows the thread that forked."""
+    """Test 10 of docs/sandbox.md: PDEATHSIG follows the thread that forked."""
     settings = SandboxSettings(ledger=str(tmp_path / "ledger"))
     made = []
 
@@ -275,7 +275,7 @@ asyncio.run(main())
 async def test_a_client_killed_in_the_middle_of_births_and_deaths_leaves_nothing(
     moment_s: float, cells: LocalPool, ledger: Path
 ) -> None:
-    """Test 12 of the handbook."""
+    """Test 12 of docs/sandbox.md."""
     words = [sys.executable, "-c", _BUSY, str(ledger), str(MARK + 2)]
     client = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert client.stdout is not None

@@ -39,7 +39,7 @@ def _watched(hours: Hours, ttl_s: float | None, idle_ttl_s: float | None) -> tup
 
 
 def test_a_ttl_ends_it_whatever_it_does(hours, clock) -> None:
-    """Test 23 of the handbook."""
+    """Test 23 of docs/sandbox.md."""
     lifetime, said = _watched(hours, 60, None)
     lifetime.begin()
     clock.now += 59.9
@@ -51,7 +51,7 @@ def test_a_ttl_ends_it_whatever_it_does(hours, clock) -> None:
 
 
 def test_a_heartbeat_keeps_what_thinks_for_twenty_minutes(hours, clock) -> None:
-    """Test 23 of the handbook."""
+    """Test 23 of docs/sandbox.md."""
     beaten, said = _watched(hours, None, 300)
     _, forgotten = _watched(hours, None, 300)
     for _ in range(20):
@@ -115,7 +115,7 @@ def test_a_time_that_is_none_is_refused(value: float, clock) -> None:
     )
 )
 def test_whatever_is_done_each_ends_at_its_first_due_moment_and_never_before(steps) -> None:
-    """Test 23 of the handbook, against the plain definition; `next` never lies behind an end that is due."""
+    """Test 23 of docs/sandbox.md, against the plain definition; `next` never lies behind an end that is due."""
     clock = Clock()
     hours = Hours(clock)
     kinds = [(30.0, None), (None, 20.0), (50.0, 15.0)]

@@ -1,4 +1,4 @@
-"""Test 29 of the handbook: one key, one sandbox."""
+"""Test 29 of docs/sandbox.md: one key, one sandbox."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ async def _until_dead(box, patience_s: float = 10.0) -> None:
 
 
 async def test_a_ttl_ends_a_sandbox_and_whoever_calls_it_is_told_why(cells: LocalPool) -> None:
-    """Test 23 of the handbook."""
+    """Test 23 of docs/sandbox.md."""
     before = census(cells)
     box = await cells.create(SandboxSpec(ttl_s=0.4))
     assert 0 < (box.deadline_s or 0) <= 0.4
@@ -41,7 +41,7 @@ async def test_a_ttl_ends_a_sandbox_and_whoever_calls_it_is_told_why(cells: Loca
 
 
 async def test_heartbeats_and_running_commands_keep_an_idle_sandbox_and_silence_ends_it(cells: LocalPool) -> None:
-    """Test 23 of the handbook."""
+    """Test 23 of docs/sandbox.md."""
     box = await cells.create(SandboxSpec(idle_ttl_s=0.5))
     await box.run("sleep 1")
     for _ in range(4):
@@ -72,7 +72,7 @@ async def test_extend_gives_an_end_or_moves_it(cells: LocalPool) -> None:
 
 
 async def test_a_leap_of_the_wall_clock_ends_nothing(cells: LocalPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test 24 of the handbook."""
+    """Test 24 of docs/sandbox.md."""
     box = await cells.create(SandboxSpec(ttl_s=60, idle_ttl_s=60))
     with monkeypatch.context() as leap:
         leap.setattr(time, "time", lambda now=time.time: now() + 3600)
@@ -93,7 +93,7 @@ async def test_what_lives_is_found_by_its_labels_and_is_in_the_ledger(cells: Loc
 
 
 async def test_one_key_is_one_sandbox_while_it_lives(cells: LocalPool) -> None:
-    """Test 29 of the handbook."""
+    """Test 29 of docs/sandbox.md."""
     made = cells.stats().created
     first, second = await asyncio.gather(*(cells.create(SandboxSpec(), key="k") for _ in range(2)))
     assert first is second is await cells.create(SandboxSpec(), key="k")
@@ -107,7 +107,7 @@ async def test_one_key_is_one_sandbox_while_it_lives(cells: LocalPool) -> None:
 
 
 async def test_a_key_whose_birth_failed_is_free(cells: LocalPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test 29 of the handbook."""
+    """Test 29 of docs/sandbox.md."""
     before = census(cells)
 
     def fail(step: str) -> None:
@@ -123,7 +123,7 @@ async def test_a_key_whose_birth_failed_is_free(cells: LocalPool, monkeypatch: p
 
 
 async def test_no_room_is_waited_for_in_order_and_refused_with_when_to_come_again(tmp_path: Path) -> None:
-    """Test 25 of the handbook: no partial state, first come first served."""
+    """Test 25 of docs/sandbox.md: no partial state, first come first served."""
     settings = SandboxSettings(
         backend="local", max_live=2, max_waiting=3, patience_s=0.3, ledger=str(tmp_path / "ledger")
     )
@@ -184,7 +184,7 @@ async def test_a_pool_without_a_ledger_is_refused_with_the_remedy(tmp_path: Path
 async def test_a_disk_that_fills_up_in_the_middle_of_a_birth_leaves_nothing(
     cells: LocalPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Test 26 of the handbook."""
+    """Test 26 of docs/sandbox.md."""
     before, live = census(cells), cells.stats().live
     with monkeypatch.context() as full, pytest.raises(InfraError, match="written down in the ledger"):
         full.setattr(cells._journal, "add", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))

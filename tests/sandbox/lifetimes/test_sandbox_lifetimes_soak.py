@@ -1,4 +1,4 @@
-"""Test 27 of the handbook: thousands of lives leave no mount, process, control group, descriptor, thread, file or memory behind."""
+"""Test 27 of docs/sandbox.md: thousands of lives leave no mount, process, control group, descriptor, thread, file or memory behind."""
 
 from __future__ import annotations
 

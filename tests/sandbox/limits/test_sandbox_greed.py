@@ -22,7 +22,7 @@ BOMB = "import os, time\nwhile True:\n try: os.fork()\n except OSError: time.sle
 
 @pytest.mark.parametrize("warm_python", [True, False])
 async def test_a_fork_bomb_is_bounded_and_told_and_neighbours_go_on(pool: SandboxPool, warm_python: bool) -> None:
-    """Test 38 of the handbook. Its bound on neighbours' times is the bench's business: here they must merely be served."""
+    """Test 38 of docs/sandbox.md. Its bound on neighbours' times is the bench's business: here they must merely be served."""
     box = await pool.create(SandboxSpec(pids=16, warm_python=warm_python))
     neighbour = await pool.create(SandboxSpec(disk_mb=1))
     bomb = asyncio.create_task(box.run(["python3", "-c", BOMB], timeout_s=_PATIENCE_S))
@@ -42,7 +42,7 @@ async def test_a_fork_bomb_is_bounded_and_told_and_neighbours_go_on(pool: Sandbo
 
 @pytest.mark.parametrize("warm_python", [True, False])
 async def test_hogs_of_memory_die_inside_and_the_runner_lives(pool: SandboxPool, warm_python: bool) -> None:
-    """Test 39 of the handbook: many small processes at once, so that the runner is the largest of all."""
+    """Test 39 of docs/sandbox.md: many small processes at once, so that the runner is the largest of all."""
     box = await pool.create(SandboxSpec(memory_mb=64, disk_mb=1, warm_python=warm_python))
     hog = (
         "import os, time\nreader, writer = os.pipe()\n"
@@ -59,7 +59,7 @@ async def test_hogs_of_memory_die_inside_and_the_runner_lives(pool: SandboxPool,
 
 @pytest.mark.parametrize("warm_python", [True, False])
 async def test_commands_are_offered_to_the_kernel_before_their_runner(pool: SandboxPool, warm_python: bool) -> None:
-    """Test 39 of the handbook: alone, beside another command, and the runner itself never."""
+    """Test 39 of docs/sandbox.md: alone, beside another command, and the runner itself never."""
     box = await pool.create(SandboxSpec(disk_mb=1, warm_python=warm_python))
     ask = "sleep 0.2; cat /proc/self/oom_score_adj /proc/1/oom_score_adj"
     for said in await asyncio.gather(box.run(ask), box.run(ask)):
@@ -69,7 +69,7 @@ async def test_commands_are_offered_to_the_kernel_before_their_runner(pool: Sand
 
 
 async def test_the_host_s_disk_does_not_see_what_fills_the_sandbox(pool: SandboxPool) -> None:
-    """Test 40 of the handbook: bytes and inodes; the free space of the host's file systems stays, but for what others write."""
+    """Test 40 of docs/sandbox.md: bytes and inodes; the free space of the host's file systems stays, but for what others write."""
     box = await pool.create(SandboxSpec(disk_mb=8))
     before = {path: _free(path) for path in ("/", "/tmp", "/dev/shm") if os.path.isdir(path)}
     filled = await box.run(
@@ -84,7 +84,7 @@ async def test_the_host_s_disk_does_not_see_what_fills_the_sandbox(pool: Sandbox
 
 
 async def test_four_hogs_of_the_processor_get_the_share_of_the_spec(pool: SandboxPool) -> None:
-    """Test 41 of the handbook: 0.5 of a core, 0.1 up or down; a loaded machine may give less, never more."""
+    """Test 41 of docs/sandbox.md: 0.5 of a core, 0.1 up or down; a loaded machine may give less, never more."""
     if not pool.probe().cpus:
         pytest.skip(f"processor time can't be bounded here: {pool.probe().limits}")
     box, other = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""Which step of the ladder is taken, on copies of the kernel's files and on this machine (Test 31 of the handbook)."""
+"""Which step of the ladder is taken, on copies of the kernel's files and on this machine (Test 31 of docs/sandbox.md)."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 def test_pure_v2_is_the_first_step(machine: Machine) -> None:
-    """Test 31 of the handbook."""
+    """Test 31 of docs/sandbox.md."""
     machine.mount_v2("cpu memory pids")
     found = machine.find()
     assert (found.available, found.cpus, found.limits) == (True, True, "cgroup v2+rlimits+watch")
@@ -94,7 +94,7 @@ def test_pure_v2_is_the_first_step(machine: Machine) -> None:
 
 
 def test_hybrid_takes_v1_where_v2_has_no_memory(machine: Machine) -> None:
-    """Test 31 of the handbook."""
+    """Test 31 of docs/sandbox.md."""
     machine.mount_v2("hugetlb")
     for controllers in ("cpu,cpuacct", "memory", "pids", "freezer"):
         machine.mount_v1(controllers)
@@ -106,7 +106,7 @@ def test_hybrid_takes_v1_where_v2_has_no_memory(machine: Machine) -> None:
 
 
 def test_pure_v1_without_a_cpu_controller_refuses_a_demand_for_cpus_only(machine: Machine) -> None:
-    """Test 31 of the handbook."""
+    """Test 31 of docs/sandbox.md."""
     machine.mount_v1("memory")
     machine.mount_v1("pids")
     found = machine.find()
@@ -118,7 +118,7 @@ def test_pure_v1_without_a_cpu_controller_refuses_a_demand_for_cpus_only(machine
 
 
 def test_without_any_the_last_step_says_why(machine: Machine) -> None:
-    """Test 31 of the handbook."""
+    """Test 31 of docs/sandbox.md."""
     found = machine.find()
     assert not found.available and found.limits == "rlimits+watch (no cgroup: none is mounted)"
     with pytest.raises(Unsupported, match=r"needs a control group \(found: rlimits"):
@@ -175,7 +175,7 @@ def test_groups_of_dead_owners_are_swept_and_those_of_the_living_stay(machine: M
 
 
 def test_this_machine_has_a_step_that_is_found_by_doing() -> None:
-    """Test 31 of the handbook, on the real groups: none is left after the pool."""
+    """Test 31 of docs/sandbox.md, on the real groups: none is left after the pool."""
     found = ControlGroups.find()
     if not found.available:
         assert found.reason and found.limits.startswith("rlimits+watch")

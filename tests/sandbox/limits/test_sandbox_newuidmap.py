@@ -71,7 +71,7 @@ def lent() -> Iterator[Path]:
 
 
 def test_two_ranges_of_an_ordinary_user_are_mapped_with_groups_and_all(lent: Path) -> None:
-    """Test 49 of the handbook, without root: and one id more than was given is refused, by the name of the file that gives."""
+    """Test 49 of docs/sandbox.md, without root: and one id more than was given is refused, by the name of the file that gives."""
     python = interpreter.find().path
     argv = ["unshare", "-m", "sh", "-c", _LEND, "sh", str(lent), python, _PROGRAM]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)

@@ -25,7 +25,7 @@ time.sleep(1000)
 
 
 def test_no_range_is_claimed_twice_and_a_released_one_comes_back(tmp_path: Path) -> None:
-    """Test 49 of the handbook, without processes."""
+    """Test 49 of docs/sandbox.md, without processes."""
     pools = [Ranges(Source(1000, 5000, 4), tmp_path) for _ in range(2)]
     claimed = [pools[number % 2].claim() for number in range(4)]
     assert sorted(one.uid for one in claimed) == [1000 + index * SIZE for index in range(4)]

@@ -67,7 +67,7 @@ async def test_root_inside_gives_files_away_and_becomes_others_for_good(box: San
 
 
 async def test_files_on_the_host_are_never_owned_by_anybody_there(box: Sandbox) -> None:
-    """Test 48 of the handbook, second half."""
+    """Test 48 of docs/sandbox.md, second half."""
     await box.run("touch a; touch b; chown 1000 b; chmod u+s b")
     upper = box._channel.granted["upper"]  # type: ignore[attr-defined]
     owners = {name: os.stat(f"work/{name}", dir_fd=upper).st_uid for name in ("a", "b", "mine")}
@@ -75,7 +75,7 @@ async def test_files_on_the_host_are_never_owned_by_anybody_there(box: Sandbox) 
 
 
 async def test_setuid_programs_gain_nothing(box: Sandbox) -> None:
-    """Test 48 of the handbook, first half: neither the copy of a program nor one of the host's."""
+    """Test 48 of docs/sandbox.md, first half: neither the copy of a program nor one of the host's."""
     made = await box.run("cp /usr/bin/id id; chmod 6755 id; stat -c %a id")
     assert made.out == b"6755\n", made
     asked = await box.run(["python3", "-c", AS_USER.format(1000), "sh", "-c", "./id -u; ./id -g"])
@@ -105,13 +105,13 @@ async def test_setuid_programs_gain_nothing(box: Sandbox) -> None:
     ],
 )
 async def test_root_inside_is_refused_what_only_real_root_may(box: Sandbox, attack: str) -> None:
-    """Tests 32 and 33 of the handbook, as root of a range."""
+    """Tests 32 and 33 of docs/sandbox.md, as root of a range."""
     result = await box.run(attack)
     assert result.rc not in (0, 127) or b"not found" in result.err, result
 
 
 async def test_ranges_of_live_sandboxes_are_disjoint(pool: SandboxPool) -> None:
-    """Test 49 of the handbook, first half: as the kernel maps them."""
+    """Test 49 of docs/sandbox.md, first half: as the kernel maps them."""
     boxes = await asyncio.gather(*(pool.create(SandboxSpec(uid_mode="range", disk_mb=1)) for _ in range(4)))
     maps = [(await box.run("cat /proc/self/uid_map")).out.split() for box in boxes]
     assert [int(words[0]) for words in maps] == [0] * 4 and [int(words[2]) for words in maps] == [SIZE] * 4
@@ -121,7 +121,7 @@ async def test_ranges_of_live_sandboxes_are_disjoint(pool: SandboxPool) -> None:
 
 
 async def test_a_range_is_not_used_again_before_all_its_processes_are_dead(pool: SandboxPool) -> None:
-    """Test 49 of the handbook, second half: though the client lets go of it, the zygote does not."""
+    """Test 49 of docs/sandbox.md, second half: though the client lets go of it, the zygote does not."""
     box = await pool.create(SandboxSpec(uid_mode="range", disk_mb=1))
     lock = _lock_of(first(box))
     box.birth.release()  # type: ignore[attr-defined]
@@ -151,7 +151,7 @@ asyncio.run(main())
 
 
 async def test_the_range_of_a_killed_client_is_free_only_when_nobody_is_left(pool: SandboxPool) -> None:
-    """Test 49 of the handbook, after SIGKILL of the client."""
+    """Test 49 of docs/sandbox.md, after SIGKILL of the client."""
     with subprocess.Popen([sys.executable, "-c", CLIENT], stdout=subprocess.PIPE, text=True) as client:
         assert client.stdout is not None
         base = int(await asyncio.to_thread(client.stdout.readline))
@@ -166,7 +166,7 @@ async def test_the_range_of_a_killed_client_is_free_only_when_nobody_is_left(poo
 
 
 async def test_a_fork_bomb_over_many_users_is_bounded(pool: SandboxPool) -> None:
-    """Test 38 of the handbook: the kernel's own limit counts by user, the group counts all."""
+    """Test 38 of docs/sandbox.md: the kernel's own limit counts by user, the group counts all."""
     box = await pool.create(SandboxSpec(uid_mode="range", pids=16))
     # It goes on when it is full: a process of ours that ends (a file was being read) leaves a place, which is taken again.
     code = (

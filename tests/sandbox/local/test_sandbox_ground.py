@@ -36,7 +36,7 @@ def _upper(box: LiveSandbox) -> int:
 
 
 async def test_disk_mb_bounds_all_that_is_written_together(box: LiveSandbox) -> None:
-    """Test 40 of the handbook: bytes."""
+    """Test 40 of docs/sandbox.md: bytes."""
     shown = await box.run(
         "head -c 3000000 /dev/zero > a; head -c 3000000 /dev/zero > /tmp/b; cat a /tmp/b | wc -c; rm a; echo more > /tmp/c && echo ok"
     )
@@ -45,7 +45,7 @@ async def test_disk_mb_bounds_all_that_is_written_together(box: LiveSandbox) -> 
 
 
 async def test_inodes_are_bounded_with_the_bytes(box: LiveSandbox) -> None:
-    """Test 40 of the handbook: inodes."""
+    """Test 40 of docs/sandbox.md: inodes."""
     shown = await box.run("i=0; while true > f$i; do i=$((i+1)); done 2>/dev/null; ls | wc -l")
     assert 900 < int(shown.out) <= 4 * 256
 
@@ -57,7 +57,7 @@ async def test_the_client_holds_what_was_written_and_nothing_else(box: LiveSandb
 
 
 async def test_over_layers_the_upper_holds_the_changes_alone(maker: Maker, layer: Layer) -> None:
-    """Test 18 of the handbook: whiteouts and opaque folders are in what a snapshot copies."""
+    """Test 18 of docs/sandbox.md: whiteouts and opaque folders are in what a snapshot copies."""
     low = layer("low", {"work/kept": b"low", "work/gone": b"x", "work/same": b"low", "work/dir/old": b"x"})
     high = layer("high", {"work/same": b"high"})
     box = await maker.make(SandboxSpec(), Base((high, low)))
@@ -80,7 +80,7 @@ async def test_over_layers_the_upper_holds_the_changes_alone(maker: Maker, layer
 
 
 async def test_a_layer_serves_many_and_is_never_written(maker: Maker, layer: Layer) -> None:
-    """Test 18 of the handbook: edits of one sandbox are invisible to the layer and to its siblings."""
+    """Test 18 of docs/sandbox.md: edits of one sandbox are invisible to the layer and to its siblings."""
     shared = layer("shared", {"work/file": b"before"})
     one, two = [await maker.make(SandboxSpec(), Base((shared,))) for _ in range(2)]
     await one.run("echo after > file; chmod 600 file; mv file other")
@@ -92,7 +92,7 @@ async def test_a_layer_serves_many_and_is_never_written(maker: Maker, layer: Lay
 
 
 async def test_sixty_layers_are_one_tree(maker: Maker, layer: Layer) -> None:
-    """Test 19 of the handbook: the depth a chain may have."""
+    """Test 19 of docs/sandbox.md: the depth a chain may have."""
     chain = [layer(f"{number:064x}", {f"work/f{number}": b"", "work/top": b"%d" % number}) for number in range(60)]
     box = await maker.make(SandboxSpec(), Base(tuple(reversed(chain))))
     assert (await box.read("top")) == b"59" and len(await box.list()) == 61
@@ -112,7 +112,7 @@ async def test_a_root_that_cannot_be_made_is_our_fault_and_typed(maker: Maker, s
 
 
 async def test_no_path_inside_leads_to_layers_ground_or_zygote(maker: Maker, layer: Layer) -> None:
-    """Test 42 of the handbook: the store's place on the host is not in the list of mounts either."""
+    """Test 42 of docs/sandbox.md: the store's place on the host is not in the list of mounts either."""
     hidden = layer("hidden", {"work/seen": b"", "secret": b"canary"})
     box = await maker.make(SandboxSpec(), Base((hidden,)))
     shown = await box.run("ls -A /; cat /proc/self/mountinfo /proc/1/mountinfo; find / -xdev -name secret 2>/dev/null")

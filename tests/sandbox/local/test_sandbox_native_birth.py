@@ -48,7 +48,7 @@ async def test_a_warm_one_by_the_interpreter(maker: Maker) -> None:
 
 
 async def test_the_native_runner_holds_its_socket_and_nothing_of_the_zygote(maker: Maker, native: None) -> None:
-    """Test 43 of the handbook, seen from outside: no program, no second socket, no folder of the ground."""
+    """Test 43 of docs/sandbox.md, seen from outside: no program, no second socket, no folder of the ground."""
     box = await maker.make(COLD)
     folder = f"/proc/{_pid(box)}/fd"
     try:

@@ -25,7 +25,7 @@ def ranged(cells: LocalPool, maker: Maker) -> Maker:
 
 
 async def test_layers_are_root_s_inside_and_stay_as_they_are(ranged: Maker, layer: Layer) -> None:
-    """Test 18 of the handbook, in a range: two sandboxes with different users over one layer."""
+    """Test 18 of docs/sandbox.md, in a range: two sandboxes with different users over one layer."""
     if os.geteuid() != 0:
         pytest.skip("only root can show layers to a range")
     shared = layer("shared-by-ranges", {"work/file": b"before", "work/other": b"same"})
@@ -61,7 +61,7 @@ async def test_only_root_can_show_layers_to_a_range(ranged: Maker, layer: Layer)
 
 
 async def test_nothing_that_speaks_with_root_is_inside(ranged: Maker) -> None:
-    """Test 43 of the handbook, in a range: neither process 1 nor a command holds the helper's socket."""
+    """Test 43 of docs/sandbox.md, in a range: neither process 1 nor a command holds the helper's socket."""
     box = await ranged.make(SandboxSpec(uid_mode="range"))
     await box._channel.hello
     pid = next(int(line.split()[1]) for line in _fdinfo(box._channel.pidfd) if line.startswith("Pid:"))

@@ -30,7 +30,7 @@ async def test_a_client_whose_files_are_closed_to_others_has_the_same_sandboxes(
 async def test_a_birth_without_room_for_its_group_leaves_no_socket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Test 15 of the handbook: the step before the first process."""
+    """Test 15 of docs/sandbox.md: the step before the first process."""
     pool = await LocalPool.open(SandboxSettings(backend="local"), Nurseries())
     groups = pool._maker._groups
 

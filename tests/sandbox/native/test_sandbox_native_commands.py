@@ -23,7 +23,7 @@ def sleepers(talk: Talk) -> int:
 
 
 def test_code_output_and_errors_come_apart_and_exact(talk: Talk) -> None:
-    """Test 1 of the handbook."""
+    """Test 1 of docs/sandbox.md."""
     found = talk.run("/bin/sh", "-c", r"printf 'a\377\000b'; printf 'e\200' >&2; exit 3")
     assert (found.kind, found.head["rc"], found.head["signal"]) == (frames.OK, 3, None)
     assert (found.blob[: found.head["out"]], found.blob[found.head["out"] :]) == (b"a\xff\0b", b"e\x80")
@@ -32,7 +32,7 @@ def test_code_output_and_errors_come_apart_and_exact(talk: Talk) -> None:
 
 @pytest.mark.parametrize("number", [9, 11, 15])
 def test_a_death_by_a_signal_is_told_as_such(talk: Talk, number: int) -> None:
-    """Test 2 of the handbook."""
+    """Test 2 of docs/sandbox.md."""
     found = talk.run("/bin/sh", "-c", f"kill -{number} $$").head
     assert (found["rc"], found["signal"]) == (128 + number, number)
 
@@ -67,7 +67,7 @@ def test_a_file_that_no_kernel_runs_is_told(talk: Talk) -> None:
 
 
 def test_a_time_out_ends_everything_the_command_started(talk: Talk) -> None:
-    """Tests 3 and 4 of the handbook."""
+    """Tests 3 and 4 of docs/sandbox.md."""
     started_s = time.monotonic()
     found = talk.run("/bin/sh", "-c", DAEMON, timeout_s=0.3).head
     assert (found["timed_out"], found["signal"], found["rc"]) == (True, 9, 137)
@@ -78,7 +78,7 @@ def test_a_time_out_ends_everything_the_command_started(talk: Talk) -> None:
 
 @pytest.mark.parametrize("first", [False, True])
 def test_a_time_out_touches_no_other_command(talk: Talk, first: bool) -> None:
-    """Test 4 of the handbook, with the innocent one before and after."""
+    """Test 4 of docs/sandbox.md, with the innocent one before and after."""
     guilty = talk.command("/bin/sh", "-c", DAEMON, timeout_s=0.4)
     innocent = talk.command("/bin/sh", "-c", "sleep 1; echo fine")
     order = [guilty, innocent] if first else [innocent, guilty]
@@ -91,7 +91,7 @@ def test_a_time_out_touches_no_other_command(talk: Talk, first: bool) -> None:
 
 
 def test_what_an_overlapping_command_left_behind_is_still_not_the_first_one_s(talk: Talk) -> None:
-    """Test 4 of the handbook: a daemon keeps its owner after that has ended."""
+    """Test 4 of docs/sandbox.md: a daemon keeps its owner after that has ended."""
     first = talk.open(frames.RUN, talk.command("sleep", "1000", timeout_s=0.7))
     second = talk.open(frames.RUN, talk.command("/bin/sh", "-c", "setsid sleep 777 >/dev/null 2>&1 &"))
     assert talk.hear().stream == second
@@ -116,14 +116,14 @@ def test_a_cancelled_command_is_gone_when_it_answers(talk: Talk) -> None:
 
 
 def test_a_child_in_the_background_that_keeps_stdout_delays_by_a_moment_only(talk: Talk) -> None:
-    """Test 5 of the handbook."""
+    """Test 5 of docs/sandbox.md."""
     started_s = time.monotonic()
     assert talk.run("/bin/sh", "-c", "sleep 100 & echo done").blob == b"done\n"
     assert time.monotonic() - started_s < 2
 
 
 def test_output_beyond_the_limit_keeps_head_and_tail(talk: Talk) -> None:
-    """Test 6 of the handbook."""
+    """Test 6 of docs/sandbox.md."""
     found = talk.run(
         "/bin/sh", "-c", "echo first; head -c 300000000 /dev/zero; echo last", max_output_bytes=10_000, timeout_s=60
     )
@@ -133,7 +133,7 @@ def test_output_beyond_the_limit_keeps_head_and_tail(talk: Talk) -> None:
 
 
 def test_fifty_megabytes_go_through_a_command(talk: Talk) -> None:
-    """Test 8 of the handbook."""
+    """Test 8 of docs/sandbox.md."""
     data = os.urandom(1 << 20) * 50
     found = talk.run("cat", stdin=data, max_output_bytes=55 << 20, timeout_s=60)
     assert found.blob == data
@@ -141,7 +141,7 @@ def test_fifty_megabytes_go_through_a_command(talk: Talk) -> None:
 
 
 def test_sixty_four_commands_at_once_are_all_right(talk: Talk) -> None:
-    """Test 9 of the handbook."""
+    """Test 9 of docs/sandbox.md."""
     streams = [
         talk.open(frames.RUN, talk.command("/bin/sh", "-c", f"sleep 0.1; echo {n}; exit {n}", timeout_s=60))
         for n in range(64)
@@ -153,7 +153,7 @@ def test_sixty_four_commands_at_once_are_all_right(talk: Talk) -> None:
 
 
 def test_nothing_inside_kills_the_runner(talk: Talk) -> None:
-    """Test 14 of the handbook."""
+    """Test 14 of docs/sandbox.md."""
     assert talk.run("/bin/sh", "-c", "kill -9 1; echo alive").blob == b"alive\n"
     assert talk.run("/bin/sh", "-c", "kill -9 -1").head["signal"] in (None, 9)
     assert talk.run("echo", "again").blob == b"again\n"
@@ -168,7 +168,7 @@ def test_a_command_that_kills_its_supervisor_dies(talk: Talk) -> None:
 
 
 def test_too_much_memory_ends_the_hog(start: Start) -> None:
-    """Test 39 of the handbook, without a control group."""
+    """Test 39 of docs/sandbox.md, without a control group."""
     talk = start(memory_mb=48)
     talk.hear()
     found = talk.run("/bin/sh", "-c", "head -c 300000000 /dev/zero | tail -c 200000000 | wc -c; echo $?")
@@ -202,7 +202,7 @@ def test_another_user_is_refused_without_the_right(talk: Talk) -> None:
 
 
 def test_no_descriptor_is_inherited(talk: Talk) -> None:
-    """Test 43 of the handbook."""
+    """Test 43 of docs/sandbox.md."""
     assert talk.run("/bin/sh", "-c", "ls /proc/$$/fd").blob.split() == [b"0", b"1", b"2"]
     first = talk.open(frames.RUN, talk.command("sleep", "0.5"))
     found = talk.run("/bin/sh", "-c", "ls /proc/$$/fd")

@@ -53,14 +53,14 @@ def test_a_mode_stays_unless_one_is_given(talk: Talk, tmp_path: Path) -> None:
     "path", ["/proc/self/mem", "/dev/null", "/sys", "../../../../../../dev/zero", "//proc//1//maps", "/"]
 )
 def test_what_is_not_a_file_of_the_sandbox_is_not_served(talk: Talk, path: str) -> None:
-    """Test 46 of the handbook."""
+    """Test 46 of docs/sandbox.md."""
     found = talk.ask(frames.READ, path=path, max_bytes=10, offset=0)
     assert (found.kind, found.head["error"]) == (frames.ERROR, "UserError")
 
 
 @pytest.mark.parametrize("kind", ["link", "dir", "other"])
 def test_only_regular_files_are_read_and_written(talk: Talk, tmp_path: Path, kind: str) -> None:
-    """Tests 44 and 47 of the handbook."""
+    """Tests 44 and 47 of docs/sandbox.md."""
     {"link": lambda p: p.symlink_to("hello.txt"), "dir": Path.mkdir, "other": os.mkfifo}[kind](tmp_path / "it")
     for found in (
         talk.ask(frames.READ, path="it", max_bytes=9, offset=0),
@@ -71,7 +71,7 @@ def test_only_regular_files_are_read_and_written(talk: Talk, tmp_path: Path, kin
 
 
 def test_no_link_is_followed_on_the_way(talk: Talk, tmp_path: Path) -> None:
-    """Test 44 of the handbook."""
+    """Test 44 of docs/sandbox.md."""
     (tmp_path / "way").symlink_to("/etc")
     for kind, more in (
         (frames.READ, {"max_bytes": 9, "offset": 0}),
@@ -211,7 +211,7 @@ def put(talk: Talk, *entries: tuple[str, str, bytes], target: str = "x") -> fram
 
 
 def test_a_tree_replaces_files_and_links_and_spares_folders(talk: Talk, tmp_path: Path) -> None:
-    """Test 45 of the handbook, the runner's part."""
+    """Test 45 of docs/sandbox.md, the runner's part."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "d").mkdir()
     (tmp_path / "l").symlink_to("outside")
@@ -227,7 +227,7 @@ def test_a_tree_replaces_files_and_links_and_spares_folders(talk: Talk, tmp_path
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "", "a//b", ".", "a/.", "..", "a\0b"])
 def test_entries_that_lead_elsewhere_are_refused(talk: Talk, tmp_path: Path, path: str) -> None:
-    """Test 45 of the handbook, the runner's part."""
+    """Test 45 of docs/sandbox.md, the runner's part."""
     assert put(talk, ("fine", "file", b"1"), (path, "file", b"2"), ("after", "file", b"3")).head["error"] == "UserError"
     assert not (tmp_path / "after").exists() and not any(name.startswith(".etude") for name in os.listdir(tmp_path))
     assert talk.run("echo", "alive").blob == b"alive\n"

@@ -46,7 +46,7 @@ def test_what_can_t_start_says_so_on_its_stderr(talk: Talk) -> None:
 
 
 def test_without_credit_a_command_waits_and_others_go_on(talk: Talk) -> None:
-    """Test 7 of the handbook."""
+    """Test 7 of docs/sandbox.md."""
     slow = talk.exec("/bin/sh", "-c", "head -c 1000000 /dev/zero; touch done", credit=1000)
     got = talk.hear()
     assert (got.stream, len(got.blob)) == (slow, 1000)
@@ -173,7 +173,7 @@ def test_the_end_of_a_terminal_s_input_is_its_own_character(talk: Talk) -> None:
 def test_no_process_left_is_told_and_never_an_empty_success(
     start: Start, program: Path, unshared: tuple[str, ...]
 ) -> None:
-    """Test 38 of the handbook. Root is under no limit of processes without a control group: an ordinary user's runner is asked."""
+    """Test 38 of docs/sandbox.md. Root is under no limit of processes without a control group: an ordinary user's runner is asked."""
     with tempfile.TemporaryDirectory() as reachable:
         os.chmod(reachable, 0o777)
         shutil.copy(program, reachable)

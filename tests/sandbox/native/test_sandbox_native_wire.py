@@ -1,4 +1,4 @@
-"""The native runner's reading and writing of frames: exact for friends, and an end for foes. Test 50 of the handbook, from the inside."""
+"""The native runner's reading and writing of frames: exact for friends, and an end for foes. Test 50 of docs/sandbox.md, from the inside."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_the_largest_frame_is_served_and_its_memory_given_back(talk: Talk, tmp_p
     data = bytes((64 << 20) - 1000)
     assert talk.ask(frames.WRITE, data, path="large", mode=None).kind == frames.OK
     assert talk.ask(frames.READ, path="large", max_bytes=63 << 20, offset=0).blob == data[: 63 << 20]
-    os.truncate(tmp_path / "large", 100 << 30)  # sparse: Test 46 of the handbook
+    os.truncate(tmp_path / "large", 100 << 30)  # sparse: Test 46 of docs/sandbox.md
     assert talk.ask(frames.READ, path="large", max_bytes=1 << 40, offset=0).head["error"] == "OutputLimit"
     assert talk.ask(frames.EXPORT, path=".", max_bytes=1 << 40).head["error"] == "OutputLimit"
     held = talk.run("/bin/sh", "-c", "grep -E '^(RssAnon|RssShmem)' /proc/1/status").blob.split()

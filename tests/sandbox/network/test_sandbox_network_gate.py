@@ -105,7 +105,7 @@ def connect(goal: str) -> str:
 
 
 async def test_a_listed_host_is_reached_and_another_is_not(pool: SandboxPool, port: int, log: Path) -> None:
-    """Test 36 of the handbook."""
+    """Test 36 of docs/sandbox.md."""
     box = await born(pool, f"localhost:{port}")
     assert await ask(box, connect(f"LOCALHOST:{port}"), "hello") == [
         "HTTP/1.1 200 Connection established",
@@ -128,7 +128,7 @@ async def test_a_listed_host_is_reached_and_another_is_not(pool: SandboxPool, po
 
 
 async def test_there_is_no_other_way_out(pool: SandboxPool, port: int) -> None:
-    """Test 35 of the handbook: no route, no name service, no abstract sockets, no metadata address; with a door as without."""
+    """Test 35 of docs/sandbox.md: no route, no name service, no abstract sockets, no metadata address; with a door as without."""
     name = f"\0etude-egress-{port}"
     with socket.socket(socket.AF_UNIX) as hostly:
         hostly.bind(name)
@@ -163,7 +163,7 @@ print(open("/proc/net/route").read().count("\\n"))
 
 
 async def test_odd_socket_families_can_not_be_created_under_an_allow_list(pool: SandboxPool) -> None:
-    """Test 34 of the handbook: only that creating them fails."""
+    """Test 34 of docs/sandbox.md: only that creating them fails."""
     for network in (Network(), Network("allowlist", ("example.org",))):
         box = await pool.create(SandboxSpec(network=network))
         assert (await box.run(["python", "-c", FAMILIES], timeout_s=30, warm=True)).out == b"refused\n" * 3
@@ -171,7 +171,7 @@ async def test_odd_socket_families_can_not_be_created_under_an_allow_list(pool: 
 
 
 async def test_a_narrower_policy_cuts_what_is_established(pool: SandboxPool, port: int) -> None:
-    """Test 37 of the handbook."""
+    """Test 37 of docs/sandbox.md."""
     box = await born(pool, f"localhost:{port}")
     held = asyncio.ensure_future(box.run(["python", "hold.py", connect(f"localhost:{port}")], timeout_s=60, warm=True))
     async with asyncio.timeout(30):
@@ -237,7 +237,7 @@ async def test_without_a_warm_interpreter_the_door_is_the_same(pool: SandboxPool
 
 
 async def test_a_private_network_stays_closed_unless_the_settings_open_it(port: int) -> None:
-    """Test 36 of the handbook: host services."""
+    """Test 36 of docs/sandbox.md: host services."""
     pool = await open_pool(SandboxSettings(backend="local"))
     try:
         box = await born(pool, f"localhost:{port}")
@@ -269,7 +269,7 @@ async def test_a_back_end_without_a_loopback_of_its_own_refuses() -> None:
 
 
 async def test_around_a_folder_of_the_host_the_way_out_is_the_same_door(tmp_path: Path, port: int) -> None:
-    """Tests 35 and 36 of the handbook, where the rest of the host is in sight."""
+    """Tests 35 and 36 of docs/sandbox.md, where the rest of the host is in sight."""
     try:
         pool = await open_pool(SandboxSettings(backend="bubblewrap", egress_networks=["127.0.0.0/8", "::1/128"]))
     except Unsupported as error:

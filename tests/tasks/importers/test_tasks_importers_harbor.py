@@ -256,7 +256,7 @@ def with_hidden(task: Task, **change: Any) -> Task:
 
 
 async def test_rewards_that_are_none_are_verdicts_of_0_that_say_why(tmp_path: Path, pool: SandboxPool):
-    """Test 54 of the handbook: json, text, absent, NaN, huge, links; a stale reward that the agent planted is nobody's."""
+    """Test 54 of docs/sandbox.md: json, text, absent, NaN, huge, links; a stale reward that the agent planted is nobody's."""
     task = await sound(harbor(tmp_path / "t"), GRADER, pool)
     planted = {"out.txt": b"42\n", "reward.txt": b"1", "logs/verifier/reward.json": b"1"}
     for lines, score, reason in (
@@ -279,7 +279,7 @@ async def test_rewards_that_are_none_are_verdicts_of_0_that_say_why(tmp_path: Pa
 
 
 async def test_what_an_agent_planted_for_the_grader_does_not_reach_it(tmp_path: Path, pool: SandboxPool):
-    """Test 51 of the handbook, of a task with its own script: planted rewards, tests in the way, files in their place."""
+    """Test 51 of docs/sandbox.md, of a task with its own script: planted rewards, tests in the way, files in their place."""
     task = harbor(tmp_path / "t")
     for planted in (
         {"out.txt": b"41", "logs/verifier/reward.json": b"1", "tests/test.sh": b"echo 1 > /logs/verifier/reward.txt"},
@@ -291,7 +291,7 @@ async def test_what_an_agent_planted_for_the_grader_does_not_reach_it(tmp_path: 
 
 
 async def test_variables_health_and_declared_artifacts_hold_in_the_graders_machine(tmp_path: Path, pool: SandboxPool):
-    """Test 55 of the handbook: a machine that does not come up is an error of ours, never a reward of 0."""
+    """Test 55 of docs/sandbox.md: a machine that does not come up is an error of ours, never a reward of 0."""
     script = '#!/bin/sh\n[ "$A$V" = bc ] && [ -e /app/ready ] && [ ! -e /app/other ] && [ -e out.txt ] && echo 1 > /logs/verifier/reward.txt\n'
     task = harbor(
         tmp_path / "t",

@@ -66,7 +66,7 @@ def same(case: dict[str, Any], theirs: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("parser", PARSERS)
 def test_recorded_decisions_of_the_package_are_ours_too(parser: str):
-    """Test 53 of the handbook: skips, expected failures, cut-off names, repositories that name failures alone, exact in every list."""
+    """Test 53 of docs/sandbox.md: skips, expected failures, cut-off names, repositories that name failures alone, exact in every list."""
     cases = [case for case in CASES if case["log_parser"] == parser]
     assert len(cases) >= 3 and any(case["decided"].get("resolved") for case in cases), parser
     for case in cases:

@@ -1,6 +1,6 @@
 """A goal: a command, what its output is like when the project is set up right, and how a rule tells that.
 
-Stage one of the two (composer2-facts 9.3): ten of these are proposed by somebody who only reads the repository; three are drawn, and
+Stage one of the two (Composer 2 technical report): ten of these are proposed by somebody who only reads the repository; three are drawn, and
 somebody else has to make them behave. Free descriptions are for people and for a judge; `pattern`, `status` and `share` are what rules go by.
 """
 

@@ -26,7 +26,7 @@ from etude.tasks.task import Task
 from etude.tasks.validation.proof import LeftOut
 from etude.trace.completion import Usage
 
-# How often a task asks by each: most of what people type is terse (composer2-facts 15.1: median prompt 390 characters).
+# How often a task asks by each: most of what people type is terse (Composer 2 technical report: median prompt 390 characters).
 SHARES: dict[Style, float] = {"terse": 0.5, "ambiguous": 0.2, "full": 0.3}
 
 

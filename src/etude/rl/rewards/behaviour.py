@@ -1,5 +1,5 @@
 """Behaviour from the harness' counters (`docs/counters.md`). Unfinished to-dos, thinking left in comments and the collapse to the
-terminal are those that the report names (composer2-facts 6.3); the weights are ours.
+terminal are those that the report names; the weights are ours.
 
 Units: items, lines, reads and calls are counted; an untested last edit is one; shell_only is a share of the calls.
 """

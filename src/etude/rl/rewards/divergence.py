@@ -1,5 +1,5 @@
 """The KL to the reference as a reward: minus the sum over sampled tokens of log p_sampled - log p_reference, the k1 estimator
-(composer2-facts 4.3).
+(Composer 2 technical report).
 
 It sits in the reward because differentiating k1 as a loss has zero expected gradient. A sum over the whole chain of segments,
 never a mean: the sum is the unbiased estimate of the sequence's KL, and a mean would reward length.

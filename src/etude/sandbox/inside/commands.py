@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Role = Callable[[], Any]
 
-_WATCH_S = 0.1  # memory is looked at this often while something runs, be it what a command left behind (handbook 2.4)
+_WATCH_S = 0.1  # memory is looked at this often while something runs, be it what a command left behind
 _DYING_S = 5.0  # a killed process that stays in the kernel for longer makes the sandbox unusable: it ends
 _KILL = 9
 _MOST_SIGNAL = 64

@@ -1,4 +1,4 @@
-"""The seccomp filter as classic BPF, assembled here for x86_64 and aarch64 (handbook: nothing else covers AF_VSOCK or keyrings).
+"""The seccomp filter as classic BPF, assembled here for x86_64 and aarch64 (nothing else covers AF_VSOCK or keyrings).
 
 Everything not named is allowed. Refused with EPERM: kernel doors that namespaces do not cover (keyrings, bpf, io_uring,
 userfaultfd, perf, kexec, modules, the mount interface, ptrace and its kin, handles), memory that no limit here counts (memfd,

@@ -8,7 +8,7 @@ import logging
 from etude.ledger.ledger import Ledger
 from etude.ledger.reaper import Reaped, Reaper
 
-EVERY_S = 30.0  # handbook, "Lifetimes and faults"
+EVERY_S = 30.0  # half a lease (`ledger.journal`)
 
 
 class Reaping:

@@ -1,4 +1,4 @@
-"""Forks of a repository: 2,000 files of which 70 were changed since its snapshot (handbook 2.3)."""
+"""Forks of a repository: 2,000 files of which 70 were changed since its snapshot."""
 
 from __future__ import annotations
 

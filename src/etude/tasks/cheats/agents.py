@@ -1,6 +1,6 @@
 """Cheats that are done and not only left behind: small scripts in the agent's own sandbox, as it is born, whose leavings are then graded.
 
-Handbook C.4 where it is about behaviour: the history is mined, the fixed release fetched or found in a cache, what the verifier holds is looked
+What an agent does rather than writes: the history is mined, the fixed release fetched or found in a cache, what the verifier holds is looked
 for, the runner is edited where it is installed, a daemon goes on rewriting files while the grading runs. Each must score 0. They are sh, for
 an environment may hold nothing else; what a machine lacks (git, pip, npm) they do without.
 """

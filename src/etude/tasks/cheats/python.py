@@ -1,4 +1,4 @@
-"""Cheats in Python, as text that comes first in the sources which the reference touches: handbook C.4's in-process tricks, one a name."""
+"""Cheats in Python, as text that comes first in the sources which the reference touches: tricks inside the process, one a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IcePop: w = r within [low, high], 0 outside: both tails are dropped, whatever the advantage (composer2-facts 21.2; Ring-1T: 0.5 and 5).
+"""IcePop: w = r within [low, high], 0 outside: both tails are dropped, whatever the advantage (Ring-1T: 0.5 and 5).
 
 Made for mixtures of experts, whose trainer and sampler disagree on a few tokens altogether: those teach nothing then. What is dropped is
 still counted in the constant that the loss is divided by, so that dropping does not enlarge what is kept.

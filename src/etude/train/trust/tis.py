@@ -1,4 +1,4 @@
-"""Truncated importance sampling: w = min(r, cap), r = p_trainer / p_sampler (composer2-facts 21.2; the cap is 2 to 5 in public recipes).
+"""Truncated importance sampling: w = min(r, cap), r = p_trainer / p_sampler (the cap is 2 to 5 in public recipes).
 
 Unbiased but for the cap, which bounds the variance from above; a token that has become rare counts little, in proportion.
 """

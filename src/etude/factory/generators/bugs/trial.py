@@ -25,7 +25,7 @@ from etude.tasks.task import Task
 from etude.tasks.validation.project import STYLES, Draft, proved_over, task_of
 from etude.tasks.validation.proof import LeftOut
 
-WRECK = 0.5  # of the tests that ran: SWE-smith keeps any; Repo2RLEnv no more than five tests (handbook C.3)
+WRECK = 0.5  # of the tests that ran: SWE-smith keeps any; Repo2RLEnv no more than five tests
 OUTPUT_BYTES = 400_000
 UNKNOWN: dict[str, str] = dict.fromkeys(map(str, STYLES), "not written yet")
 

@@ -50,7 +50,7 @@ def plain_tests(paths: Collection[str]) -> list[str]:
 
 
 def python_path(paths: Collection[str]) -> str:
-    """What `PYTHONPATH` must be: the project is imported from the workdir, never from an index (C.6, gate 0)."""
+    """What `PYTHONPATH` must be: the project is imported from the workdir, never from an index."""
     folder = root(paths)
     return f"{WORKDIR}/{folder}:{WORKDIR}" if folder else WORKDIR
 
