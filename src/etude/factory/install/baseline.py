@@ -17,6 +17,7 @@ from etude.tasks.task import Task
 
 TIMES = 3
 TIMEOUT_S = 120.0
+MOST_CHARS = 300  # of what a run printed, in a reason
 MOST_RUNS = 96  # to find the files that can't be believed, or one a file
 
 
@@ -33,7 +34,7 @@ class _Bench:
         plan = self.environment.tests
         ran = await run_tests(Tests(tuple(files), plan.command, plan.runner), self.tree, self.fresh, TIMEOUT_S)
         if not ran.run.passed or not ran.honest:
-            self.said = f"{ran.objection} {ran.said}".strip()
+            self.said = ": ".join(filter(None, (ran.objection, ran.said[-MOST_CHARS:])))
         return ran
 
 

@@ -86,7 +86,7 @@ class Installer:
         files = project.tree()
         measured, said = await baseline(recipe.environment, files, self.pool)
         if not measured.passed:
-            raise Discarded(f"none of its tests passes three times: {said[-300:] or 'it has none'}", recipe.builder)
+            raise Discarded(f"none of its tests passes three times: {said or 'it has none'}", recipe.builder)
         return Installed(recipe.environment, files, measured, project.origin, licence(project.texts()))
 
     async def _kept(self, wanted: Wanted) -> Built | None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from etude.factory.install.goal import TEN, Goal
 from etude.factory.install.left_out import LEFT_OUT
-from etude.factory.install.rules import python_interpreter, python_version
+from etude.factory.install.rules import python_django, python_interpreter, python_version
 from etude.factory.install.rules import python_layout as layout
 from etude.factory.install.rules.python_copies import emptied
 from etude.factory.install.rules.python_needs import (
@@ -75,7 +75,9 @@ def plan(project: Fetched) -> TestPlan:
 
 
 def env(project: Fetched) -> dict[str, str]:
-    return {"PATH": f"{VENV}/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": layout.python_path(project.files)}
+    more = python_django.env(project.texts())
+    path = ":".join(filter(None, (layout.python_path(project.files), more.pop("PYTHONPATH", ""))))
+    return {"PATH": f"{VENV}/bin:/usr/local/bin:/usr/bin:/bin", "PYTHONPATH": path, **more}
 
 
 def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, bare: bool = False) -> tuple[str, ...]:
@@ -86,6 +88,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
     named = extras(files)
     target = f"{DEPS}/build[{','.join(named)}]" if named and not plain else f"{DEPS}/build"
     needs = [line for line in test_requirements(files) if not line.lower().startswith("pytest=")]
+    needs += [python_django.PLUGIN] if python_django.needs_settings(files) else []
     if plain:
         apart, needs = [*own_extras(files, named), *needs], []
     else:
@@ -108,7 +111,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
         found.append(f'for one in {apart}; do {PIP} "$one" || echo "$one" >> {LEFT_OUT}; done')
     if guessed := _quoted([one for one in wanted if one not in asked]):
         found.append(f'for one in {guessed}; do {PIP} "$one" || true; done')  # what lacks may be no distribution
-    found += _programs(files) if bare else []
+    found += [*python_django.steps(files), *(_programs(files) if bare else [])]
     found += emptied(f"{VENV}/bin/python3", names, layout.modules(files), layout.python_path(files))
     found.append(f"find {DEPS} -name __pycache__ -prune -exec rm -rf {{}} + ; rm -rf /tmp/pip-* /tmp/.cache /tmp/tmp*")
     return tuple(found)

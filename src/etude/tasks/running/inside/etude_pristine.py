@@ -55,6 +55,25 @@ BUILTINS = (
 )
 
 
+# What pytest-django puts in the place of `TestCaseFunction.runtest` while a test of Django runs: the same call, without a debugger. It has no
+# words of its own, since a text would be one of its constants.
+def _runtest(self):
+    self._testcase(result=self)
+
+
+ADMITTED = {"_pytest.unittest.TestCaseFunction.runtest": _runtest}
+
+
+def _behaviour(function):
+    """All that a function without globals, defaults and closure does."""
+    code = function.__code__
+    return (code.co_code, code.co_exceptiontable, code.co_consts, code.co_names, code.co_varnames) + (
+        code.co_argcount,
+        code.co_kwonlyargcount,
+        code.co_freevars,
+    )
+
+
 def taken():
     """A function that says what changed since now. It is asked twice a test, so that all it looks in is at hand: namespaces are live views."""
     known = []
@@ -67,13 +86,21 @@ def taken():
     known += [(builtins.__dict__, name, getattr(builtins, name), "builtins." + name) for name in BUILTINS]
     functions = [(getattr(value, "__func__", value), told) for _, _, value, told in known]
     codes = [(one, one.__code__, told) for one, told in functions if hasattr(one, "__code__")]
+    function_type, admitted = type(taken), {told: _behaviour(one) for told, one in ADMITTED.items()}
+
+    def same(value, told, words=_behaviour):
+        if type(value) is not function_type or value.__closure__ or value.__defaults__ or value.__kwdefaults__:
+            return False
+        return words(value) == admitted[told]
+
     traced, profiled, threads = sys.gettrace(), sys.getprofile(), getattr(threading, "_trace_hook", None)
 
     def changed(
         known=tuple(known), codes=tuple(codes), trace=sys.gettrace, profile=sys.getprofile, threading=vars(threading)
     ):
         for space, name, value, told in known:
-            if space.get(name) is not value:
+            now = space.get(name)
+            if now is not value and not (told in admitted and same(now, told)):
                 return told
         for function, code, told in codes:
             if function.__code__ is not code:
