@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Callable
@@ -116,6 +117,33 @@ def test_an_unknown_family_names_the_known_ones(checkpoint: Callable[..., Path])
 def test_a_tokenizer_of_another_model_is_named_by_what_it_lacks(checkpoint: Callable[..., Path]) -> None:
     with pytest.raises(UnknownFamily, match=r"looks like kimi-k2, but its tokenizer lacks <\|im_user\|>"):
         load_renderer(checkpoint("qwen3", "kimi_k2"))
+
+
+@pytest.mark.parametrize("family", [family.name for family in FAMILIES])
+def test_a_family_that_the_tokenizer_can_not_write_is_refused_by_the_markers_it_lacks(
+    tmp_path: Path, make_renderer: Callable[..., FamilyRenderer], family: str
+) -> None:
+    """A tokenizer without any of the markers, and one that lacks the last of them."""
+    byte_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(
+        UnknownFamily, match=f"the tokenizer lacks .*, which the chat format {family} needs; .*--family"
+    ):
+        load_renderer(tmp_path, family=family)
+    report = check_model(tmp_path, family)
+    assert not report.sound and "the tokenizer lacks" in of(report, "renderer")
+    last = by_name(family).markers[-1]
+    whole = make_renderer(family)._tokenizer.serialized
+    (tmp_path / "tokenizer.json").write_text(whole.replace(json.dumps(last, ensure_ascii=False), '"[another]"'))
+    with pytest.raises(UnknownFamily, match=f"the tokenizer lacks {re.escape(last)}, which"):
+        load_renderer(tmp_path, family=family)
+
+
+def test_without_a_model_type_the_formats_that_fit_are_named(checkpoint: Callable[..., Path]) -> None:
+    folder = checkpoint("qwen3.5", "", "{{ messages }}")
+    with pytest.raises(
+        UnknownFamily, match="names no model_type, and qwen3, qwen3.5 fit the tokenizer and the template"
+    ):
+        load_renderer(folder)
 
 
 @pytest.mark.parametrize(

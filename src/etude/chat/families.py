@@ -193,7 +193,10 @@ def detect(model_type: str, template: str | None, vocabulary: Collection[str]) -
     candidates = known if model_type else marked
     fitting = [family for family in candidates if template is None or family.fits(template)]
     if not model_type and len(fitting) > 1:
-        fitting = []  # several formats share these markers
+        raise UnknownFamily(
+            f"config.json names no model_type, and {_names(fitting)} fit the tokenizer"
+            f"{' and the template' if template is not None else ''}; name one with --family"
+        )
     if not fitting:
         raise UnknownFamily(
             f"the chat format of model type {model_type!r} is unknown: "
@@ -206,6 +209,15 @@ def detect(model_type: str, template: str | None, vocabulary: Collection[str]) -
             "is tokenizer.json that of the instruct model?"
         )
     return fitting[0]
+
+
+def require_markers(family: Family, vocabulary: Collection[str]) -> None:
+    """Raises UnknownFamily with the markers of `family` that a vocabulary lacks."""
+    if missing := family.missing(vocabulary):
+        raise UnknownFamily(
+            f"the tokenizer lacks {', '.join(missing)}, which the chat format {family.name} needs; name another with --family, "
+            "or take the tokenizer.json of the instruct model"
+        )
 
 
 def _names(families: Collection[Family]) -> str:

@@ -23,13 +23,16 @@ def load_renderer(
     effort: Effort | None = None,
 ) -> Renderer:
     """Chosen by the directory's config.json, chat template and tokenizer, or by name. Raises FileNotFoundError without a
-    tokenizer.json, UnknownFamily if the format is none of ours, ValueError if the tokenizer does not fit it."""
+    tokenizer.json, UnknownFamily if the format is none of ours or the tokenizer lacks its markers, ValueError if the tokenizer
+    does not fit the laptop format."""
     tokenizer = HubTokenizer.load(folder)
     if family is None:
         family = family_of(folder, tokenizer)
     if family == NANO:
         return NanoRenderer.load(folder)
-    return FamilyRenderer(families.by_name(family), tokenizer, effort=effort)
+    chosen = families.by_name(family)
+    families.require_markers(chosen, tokenizer.words())
+    return FamilyRenderer(chosen, tokenizer, effort=effort)
 
 
 def family_of(folder: Path, tokenizer: HubTokenizer) -> str:
