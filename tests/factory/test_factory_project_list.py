@@ -9,6 +9,7 @@ import pytest
 from etude.cli.answer import Answer
 from etude.cli.tasks.make import MakeError, make
 from etude.factory.sources.projects import read_projects
+from etude.link.git import git
 from etude.tasks.errors import TaskError
 
 PROJECTS = Path(__file__).parents[2] / "recipes" / "projects.toml"
@@ -26,12 +27,35 @@ ROW = "[[projects]]\nname = 'a'\nkind = 'sdist'\nversion = '1'\n"
         (ROW + "language = 'cobol'", "cobol"),
         (ROW + "path = '../a'", "path is for git and folder"),
         ("[[projects", "does not parse"),
+        ("x = " + "[" * 100_000, "does not parse: it is nested too deeply"),
+        (".".join("a" * 50_000) + " = 1", "does not parse: line 1 has a key of more than 64 parts"),
+        ("x = " + "9" * 100_000, "does not parse"),
     ],
+    ids=lambda value: value[:30],
 )
 def test_a_wrong_list_is_refused_with_the_row(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "list.toml").write_text(text)
     with pytest.raises(TaskError, match=said):
         read_projects(tmp_path / "list.toml")
+
+
+def test_a_clone_without_a_version_is_taken_at_the_commit_that_is_checked_out(tmp_path: Path) -> None:
+    (tmp_path / "list.toml").write_text("\ufeff[[projects]]\nname = 'a'\nkind = 'git'\npath = 'a'\n", encoding="utf-8")
+    with pytest.raises(
+        TaskError, match="project 1: it names no version, and no commit is checked out .*name a commit or tag"
+    ):
+        read_projects(tmp_path / "list.toml")
+    (tmp_path / "a").mkdir()
+    git(tmp_path / "a", "init", "-q")
+    with pytest.raises(TaskError, match="no commit is checked out"):
+        read_projects(tmp_path / "list.toml")
+    ids = []
+    for _ in range(2):
+        git(tmp_path / "a", "commit", "-q", "--allow-empty", "-m", "one")
+        [found] = read_projects(tmp_path / "list.toml")
+        assert git(tmp_path / "a", "rev-parse", "HEAD").decode().startswith(found.version)
+        ids.append(found.id)
+    assert ids[0] != ids[1]  # the next commit is another project to install
 
 
 def test_a_dry_run_says_what_would_be_made_and_an_unknown_name_what_there_is(tmp_path: Path) -> None:

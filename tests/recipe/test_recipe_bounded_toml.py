@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import etude
 from etude.recipe.bounded_toml import MOST_CHARS, MOST_KEY_PARTS, TomlRefused, loads
 from etude.recipe.errors import RecipeError
 from etude.recipe.read import read_recipe
@@ -77,3 +79,19 @@ def test_any_other_document_is_what_it_was(rows, parts):
             loads(text)
     else:
         assert loads(text) == wanted
+
+
+def test_a_byte_order_mark_at_the_beginning_is_dropped(tmp_path):
+    assert loads("\ufeffa = 1") == {"a": 1}
+    (tmp_path / "r.toml").write_bytes(b"\xef\xbb\xbf[rl]\nsteps = 3\n")
+    assert read_recipe([tmp_path / "r.toml"]).rl.steps == 3
+
+
+def test_every_toml_file_but_our_own_is_read_within_bounds():
+    """The modules that parse without bounds read files of the package."""
+    source = Path(etude.__file__).parent
+    unbounded = {
+        str(path.relative_to(source)) for path in source.rglob("*.py") if "tomllib" in path.read_text(encoding="utf-8")
+    }
+    own = {"corpus/licence/templates.py", "harness/presets/preset.py", "tasks/running/pytest_tools.py"}
+    assert unbounded == own | {"recipe/bounded_toml.py"}

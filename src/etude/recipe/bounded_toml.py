@@ -23,7 +23,8 @@ class TomlRefused(ValueError):
 
 
 def loads(text: str) -> dict[str, Any]:
-    """The document. Raises TomlRefused."""
+    """The document; a byte-order mark at the beginning, as Windows editors write it, is dropped. Raises TomlRefused."""
+    text = text.removeprefix("\ufeff")
     if len(text) > MOST_CHARS:
         raise TomlRefused(f"it has {len(text):,} characters, more than the {MOST_CHARS:,} that are read")
     if (found := _LONG_KEY.search(text)) is not None:

@@ -28,6 +28,7 @@ from etude.factory.install.recipe import Recipe, read_recipe
 from etude.factory.install.system import notes
 from etude.factory.making.order import Built, Discarded
 from etude.factory.sources.fetched import Fetched, fetch
+from etude.factory.sources.licence import licence_of
 from etude.factory.sources.projects import Wanted
 from etude.sandbox.errors import InfraError, UserError
 from etude.sandbox.protocol import SandboxPool
@@ -87,7 +88,9 @@ class Installer:
         measured, said = await baseline(recipe.environment, files, self.pool)
         if not measured.passed:
             raise Discarded(f"none of its tests passes three times: {said or 'it has none'}", recipe.builder)
-        return Installed(recipe.environment, files, measured, project.origin, licence(project.texts()))
+        return Installed(
+            recipe.environment, files, measured, project.origin, licence_of(project.texts(), project.wanted.kind)
+        )
 
     async def _kept(self, wanted: Wanted) -> Built | None:
         folder = self.folder(wanted)
@@ -142,16 +145,3 @@ class Installer:
             part = folder / f"{name}.{os.getpid()}.part"
             part.write_text(text, encoding="utf-8")
             part.replace(folder / name)
-
-
-def licence(files: dict[str, str]) -> str:
-    """As the project's own metadata say it; empty where they say nothing."""
-    for path, pattern in (
-        ("PKG-INFO", r"(?m)^License-Expression:\s*(.+)$"),
-        ("package.json", r'"license"\s*:\s*"([^"]+)"'),
-        ("PKG-INFO", r"(?m)^License:\s*(.{2,40})$"),
-        ("PKG-INFO", r"(?m)^Classifier: License :: OSI Approved :: (.+)$"),
-    ):
-        if said := re.search(pattern, files.get(path, "")):
-            return said[1].strip()
-    return ""

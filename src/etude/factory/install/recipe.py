@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import tomli_w
 
+from etude.recipe import bounded_toml
 from etude.sandbox.spec import Network, PackageRule
 from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.errors import TaskError
@@ -79,7 +79,7 @@ class Recipe:
 def read_recipe(text: str) -> Recipe:
     """Raises TaskError for what is no recipe, or was changed by hand without its digest."""
     try:
-        told = tomllib.loads(text)
+        told = bounded_toml.loads(text)
         digest = told.pop("digest")
         plan = told.pop("tests")
         tests = TestPlan(plan["runner"], tuple(plan["command"]), tuple(plan["files"]))

@@ -3,7 +3,7 @@
 [[projects]]
 name = "click"          # how it is called here, and in the ids of its tasks
 kind = "sdist"          # sdist | npm | debian | git | folder
-version = "8.1.8"       # pinned; of git a commit or tag; of a folder anything
+version = "8.1.8"       # pinned; of git a commit or tag, by default the commit that is checked out; of a folder anything
 package = "click"       # its name in the registry; default: name
 path = "../click"       # of git and folder
 language = "python"
@@ -12,11 +12,12 @@ command = ["…"]         # how its tests are run, where the rules should not lo
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from etude.link.git import GitError, git
+from etude.recipe import bounded_toml
 from etude.tasks.errors import TaskError
 
 Kind = Literal["sdist", "npm", "debian", "git", "folder"]
@@ -52,7 +53,7 @@ class Wanted:
 def read_projects(file: Path) -> list[Wanted]:
     """Raises TaskError that names the file, the table and the key."""
     try:
-        told = tomllib.loads(file.read_text(encoding="utf-8"))
+        told = bounded_toml.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise TaskError(f"{file} can't be read ({error.strerror}): give a list of projects with --projects") from error
     except ValueError as error:
@@ -75,6 +76,8 @@ def _wanted(table: Any, where: str, beside: Path) -> Wanted:
         raise TaskError(f"{where}: it is no table but {type(table).__name__}")
     if unknown := sorted(set(table) - known):
         raise TaskError(f"{where}: no key {unknown[0]!r}; there are {', '.join(sorted(known))}")
+    if table.get("kind") == "git" and isinstance(table.get("path"), str) and "version" not in table:
+        table = {**table, "version": _checked_out(beside / table["path"], where)}
     for key in ("name", "kind", "version"):
         if not isinstance(table.get(key), str) or not table[key]:
             raise TaskError(f"{where}: {key} must be a text, not {table.get(key)!r}")
@@ -87,3 +90,13 @@ def _wanted(table: Any, where: str, beside: Path) -> Wanted:
     if "path" in table:
         table = {**table, "path": str((beside / table["path"]).resolve())}
     return Wanted(**{**table, "command": tuple(table.get("command", ()))})
+
+
+def _checked_out(folder: Path, where: str) -> str:
+    """The commit of a clone that is checked out. Raises TaskError."""
+    try:
+        return git(folder, "rev-parse", "--verify", "HEAD^{commit}").decode().strip()[:12]
+    except GitError as error:
+        raise TaskError(
+            f"{where}: it names no version, and no commit is checked out ({error}); name a commit or tag"
+        ) from error
