@@ -6,6 +6,8 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from etude.bench.suites import lock
 from etude.bench.suites.errors import NewerSuite, SuiteError, TaskChanged, UnknownSuite
@@ -13,7 +15,7 @@ from etude.bench.suites.find import find_folder
 from etude.bench.suites.folder import FINGERPRINTS, FolderSuite
 from etude.bench.suites.freeze import freeze
 from etude.bench.suites.manifest import Manifest
-from etude.bench.suites.prices import Price, Prices, read_prices, shipped, write_prices
+from etude.bench.suites.prices import Price, Prices, entry_for, priced_by, read_prices, shipped, write_prices
 from etude.bench.suites.shape import medians, shape_of
 from etude.bench.suites.suite import label
 from etude.factory.exercises.source import ExerciseSource
@@ -164,6 +166,14 @@ def test_the_programs_prices_count_where_a_suite_names_none_and_are_not_written_
     assert open_suite("real", Recipe(), tasks=1).prices.at("claude-sonnet-5", DAY) == other
 
 
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
+def test_the_entry_that_an_error_shows_is_a_list_that_can_be_read(tmp_path_factory: pytest.TempPathFactory, model: str):
+    file = tmp_path_factory.mktemp("p") / "prices.toml"
+    file.write_text(entry_for(model, DAY), encoding="utf-8")
+    assert read_prices(file).entries == (Price(model, DAY, 0.0, 0.0, 0.0, 0.0),)
+    assert "\n" not in priced_by(model) and "--prices FILE" in priced_by(model)
+
+
 @pytest.mark.parametrize(
     "line", ["input = 1.0\nsource = 7", "input = inf", "input = -1.0", 'input = "1"', "inputs = 1.0", "input = true"]
 )
@@ -172,6 +182,14 @@ def test_a_wrong_price_is_named_with_its_place(tmp_path: Path, line: str):
         f'[[prices]]\nmodel = "m"\nfrom = 2026-01-01\ncache_read = 1\ncache_write = 1\noutput = 1\n{line}\n'
     )
     with pytest.raises(SuiteError, match="entry 1.*(input|source)"):
+        read_prices(tmp_path / "prices.toml")
+
+
+def test_an_entry_that_lacks_a_field_is_answered_with_an_example(tmp_path: Path):
+    (tmp_path / "prices.toml").write_text('[[prices]]\nmodel = "m"\ninput = 1\noutput = 1\n')
+    with pytest.raises(
+        SuiteError, match=r"missing or unknown: .*cache_read.*an example.*prices = \[\{model = \"NAME\", from = "
+    ):
         read_prices(tmp_path / "prices.toml")
 
 

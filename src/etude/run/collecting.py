@@ -13,7 +13,7 @@ from etude.bench.runs.entrant import Entrant
 from etude.bench.suites.builtin import TaskSuite
 from etude.bench.suites.from_tasks import Choice
 from etude.bench.suites.manifest import Manifest
-from etude.bench.suites.prices import Price, Prices, shipped
+from etude.bench.suites.prices import Price, Prices, priced_by, shipped
 from etude.bench.suites.suite import Suite
 from etude.events.log import EventLog
 from etude.factory.collect.collecting import Collected, Collecting, Keep, Wanted
@@ -76,8 +76,8 @@ async def collect(
     price = order.prices.at(entrant.model, date.today()) or shipped().at(entrant.model, date.today())
     if order.max_cost is not None and price is None and entrant.kind == "endpoint":
         raise NoPrice(
-            f"--max-cost needs to know what {entrant.model} costs, and no list names it: give --price-in and --price-out, or "
-            "--prices FILE"
+            f"--max-cost needs to know what {entrant.model} costs, and no list names it: give --price-in and --price-out, or: "
+            f"{priced_by(entrant.model)}"
         )
     tries = Tries(order.folder, asked(order, entrant))
     facts = {"teacher": entrant.name, "effort": entrant.effort}

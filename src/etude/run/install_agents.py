@@ -10,7 +10,7 @@ from pathlib import Path
 
 from etude.bench.grading.endpoint import NoJudge
 from etude.bench.runs.cost import dollars_of_usage
-from etude.bench.suites.prices import Prices, shipped
+from etude.bench.suites.prices import Prices, priced_by, shipped
 from etude.factory.install.agents.builder import ModelBuilder
 from etude.factory.install.agents.interview import Model
 from etude.factory.install.agents.judge import ModelJudge
@@ -141,7 +141,7 @@ def _dollars(agents: Agents, model: str, *, free: bool) -> Dollars:
     price = agents.prices.at(model, date.today()) or shipped().at(model, date.today())
     if price is None:
         if agents.limits.dollars is not None:
-            raise NoAgent(f"--max-cost needs to know what {model} costs, and no list names it: give --prices FILE")
+            raise NoAgent(f"--max-cost needs to know what {model} costs, and no list names it: {priced_by(model)}")
         return lambda usage: None
     return lambda usage: dollars_of_usage(price, usage)
 

@@ -24,7 +24,7 @@ from etude.bench.runs.folder import RunFolder, replace_text
 from etude.bench.runs.purse import Purse
 from etude.bench.runs.report import write_report
 from etude.bench.runs.table import price_row, read_table
-from etude.bench.suites.prices import Prices
+from etude.bench.suites.prices import Prices, priced_by
 from etude.bench.suites.suite import Suite, label
 from etude.events.log import EventLog
 from etude.fleet.open import open_sandboxes
@@ -132,7 +132,7 @@ def facts(order: Order, entrant: Entrant) -> dict[str, Any]:
     if price is None and order.max_cost is not None and entrant.kind == "endpoint":
         raise NoPrice(
             f"--max-cost needs to know what {entrant.model} costs, and no list names it (--prices, the suite's prices.toml, the "
-            "program's own): add it to one, with zeros for a server of your own"
+            f"program's own): {priced_by(entrant.model)}"
         )
     return {
         "name": entrant.name,

@@ -76,6 +76,21 @@ def shipped() -> Prices:
     return read_prices(SHIPPED)
 
 
+def entry_for(model: str, day: date) -> str:
+    """A whole list in one line of TOML with an entry for a model, whose amounts a person fills in."""
+    amounts = ", ".join(f"{key} = 0.0" for key in ("input", "cache_read", "cache_write", "output"))
+    named = tomli_w.dumps({"model": model, "from": day}).strip().replace("\n", ", ")
+    return f"prices = [{{{named}, {amounts}}}]"
+
+
+def priced_by(model: str) -> str:
+    """What to do about a model that no list names."""
+    return (
+        f"give --prices FILE with its dollars per million tokens, such as {entry_for(model, date.today())}; "
+        "zeros are right for a server of your own"
+    )
+
+
 def read_prices(path: Path) -> Prices:
     """The list in a file; empty if there is none. Raises SuiteError."""
     if not path.is_file():
@@ -100,7 +115,10 @@ def _price(row: Any, place: str) -> Price:
     names = {("from" if field.name == "since" else field.name) for field in fields(Price)}
     if not isinstance(row, dict) or set(row) | {"source"} != names:
         wrong = sorted((set(row) ^ names) - {"source"}) if isinstance(row, dict) else row
-        raise SuiteError(f"{place}: a price has {', '.join(sorted(names))}; missing or unknown: {wrong}")
+        raise SuiteError(
+            f"{place}: a price has {', '.join(sorted(names))}; missing or unknown: {wrong}; an example, in dollars per million "
+            f"tokens: {entry_for('NAME', date.today())}"
+        )
     model, since, source = row["model"], row["from"], row.get("source", "")
     if not isinstance(model, str) or not isinstance(source, str) or type(since) is not date:
         raise SuiteError(
