@@ -55,6 +55,7 @@ _NUMBERS = {
     "clone3": (435, 435),
     "unshare": (272, 97),
     "setpriority": (141, 140),
+    "ioprio_set": (251, 30),
     "prlimit64": (302, 261),
     "utimensat": (280, 88),
 }
@@ -63,6 +64,8 @@ _REACHING: dict[str, tuple[int, int]] = {
     "prlimit64": (302, 261), "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118),
     "sched_setattr": (314, 274),
 }  # fmt: skip
+# What sets a priority of the processor or of the disk -> the first argument that means one process: PRIO_PROCESS, IOPRIO_WHO_PROCESS.
+_PRIORITIES = {"setpriority": 0, "ioprio_set": 1}
 # Where a mode says whether a device is meant: call -> which argument. A device 0:0 needs no privilege, and is how layers hide files.
 _MAKING: dict[str, tuple[tuple[int | None, int | None], int]] = {"mknod": ((133, None), 1), "mknodat": ((259, 33), 2)}
 _KIND_OF_FILE, _CHARACTERS, _BLOCKS = 0o170000, 0o020000, 0o060000
@@ -119,8 +122,9 @@ def program(machine: str = MACHINE, *, alone: bool = False) -> bytes:
         for pair in _REACHING.values():
             others = _not_the_runner(deny)
             code += [(_JEQ, 0, len(others), pair[column]), *others]
-        priority = _own_priority(deny)
-        code += [(_JEQ, 0, len(priority), number["setpriority"]), *priority]
+        for call, one_process in _PRIORITIES.items():
+            priority = _priority_of_another(one_process, deny)
+            code += [(_JEQ, 0, len(priority), number[call]), *priority]
         small = _small_segment(deny)
         code += [(_JEQ, 0, len(small), number["shmget"]), *small]
         for call in (number["socket"], number["socketpair"]):
@@ -147,11 +151,11 @@ def _not_the_runner(deny: int) -> list[Instruction]:
     return [(_LOAD, 0, 0, _OFFSET_ARG0), (_JEQ, 0, 1, _RUNNER), (_RET, 0, 0, deny), (_RET, 0, 0, _ALLOW)]
 
 
-def _own_priority(deny: int) -> list[Instruction]:
-    """After `nr == setpriority`: of one process that is not the runner; a group's or a user's processes would include it."""
+def _priority_of_another(one_process: int, deny: int) -> list[Instruction]:
+    """After a call that sets a priority: of one process that is not the runner; a group's or a user's processes would include it."""
     return [
         (_LOAD, 0, 0, _OFFSET_ARG0),
-        (_JEQ, 1, 0, 0),
+        (_JEQ, 1, 0, one_process),
         (_RET, 0, 0, deny),
         (_LOAD, 0, 0, _OFFSET_ARG1),
         *_not_the_runner(deny)[1:],
