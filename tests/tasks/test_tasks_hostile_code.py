@@ -306,6 +306,25 @@ async def test_a_grader_that_fails_on_the_tasks_own_files_says_that_the_task_is_
         await graded(Judge(ValueError("x"), always=True), _documented(), {"bad": b""}, None)  # type: ignore[arg-type]
 
 
+class Scorer:
+    """A grader whose score is `bad` of files named so, and of all files if `always`."""
+
+    def __init__(self, bad: float, always: bool = False) -> None:
+        self.bad, self.always = bad, always
+
+    async def grade(self, task: Task, files: dict[str, bytes], pool: Any) -> Verdict:
+        return Verdict(self.bad if self.always or "bad" in files else 0.5)
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), -0.1, 1.5, "1", None])
+async def test_a_score_that_is_no_number_from_0_to_1_never_leaves_a_grader(score: Any) -> None:
+    verdict = await graded(Scorer(score), _documented(), {"bad": b""}, None)  # type: ignore[arg-type]
+    assert verdict.score == 0.0 and "grader documentation can't judge" in verdict.reason
+    with pytest.raises(Unsupported, match="task t: grader documentation fails on the task's own files"):
+        await graded(Scorer(score, always=True), _documented(), {}, None)  # type: ignore[arg-type]
+    assert (await graded(Scorer(score), _documented(), {}, None)).score == 0.5  # type: ignore[arg-type]
+
+
 async def test_infrastructure_errors_of_a_grader_are_raised_as_they_are() -> None:
     error = SandboxDied("gone")
     with pytest.raises(InfraError, match="^gone$"):

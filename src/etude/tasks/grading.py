@@ -34,7 +34,7 @@ async def graded(
 async def verdict_of(task: Task, files: dict[str, bytes], grade: Grade) -> Verdict:
     """As `graded`, of any way to judge a task's files."""
     try:
-        return _readable(await grade(files))
+        return _checked(await grade(files))
     except (InfraError, TimeoutError):
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it ends this attempt at most
@@ -42,8 +42,10 @@ async def verdict_of(task: Task, files: dict[str, bytes], grade: Grade) -> Verdi
         return Verdict(0.0, reason=f"grader {task.grader} can't judge what the attempt left: {described(error)}")
 
 
-def _readable(verdict: Verdict) -> Verdict:
-    """Reasons and tests name an agent's files, and a name need not be text."""
+def _checked(verdict: Verdict) -> Verdict:
+    """Reasons and tests name an agent's files, and a name need not be text. Raises ValueError for a score that is no number from 0 to 1."""
+    if not 0.0 <= verdict.score <= 1.0:  # false of NaN, too
+        raise ValueError(f"it gave the score {verdict.score!r}; a score is a number from 0 to 1")
     if is_whole(verdict.reason) and all(map(is_whole, verdict.tests)):
         return verdict
     return replace(verdict, reason=whole(verdict.reason), tests=whole(verdict.tests))
@@ -52,7 +54,7 @@ def _readable(verdict: Verdict) -> Verdict:
 async def _possible(task: Task, grade: Grade, error: Exception) -> None:
     """Raises InfraError where the task's own files can't be graded either."""
     try:
-        await grade({path: text.encode() for path, text in task.files.items()})
+        _checked(await grade({path: text.encode() for path, text in task.files.items()}))
     except (InfraError, TimeoutError):
         raise
     except Exception as control:  # noqa: BLE001 - the same, of the control
