@@ -36,7 +36,10 @@ def _line(found: Any, origins: dict[str, str], known: list[str]) -> str:
     where = _origin(key, origins)
     if found["type"] == "extra_forbidden":
         return f"{where}: {unknown_key(key, found['input'], known)}"
-    message = found["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    if found["type"] == "value_error":  # our own words, a sentence that names the value
+        message = found["msg"].removeprefix("Value error, ")
+        return f"{where}: {key}: {message}" if key else f"{where}: {message}"
+    message = found["msg"].removeprefix("Input should be ")
     return f"{where}: {key} = {found['input']!r}: should be {message}" if key else f"{where}: {message}"
 
 
