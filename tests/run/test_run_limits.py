@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from etude.chat.special import SPECIAL_TOKENS
 from etude.cli.prepare import prepare
 from etude.cli.run import run as run_verb
+from etude.corpus.tokenizer import train_tokenizer
 from etude.model.config import ModelConfig
 from etude.model.hf_config import to_hf_config
 from etude.model.settings import ModelSettings
@@ -92,3 +94,20 @@ def test_a_dry_run_of_rl_refuses_temperature_0(tmp_path):
     with pytest.raises(RecipeError, match="harness.temperature = 0"):
         run_verb(["ci"], ["harness.temperature=0"], tmp_path / "out", dry_run=True)
     run_verb(["ci"], ["harness.temperature=0"], tmp_path / "out", only="corpus", dry_run=True)
+
+
+def test_a_dry_run_refuses_a_tokenizer_that_lacks_what_a_stage_writes(tmp_path):
+    folder = checkpoint(tmp_path / "c")
+    init = f"model.init={folder}"
+    with pytest.raises(RecipeError, match=f"model.init = {folder}: no tokenizer at "):
+        run_verb(["ci"], [init], tmp_path / "out", only="corpus", dry_run=True)
+    train_tokenizer(["def f(x):\n    return x\n"] * 4, ["<|im_end|>"], 300).save(str(folder / "tokenizer.json"))
+    with pytest.raises(RecipeError, match="has no tokens for fill-in-the-middle .* set corpus.fim_rate to 0"):
+        run_verb(["ci"], [init, "corpus.fim_rate=0.5"], tmp_path / "out", only="corpus", dry_run=True)
+    run_verb(["ci"], [init, "corpus.fim_rate=0"], tmp_path / "out", only="corpus", dry_run=True)
+    with pytest.raises(
+        RecipeError, match=r"the stage sessions writes the laptop model's chat format, .*run\.without = \["
+    ):
+        run_verb(["ci"], [init], tmp_path / "out", only="sessions", dry_run=True)
+    train_tokenizer(["def f(x):\n    return x\n"] * 4, SPECIAL_TOKENS, 400).save(str(folder / "tokenizer.json"))
+    run_verb(["ci"], [init, "corpus.fim_rate=0.5"], tmp_path / "out", first="corpus", last="sessions", dry_run=True)

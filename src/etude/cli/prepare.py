@@ -85,6 +85,34 @@ def require_checkpoints(run: Run, selected: list[str]) -> None:
                 raise RecipeError([f"{key} = {name}: the model code can't load this checkpoint: {error}"]) from None
 
 
+def require_tokenizer(run: Run, selected: list[str]) -> None:
+    """Raises RecipeError now if a selected stage would find that the tokenizer of `model.init` lacks the tokens that it writes."""
+    from etude.chat.nano import NanoRenderer
+    from etude.corpus.fim_tokens import NoFimTokens, fim_tokens
+    from etude.corpus.tokenizer import load_tokenizer
+    from etude.recipe.errors import RecipeError
+
+    init = run.recipe.model.init
+    if not init or not {"corpus", "sessions"}.intersection(selected):
+        return
+    try:
+        tokenizer = load_tokenizer(Path(init))
+        if run.recipe.corpus.fim_rate and "corpus" in selected:
+            fim_tokens(tokenizer)
+    except (ValueError, FileNotFoundError, NoFimTokens) as error:
+        raise RecipeError([f"model.init = {init}: {error}"]) from None
+    if "sessions" in selected:
+        try:
+            NanoRenderer(tokenizer)
+        except ValueError as error:
+            raise RecipeError(
+                [
+                    f"model.init = {init}: the stage sessions writes the laptop model's chat format, for which {error}; for a model with "
+                    'another chat format set run.without = ["sessions", "sft"] and run.sft_checkpoint'
+                ]
+            ) from None
+
+
 def require_temperature(run: Run, selected: list[str]) -> None:
     """Raises RecipeError now if RL would sample the rollouts of a group all alike."""
     from etude.recipe.errors import RecipeError

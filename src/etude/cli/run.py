@@ -16,6 +16,7 @@ from etude.cli.prepare import (
     require_stages,
     require_tasks,
     require_temperature,
+    require_tokenizer,
 )
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def go(run: Run, selected: list[str], *, dry_run: bool = False) -> Answer:
     """Execute or show the plan of the selected stages."""
     require_stages(run, selected)
     require_checkpoints(run, selected)
+    require_tokenizer(run, selected)
     require_tasks(run, selected)
     require_levels(run, selected)
     require_temperature(run, selected)
