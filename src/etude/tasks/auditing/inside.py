@@ -2,14 +2,29 @@
 
 Needles as JSON on stdin, findings as JSON on stdout. Of the host's shared system folders only what is named like the project is read
 (its packages there); everything else, `/tmp` and the environment's folders among it, is read whole, archives included.
+
+What can't be searched is listed in `unread`, with the reason. `tarfile` takes a damaged header for the end of an archive and says nothing:
+here the damage is listed and the members behind it are searched.
 """
 
 import io
 import json
 import os
+import struct
 import sys
 import tarfile
 import zipfile
+from functools import partial
+from typing import Any
+
+try:
+    from zlib import error as ZlibError
+except ImportError:  # a Python without zlib
+    ZlibError = OSError
+try:
+    from lzma import LZMAError
+except ImportError:  # a Python without lzma
+    LZMAError = OSError
 
 SKIPPED = ("/proc", "/sys", "/dev", "/run")
 SHARED = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/var/lib/dpkg", "/opt")
@@ -25,6 +40,27 @@ PACKAGES = (
 ANYBODY_S = ("index", "main", "__init__", "util", "utils", "types", "core", "base", "cli")
 COMPILED = (".pyc", ".pyo", ".class", ".so", ".map", ".node", ".pyd", ".json", ".db", ".sqlite")
 MOST_BYTES = 16 << 20
+MOST_UNREAD = 1000  # files listed by name; a longer list ends with a line that says so
+MOST_DEPTH = 2  # of archives within archives
+COMPRESSED = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zst"}
+TAR_MAGIC, TAR_MAGIC_AT = b"ustar", 257
+# What `tarfile` raises about headers and keeps to itself: the block of zeros that ends an archive, the end of the file, anything else.
+END_MARK, END_OF_FILE, BAD_HEADER = (getattr(tarfile, n + "Error") for n in ("EOFHeader", "EmptyHeader", "Header"))
+# What the standard library raises about damaged archives. NotImplementedError is a RuntimeError, UnicodeDecodeError a ValueError.
+DAMAGE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    ZlibError,
+    LZMAError,
+    struct.error,
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    MemoryError,
+)
 
 
 def main():
@@ -63,6 +99,47 @@ def below(top, skip):
             yield os.path.join(root, name)
 
 
+def is_tar(path, data):
+    return path.endswith(".tar") or data.startswith(TAR_MAGIC, TAR_MAGIC_AT)
+
+
+def compression_of(data):
+    return next((name for magic, name in COMPRESSED.items() if data.startswith(magic)), "")
+
+
+def zip_count(data):
+    """How many members the end of a zip archive names, 0xFFFF for more; `zipfile` skips those behind a damaged entry of the directory."""
+    return struct.unpack_from("<H", data, data.rindex(b"PK\x05\x06") + 10)[0]
+
+
+def read_member(archive, member):
+    return archive.extractfile(member).read()
+
+
+def recording(damage):
+    """A header class that appends to `damage` what is wrong with an archive where `tarfile` says nothing and stops."""
+
+    class Header(tarfile.TarInfo):
+        ended = False  # the block of zeros that ends an archive was read
+
+        @classmethod
+        def fromtarfile(cls, archive):
+            try:
+                return super().fromtarfile(archive)
+            except END_MARK:
+                cls.ended = True
+                raise
+            except END_OF_FILE:
+                if not cls.ended:
+                    damage.append(f"cut at byte {archive.offset}, before the block of zeros that ends an archive")
+                raise
+            except BAD_HEADER as error:
+                damage.append(f"{error} at byte {archive.offset}" + ", behind the mark of its end" * cls.ended)
+                raise
+
+    return Header
+
+
 class Search:
     def __init__(self, asked):
         self.least = asked["least"]
@@ -82,40 +159,74 @@ class Search:
             with open(path, "rb") as file:
                 data = file.read(MOST_BYTES + 1)
         except OSError as error:
-            self.unread.append(f"{path}: {error.strerror}")
+            self.not_searched(path, error.strerror)
             return
         if len(data) > MOST_BYTES:
-            self.unread.append(f"{path}: over {MOST_BYTES} bytes")
+            self.not_searched(path, f"over {MOST_BYTES} bytes, only the first are searched")
         self.look(path, data, 0)
+
+    def not_searched(self, path, why):
+        if len(self.unread) < MOST_UNREAD:
+            self.unread.append(f"{path}: {why}")
+        elif len(self.unread) == MOST_UNREAD:
+            self.unread.append(f"more files than {MOST_UNREAD} were not searched whole; the others are not listed")
 
     def look(self, path, data, depth):
         self.files += 1
         self.bytes += len(data)
-        if depth < 2 and data[:4] == b"PK\x03\x04":
-            self.zipped(path, data, depth)
-        elif depth < 2 and (data[:2] == b"\x1f\x8b" or path.endswith((".tar", ".tar.xz", ".tar.bz2"))):
-            self.tarred(path, data, depth)
+        search = self.searcher(path, data)
+        if search is not None and depth >= MOST_DEPTH:
+            self.not_searched(path, f"an archive within {MOST_DEPTH} others")
+        elif search is not None:
+            search(path, data, depth)
         self.lines(path, data)
         self.compiled(path, data)
+
+    def searcher(self, path, data):
+        if data.startswith(b"PK\x03\x04"):
+            return self.zipped
+        return self.tarred if is_tar(path, data) or compression_of(data) else None
 
     def zipped(self, path, data, depth):
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                for info in archive.infolist():
-                    if info.file_size <= MOST_BYTES:
-                        self.look(path + "!" + info.filename, archive.read(info), depth + 1)
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError) as error:
-            self.unread.append(f"{path}: {error}")
+                members = archive.infolist()
+                if zip_count(data) not in (len(members), 0xFFFF):
+                    self.not_searched(
+                        path, f"a damaged zip archive: {len(members)} members read, {zip_count(data)} named"
+                    )
+                for info in members:
+                    self.member(f"{path}!{info.filename}", info.file_size, partial(archive.read, info), depth)
+        except DAMAGE as error:
+            self.not_searched(path, f"a damaged zip archive: {error}")
 
     def tarred(self, path, data, depth):
+        damage, members = [], 0
+        compression, header = compression_of(data), recording(damage)
+        mode: Any = "r:" + compression
         try:
-            with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            # `ignore_zeros` goes past damage and past the mark of the end, to the end of the file.
+            with tarfile.open(None, mode, io.BytesIO(data), tarinfo=header, ignore_zeros=True) as archive:
                 for member in archive:
-                    inner = archive.extractfile(member) if member.isfile() and member.size <= MOST_BYTES else None
-                    if inner is not None:
-                        self.look(path + "!" + member.name, inner.read(), depth + 1)
-        except (tarfile.TarError, OSError, EOFError) as error:
-            self.unread.append(f"{path}: {error}")
+                    members += 1
+                    if member.isfile():
+                        self.member(f"{path}!{member.name}", member.size, partial(read_member, archive, member), depth)
+        except DAMAGE as error:
+            damage.append(str(error))
+        if damage:
+            kind = "compressed, and no whole tar archive" if compression and not members else "a damaged tar archive"
+            self.not_searched(path, f"{kind}: {damage[0]}")
+
+    def member(self, path, size, content, depth):
+        if size > MOST_BYTES:
+            self.not_searched(path, f"over {MOST_BYTES} bytes")
+            return
+        try:
+            data = content()
+        except DAMAGE as error:
+            self.not_searched(path, f"a damaged member: {error}")
+            return
+        self.look(path, data, depth + 1)
 
     def lines(self, path, data):
         if b"\0" in data[:4096]:

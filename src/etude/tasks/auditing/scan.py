@@ -24,7 +24,10 @@ SKIPPED = ("/opt", INSIDE)  # our own read-only tools
 
 
 async def audited(task: Task, pool: Machines) -> dict[str, Any]:
-    """{"history": proof or None, "files": read, "bytes": read, "unread": [...], "found": [{path, what, text}]}. Raises InfraError."""
+    """{"history": proof or None, "files": read, "bytes": read, "unread": [...], "found": [{path, what, text}]}. Raises InfraError.
+
+    `unread` holds "path: reason" of what could not be searched whole, damaged archives among it.
+    """
     sandbox = await opened(task, pool, SandboxSpec(), lambda spec: replace(spec, warm_python=False), history=True)
     try:
         asked = needles(task).told() | {"skip": list(SKIPPED)}

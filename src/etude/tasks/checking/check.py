@@ -35,6 +35,7 @@ from etude.tasks.task import Task
 
 TIMES = 3  # the reference
 KEPT = ".check.jsonl"
+MOST_UNREAD = 20  # files that the leak scan could not search: kept by name in a row, with the reason
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,7 @@ async def judged(task: Task, pool: Machines) -> Row:
             "files": audit["files"],
             "bytes": audit["bytes"],
             "unread": len(audit["unread"]),
+            "unread_files": audit["unread"][:MOST_UNREAD],
             "by": code_version()[:16],
         },
     )
@@ -191,10 +193,14 @@ def _known(kept: Path) -> dict[str, Row]:
 
 
 def summary(rows: Sequence[Row]) -> str:
+    """How many are sound, why the others are not, and which files the leak scan could not search, sound or not."""
     off = [row for row in rows if not row.good]
-    return f"{len(rows) - len(off)} of {len(rows)} tasks are sound" + "".join(
-        f"\n  {row.id}: {_why(row)}" for row in off
-    )
+    lines = [f"{len(rows) - len(off)} of {len(rows)} tasks are sound", *[f"  {row.id}: {_why(row)}" for row in off]]
+    for row in rows:
+        if row.audit.get("unread"):
+            examples = "; ".join(row.audit["unread_files"][:3])
+            lines.append(f"  {row.id}: the leak scan could not search {row.audit['unread']} files whole: {examples}")
+    return "\n".join(lines)
 
 
 def _why(row: Row) -> str:
