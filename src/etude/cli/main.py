@@ -35,6 +35,7 @@ from etude.cli import (
     weights,
 )
 from etude.cli.answer import Interrupted, give
+from etude.cli.empty_path import refuse_empty_paths
 from etude.events.stopping import raise_when_stopped
 from etude.redact.keys import MaskedRecord
 
@@ -42,7 +43,12 @@ HELP = "Train a coding agent end to end: base model, SFT, asynchronous RL in san
 
 
 class Verbs(TyperGroup):
-    """Typer answers KeyboardInterrupt with a bare status; what stopped a verb, and what is kept, must reach the person."""
+    """Typer answers KeyboardInterrupt with a bare status; what stopped a verb, and what is kept, must reach the person. No verb takes an empty
+    path."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        refuse_empty_paths(self)
 
     def invoke(self, ctx: Any) -> Any:
         try:

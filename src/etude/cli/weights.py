@@ -61,7 +61,10 @@ def bench(
     repeats: Annotated[int, typer.Option(min=1, help="Rates are medians over these.")] = 5,
     store: Annotated[
         str | None,
-        typer.Option(help="Publish through this empty store (a folder or s3://bucket/prefix), not a temporary folder."),
+        typer.Option(
+            metavar="STORE",
+            help="Publish through this empty store (a folder or s3://bucket/prefix), not a temporary folder.",
+        ),
     ] = None,
     json: Json = False,
 ) -> Answer:

@@ -13,7 +13,7 @@ from etude.cli.session.places import Home, NoSessions, at_home
 
 
 def forget_session(
-    session: Annotated[str, typer.Argument(metavar="ID", help="A session's id under the home, or its file.")],
+    session: Annotated[str, typer.Argument(metavar="FILE|ID", help="A session's id under the home, or its file.")],
     home: Home = None,
     json: Json = False,
 ) -> Answer:

@@ -37,7 +37,7 @@ def default_cache() -> Path:
     """`ETUDE_CACHE`, else the user's cache folder."""
     if folder := os.environ.get("ETUDE_CACHE"):
         return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "etude"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "etude"
 
 
 def unpacked(pin: Pin, cache: Path) -> Path:
