@@ -120,6 +120,8 @@ static void prepare(int control_fd, int spec_fd) {
     syscall(SYS_close_range, 3U, (unsigned)low - 1, 0U); /* whatever else the starter had open is nobody's business inside */
     syscall(SYS_close_range, (unsigned)low + 1, (unsigned)high - 1, 0U);
     syscall(SYS_close_range, (unsigned)high + 1, ~0U, 0U);
+    /* The program's file can be executed and not read (build.py), so the kernel starts it hidden; its own file is open to it only as it isn't. */
+    prctl(PR_SET_DUMPABLE, 1UL, 0UL, 0UL, 0UL);
     offer_prepare();
     prctl(PR_SET_DUMPABLE, 0UL, 0UL, 0UL, 0UL); /* nobody inside reads this process' memory, descriptors or environment */
     fcntl(control_fd, F_SETFD, FD_CLOEXEC);
