@@ -106,7 +106,7 @@ def _calls(turn: dict[str, Any], number: int) -> list[dict[str, Any]]:
 
 def _whole(turn: dict[str, Any], number: int) -> dict[str, Any]:
     message = {"role": "assistant", "content": turn.get("text", ""), "tool_calls": _calls(turn, number) or None}
-    return {"choices": [{"message": message, "finish_reason": "stop"}], "usage": USAGE}
+    return {"choices": [{"message": message, "finish_reason": turn.get("finish", "stop")}], "usage": USAGE}
 
 
 def _chunks(turn: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
@@ -116,7 +116,7 @@ def _chunks(turn: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
             yield {"choices": [{"delta": {name: text[at : at + 7]}}]}
     for i, call in enumerate(_calls(turn, number)):
         yield {"choices": [{"delta": {"tool_calls": [{"index": i, **call}]}}]}
-    yield {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+    yield {"choices": [{"delta": {}, "finish_reason": turn.get("finish", "stop")}]}
 
 
 def turns(messages: list[dict[str, Any]]) -> int:

@@ -1,4 +1,4 @@
-"""A turn that is no answer (empty, filtered, ended by an error) is asked for once more, then the request has failed."""
+"""A turn that is no answer (empty, filtered, ended by an error, cut off) is asked for once more, then the request has failed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 
 from etude.chat.nano import NanoRenderer
 from etude.harness.agent import Agent
-from etude.trace.message import EMPTY, FAILED, FILTERED, Message
+from etude.policy.scripted import ScriptedPolicy
+from etude.trace.completion import Completion, Usage
+from etude.trace.message import CUT_OFF, EMPTY, FAILED, FILTERED, Message
 
 Make = Callable[..., Agent]
 NOTHING = [
@@ -52,5 +54,66 @@ async def test_the_sampled_tokens_of_an_empty_turn_stay_as_they_are(
     assert outcome.reason == "done"
     [segment] = outcome.segments
     first = outcome.session.of("completion")[0]
+    assert first.tokens is not None
     count = len(first.tokens.logprobs)
-    assert segment.sampled.sum() == sum(len(e.tokens.logprobs) for e in outcome.session.of("completion")) and count
+    assert (
+        segment.sampled.sum() == sum(len(e.tokens.logprobs) for e in outcome.session.of("completion") if e.tokens)
+        and count
+    )
+
+
+# An answer that the limit of a turn cut off is not malformed: the model is asked once to go on. Twice in a row is no answer, or a model
+# that never ends would use up every turn of the request.
+CUT = Message("assistant", "The total is wrong because", problem=CUT_OFF)
+CUT_NOTICE = "your answer was cut off at {} tokens, the limit of one turn; continue where it ended, or be briefer"
+
+
+@pytest.mark.parametrize(
+    "cut", [CUT, Message("assistant", thinking="The total", problem=CUT_OFF)], ids=["text", "thinking"]
+)
+async def test_an_answer_that_was_cut_off_is_continued_after_a_notice_that_says_where(
+    agent: Make, cut: Message, scene: Any
+) -> None:
+    outcome = await agent([cut, Message("assistant", "it subtracts")]).run()
+    assert (outcome.reason, outcome.message) == ("message", "it subtracts")
+    [notice] = outcome.session.of("tool_result")
+    assert notice.data["text"] == CUT_NOTICE.format(scene.ROOMY.max_tokens_per_turn) and notice.data["failed"]
+
+
+async def test_the_notice_names_the_tokens_that_the_endpoint_counted(agent: Make) -> None:
+    answers = [Completion(message=CUT, finish="length", usage=Usage(output_tokens=1234))]
+    outcome = await agent(ScriptedPolicy([*answers, Message("assistant", "so")])).run()
+    assert outcome.session.of("tool_result")[0].data["text"] == CUT_NOTICE.format("1,234")
+
+
+@pytest.mark.parametrize("first", [CUT, Message("assistant")], ids=["cut off", "empty"])
+async def test_a_cut_off_answer_behind_another_that_is_none_ends_the_request(agent: Make, first: Message) -> None:
+    outcome = await agent([first, CUT, Message("assistant", "too late")]).run()
+    assert outcome.reason == "no_answer" and len(outcome.session.of("completion")) == 2
+    assert not outcome.session.of("fault"), "the attempt is scored"
+
+
+async def test_a_call_between_two_cut_off_answers_begins_the_count_again(agent: Make, scene: Any) -> None:
+    look = scene.turn(("view", {"path": "shop.py"}))
+    assert (await agent([CUT, look, CUT, Message("assistant", "done")]).run()).reason == "message"
+
+
+async def test_a_sampled_answer_without_its_end_gets_the_same_notice_and_keeps_its_tokens(
+    agent: Make, renderer: NanoRenderer, scene: Any
+) -> None:
+    outcome = await agent(scene.token_policy(renderer, [[50, 51, 52], scene.done()]), renderer=renderer).run()
+    assert outcome.reason == "done"
+    assert outcome.session.of("tool_result")[0].data["text"] == CUT_NOTICE.format(3)
+    assert outcome.segments[0].sampled.sum() == 3 + len(renderer.render_message(scene.done())) - 1
+    outcome = await agent(scene.token_policy(renderer, [[50], [51], scene.done()]), renderer=renderer).run()
+    assert outcome.reason == "no_answer"
+
+
+async def test_a_call_that_was_cut_off_stays_a_malformed_turn_which_may_come_again(
+    agent: Make, renderer: NanoRenderer, scene: Any
+) -> None:
+    """What a call would do can't be continued in a next turn, and a model may need more than one try to make it shorter."""
+    cut = renderer.render_message(scene.turn(("view", {"path": "shop.py"})))[1:-1]
+    outcome = await agent(scene.token_policy(renderer, [cut, cut, scene.done()]), renderer=renderer).run()
+    texts = [entry.data["text"] for entry in outcome.session.of("tool_result")]
+    assert texts[:2] == [f"malformed: {CUT_OFF}"] * 2 and outcome.reason == "done"

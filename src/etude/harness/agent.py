@@ -36,7 +36,8 @@ from etude.hygiene.of_session import changes_of, counters_of, last_test, todos_o
 from etude.policy.protocol import ContextOverflow, Policy, PolicyError, Request
 from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import Operations
-from etude.trace.message import EMPTY, NO_ANSWER, Delivery, Message
+from etude.trace.completion import Completion
+from etude.trace.message import CUT_OFF, EMPTY, NO_ANSWER, Delivery, Message
 from etude.trace.segment import Segment
 from etude.trace.session import Recorder, Session
 from etude.workspace.workspace import Journal, Workspace
@@ -86,7 +87,8 @@ class Agent:
         self._turns_in_request = 0
         self._turns_in_segment = 0
         self._summaries = 0
-        self._unanswered = False  # the last turn was no answer
+        self._unanswered = False  # the last turn was no whole answer
+        self._cut_at_tokens = 0  # where the last turn was cut off while it called no tool; 0: it was not
         self._seconds = {"policy": 0.0, "tools": 0.0, "all": 0.0}
 
     async def run(self) -> Outcome:
@@ -203,11 +205,11 @@ class Agent:
         self._turns += 1
         self._turns_in_request += 1
         self._turns_in_segment += 1
-        unanswered, self._unanswered = self._unanswered, message.fault in NO_ANSWER
+        unanswered, self._unanswered = self._unanswered, message.fault in NO_ANSWER or self._cut_at_tokens > 0
         if self._unanswered and unanswered:
             raise Ended("no_answer")
         if message.fault is not None:
-            answer = f"malformed: {message.fault}" + ("; say your answer, or call a tool" if self._unanswered else "")
+            answer = self._notice(message.fault)
             note = self._calls.repeats.note(f"{answer} {message.text}") if self._preset.skinned else ""
             self._transcript.result(Message("tool", answer + note), "", failed=True)
         elif not message.calls:
@@ -242,7 +244,23 @@ class Agent:
         self._window.taken()
         if answer.finish == "abort":
             raise PolicyError(answer.problem or "the policy aborted the completion; sample the session again")
-        return self._transcript.completion(answer)
+        message = self._transcript.completion(answer)
+        self._cut_at_tokens = self._cut_at(answer, message, request)
+        return message
+
+    def _cut_at(self, answer: Completion, message: Message, request: Request) -> int:
+        """The tokens after which a turn that calls no tool was cut off; 0 for any other turn."""
+        if message.problem != CUT_OFF or self._transcript.calling_tokens:
+            return 0
+        sampled = len(answer.tokens.ids) if answer.tokens is not None else answer.usage.output_tokens
+        return sampled or request.max_tokens
+
+    def _notice(self, fault: str) -> str:
+        """What the model reads after a turn that can't be used."""
+        if self._cut_at_tokens:
+            limit = f"{self._cut_at_tokens:,} tokens, the limit of one turn"
+            return f"your answer was cut off at {limit}; continue where it ended, or be briefer"
+        return f"malformed: {fault}" + ("; say your answer, or call a tool" if self._unanswered else "")
 
     def _gives_up(self, error: PolicyError) -> Ended:
         self._recorder.append("fault", {"kind": "PolicyError", "message": str(error), "infra": False})

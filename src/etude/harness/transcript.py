@@ -62,6 +62,7 @@ class Transcript:
         self._entries: list[int] = []  # of each message, the number of the entry that holds it
         self.builder = SegmentBuilder()
         self.calls = 0  # names calls across segments: an id is unique in its session
+        self.calling_tokens = 0  # of the last turn, tokens of its calls, also of one that is cut off
         self._call_ids: set[str] = set()
         self._recorder = recorder
         self._renderer = renderer
@@ -244,6 +245,7 @@ class Transcript:
             kinds = vars(self._renderer.count(sampled.ids))
             self._unread = _Unread(message, sampled.ids)
         self.calls += len(message.calls)
+        self.calling_tokens = kinds["calling"]
         self.messages.append(message)
         data = {"message": message.to_json(), "finish": answer.finish, "usage": vars(answer.usage), "spoken": kinds}
         data |= {"read": read} if read else {}
