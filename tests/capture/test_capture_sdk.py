@@ -139,7 +139,6 @@ async def test_an_agent_on_the_raw_anthropic_wire_is_one_sample(
         ("stop", ["\n"]),
         ("top_p", 0.5),
         ("tool_choice", "required"),
-        ("parallel_tool_calls", False),
         ("reasoning_effort", "utmost"),
         ("a_field_of_next_year", 1),
     ],

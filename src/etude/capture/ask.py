@@ -26,6 +26,7 @@ class Ask:
     effort: Effort | None = None
     stream: bool = False
     stream_usage: bool = False
+    one_call: bool = False  # the agent takes at most one tool call in an answer
     ignored: tuple[str, ...] = ()  # fields that were let through without effect
 
 

@@ -212,7 +212,8 @@ class CaptureSession:
     def _take(
         self, record: Record, place: _Place, ask: Ask, answer: Completion, seconds: float, telling: Telling | None
     ) -> Completion:
-        """Record an answer: as it was sampled, or rendered once as if it had been (see `harness/transcript.py`)."""
+        """Record an answer: as it was sampled, or rendered once as if it had been (see `harness/transcript.py`). An agent that takes one call
+        gets the first; tokens stay as sampled, so that its next request is another branch."""
         message, sampled = answer.message, answer.tokens
         if place.renderer is not None:
             if sampled is None:
@@ -222,13 +223,17 @@ class CaptureSession:
             message = message.as_provided(answer.message) if answer.message is not None else message
         if message is None:
             raise PolicyError("the policy gave tokens, and this endpoint has no renderer to read them")
+        foreign: dict[str, Any] = {"ignored": list(ask.ignored)} if ask.ignored else {}
+        delivered = message
+        if ask.one_call and len(message.calls) > 1:
+            delivered = replace(message, calls=message.calls[:1])
+            foreign["undelivered_calls"] = [call.to_json() for call in message.calls[1:]]
         if place.renderer is None:
-            message = self._told_apart(message)
+            message = delivered = self._told_apart(delivered)
         usage = answer.usage
         if sampled is not None and not usage.input_tokens + usage.output_tokens:
             usage = Usage(len(place.prompt), 0, len(sampled.ids), round(seconds, 4))
-        told = Completion(message=message, tokens=sampled, finish=answer.finish, usage=usage)
-        foreign = {"ignored": list(ask.ignored)} if ask.ignored else {}
+        told = Completion(message=delivered, tokens=sampled, finish=answer.finish, usage=usage)
         heard = telling.heard(message) if telling else message
         self._turns |= {message_key(message): message, message_key(heard): message}
         record.turn(place.node, message, told, (place.entry, place.held), place.lead, sampled, foreign, heard)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from etude.capture.ask import Ask, Refused
-from etude.capture.dialect.fields import Fields, check, declares, effort_of, empty, one_of, validated
+from etude.capture.dialect.fields import Fields, check, declares, effort_of, empty, one_call_of, one_of, validated
 from etude.policy.wire import sse
 from etude.policy.wire.anthropic import hosted_tools, messages_response, request_messages, request_tools
 from etude.policy.wire.anthropic_stream import MessagesStream
@@ -52,8 +52,7 @@ class AnthropicDialect:
         ignored = check(body, FIELDS, allowed)
         request = validated(MessagesRequest, {**body, "system": _without_accounts(body.get("system"))})
         choice = request.tool_choice or {}
-        if choice.get("disable_parallel_tool_use") and "disable_parallel_tool_use" not in allowed:
-            raise Refused("tool_choice.disable_parallel_tool_use can't be promised; leave it out")
+        one_call = _one_call(choice)
         try:
             messages, tools = tuple(request_messages(request)), request_tools(request)
         except WireError as error:
@@ -68,6 +67,7 @@ class AnthropicDialect:
             temperature=1.0 if request.temperature is None else request.temperature,
             effort=effort,
             stream=bool(request.stream),
+            one_call=one_call,
             stream_usage=True,
             ignored=(*ignored, *unmet, *(f"tools.{kind}" for kind in hosted_tools(request))),
         )
@@ -100,6 +100,12 @@ def _without_accounts(system: Any) -> Any:
     if isinstance(system, list):
         return [b for b in system if not (isinstance(b, dict) and str(b.get("text", "")).startswith(ACCOUNTS))]
     return system
+
+
+def _one_call(choice: dict[str, Any]) -> bool:
+    disabled = choice.get("disable_parallel_tool_use")
+    parallel = not disabled if isinstance(disabled, bool) else disabled
+    return one_call_of(parallel, "tool_choice.disable_parallel_tool_use")
 
 
 def _effort(config: dict[str, Any]) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from etude.capture.ask import Ask, Refused
-from etude.capture.dialect.fields import Fields, check, declares, effort_of, empty, one_of, validated
+from etude.capture.dialect.fields import Fields, check, declares, effort_of, empty, one_call_of, one_of, validated
 from etude.policy.wire import sse
 from etude.policy.wire.chat import chat_completion, request_messages
 from etude.policy.wire.chat_stream import ChatStream
@@ -18,7 +18,7 @@ from etude.trace.completion import Completion
 FIELDS = Fields(
     honoured=frozenset(
         "model messages tools tool_choice temperature max_tokens max_completion_tokens seed reasoning_effort stream "
-        "stream_options".split()
+        "stream_options parallel_tool_calls".split()
     ),
     ignored=frozenset(
         "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention prediction".split()
@@ -34,7 +34,6 @@ FIELDS = Fields(
         "top_logprobs": one_of(0),
         "response_format": one_of({"type": "text"}),
         "modalities": one_of(["text"]),
-        "parallel_tool_calls": one_of(True),
         "verbosity": one_of("medium"),
         "functions": empty,
         "function_call": one_of("auto", "none"),
@@ -71,6 +70,7 @@ class ChatDialect:
             seed=request.seed,
             effort=effort,
             stream=bool(request.stream),
+            one_call=one_call_of(body.get("parallel_tool_calls"), "parallel_tool_calls"),
             stream_usage=bool(request.stream_options and request.stream_options.include_usage),
             ignored=(*ignored, *unmet),
         )

@@ -77,6 +77,13 @@ def effort_of(value: Any, name: str) -> tuple[Effort | None, tuple[str, ...]]:
     raise Refused(f"{name} = {value!r} is none of {', '.join([*get_args(Effort), *_NEAREST])}")
 
 
+def one_call_of(parallel: Any, name: str) -> bool:
+    """Whether an answer may hold at most one call, by a format's field for parallel calls. Raises Refused for what is no boolean."""
+    if parallel is None or isinstance(parallel, bool):
+        return parallel is False
+    raise Refused(f"{name} = {str(parallel)[:80]!r} must be true or false")
+
+
 def declares(choice: Any, tools: Collection[Any], name: str) -> bool:
     """Whether the model is told of the tools: with a choice of "none" it is not, and so can't call one. Raises Refused for a
     choice that forces a call, which nobody can promise of a model."""

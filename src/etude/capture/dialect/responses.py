@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from etude.capture.ask import Ask, Refused
-from etude.capture.dialect.fields import Fields, check, declares, effort_of, empty, one_of, validated
+from etude.capture.dialect.fields import Fields, check, declares, effort_of, empty, one_call_of, one_of, validated
 from etude.policy.wire import sse
 from etude.policy.wire.errors import WireError, openai_error
 from etude.policy.wire.responses import request_messages, response, wire_form
@@ -18,7 +18,8 @@ from etude.trace.completion import Completion
 
 FIELDS = Fields(
     honoured=frozenset(
-        "model input instructions tools tool_choice temperature max_output_tokens reasoning stream".split()
+        "model input instructions tools tool_choice temperature max_output_tokens reasoning stream "
+        "parallel_tool_calls".split()
     ),
     ignored=frozenset(
         "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention include "
@@ -31,7 +32,6 @@ FIELDS = Fields(
         "top_logprobs": one_of(0),
         "truncation": one_of("disabled"),
         "background": one_of(False),
-        "parallel_tool_calls": one_of(True),
         "text": lambda value: value in ({}, {"format": {"type": "text"}}, {"verbosity": "medium"}),
     },
 )
@@ -61,15 +61,16 @@ class ResponsesDialect:
             temperature=1.0 if request.temperature is None else request.temperature,
             effort=effort,
             stream=bool(request.stream),
+            one_call=one_call_of(body.get("parallel_tool_calls"), "parallel_tool_calls"),
             ignored=(*ignored, *unmet, *(f"tools.{kind}" for kind in declared.left_out)),
         )
 
     def answer(self, answer: Completion, *, id: str, ask: Ask) -> dict[str, Any]:
         made = response(answer, id=f"resp_{id}", model=ask.model, created_at=int(time.time()), forms=ask.forms)
-        return wire_form(made)
+        return wire_form(made, one_call=ask.one_call)
 
     def stream(self, *, id: str, ask: Ask) -> ResponsesStream:
-        return ResponsesStream(f"resp_{id}", ask.model, int(time.time()), ask.forms)
+        return ResponsesStream(f"resp_{id}", ask.model, int(time.time()), ask.forms, ask.one_call)
 
     def frame(self, event: dict[str, Any]) -> bytes:
         return sse.frame(event, event["type"])

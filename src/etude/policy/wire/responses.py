@@ -75,12 +75,13 @@ def text_item(id: str, text: str) -> ResponseItem:
 
 
 # What clients look for in every answer, though we have nothing to say by it.
-_ALWAYS = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": [], "error": None, "incomplete_details": None}
+_ALWAYS = {"tool_choice": "auto", "tools": [], "error": None, "incomplete_details": None}
 
 
-def wire_form(body: Response) -> dict[str, Any]:
-    """An answer as it is sent: without the fields that say nothing, but with those that clients look for."""
-    return {**_ALWAYS, **body.model_dump(exclude_none=True)}
+def wire_form(body: Response, *, one_call: bool = False) -> dict[str, Any]:
+    """An answer as it is sent: without the fields that say nothing, but with those that clients look for. `one_call`: the request asks for
+    at most one tool call."""
+    return {**_ALWAYS, "parallel_tool_calls": not one_call, **body.model_dump(exclude_none=True)}
 
 
 def _usage(usage: Usage) -> ResponsesUsage:

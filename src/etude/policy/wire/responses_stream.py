@@ -35,6 +35,7 @@ class ResponsesStream:
     model: str
     created_at: int
     forms: Forms = field(default_factory=dict)
+    one_call: bool = False  # the request asks for at most one tool call
     _items: list[ResponseItem] = field(default_factory=list)
     _open: Said | None = None
     _id: str = ""  # of the open item
@@ -43,8 +44,8 @@ class ResponsesStream:
 
     def opening(self, usage: Usage) -> Iterator[Event]:
         begun = Response(id=self.id, created_at=self.created_at, model=self.model, status="in_progress")
-        yield self._event("response.created", response=wire_form(begun))
-        yield self._event("response.in_progress", response=wire_form(begun))
+        yield self._event("response.created", response=wire_form(begun, one_call=self.one_call))
+        yield self._event("response.in_progress", response=wire_form(begun, one_call=self.one_call))
 
     def piece(self, part: Said, text: str) -> Iterator[Event]:
         if part != self._open:
@@ -69,7 +70,7 @@ class ResponsesStream:
             yield self._over(item)
         whole = response_of(self._items, answer, id=self.id, model=self.model, created_at=self.created_at)
         end = "response.incomplete" if whole.status == "incomplete" else "response.completed"
-        yield self._event(end, response=wire_form(whole))
+        yield self._event(end, response=wire_form(whole, one_call=self.one_call))
 
     def _done(self) -> Iterator[Event]:
         """Ends the open text or thinking."""
