@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from etude.harness.mcp.answer import text_of
 from etude.harness.mcp.log import ServerLog
 from etude.harness.mcp.server import Server
+from etude.harness.mcp.stdio import stdio_transport
 from etude.redact.keys import without
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ class Connection:
         self._secrets = server.secrets(environ)
         self._held: _Held | None = None
         self._restarts = 0
+        self._handshake = (
+            "auto"  # the SDK's name for how a session begins; "legacy" once a server turned out to be older
+        )
         self._restarting = asyncio.Lock()
 
     async def open(self) -> list[Tool]:
@@ -138,10 +142,14 @@ class Connection:
 
     async def _live(self, ready: asyncio.Future[Client], leave: asyncio.Event, log: ServerLog) -> None:
         """The client's whole life, in one task."""
+        from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+
         log.hear_sdk()
         try:
             async with contextlib.AsyncExitStack() as stack:
                 client = await stack.enter_async_context(await self._client(stack, log))
+                # A server that knows no newer one isn't asked for it again: some give no answer, and the SDK waits 10 s for it.
+                self._handshake = "legacy" if client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS else "auto"
                 ready.set_result(client)
                 await leave.wait()
         except Exception as error:  # noqa: BLE001 - handed to whoever waits for the start; an end that fails has no one left to tell
@@ -150,20 +158,15 @@ class Connection:
 
     async def _client(self, stack: contextlib.AsyncExitStack, log: ServerLog) -> Client:
         import httpx2
-        from mcp import Client, StdioServerParameters
-        from mcp.client.stdio import stdio_client
+        from mcp import Client
         from mcp.client.streamable_http import streamable_http_client
 
         filled = self._filled
         if filled.url:
             limits = httpx2.Timeout(self.server.startup_timeout_s, read=_QUIET_S)
             http = await stack.enter_async_context(httpx2.AsyncClient(headers=dict(filled.headers), timeout=limits))
-            return Client(streamable_http_client(filled.url, http_client=http))
-        started = StdioServerParameters(
-            command=filled.command, args=list(filled.args), env=dict(filled.env), cwd=self._folder / filled.cwd,
-            encoding_error_handler="replace",
-        )  # fmt: skip
-        return Client(stdio_client(started, errlog=log.stream))
+            return Client(streamable_http_client(filled.url, http_client=http), mode=self._handshake)
+        return Client(stdio_transport(filled, self._folder, log.stream), mode=self._handshake)
 
     def _hidden(self, text: str) -> str:
         for value, shown in self._secrets.items():
