@@ -233,13 +233,13 @@ class CaptureSession:
         usage = answer.usage
         if sampled is not None and not usage.input_tokens + usage.output_tokens:
             usage = Usage(len(place.prompt), 0, len(sampled.ids), round(seconds, 4))
-        told = Completion(message=delivered, tokens=sampled, finish=answer.finish, usage=usage)
+        completion = Completion(message=delivered, tokens=sampled, finish=answer.finish, usage=usage)
         heard = telling.heard(message) if telling else message
         self._turns |= {message_key(message): message, message_key(heard): message}
-        record.turn(place.node, message, told, (place.entry, place.held), place.lead, sampled, foreign, heard)
+        record.turn(place.node, message, completion, (place.entry, place.held), place.lead, sampled, foreign, heard)
         self._calls += len(message.calls)
         self._said = message.text
-        return told
+        return completion
 
     def _told_apart(self, message: Message) -> Message:
         """With ids of calls that the session has not seen: some servers number those of each turn anew, and agents take two

@@ -108,7 +108,7 @@ def check_model(folder: Path, family: str | None = None) -> Report:
 
 
 def _files(folder: Path) -> str:
-    """What a checkpoint holds for other programs and people, beside its weights."""
+    """What a checkpoint holds for other programs and people, besides its weights."""
     missing = [
         name
         for name in ("tokenizer_config.json", "generation_config.json", "README.md")

@@ -113,11 +113,11 @@ def _is_expected(error: Exception) -> bool:
 
 def stopped(stop: KeyboardInterrupt, words: Sequence[str]) -> str:
     """What stopped a command, what of its work is kept, and the command that goes on."""
-    told = [f"stopped by {name_of(stop)}", *getattr(stop, "__notes__", ())]
+    sentences = [f"stopped by {name_of(stop)}", *getattr(stop, "__notes__", ())]
     if words[:1] and words[0] in RESUMABLE or " ".join(words[:2]) in RESUMABLE:
-        kept = [] if len(told) > 1 else ["what is finished is kept"]
-        told += [*kept, f"go on with: {shlex.join(['etude', *words])}"]
-    return "; ".join(told)
+        kept = [] if len(sentences) > 1 else ["what is finished is kept"]
+        sentences += [*kept, f"go on with: {shlex.join(['etude', *words])}"]
+    return "; ".join(sentences)
 
 
 def _error(kind: str, message: str, code: int) -> tuple[dict[str, Any], str, int]:

@@ -34,15 +34,15 @@ _SSH_AGENT = "SSH_AUTH_SOCK"
 
 @dataclass(frozen=True)
 class Place:
-    """A folder and what stands around it. `beside`: others that may be written too, where there are no walls."""
+    """A folder and its walls. `additional`: other folders that may be written too, where there are no walls."""
 
     folder: Path
     walls: Walls = "workspace"
     network: bool = False
-    beside: tuple[Path, ...] = ()
+    additional: tuple[Path, ...] = ()
 
     @classmethod
-    def at(cls, folder: Path, walls: Walls, network: bool, beside: tuple[Path, ...] = ()) -> Place:
+    def at(cls, folder: Path, walls: Walls, network: bool, additional: tuple[Path, ...] = ()) -> Place:
         """Raises BadUse for a folder that isn't there or can't be read."""
         if not folder.is_dir():
             raise BadUse(f"{folder} is no folder; give the one to work in with --folder DIR")
@@ -50,7 +50,7 @@ class Place:
             raise BadUse(f"{folder} can't be read and written by this user; change its mode, or work elsewhere")
         if network and walls == "none":
             raise BadUse("--network opens a sandbox' network; with --sandbox none there is no wall to open")
-        return cls(folder.resolve(), walls, network, beside)
+        return cls(folder.resolve(), walls, network, additional)
 
 
 @asynccontextmanager
@@ -63,7 +63,7 @@ async def opened(
     if place.walls == "none":
         if _SSH_AGENT in os.environ:
             variables[_SSH_AGENT] = os.environ[_SSH_AGENT]
-        local = LocalFolder(place.folder, allowed=place.beside, env=variables)
+        local = LocalFolder(place.folder, allowed=place.additional, env=variables)
         try:
             yield local
         finally:

@@ -1,6 +1,6 @@
 """A checkpoint is a Hugging Face directory: what is saved here, transformers and vLLM load, and the other way round.
 
-A save is complete: `checkpoint_files.py` writes what belongs to it besides config and weights. It is atomic: the directory is written beside
+A save is complete: `checkpoint_files.py` writes what belongs to it besides config and weights. It is atomic: the directory is written next to
 its place and renamed, so what is there is always whole. (Replacing an
 existing one takes two renames; a kill exactly between them leaves it as `.NAME.PID.former`.)
 """
@@ -48,7 +48,7 @@ def save_checkpoint(
     `tokenizer_from`, and if that is a checkpoint, its TOKEN_IDS and its model card too; what it lacks is written.
 
     `extra_config` adds keys to config.json, such as `eos_token_id`. Draft layers of the checkpoint `drafts_from`, if it has any,
-    are carried on beside a trunk that was loaded without them. `trained` is added to the model card; `tokenizer` takes the place of that of
+    are carried over to a trunk that was loaded without them. `trained` is added to the model card; `tokenizer` takes the place of that of
     `tokenizer_from`. Raises CheckpointError for a tokenizer with more tokens than the model has rows.
     """
     folder = Path(folder)

@@ -1,4 +1,4 @@
-"""What a checkpoint holds beside its config and weights: tokenizer, chat template, generation configuration, model card.
+"""What a checkpoint holds besides its config and weights: tokenizer, chat template, generation configuration, model card.
 
 What the checkpoint before had is carried over byte by byte, unless training changed what it says: the ids of special tokens, the number of positions,
 the chat format. What it lacked is written, so that other programs load the checkpoint without guessing:

@@ -20,7 +20,7 @@ from typing import Any
 
 NAME, LEDGER = "manifest.jsonl", "ledger.jsonl"
 FORMAT = 1
-# Files that a run writes beside its stages' folders, and folders that belong to no stage.
+# Files that a run writes next to its stages' folders, and folders that belong to no stage.
 FILES = frozenset(
     (NAME, LEDGER, "recipe.toml", "machine.json", "events.jsonl", "stages.json", "lock", "report.json", "report.html")
 )

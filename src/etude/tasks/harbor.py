@@ -7,7 +7,7 @@
     solution/solve.sh         and solution/files/: the reference
 
 What is written here is graded by `tests/test.sh` where this package is installed. Of a project that was installed by a recipe `export/` writes
-the same directory with the installation and with a grader that needs nothing (`beside`, `settings`).
+the same directory with the installation and with a grader that needs nothing (`extra_files`, `settings`).
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class HarborError(ValueError):
 def write_task(
     task: Task,
     folder: Path,
-    beside: Mapping[str, bytes] | None = None,
+    extra_files: Mapping[str, bytes] | None = None,
     settings: Mapping[str, Mapping[str, Any]] = SETTINGS,
 ) -> Path:
-    """Writes the directory (which must not exist yet, or be empty) and returns it. `beside`: further files, or in the stead of these;
+    """Writes the directory (which must not exist yet, or be empty) and returns it. `extra_files`: further files, or others in place of these;
     `settings`: tables of task.toml."""
     if folder.exists() and any(folder.iterdir()):
         raise HarborError(f"{folder} is not empty; name a new directory for the task {task.id}")
@@ -86,7 +86,7 @@ def write_task(
         **{f"environment/files/{_safe(path)}": text for path, text in task.files.items()},
         **{f"solution/files/{_safe(path)}": text for path, text in task.solution.items()},
     }
-    whole = {path: text.encode() for path, text in texts.items()} | dict(beside or {})
+    whole = {path: text.encode() for path, text in texts.items()} | dict(extra_files or {})
     folder.mkdir(parents=True, exist_ok=True)
     for path, data in whole.items():
         write_file(folder, _safe(path), data)  # bytes: line ends stay as they are

@@ -65,7 +65,7 @@ def _program() -> str:
 
 
 def _framed(out: bytes, nonce: str) -> dict[str, list[str]]:
-    """What stands behind the nonce, by the word after it. Ordinary prints may precede a frame on its line."""
+    """The texts behind the nonce, by the word after it. Ordinary prints may precede a frame on its line."""
     framed: dict[str, list[str]] = {}
     for line in out.decode("utf-8", errors="replace").split("\n"):
         _, found, rest = line.partition(nonce + " ")

@@ -39,9 +39,9 @@ def tree(repository: Path, commit: str) -> Tree:
     listed = list(_listed(git(repository, "ls-tree", "-r", "-z", "-l", "--full-tree", commit)))
     hidden = leftovers(path for _, _, _, path in listed)
     for mode, blob, size, path in listed:
-        told = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        if mode not in MODES or size > MAX_FILE_BYTES or path in hidden or told != path:
-            left_out.append(told)
+        shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        if mode not in MODES or size > MAX_FILE_BYTES or path in hidden or shown != path:
+            left_out.append(shown)
             continue
         wanted[path] = blob, mode
         total += size

@@ -96,12 +96,12 @@ def read_prices(path: Path) -> Prices:
     if not path.is_file():
         return Prices()
     try:
-        told = bounded_toml.loads(path.read_text(encoding="utf-8"))
+        document = bounded_toml.loads(path.read_text(encoding="utf-8"))
     except (bounded_toml.TomlRefused, UnicodeDecodeError) as error:
         raise SuiteError(f"{path} does not parse: {error}") from error
-    rows = told.get("prices", [])
-    if set(told) - {"prices"} or not isinstance(rows, list):
-        raise SuiteError(f"{path}: a price list has [[prices]] tables and nothing else, not {', '.join(told)}")
+    rows = document.get("prices", [])
+    if set(document) - {"prices"} or not isinstance(rows, list):
+        raise SuiteError(f"{path}: a price list has [[prices]] tables and nothing else, not {', '.join(document)}")
     return Prices(tuple(_price(row, f"{path}, entry {number}") for number, row in enumerate(rows, 1)))
 
 

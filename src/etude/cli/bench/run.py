@@ -214,12 +214,12 @@ def _plan(order: Order, manner: Manner) -> Answer:
         "max_cost_dollars": order.max_cost,
         "out": str(order.folder),
     }
-    told = "set" if api_key(manner.key_env) else "not set, so no key is sent"
+    key_status = "set" if api_key(manner.key_env) else "not set, so no key is sent"
     lines = [
         f"would ask {label(order.suite)}: {len(order.ids)} tasks x {order.passes} passes of {len(order.entrants)} policies, "
         f"{attempts} attempts, {order.concurrency} at a time, into {order.folder}",
         *(f"  {key:24} {row['kind']:10} harness {row['harness']}  {_priced(row)}" for key, row in known.items()),
-        *([f"{manner.key_env} is {told}"] if any(row["kind"] == "endpoint" for row in known.values()) else []),
+        *([f"{manner.key_env} is {key_status}"] if any(row["kind"] == "endpoint" for row in known.values()) else []),
     ]
     return Answer(document, "\n".join(lines))
 

@@ -44,8 +44,8 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        told = self._fields() | {"goals": (), "builder": ""}
-        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+        fields = self._fields() | {"goals": (), "builder": ""}
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
 
     @property
     def snapshot(self) -> str:
@@ -72,25 +72,25 @@ class Recipe:
         return fields if self.hosts else {key: value for key, value in fields.items() if key != "hosts"}
 
     def to_toml(self) -> str:
-        told = self._fields() | {"env": dict(self.env), "digest": self.digest}
-        return tomli_w.dumps(_plain(told))
+        fields = self._fields() | {"env": dict(self.env), "digest": self.digest}
+        return tomli_w.dumps(_plain(fields))
 
 
 def read_recipe(text: str) -> Recipe:
     """Raises TaskError for what is no recipe, or was changed by hand without its digest."""
     try:
-        told = bounded_toml.loads(text)
-        digest = told.pop("digest")
-        plan = told.pop("tests")
+        fields = bounded_toml.loads(text)
+        digest = fields.pop("digest")
+        plan = fields.pop("tests")
         tests = TestPlan(plan["runner"], tuple(plan["command"]), tuple(plan["files"]))
         recipe = Recipe(
             **{
-                **told,
-                "steps": tuple(told["steps"]),
-                "goals": tuple(told["goals"]),
+                **fields,
+                "steps": tuple(fields["steps"]),
+                "goals": tuple(fields["goals"]),
                 "tests": tests,
-                "deny": tuple(told["deny"]),
-                "hosts": tuple(told.get("hosts", ())),
+                "deny": tuple(fields["deny"]),
+                "hosts": tuple(fields.get("hosts", ())),
             }
         )
     except (ValueError, KeyError, TypeError) as error:

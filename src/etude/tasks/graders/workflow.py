@@ -92,7 +92,7 @@ def _plain(loader: yaml.SafeLoader, node: yaml.Node | None, made: dict[int, Any]
         return ""
     if id(node) in made:
         if made[id(node)] is made:
-            raise Refused(f"{path} holds an alias of what it stands in (line {node.start_mark.line + 1})")
+            raise Refused(f"{path} holds an alias of a node that encloses it (line {node.start_mark.line + 1})")
         return made[id(node)]
     made[id(node)] = made  # being made
     if isinstance(node, yaml.ScalarNode):

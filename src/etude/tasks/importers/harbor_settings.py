@@ -54,10 +54,10 @@ class Settings:
 def read_settings(place: Path, variables: dict[str, str]) -> Settings:
     """`variables`: what `${VAR}` stands for. Raises TaskError, also for what can't be given here."""
     try:
-        told = bounded_toml.loads(text_of(place))
+        table = bounded_toml.loads(text_of(place))
     except bounded_toml.TomlRefused as error:
         raise TaskError(f"{place} does not parse: {error}") from error
-    whole = Table(told, place)
+    whole = Table(table, place)
     version = whole.raw("schema_version") or whole.raw("version") or "1.0"
     if str(version).partition(".")[0] != "1":
         raise TaskError(f"{place}: schema_version {version!r} is not known here; those of 1.x are")
@@ -90,7 +90,7 @@ def read_settings(place: Path, variables: dict[str, str]) -> Settings:
         agent_timeout_s=agent.seconds("timeout_sec", 0.0) or None,
         verifier_timeout_s=verifier.seconds("timeout_sec", VERIFIER_TIMEOUT_S),
         artifacts=_artifacts(whole, verifier, differs),
-        described={key: told[key] for key in ("task", "metadata", "source") if key in told},
+        described={key: table[key] for key in ("task", "metadata", "source") if key in table},
     )
     environment.seconds("build_timeout_sec", 600.0)
     environment.list("gpu_types")
@@ -158,13 +158,13 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _host(table: Table, told: str) -> str:
-    host = told.strip().lower().rstrip(".")
+def _host(table: Table, text: str) -> str:
+    host = text.strip().lower().rstrip(".")
     if _is_address(host):
-        raise table.wrong("allowed_hosts", "names of hosts: the door of a sandbox knows no addresses", told)
+        raise table.wrong("allowed_hosts", "names of hosts: the door of a sandbox knows no addresses", text)
     name = host.removeprefix("*.")
     if not name or not all(_LABEL.fullmatch(label) for label in name.split(".")):
-        raise table.wrong("allowed_hosts", "names of hosts, or *.NAME", told)
+        raise table.wrong("allowed_hosts", "names of hosts, or *.NAME", text)
     return f".{name}" if host.startswith("*.") else host
 
 

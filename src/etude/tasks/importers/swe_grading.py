@@ -152,7 +152,7 @@ def _split(names: Sequence[str], statuses: Statuses, rule: Rule) -> tuple[tuple[
 
 
 def meant(name: str, tests: Collection[str]) -> list[str]:
-    """The tests that a name stands for: itself, or all that begin so where it ends within a parameter."""
+    """The tests that a name means: itself, or all that begin with it where it ends within a parameter."""
     if name in tests:
         return [name]
     return sorted(test for test in tests if test.startswith(name)) if name.count("[") > name.count("]") else []

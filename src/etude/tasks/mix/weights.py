@@ -89,15 +89,15 @@ def read_weights(file: Path) -> dict[str, float]:
     """A mix' weights by category; a person may have changed them. Raises TaskError."""
     try:
         text = file.read_text(encoding="utf-8")
-        told = bounded_toml.loads(text) if file.suffix == ".toml" else json.loads(text)
-        weights = {name: float(row["weight"]) for name, row in told["categories"].items()}
+        document = bounded_toml.loads(text) if file.suffix == ".toml" else json.loads(text)
+        weights = {name: float(row["weight"]) for name, row in document["categories"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TaskError(
             f"{file} is no mix ({error!r}): write one with `etude tasks mix --sessions DIR --out {file}`"
         ) from error
-    if told.get("format") != FORMAT or told.get("version") != VERSION:
+    if document.get("format") != FORMAT or document.get("version") != VERSION:
         raise TaskError(
-            f"{file} is {told.get('format')!r} {told.get('version')!r}, not {FORMAT} {VERSION}: write it again"
+            f"{file} is {document.get('format')!r} {document.get('version')!r}, not {FORMAT} {VERSION}: write it again"
         )
     if wrong := [name for name, weight in weights.items() if name not in CATEGORIES or not 0 <= weight < float("inf")]:
         raise TaskError(f"{file}: {wrong[0]} = {weights[wrong[0]]}: weights are 0 or more, of {', '.join(CATEGORIES)}")

@@ -56,12 +56,12 @@ async def supervise(sandbox: Disposable, prepared: Prepared, timeout_s: float) -
         max_output_bytes=MAX_ANSWER_BYTES,
     )
     line = result.out.rstrip(b"\n").rpartition(b"\n")[2]
-    mark, _, told = line.partition(b" ")
+    mark, _, answer = line.partition(b" ")
     if result.timed_out or mark != nonce.encode():
         return Silent(result)
     try:
-        return _answer(json.loads(told))
-    except (ValueError, KeyError, TypeError, RecursionError):  # no word of the parent's, whoever wrote it
+        return _answer(json.loads(answer))
+    except (ValueError, KeyError, TypeError, RecursionError):  # not what the parent writes
         return Silent(result)
 
 
@@ -78,14 +78,14 @@ def _below(path: str, folders: list[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
-def _answer(told: dict[str, Any]) -> Answer:
+def _answer(fields: dict[str, Any]) -> Answer:
     return Answer(
-        rc=told["rc"],
-        seconds=told["seconds"],
-        events=tuple(told["events"]),
-        forged=told["forged"],
-        decided=told["decided"],
-        tail=told["tail"],
-        output=base64.b64decode(told["output"]),
-        reports=tuple(base64.b64decode(one) for one in told["report"]),
+        rc=fields["rc"],
+        seconds=fields["seconds"],
+        events=tuple(fields["events"]),
+        forged=fields["forged"],
+        decided=fields["decided"],
+        tail=fields["tail"],
+        output=base64.b64decode(fields["output"]),
+        reports=tuple(base64.b64decode(one) for one in fields["report"]),
     )

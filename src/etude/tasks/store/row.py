@@ -40,20 +40,20 @@ class Row:
 
 def row_of(task: Task, digest: str) -> Row:
     """What a task's own metadata says of it."""
-    told: Mapping[str, Any] = task.metadata
-    prompts = told.get("prompts") or {told.get("style", "only"): task.instruction}
-    changed = told.get("changed") or {}
-    difficulty = told.get("difficulty") or {}
+    metadata: Mapping[str, Any] = task.metadata
+    prompts = metadata.get("prompts") or {metadata.get("style", "only"): task.instruction}
+    changed = metadata.get("changed") or {}
+    difficulty = metadata.get("difficulty") or {}
     rollouts = difficulty.get("rollouts") or {}
     return Row(
         id=task.id,
         category=task.category,
         level=task.level,
         split=task.split,
-        generator=str(told.get("generator", "")),
-        project=str(told.get("project", "")),
-        language=str((told.get("environment") or {}).get("language", "")),
-        style=str(told.get("style", "only")),
+        generator=str(metadata.get("generator", "")),
+        project=str(metadata.get("project", "")),
+        language=str((metadata.get("environment") or {}).get("language", "")),
+        style=str(metadata.get("style", "only")),
         prompts={style: len(text) for style, text in prompts.items()},
         lines=int(changed.get("lines", 0)),
         files=int(changed.get("files", len(task.solution))),
@@ -61,7 +61,7 @@ def row_of(task: Task, digest: str) -> Row:
         digest=digest,
         turns=rollouts.get("turns"),
         thinking=rollouts.get("thinking_tokens"),
-        part=str(told.get("part", "")),
+        part=str(metadata.get("part", "")),
     )
 
 

@@ -110,14 +110,14 @@ async def require_sound(task: Task, bench: Bench, cheats: Mapping[str, Cheat] | 
 
 
 def _with(task: Task, found: Proof, others: int) -> Task:
-    told = {
+    proof = {
         "fail_to_pass": list(found.fail_to_pass),
         "pass_to_pass": list(found.pass_to_pass),
         "seconds": found.seconds,
         **({XFAILED: list(found.xfailed)} if found.xfailed else {}),
     }
-    beside = {"flaky": list(found.flaky), "solutions": 1 + others, "dates": found.dates}
-    return replace(task, hidden={**task.hidden, **told}, metadata={**task.metadata, **beside})
+    facts = {"flaky": list(found.flaky), "solutions": 1 + others, "dates": found.dates}
+    return replace(task, hidden={**task.hidden, **proof}, metadata={**task.metadata, **facts})
 
 
 async def _agree(task: Task, others: Sequence[Mapping[str, str]], bench: Bench) -> None:

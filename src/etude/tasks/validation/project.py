@@ -140,7 +140,7 @@ def _steady(found: Proof, flaky: frozenset[str]) -> Proof:
 
 
 def _with(task: Task, found: Proof) -> Task:
-    told = {
+    proof = {
         "fail_to_pass": list(found.fail_to_pass),
         "pass_to_pass": list(found.pass_to_pass),
         "seconds": found.seconds,
@@ -148,7 +148,7 @@ def _with(task: Task, found: Proof) -> Task:
         **({XFAILED: list(found.xfailed)} if found.xfailed else {}),
     }
     facts = {"flaky": list(found.flaky), "dates": found.dates}
-    return replace(task, hidden={**task.hidden, **told}, metadata={**task.metadata, **facts})
+    return replace(task, hidden={**task.hidden, **proof}, metadata={**task.metadata, **facts})
 
 
 def _size(files: Mapping[str, str], draft: Draft) -> dict[str, int]:
