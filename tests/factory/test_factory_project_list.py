@@ -8,12 +8,28 @@ import pytest
 
 from etude.cli.answer import Answer
 from etude.cli.tasks.make import MakeError, make
+from etude.factory.install.recipe import read_recipe
 from etude.factory.sources.projects import read_projects
 from etude.link.git import git
 from etude.tasks.errors import TaskError
 
 PROJECTS = Path(__file__).parents[2] / "recipes" / "projects.toml"
 ROW = "[[projects]]\nname = 'a'\nkind = 'sdist'\nversion = '1'\n"
+RECIPE = """
+project = "a"
+version = "1"
+language = "python"
+tree = "t"
+steps = []
+goals = []
+deny = []
+digest = "d"
+
+[tests]
+runner = "pytest"
+command = []
+files = []
+"""
 
 
 @pytest.mark.parametrize(
@@ -30,6 +46,13 @@ ROW = "[[projects]]\nname = 'a'\nkind = 'sdist'\nversion = '1'\n"
         ("x = " + "[" * 100_000, "does not parse: it is nested too deeply"),
         (".".join("a" * 50_000) + " = 1", "does not parse: line 1 has a key of more than 64 parts"),
         ("x = " + "9" * 100_000, "does not parse"),
+        (ROW + "a." * 500 + "b = 1", "does not parse: line 5 has a key of more than 64 parts"),
+        (ROW + "note = " + "[" * 5000 + "]" * 5000, "does not parse: it is nested too deeply"),
+        (ROW.replace("sdist", "git") + "path = 3", "path can't be 3"),
+        (ROW + "command = 'pytest'", "command can't be 'pytest'"),
+        (ROW + "command = [1]", "command can't be"),
+        (ROW + "workspaces = 'yes'", "workspaces can't be 'yes'"),
+        (ROW + "note = 2020-01-01", "note can't be"),
     ],
     ids=lambda value: value[:30],
 )
@@ -56,6 +79,25 @@ def test_a_clone_without_a_version_is_taken_at_the_commit_that_is_checked_out(tm
         assert git(tmp_path / "a", "rev-parse", "HEAD").decode().startswith(found.version)
         ids.append(found.id)
     assert ids[0] != ids[1]  # the next commit is another project to install
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a." * 500 + "b = 1",
+        "note = " + "[" * 5000 + "]" * 5000,
+        "digest = 1\ntests = 3\n",
+        RECIPE.replace('"1"', "2020-01-01"),
+        RECIPE.replace("version =", "other ="),
+        RECIPE.replace("steps = []", "steps = 3"),
+    ],
+    ids=["long key", "deep", "no plan", "a day", "unknown key", "no list"],
+)
+def test_a_text_that_is_no_recipe_is_refused_and_ends_nothing_else(text: str) -> None:
+    with pytest.raises(TaskError, match="changed by hand"):
+        read_recipe(RECIPE)  # well formed but for its digest
+    with pytest.raises(TaskError, match="this is no recipe of an environment"):
+        read_recipe(text)
 
 
 def test_a_dry_run_says_what_would_be_made_and_an_unknown_name_what_there_is(tmp_path: Path) -> None:

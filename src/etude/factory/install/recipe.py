@@ -93,11 +93,12 @@ def read_recipe(text: str) -> Recipe:
                 "hosts": tuple(fields.get("hosts", ())),
             }
         )
+        actual = recipe.digest
     except (ValueError, KeyError, TypeError) as error:
         raise TaskError(f"this is no recipe of an environment ({error}); install the project again") from error
-    if recipe.digest != digest:
+    if actual != digest:
         raise TaskError(
-            f"the recipe of {recipe.project} says {digest[:12]} and is {recipe.digest[:12]}: it was changed by hand"
+            f"the recipe of {recipe.project} says {str(digest)[:12]} and is {actual[:12]}: it was changed by hand"
         )
     return recipe
 

@@ -53,14 +53,14 @@ class Wanted:
 def read_projects(file: Path) -> list[Wanted]:
     """Raises TaskError that names the file, the table and the key."""
     try:
-        told = bounded_toml.loads(file.read_text(encoding="utf-8"))
+        document = bounded_toml.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise TaskError(f"{file} can't be read ({error.strerror}): give a list of projects with --projects") from error
     except ValueError as error:
         raise TaskError(f"{file} does not parse: {error}") from error
-    tables = told.get("projects")
-    if not isinstance(tables, list) or not tables or set(told) != {"projects"}:
-        raise TaskError(f"{file}: it must hold [[projects]] tables, and nothing beside them")
+    tables = document.get("projects")
+    if not isinstance(tables, list) or not tables or set(document) != {"projects"}:
+        raise TaskError(f"{file}: it must hold [[projects]] tables, and nothing besides them")
     found: dict[str, Wanted] = {}
     for number, table in enumerate(tables, 1):
         one = _wanted(table, f"{file}, project {number}", file.parent)
@@ -70,17 +70,28 @@ def read_projects(file: Path) -> list[Wanted]:
     return list(found.values())
 
 
-def _wanted(table: Any, where: str, beside: Path) -> Wanted:
+def _fits(key: str, value: Any) -> bool:
+    if key == "command":
+        return isinstance(value, list) and all(isinstance(word, str) for word in value)
+    return isinstance(value, bool if key == "workspaces" else str)
+
+
+def _wanted(table: Any, where: str, folder: Path) -> Wanted:
     known = {field.name for field in fields(Wanted)}
     if not isinstance(table, dict):
         raise TaskError(f"{where}: it is no table but {type(table).__name__}")
     if unknown := sorted(set(table) - known):
         raise TaskError(f"{where}: no key {unknown[0]!r}; there are {', '.join(sorted(known))}")
     if table.get("kind") == "git" and isinstance(table.get("path"), str) and "version" not in table:
-        table = {**table, "version": _checked_out(beside / table["path"], where)}
+        table = {**table, "version": _checked_out(folder / table["path"], where)}
     for key in ("name", "kind", "version"):
         if not isinstance(table.get(key), str) or not table[key]:
             raise TaskError(f"{where}: {key} must be a text, not {table.get(key)!r}")
+    for key, value in table.items():
+        if not _fits(key, value):
+            raise TaskError(
+                f"{where}: {key} can't be {value!r}; see the list that comes with Etude, recipes/projects.toml"
+            )
     if table["kind"] not in KINDS:
         raise TaskError(f"{where}: kind {table['kind']!r} is none of {', '.join(KINDS)}")
     if table.get("language", "python") not in LANGUAGES:
@@ -88,7 +99,7 @@ def _wanted(table: Any, where: str, beside: Path) -> Wanted:
     if (table["kind"] in _LOCAL) != bool(table.get("path")):
         raise TaskError(f"{where}: path is for {' and '.join(_LOCAL)}, which need it")
     if "path" in table:
-        table = {**table, "path": str((beside / table["path"]).resolve())}
+        table = {**table, "path": str((folder / table["path"]).resolve())}
     return Wanted(**{**table, "command": tuple(table.get("command", ()))})
 
 
