@@ -278,7 +278,7 @@ def test_a_binary_file_is_told_and_never_shown(shop: Path, etude: Etude) -> None
     assert "takes UTF-8 text only" in lab.asked[1]["messages"][-1]["content"]
 
 
-def test_an_answer_that_was_cut_off_is_continued_once_and_a_second_one_fails(shop: Path, etude: Etude) -> None:
+def test_an_answer_that_was_cut_off_is_continued_and_the_third_in_a_row_fails(shop: Path, etude: Etude) -> None:
     cut = {"text": "The total is", "finish": "length"}
 
     def once(messages: list[dict[str, Any]]) -> dict[str, Any]:
@@ -290,7 +290,7 @@ def test_an_answer_that_was_cut_off_is_continued_once_and_a_second_one_fails(sho
     assert "your answer was cut off at" in lab.asked[1]["messages"][-1]["content"]
     with serving(lambda messages: cut) as lab:
         done = etude("agent", "--json", "-p", "go", "-m", lab.url, "--sandbox", "none", "--no-index", folder=shop)
-    assert (done.code, len(lab.asked)) == (1, 2) and done.events[-1]["error"]["reason"] == "no_answer"
+    assert (done.code, len(lab.asked)) == (1, 3) and done.events[-1]["error"]["reason"] == "no_answer"
 
 
 @pytest.mark.parametrize("turn", [{"text": ""}, {"text": "", "thinking": "I could call a tool"}])

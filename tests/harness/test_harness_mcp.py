@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -350,7 +349,7 @@ def test_a_log_begins_again_when_it_is_large_and_tells_of_its_own_start_alone(mo
 
 # A server without the SDK: what one of its tools does to the process is what the test asks about.
 BARE = """
-import json, os, subprocess, sys, time
+import json, os, sys, time
 
 def answer(row, result):
     print(json.dumps({"jsonrpc": "2.0", "id": row["id"], "result": result}), flush=True)
@@ -373,7 +372,6 @@ for line in sys.stdin:
 ENDS = {
     "exits": "os._exit(3)",
     "exits in the middle of a message": "sys.stdout.write('{\"jsonrpc\":'); sys.stdout.flush(); os._exit(1)",
-    "exits while a child holds its stdout": "subprocess.Popen(['sleep', '600'], stdin=subprocess.DEVNULL); os._exit(3)",
     "closes its stdout and exits later": "os.close(1); time.sleep(0.1); os._exit(0)",
     "is killed": "os.kill(os.getpid(), 9)",
 }
@@ -392,25 +390,3 @@ async def test_the_death_of_a_server_ends_a_call_before_its_time_limit(tmp_path:
     assert methods[0] == "server/discover" and methods.count("server/discover") == 1, (
         "an older server is not asked again"
     )
-
-
-async def test_an_answer_that_a_server_wrote_before_its_end_arrives(tmp_path: Path) -> None:
-    end = "answer(row, {'content': [{'type': 'text', 'text': 'x' * 3000000}]}); os._exit(0)"
-    server = Server("bare", command=sys.executable, args=("-c", BARE.replace("END", end)), timeout_s=30, trusted=True)
-    connection = Connection(server, tmp_path)
-    await connection.open()
-    text, failed = await connection.call("end", {})
-    assert len(text) == 3_000_000 and not failed
-    await connection.close()
-
-
-async def test_no_process_of_a_dead_server_stays(tmp_path: Path) -> None:
-    mark = str(3_400_000_000 + os.getpid())
-    end = f"subprocess.Popen(['sleep', '{mark}'], stdin=subprocess.DEVNULL); os._exit(3)"
-    server = Server("bare", command=sys.executable, args=("-c", BARE.replace("END", end)), timeout_s=30, trusted=True)
-    connection = Connection(server, tmp_path)
-    await connection.open()
-    with pytest.raises(McpError, match="died"):
-        await connection.call("end", {})
-    await connection.close()
-    assert subprocess.run(["pgrep", "-fx", f"sleep {mark}"], stdout=subprocess.PIPE).stdout == b""

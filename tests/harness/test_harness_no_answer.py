@@ -1,4 +1,4 @@
-"""A turn that is no answer (empty, filtered, ended by an error, cut off) is asked for once more, then the request has failed."""
+"""A turn that is no answer (empty, filtered, an error) is asked for once more, a text that was cut off twice; then the request has failed."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ async def test_the_sampled_tokens_of_an_empty_turn_stay_as_they_are(
     )
 
 
-# An answer that the limit of a turn cut off is not malformed: the model is asked once to go on. Twice in a row is no answer, or a model
-# that never ends would use up every turn of the request.
+# An answer that the limit of a turn cut off is not malformed: the model is asked to go on. Three in a row are no answer, or a model that
+# never ends would use up every turn of the request.
 CUT = Message("assistant", "The total is wrong because", problem=CUT_OFF)
 CUT_NOTICE = "your answer was cut off at {} tokens, the limit of one turn; continue where it ended, or be briefer"
 
@@ -86,16 +86,16 @@ async def test_the_notice_names_the_tokens_that_the_endpoint_counted(agent: Make
     assert outcome.session.of("tool_result")[0].data["text"] == CUT_NOTICE.format("1,234")
 
 
-@pytest.mark.parametrize("first", [CUT, Message("assistant")], ids=["cut off", "empty"])
-async def test_a_cut_off_answer_behind_another_that_is_none_ends_the_request(agent: Make, first: Message) -> None:
-    outcome = await agent([first, CUT, Message("assistant", "too late")]).run()
-    assert outcome.reason == "no_answer" and len(outcome.session.of("completion")) == 2
+async def test_the_third_answer_in_a_row_that_was_cut_off_ends_the_request(agent: Make) -> None:
+    assert (await agent([CUT, CUT, Message("assistant", "it subtracts")]).run()).reason == "message"
+    outcome = await agent([CUT, CUT, CUT, Message("assistant", "too late")]).run()
+    assert outcome.reason == "no_answer" and len(outcome.session.of("completion")) == 3
     assert not outcome.session.of("fault"), "the attempt is scored"
 
 
 async def test_a_call_between_two_cut_off_answers_begins_the_count_again(agent: Make, scene: Any) -> None:
     look = scene.turn(("view", {"path": "shop.py"}))
-    assert (await agent([CUT, look, CUT, Message("assistant", "done")]).run()).reason == "message"
+    assert (await agent([CUT, CUT, look, CUT, CUT, Message("assistant", "done")]).run()).reason == "message"
 
 
 async def test_a_sampled_answer_without_its_end_gets_the_same_notice_and_keeps_its_tokens(
@@ -105,7 +105,7 @@ async def test_a_sampled_answer_without_its_end_gets_the_same_notice_and_keeps_i
     assert outcome.reason == "done"
     assert outcome.session.of("tool_result")[0].data["text"] == CUT_NOTICE.format(3)
     assert outcome.segments[0].sampled.sum() == 3 + len(renderer.render_message(scene.done())) - 1
-    outcome = await agent(scene.token_policy(renderer, [[50], [51], scene.done()]), renderer=renderer).run()
+    outcome = await agent(scene.token_policy(renderer, [[50], [51], [52], scene.done()]), renderer=renderer).run()
     assert outcome.reason == "no_answer"
 
 

@@ -183,7 +183,7 @@ _WHY = {
     "stopped": "stopped by the person",
     "max_turns": "the request used up its turns; say more to go on, or raise --max-turns",
     "max_tokens": "the session used up its tokens; begin a new one",
-    "no_answer": "the model gave no whole answer, twice in a row; ask for less at once, in other words, or use another model",
+    "no_answer": "the model gave no whole answer, again and again; ask for less at once, in other words, or use another model",
     "refused": "the model could not take the conversation: too long for it, or filtered",
 }
 

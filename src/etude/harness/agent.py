@@ -44,6 +44,7 @@ from etude.workspace.workspace import Journal, Workspace
 
 # Statuses of refusals that no second try would change.
 _REFUSED = (400, 413, 422)
+CONTINUED = 2  # a text that the limit of a turn cut off is continued so often in a row; a model that never ends would use up every turn
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ class Agent:
         self._turns_in_request = 0
         self._turns_in_segment = 0
         self._summaries = 0
-        self._unanswered = False  # the last turn was no whole answer
+        self._unanswered = False  # the last turn was no answer
+        self._cut_in_a_row = 0
         self._cut_at_tokens = 0  # where the last turn was cut off while it called no tool; 0: it was not
         self._seconds = {"policy": 0.0, "tools": 0.0, "all": 0.0}
 
@@ -205,8 +207,9 @@ class Agent:
         self._turns += 1
         self._turns_in_request += 1
         self._turns_in_segment += 1
-        unanswered, self._unanswered = self._unanswered, message.fault in NO_ANSWER or self._cut_at_tokens > 0
-        if self._unanswered and unanswered:
+        unanswered, self._unanswered = self._unanswered, message.fault in NO_ANSWER
+        self._cut_in_a_row = self._cut_in_a_row + 1 if self._cut_at_tokens else 0
+        if (self._unanswered and unanswered) or self._cut_in_a_row > CONTINUED:
             raise Ended("no_answer")
         if message.fault is not None:
             answer = self._notice(message.fault)

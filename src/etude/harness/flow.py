@@ -7,7 +7,7 @@ from typing import Literal
 from etude.trace.message import ToolCall
 
 # done: the tool was called. message: a turn without calls. stopped: by a person. max_*: a limit. refused: the policy can't take
-# the request. no_answer: two turns in a row were empty, filtered, ended by the provider's error, or cut off while they called no tool.
+# the request. no_answer: two turns in a row were empty, filtered or ended by the provider's error, or three were cut off without a call.
 EndReason = Literal["done", "message", "stopped", "max_turns", "max_tokens", "refused", "no_answer"]
 
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from etude.harness.mcp.answer import text_of
 from etude.harness.mcp.log import ServerLog
 from etude.harness.mcp.server import Server
-from etude.harness.mcp.stdio import stdio_transport
 from etude.redact.keys import without
 
 if TYPE_CHECKING:
@@ -54,9 +53,7 @@ class Connection:
         self._secrets = server.secrets(environ)
         self._held: _Held | None = None
         self._restarts = 0
-        self._handshake = (
-            "auto"  # the SDK's name for how a session begins; "legacy" once a server turned out to be older
-        )
+        self._handshake = "auto"  # how the SDK begins a session; "legacy" once a server turned out to be older
         self._restarting = asyncio.Lock()
 
     async def open(self) -> list[Tool]:
@@ -158,7 +155,8 @@ class Connection:
 
     async def _client(self, stack: contextlib.AsyncExitStack, log: ServerLog) -> Client:
         import httpx2
-        from mcp import Client
+        from mcp import Client, StdioServerParameters
+        from mcp.client.stdio import stdio_client
         from mcp.client.streamable_http import streamable_http_client
 
         filled = self._filled
@@ -166,7 +164,11 @@ class Connection:
             limits = httpx2.Timeout(self.server.startup_timeout_s, read=_QUIET_S)
             http = await stack.enter_async_context(httpx2.AsyncClient(headers=dict(filled.headers), timeout=limits))
             return Client(streamable_http_client(filled.url, http_client=http), mode=self._handshake)
-        return Client(stdio_transport(filled, self._folder, log.stream), mode=self._handshake)
+        started = StdioServerParameters(
+            command=filled.command, args=list(filled.args), env=dict(filled.env), cwd=self._folder / filled.cwd,
+            encoding_error_handler="replace",
+        )  # fmt: skip
+        return Client(stdio_client(started, errlog=log.stream), mode=self._handshake)
 
     def _hidden(self, text: str) -> str:
         for value, shown in self._secrets.items():
