@@ -219,7 +219,7 @@ def test_a_dry_run_plans_and_touches_nothing(here: Here, tmp_path: Path) -> None
         ((*BASE, "--policy", "-x=http://x/v1#m"), "not '-x'"),
         ((*BASE, "--effort", "low,utmost"), "no effort 'utmost'"),
         ((*BASE, "--task", "nothing*"), "matches --task nothing*"),
-        ((*BASE, "--only"), "nobody to ask"),
+        ((*BASE, "--only"), "no policy to ask"),
         ((*BASE, "--policy", "m=http://x/v1#m", "--policy", "m=http://y/v1#n"), "two policies are called m@medium"),
         ((*BASE, "--prices", "none.toml"), "no such file"),
     ],

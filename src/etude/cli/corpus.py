@@ -144,46 +144,29 @@ def fingerprint(
     )
 
 
+Checkpoints = Annotated[
+    list[Path], typer.Argument(metavar="CHECKPOINT...", help="Hugging Face directories with tokenizer.json.")
+]
+Code = Annotated[
+    Path, typer.Option("--of", metavar="DIR", help="A folder of code, or a library: its held-out projects.")
+]
+Window = Annotated[
+    int | None,
+    typer.Option("--window", help="Tokens read at once. Default: all that the checkpoint can, at most 2048."),
+]
+Stride = Annotated[int | None, typer.Option("--stride", help="Tokens the window moves by. Default: half of it.")]
+
+
 @app.command()
 def perplexity(
-    checkpoints: Annotated[
-        list[Path], typer.Argument(metavar="CHECKPOINT...", help="Hugging Face directories with tokenizer.json.")
-    ],
-    of: Annotated[
-        Path, typer.Option("--of", metavar="DIR", help="A folder of code, or a library: its held-out projects.")
-    ],
-    window: Annotated[
-        int | None,
-        typer.Option("--window", help="Tokens read at once. Default: all that the checkpoint can, at most 2048."),
-    ] = None,
-    stride: Annotated[
-        int | None, typer.Option("--stride", help="Tokens the window moves by. Default: half of it.")
-    ] = None,
-    json: Json = False,
+    checkpoints: Checkpoints, of: Code, window: Window = None, stride: Stride = None, json: Json = False
 ) -> Answer:
     """Codebase perplexity: all files in alphabetical order, negative log-likelihood summed over a rolling window; lower is better."""
     from etude.corpus.codebase import codebase
-    from etude.corpus.tokenizer import encode_documents, load_tokenizer
-    from etude.corpus.tokenizer_check import check_belongs
-    from etude.model.checkpoint import load_checkpoint
-    from etude.train.perplexity import codebase_perplexity
 
     texts = [text for _, text in codebase(of)]
     sizes = [len(text.encode()) for text in texts]
-    rows = []
-    for folder in checkpoints:
-        model, tokenizer = load_checkpoint(folder), load_tokenizer(folder)
-        check_belongs(folder, tokenizer)
-        length = window or min(model.config.context_length, WINDOW_TOKENS)
-        found = codebase_perplexity(
-            model, list(encode_documents(tokenizer, texts)), sizes, window=length, stride=stride or length // 2
-        )
-        rows.append(
-            {
-                "checkpoint": str(folder), "bits_per_byte": found.bits_per_byte, "ci95": found.ci95(), "nats": found.total_nats,
-                "perplexity": found.perplexity, "tokens": found.tokens, "window": length, "stride": stride or length // 2,
-            }
-        )  # fmt: skip
+    rows = [_perplexity_row(folder, texts, sizes, window, stride) for folder in checkpoints]
     lines = [f"{of}: {len(texts):,} files, {_mb(sum(sizes))}"]
     for row in rows:
         low, high = row["ci95"]
@@ -192,6 +175,26 @@ def perplexity(
             f"perplexity {row['perplexity']:.2f} a token, window {row['window']}"
         )
     return Answer({"of": str(of), "files": len(texts), "bytes": sum(sizes), "checkpoints": rows}, "\n".join(lines))
+
+
+def _perplexity_row(
+    folder: Path, texts: list[str], sizes: list[int], window: int | None, stride: int | None
+) -> dict[str, Any]:
+    """One checkpoint's figures over the texts, whose sizes are in bytes."""
+    from etude.corpus.tokenizer import encode_documents, load_tokenizer
+    from etude.corpus.tokenizer_check import check_belongs
+    from etude.model.checkpoint import load_checkpoint
+    from etude.train.perplexity import codebase_perplexity
+
+    model, tokenizer = load_checkpoint(folder), load_tokenizer(folder)
+    check_belongs(folder, tokenizer)
+    length = window or min(model.config.context_length, WINDOW_TOKENS)
+    step = stride or length // 2
+    found = codebase_perplexity(model, list(encode_documents(tokenizer, texts)), sizes, window=length, stride=step)
+    return {
+        "checkpoint": str(folder), "bits_per_byte": found.bits_per_byte, "ci95": found.ci95(), "nats": found.total_nats,
+        "perplexity": found.perplexity, "tokens": found.tokens, "window": length, "stride": step,
+    }  # fmt: skip
 
 
 def _counts(folder: Path, found: dict[str, Any]) -> Answer:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from etude.bench.runs.entrant import Entrant, Seat
+from etude.harness.settings import HarnessSettings
 from etude.run.endpoint import Endpoint
 from etude.run.manner import Called, Occasion, UnknownPolicy
 from etude.run.other_agent import harness_of, made
@@ -25,13 +26,8 @@ def checkpoint(called: Called, occasion: Occasion) -> Entrant:
         raise UnknownPolicy(f"{called.what}: there is no config.json, so it is no checkpoint directory")
     renderer = load_renderer(folder)
     nano = isinstance(renderer, NanoRenderer)
-    manner, chosen = occasion.manner, occasion.chosen(called.effort)
-    if nano:  # its habits are trained in: the recipe's limits, and the tools it knows
-        _as_it_is(called, occasion)
-        settings = occasion.pinned(occasion.recipe.harness, chosen | {"preset": "nano"})
-    else:
-        own = Endpoint("", folder.name, temperature=manner.temperature, context_tokens=manner.context_tokens)
-        settings = occasion.pinned(own.harness(occasion.recipe), chosen)
+    manner = occasion.manner
+    settings = _settings(called, occasion, folder, nano=nano)
 
     @asynccontextmanager
     async def opened():
@@ -55,6 +51,16 @@ def checkpoint(called: Called, occasion: Occasion) -> Entrant:
     digest, facts = harness_of(called.agent, settings, renderer)
     facts |= {"checkpoint": identity(folder)}
     return Entrant(name, called.effort, "checkpoint", settings, digest, opened, facts=facts, agent=called.agent)
+
+
+def _settings(called: Called, occasion: Occasion, folder: Path, *, nano: bool) -> HarnessSettings:
+    """A nano model's habits are trained in: it has the recipe's limits and the tools it knows. Raises UnknownPolicy."""
+    manner, chosen = occasion.manner, occasion.chosen(called.effort)
+    if nano:
+        _as_it_is(called, occasion)
+        return occasion.pinned(occasion.recipe.harness, chosen | {"preset": "nano"})
+    own = Endpoint("", folder.name, temperature=manner.temperature, context_tokens=manner.context_tokens)
+    return occasion.pinned(own.harness(occasion.recipe), chosen)
 
 
 def _as_it_is(called: Called, occasion: Occasion) -> None:

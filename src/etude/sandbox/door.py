@@ -41,12 +41,7 @@ def require(spec: SandboxSpec, backend: str, isolation: Isolation, egress: bool)
         raise Unsupported(
             f"isolation_min={spec.isolation_min!r}: back end {backend} gives {isolation!r}; lower the demand"
         )
-    if spec.cpus is not None and not _LEAST_CPUS <= spec.cpus < float("inf"):
-        raise UserError(f"cpus={spec.cpus}: cores' worth of time, at least {_LEAST_CPUS}; None for no bound")
-    # None of them may be 0: to the kernel that is no limit at all.
-    request.whole("memory_mb", spec.memory_mb, 1, _MOST_MB)
-    request.whole("disk_mb", spec.disk_mb, 1, _MOST_MB)
-    request.whole("pids", spec.pids, 1, _MOST_PIDS)
+    _require_limits(spec)
     request.variables(spec.env)
     if spec.network.mode == "allowlist" and not egress:
         raise Unsupported(
@@ -57,6 +52,21 @@ def require(spec: SandboxSpec, backend: str, isolation: Isolation, egress: bool)
     if spec.folder:
         _require_folder(spec, backend)
         return
+    _require_root(spec)
+    _require_paths(spec)
+
+
+def _require_limits(spec: SandboxSpec) -> None:
+    if spec.cpus is not None and not _LEAST_CPUS <= spec.cpus < float("inf"):
+        raise UserError(f"cpus={spec.cpus}: cores' worth of time, at least {_LEAST_CPUS}; None for no bound")
+    # None of them may be 0: to the kernel that is no limit at all.
+    request.whole("memory_mb", spec.memory_mb, 1, _MOST_MB)
+    request.whole("disk_mb", spec.disk_mb, 1, _MOST_MB)
+    request.whole("pids", spec.pids, 1, _MOST_PIDS)
+
+
+def _require_root(spec: SandboxSpec) -> None:
+    """One root file system, and none that warm runs can't have."""
     if spec.image and spec.warm_python:
         raise Unsupported(
             f"image={spec.image!r} with warm_python=True: warm runs are forks of the host's interpreter; set warm_python=False"
@@ -65,6 +75,10 @@ def require(spec: SandboxSpec, backend: str, isolation: Isolation, egress: bool)
         raise UserError(f"image={spec.image!r} and snapshot={spec.snapshot!r}: a snapshot holds its own root; name one")
     if spec.hidden:
         raise Unsupported(f"hidden={spec.hidden!r}: paths of the host are in sight only around a folder of it")
+
+
+def _require_paths(spec: SandboxSpec) -> None:
+    """Folders inside are plain paths, and what is bound is there and open to the sandbox."""
     for path in (spec.workdir, *(inside for _, inside in spec.read_only_binds)):
         request.text("a folder inside", path)
         if not path.startswith("/") or posixpath.normpath(path) != path or path == "/":

@@ -50,8 +50,7 @@ def audit(
     json: Json = False,
 ) -> Answer:
     """Read passes blind to their outcome for looked-up fixes, tampered tests and special-cased inputs; scores stay as they are."""
-    from etude.bench.audit.audited_run import audit_part, audit_run
-    from etude.bench.audit.probed_run import probed_part
+    from etude.bench.audit.audited_run import audit_run
     from etude.bench.grading.judgement import JudgementFile
     from etude.bench.runs.folder import RunFolder
     from etude.bench.runs.report import write_report
@@ -76,10 +75,18 @@ def audit(
     finally:  # a judge or a probe that ends early takes nothing from what was found before
         write_report(place)
         write_page(folder)
-    told = audit_part(place, table) or {"policies": {}, "flagged": [], "wires": {}}
+    return _answer(place, table, findings, missing)
+
+
+def _answer(place: RunFolder, table: Table, findings: list[Finding], note: str) -> Answer:
+    """What the run's files hold now. `note`: why the suite's tasks could not be looked at, or nothing."""
+    from etude.bench.audit.audited_run import audit_part
+    from etude.bench.audit.probed_run import probed_part
+
+    found = audit_part(place, table) or {"policies": {}, "flagged": [], "wires": {}}
     probed = probed_part(place, table)
-    lines = [*_table(told), *_flagged(findings), *_known(probed), *([missing] if missing else [])]
-    return Answer({**told, "note": missing, "contamination": probed}, "\n".join(lines))
+    lines = [*_table(found), *_flagged(findings), *_known(probed), *([note] if note else [])]
+    return Answer({**found, "note": note, "contamination": probed}, "\n".join(lines))
 
 
 async def _probe(word: str, place: RunFolder, table: Table, suite: Suite | None, key_env: str, seed: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,9 +14,11 @@ from etude.cli.option import DryRun, Json, Overrides
 from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
+    from etude.bench.grading.judge import Judge
     from etude.bench.runs.folder import RunFolder
     from etude.bench.runs.table import Table
     from etude.bench.suites.suite import Suite
+    from etude.recipe.recipe import Recipe
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `etude bench run`.")]
 Agentic = Annotated[
@@ -41,11 +44,11 @@ def judge(
     json: Json = False,
 ) -> Answer:
     """Judge what tests can't decide; what was judged before is not asked again, and no test's score changes."""
-    from etude.bench.grading.judged_run import LEFT_OUT, asked, judge_run
-    from etude.bench.grading.judgement import JudgementFile
+    from etude.bench.grading.judged_run import asked
     from etude.bench.runs.folder import RunFolder
     from etude.bench.runs.report import write_report
     from etude.bench.runs.table import read_table
+    from etude.recipe.read import find_recipe, read_recipe
     from etude.report.write import write_page
 
     place = RunFolder(folder)
@@ -56,43 +59,56 @@ def judge(
     if pairs is not None:
         return _pairs(place, table, opened, judge, key_env, pairs, dry_run=dry_run)
     passes = asked(table, opened)
-    calls = sum(one.kind == "single" for _, _, rubric in passes for one in rubric.criteria)
     if dry_run or judge is None or not passes:
-        why = f"would ask {judge or 'no judge'}: {calls} criteria of {len(passes)} passes whose tasks have a rubric"
-        told = (
-            LEFT_OUT
-            if judge is None
-            else why
-            if passes
-            else f"no task of {opened.name} has a rubric: there is nothing to judge"
-        )
-        return Answer(
-            {"passes": len(passes), "calls": calls, "judge": judge, "note": told},
-            f"{why}\n{told}" if judge is None else told,
-        )
+        return _plan(opened, passes, judge)
 
-    async def go() -> dict[str, Any]:
-        async with closing(judge, JudgementFile(folder / "judgements.jsonl"), key_env, opened) as who:
-            assert who is not None
-            if not agentic:
-                return (await judge_run(place, table, opened, who)).document
-            from etude.bench.grading.agentic import AgenticGrader
-            from etude.fleet.open import open_sandboxes
-            from etude.harness.settings import HarnessSettings
-            from etude.recipe.read import find_recipe, read_recipe
-
-            found = read_recipe([find_recipe(recipe)], overrides or [])
-            pool = await open_sandboxes(found.fleet, found.sandbox)
-            try:
-                grader = AgenticGrader(who.policy, pool, who.file, HarnessSettings.full(), who.price, opened.adapt)
-                return (await judge_run(place, table, opened, who, grader)).document
-            finally:
-                await pool.close()
-
-    document = run_async(go())
+    found = read_recipe([find_recipe(recipe)], overrides or []) if agentic else None
+    document = run_async(_judged(place, table, opened, judge, key_env, found))
     write_report(place)
     write_page(folder)
     return Answer(document, "\n".join(_lines(document)))
+
+
+def _plan(suite: Suite, passes: Sequence[tuple[Any, Any, Any]], judge: str | None) -> Answer:
+    """What would be asked, and why nothing is."""
+    from etude.bench.grading.judged_run import LEFT_OUT
+
+    calls = sum(one.kind == "single" for _, _, rubric in passes for one in rubric.criteria)
+    plan = f"would ask {judge or 'no judge'}: {calls} criteria of {len(passes)} passes whose tasks have a rubric"
+    if judge is None:
+        note, text = LEFT_OUT, f"{plan}\n{LEFT_OUT}"
+    else:
+        note = text = plan if passes else f"no task of {suite.name} has a rubric: there is nothing to judge"
+    return Answer({"passes": len(passes), "calls": calls, "judge": judge, "note": note}, text)
+
+
+async def _judged(
+    place: RunFolder, table: Table, suite: Suite, judge: str, key_env: str, running: Recipe | None
+) -> dict[str, Any]:
+    """The document of a judgement; with a recipe, whose sandboxes are used, by running."""
+    from etude.bench.grading.judged_run import judge_run
+    from etude.bench.grading.judgement import JudgementFile
+
+    async with closing(judge, JudgementFile(place.root / "judgements.jsonl"), key_env, suite) as who:
+        assert who is not None
+        if running is not None:
+            return await _by_running(place, table, suite, who, running)
+        return (await judge_run(place, table, suite, who)).document
+
+
+async def _by_running(place: RunFolder, table: Table, suite: Suite, judge: Judge, recipe: Recipe) -> dict[str, Any]:
+    """The document of a judgement by an agent in fresh sandboxes."""
+    from etude.bench.grading.agentic import AgenticGrader
+    from etude.bench.grading.judged_run import judge_run
+    from etude.fleet.open import open_sandboxes
+    from etude.harness.settings import HarnessSettings
+
+    pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
+    try:
+        grader = AgenticGrader(judge.policy, pool, judge.file, HarnessSettings.full(), judge.price, suite.adapt)
+        return (await judge_run(place, table, suite, judge, grader)).document
+    finally:
+        await pool.close()
 
 
 def _pairs(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast
 
 import typer
 
@@ -15,7 +15,9 @@ from etude.cli.option import DryRun, Json, Overrides
 from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
+    from etude.bench.runs.entrant import Entrant
     from etude.bench.suites.suite import Suite
+    from etude.events.log import EventLog
     from etude.recipe.recipe import Recipe
     from etude.run.manner import Manner
     from etude.run.suite_bench import Order
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 class BenchError(Exception):
     """What was asked for makes no sense, or ended early."""
 
+
+# Of --judge: who judges, then --recipe, --set and --key-env.
+Judging: TypeAlias = "tuple[str | None, str, list[str] | None, str]"
 
 EFFORTS = ("low", "medium", "high")
 
@@ -68,44 +73,21 @@ Arms = Annotated[
 
 
 def run(
-    suites: Named,
-    policies: Policies = None,
-    only: Only = False,
-    effort: asked.Efforts = "medium",
-    harness: asked.Harnesses = "etude",
-    passes: Passes = 1,
-    max_cost: asked.MaxCost = None,
-    prices: asked.PriceFile = None,
-    price_in: asked.PriceIn = None,
-    price_out: asked.PriceOut = None,
-    price_cached: asked.PriceCached = None,
-    concurrency: Concurrency = 4,
-    tasks: Tasks = None,
-    task: Chosen = None,
-    seed: Seed = 7,
-    out: Folder = None,
-    recipe: RecipeName = "laptop",
-    overrides: Overrides = None,
-    preset: asked.Preset = None,
-    temperature: asked.Temperature = 1.0,
-    context: asked.Context = None,
-    key_env: asked.KeyEnv = "OPENAI_API_KEY",
-    timeout: asked.Timeout = 300.0,
-    attempt_limit: asked.Limit = 3600.0,
-    omit: asked.Omit = None,
-    max_tokens_field: asked.TokenField = "max_tokens",
-    judge: JudgeWord = None,
-    arms: Arms = False,
-    dry_run: DryRun = False,
-    json: Json = False,
-) -> Answer:
-    """Ask suites of policies, several passes each; nop, cheating agents and the reference stand in every table.
+    suites: Named, policies: Policies = None, only: Only = False, effort: asked.Efforts = "medium",
+    harness: asked.Harnesses = "etude", passes: Passes = 1, max_cost: asked.MaxCost = None, prices: asked.PriceFile = None,
+    price_in: asked.PriceIn = None, price_out: asked.PriceOut = None, price_cached: asked.PriceCached = None,
+    concurrency: Concurrency = 4, tasks: Tasks = None, task: Chosen = None, seed: Seed = 7, out: Folder = None,
+    recipe: RecipeName = "laptop", overrides: Overrides = None, preset: asked.Preset = None,
+    temperature: asked.Temperature = 1.0, context: asked.Context = None, key_env: asked.KeyEnv = "OPENAI_API_KEY",
+    timeout: asked.Timeout = 300.0, attempt_limit: asked.Limit = 3600.0, omit: asked.Omit = None,
+    max_tokens_field: asked.TokenField = "max_tokens", judge: JudgeWord = None, arms: Arms = False,
+    dry_run: DryRun = False, json: Json = False,
+) -> Answer:  # fmt: skip
+    """Ask suites of policies, several passes each; nop, cheating agents and the reference are in every table.
 
     Stopped at any point, the same command goes on; a budget that is reached is said, and a higher one goes on.
     """
-    from etude.events.log import EventLog
     from etude.recipe.read import find_recipe, read_recipe
-    from etude.run.entrants import entrants, unsummarized
     from etude.run.manner import Manner
     from etude.run.suite_bench import Order
     from etude.run.suites import open_suite
@@ -120,21 +102,45 @@ def run(
     folders = _folders([suite.name for suite in opened], out)
     orders = []
     for suite, folder in zip(opened, folders, strict=True):
-        log = EventLog.null() if dry_run else EventLog(folder / "events.jsonl")
-        who = entrants(policies or [], suite, found, manner, log, only=only)
-        if arms:
-            who += unsummarized(policies or [], suite, found, manner, log)
-        if not who:
-            raise BenchError("nobody to ask: name a --policy, or leave out --only")
+        log, who = _participants(suite, folder, found, manner, policies or [], only=only, arms=arms, dry_run=dry_run)
         order = Order(
             suite, _ids(suite, tasks, task), who, folder, log, passes, concurrency, seed, found.bench.resamples,
             max_cost, tuple(other for other in folders if other != folder), attempt_limit, given, judge,
         )  # fmt: skip
         orders.append(order)
+    return _answered(orders, found, manner, (judge, recipe, overrides, key_env), dry_run=dry_run)
+
+
+def _participants(
+    suite: Suite,
+    folder: Path,
+    recipe: Recipe,
+    manner: Manner,
+    policies: list[str],
+    *,
+    only: bool,
+    arms: bool,
+    dry_run: bool,
+) -> tuple[EventLog, list[Entrant]]:
+    """The log of a suite's results, and the policies that it is asked of. Raises BenchError where there is none."""
+    from etude.events.log import EventLog
+    from etude.run.entrants import entrants, unsummarized
+
+    log = EventLog.null() if dry_run else EventLog(folder / "events.jsonl")
+    found = entrants(policies, suite, recipe, manner, log, only=only)
+    if arms:
+        found += unsummarized(policies, suite, recipe, manner, log)
+    if not found:
+        raise BenchError("no policy to ask: name a --policy, or leave out --only")
+    return log, found
+
+
+def _answered(orders: list[Order], recipe: Recipe, manner: Manner, judging: Judging, *, dry_run: bool) -> Answer:
+    """What the suites say, or would be asked."""
     if dry_run:
         return _all([_plan(order, manner) for order in orders])
     _ready(orders)
-    return _all([_judged(_go(found, order), order, (judge, recipe, overrides, key_env)) for order in orders])
+    return _all([_judged(_go(recipe, order), order, judging) for order in orders])
 
 
 def _folders(names: list[str], out: Path | None) -> list[Path]:
@@ -255,7 +261,7 @@ def _go(recipe: Recipe, order: Order) -> Answer:
     return Answer(document, text, 1 if left else 0)
 
 
-def _judged(answer: Answer, order: Order, how: tuple[str | None, str, list[str] | None, str]) -> Answer:
+def _judged(answer: Answer, order: Order, how: Judging) -> Answer:
     """With what the judge said beside it, if the suite asks one anything; a run that isn't finished is judged when it is."""
     from etude.run.suite_bench import rubrics
 

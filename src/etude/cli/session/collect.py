@@ -16,6 +16,9 @@ from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.factory.collect.tries import Try
+    from etude.recipe.recipe import Recipe
+    from etude.run.collecting import Order
+    from etude.run.manner import Manner
 
 
 class CollectError(Exception):
@@ -35,94 +38,69 @@ Keep = Annotated[Literal["passed", "all"], typer.Option("--keep", help="Sessions
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where sessions go; the same folder goes on.")]
 PerTask = Annotated[int, typer.Option("--per-task", min=1, help="Sessions of one task that are kept at most.")]
 Tries = Annotated[int, typer.Option("--tries", min=1, help="Attempts at one task at most.")]
-Count = Annotated[int | None, typer.Option("--count", min=1, help="Only so many tasks, from the first.")]
+Count = Annotated[int | None, typer.Option("--count", min=1, help="Try this many tasks at most, from the first.")]
 Split = Annotated[
     Literal["train", "validation", "heldout"],
     typer.Option("--split", help="Which split the tasks are of; sessions of held-out tasks are for no training."),
 ]
+Effort = Annotated[Literal["low", "medium", "high"], typer.Option("--effort", help="How hard it thinks.")]
 Concurrency = Annotated[int, typer.Option("--concurrency", min=1, help="Attempts in flight.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of sampling.")]
 RecipeName = Annotated[str, typer.Option("--recipe", help="Whose sandboxes, exercises and nano limits.")]
 
 
 def collect(
-    policy: Teacher,
-    tasks: Tasks,
-    keep: Keep = "passed",
-    out: Out = Path("sessions"),
-    per_task: PerTask = 1,
-    tries: Tries = 1,
-    count: Count = None,
-    split: Split = "train",
-    concurrency: Concurrency = 4,
-    seed: Seed = 0,
-    effort: Annotated[
-        Literal["low", "medium", "high"], typer.Option("--effort", help="How hard it thinks.")
-    ] = "medium",
-    max_cost: asked.MaxCost = None,
-    prices: asked.PriceFile = None,
-    price_in: asked.PriceIn = None,
-    price_out: asked.PriceOut = None,
-    price_cached: asked.PriceCached = None,
-    preset: asked.Preset = None,
-    temperature: asked.Temperature = 1.0,
-    context: asked.Context = None,
-    key_env: asked.KeyEnv = "OPENAI_API_KEY",
-    timeout: asked.Timeout = 300.0,
-    attempt_limit: asked.Limit = 3600.0,
-    omit: asked.Omit = None,
-    max_tokens_field: asked.TokenField = "max_tokens",
-    recipe: RecipeName = DEFAULT_RECIPE,
-    overrides: Overrides = None,
-    dry_run: DryRun = False,
-    json: Json = False,
-) -> Answer:
+    policy: Teacher, tasks: Tasks, keep: Keep = "passed", out: Out = Path("sessions"), per_task: PerTask = 1,
+    tries: Tries = 1, count: Count = None, split: Split = "train", concurrency: Concurrency = 4, seed: Seed = 0,
+    effort: Effort = "medium", max_cost: asked.MaxCost = None, prices: asked.PriceFile = None, price_in: asked.PriceIn = None,
+    price_out: asked.PriceOut = None, price_cached: asked.PriceCached = None, preset: asked.Preset = None,
+    temperature: asked.Temperature = 1.0, context: asked.Context = None, key_env: asked.KeyEnv = "OPENAI_API_KEY",
+    timeout: asked.Timeout = 300.0, attempt_limit: asked.Limit = 3600.0, omit: asked.Omit = None,
+    max_tokens_field: asked.TokenField = "max_tokens", recipe: RecipeName = DEFAULT_RECIPE, overrides: Overrides = None,
+    dry_run: DryRun = False, json: Json = False,
+) -> Answer:  # fmt: skip
     """Collect sessions of a teacher at tasks (rejection sampling); stopped at any point, the same command goes on."""
     from datetime import date
 
     from etude.bench.suites.from_tasks import Choice
-    from etude.events.log import EventLog
-    from etude.policy.protocol import PolicyError
     from etude.recipe.read import find_recipe, read_recipe
-    from etude.run import collecting
-    from etude.run.lock import RunLock
+    from etude.run.collecting import Order
     from etude.run.manner import Manner
 
     given = asked.prices_given(prices, price_in, price_out, price_cached, date.today())
     read = read_recipe([find_recipe(recipe)], overrides or [])
-    order = collecting.Order(
+    order = Order(
         policy, tasks, out, keep, per_task, max(tries, per_task), count, concurrency, seed, max_cost, attempt_limit,
         Choice(split=split), given,
     )  # fmt: skip
     manner = Manner(
-        (effort,),
-        temperature,
-        preset,
-        context,
-        key_env,
-        timeout,
-        tuple(omit or ()),
-        max_tokens_field,
-        concurrency,
+        (effort,), temperature, preset, context, key_env, timeout, tuple(omit or ()), max_tokens_field, concurrency,
         command="etude session collect",
-    )
-    suite = collecting.suite_of(order, read)
-    entrant = collecting.teacher(order, suite, read, manner, EventLog.null())
+    )  # fmt: skip
+    return _collected(order, read, manner, dry_run=dry_run)
+
+
+def _collected(order: Order, recipe: Recipe, manner: Manner, *, dry_run: bool) -> Answer:
+    """Asks the teacher, or says what it would be asked. Raises CollectError where it stops answering."""
+    from etude.events.log import EventLog
+    from etude.policy.protocol import PolicyError
+    from etude.run import collecting
+    from etude.run.lock import RunLock
+
+    suite = collecting.suite_of(order, recipe)
+    teacher = collecting.teacher(order, suite, recipe, manner, EventLog.null())
     if dry_run:
-        plan = {
-            **collecting.asked(order, entrant),
-            "count": len(suite.ids),
-            "most_attempts": len(suite.ids) * order.tries,
-        }
+        count = len(suite.ids)
+        plan = {**collecting.asked(order, teacher), "count": count, "most_attempts": count * order.tries}
         return Answer(
-            plan, f"would ask {entrant.key} at {len(suite.ids)} tasks, {order.tries} times each at most, into {out}"
+            plan, f"would ask {teacher.key} at {count} tasks, {order.tries} times each at most, into {order.folder}"
         )
-    with RunLock(out):
+    with RunLock(order.folder):
         try:
-            found, ended = run_async(collecting.collect(order, read, suite, entrant, _tell))
+            found, ended = run_async(collecting.collect(order, recipe, suite, teacher, _tell))
         except PolicyError as error:
             raise CollectError(
-                f"{entrant.key} stopped answering: {error}. Run the same command again to go on"
+                f"{teacher.key} stopped answering: {error}. Run the same command again to go on"
             ) from error
     document = collecting.account(found, ended)
     return Answer(document, _told(document), 1 if ended.faults else 0)

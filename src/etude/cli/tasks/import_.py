@@ -25,7 +25,7 @@ app = typer.Typer(
 )
 
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the tasks go; it must not exist yet.")]
-Count = Annotated[int | None, typer.Option("--count", min=1, help="Take so many at most.")]
+Count = Annotated[int | None, typer.Option("--count", min=1, help="Take this many at most.")]
 Plan = Annotated[bool, typer.Option("--dry-run", help="Say what would be tried and what can't be; run nothing.")]
 Timeout = Annotated[float, typer.Option("--test-timeout", min=1, help="Seconds for one run of a task's tests.")]
 
@@ -34,21 +34,27 @@ class Words(ValueError):
     """An option that isn't written as it must be."""
 
 
+Rows = Annotated[
+    Path, typer.Argument(metavar="ROWS", help="JSON lines, a JSON array or Parquet; any set of the family.")
+]
+Repos = Annotated[
+    Path, typer.Option("--repos", metavar="DIR", help="Clones of the repositories; nothing is downloaded.")
+]
+TestCommand = Annotated[
+    str | None, typer.Option("--test-command", help="Runs the tests in place of pytest; {report} is JUnit's path.")
+]
+Install = Annotated[
+    bool, typer.Option("--install", help="Install each row's tree by the rules, as `tasks install` does.")
+]
+
+
 @app.command("swe-bench")
 def swe_bench(
-    rows: Annotated[
-        Path, typer.Argument(metavar="ROWS", help="JSON lines, a JSON array or Parquet; any set of the family.")
-    ],
-    repos: Annotated[
-        Path, typer.Option("--repos", metavar="DIR", help="Clones of the repositories; nothing is downloaded.")
-    ],
+    rows: Rows,
+    repos: Repos,
     out: Out = Path("tasks/swe-bench"),
-    test_command: Annotated[
-        str | None, typer.Option("--test-command", help="Runs the tests in place of pytest; {report} is JUnit's path.")
-    ] = None,
-    install: Annotated[
-        bool, typer.Option("--install", help="Install each row's tree by the rules, as `tasks install` does.")
-    ] = False,
+    test_command: TestCommand = None,
+    install: Install = False,
     test_timeout: Timeout = 120.0,
     count: Count = None,
     dry_run: Plan = False,

@@ -37,7 +37,7 @@ Sessions = Annotated[
     list[Path] | None,
     typer.Option("--sessions", metavar="PATH", help="Recorded sessions at the list's local repositories; repeatable."),
 ]
-Count = Annotated[int | None, typer.Option("--count", min=1, help="Stop when so many tasks are there.")]
+Count = Annotated[int | None, typer.Option("--count", min=1, help="Stop when the folder holds this many tasks.")]
 PerCategory = Annotated[int | None, typer.Option("--per-category", min=1, help="No more tasks of one category.")]
 Budget = Annotated[float | None, typer.Option("--budget", metavar="MINUTES", min=0.0, help="Begin nothing after that.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Installs and candidates at a time.")]
@@ -68,39 +68,21 @@ CommitEnvironments = Annotated[
         help="Commits of each project that the generator history may install where the project's own environment does not run their tests.",
     ),
 ]
+KeyEnv = Annotated[
+    str, typer.Option("--key-env", help="The variable that holds the key of writer, builder, setter and judge.")
+]
 RecipeName = Annotated[str, typer.Option("--recipe", help="Whose sandboxes are used.")]
 
 
 def make(
-    projects: Projects,
-    out: Out,
-    project: Only = None,
-    generators: Generators = None,
-    sessions: Sessions = None,
-    count: Count = None,
-    per_category: PerCategory = None,
-    budget: Budget = None,
-    jobs: Jobs = 2,
-    seed: Seed = 0,
-    timeout: Timeout = 120.0,
-    validation: Validation = 0.1,
-    heldout: Heldout = 0.1,
-    split_by: SplitBy = "auto",
-    builder: asked.Builders = None,
-    setter: asked.Setter = None,
-    judge: asked.OutputJudge = None,
-    max_cost: asked.Dollars = None,
-    prices: asked.PriceList = None,
-    writer: WriterWord = None,
-    commit_environments: CommitEnvironments = 4,
-    key_env: Annotated[
-        str, typer.Option("--key-env", help="The variable that holds the key of writer, builder, setter and judge.")
-    ] = "OPENAI_API_KEY",
-    recipe: RecipeName = DEFAULT_RECIPE,
-    overrides: Overrides = None,
-    dry_run: DryRun = False,
-    json: Json = False,
-) -> Answer:
+    projects: Projects, out: Out, project: Only = None, generators: Generators = None, sessions: Sessions = None,
+    count: Count = None, per_category: PerCategory = None, budget: Budget = None, jobs: Jobs = 2, seed: Seed = 0,
+    timeout: Timeout = 120.0, validation: Validation = 0.1, heldout: Heldout = 0.1, split_by: SplitBy = "auto",
+    builder: asked.Builders = None, setter: asked.Setter = None, judge: asked.OutputJudge = None,
+    max_cost: asked.Dollars = None, prices: asked.PriceList = None, writer: WriterWord = None,
+    commit_environments: CommitEnvironments = 4, key_env: KeyEnv = "OPENAI_API_KEY", recipe: RecipeName = DEFAULT_RECIPE,
+    overrides: Overrides = None, dry_run: DryRun = False, json: Json = False,
+) -> Answer:  # fmt: skip
     """Fetch, install, generate, prove and word tasks, turn by turn over categories and projects; stopped at any point, the same command
     goes on. A project's tasks are of one split, by its name; forks and copies go where the project went. `report.json` in the folder
     holds installs, yields and costs. With several --builder a project is installed by the first of them that can."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,7 @@ from etude.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.factory.contamination.probing import Row
+    from etude.tasks.task import Task
 
 EXERCISES = 200  # of a hundred thousand and more, unless --count says otherwise
 ANSWERS = "contamination"  # in the folder of tasks: a file a model
@@ -25,30 +26,33 @@ class ProbeError(Exception):
     """The model stopped answering, or there was nothing to ask."""
 
 
+Tasks = Annotated[str, typer.Argument(metavar="DIR|exercises|real", help="A folder of tasks, or a built-in source.")]
+Policy = Annotated[
+    str, typer.Option("--policy", "-p", metavar="P", help="The model: [NAME=]URL#MODEL, or checkpoint:DIR.")
+]
+Count = Annotated[int | None, typer.Option("--count", min=1, help="Ask about this many tasks at most, from the first.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Where answers are kept. Default: DIR/contamination.")
+]
+Mark = Annotated[bool, typer.Option("--mark", help="Write the figures into the tasks' metadata, of a DIR.")]
+KeyEnv = Annotated[str, typer.Option("--key-env", help="The variable that holds the endpoint's key.")]
+Concurrency = Annotated[int, typer.Option("--concurrency", min=1, help="Questions in flight.")]
+
+
 def probe(
-    tasks: Annotated[
-        str, typer.Argument(metavar="DIR|exercises|real", help="A folder of tasks, or a built-in source.")
-    ],
-    policy: Annotated[
-        str, typer.Option("--policy", "-p", metavar="P", help="The model: [NAME=]URL#MODEL, or checkpoint:DIR.")
-    ],
-    count: Annotated[int | None, typer.Option("--count", min=1, help="Only so many tasks, from the first.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where answers are kept. Default: DIR/contamination.")
-    ] = None,
-    mark: Annotated[bool, typer.Option("--mark", help="Write the figures into the tasks' metadata, of a DIR.")] = False,
-    key_env: Annotated[
-        str, typer.Option("--key-env", help="The variable that holds the endpoint's key.")
-    ] = "OPENAI_API_KEY",
-    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Questions in flight.")] = 4,
+    tasks: Tasks,
+    policy: Policy,
+    count: Count = None,
+    out: Out = None,
+    mark: Mark = False,
+    key_env: KeyEnv = "OPENAI_API_KEY",
+    concurrency: Concurrency = 4,
     json: Json = False,
 ) -> Answer:
     """Ask a model to continue references and to name their files from memory; flag the tasks that it knew. The same command goes on."""
     from etude.bench.suites.from_tasks import Choice
-    from etude.factory.contamination.probing import Answers, ask, flags, marked, summary
-    from etude.policy.protocol import PolicyError
+    from etude.factory.contamination.probing import flags, marked, summary
     from etude.recipe.read import find_recipe, read_recipe
-    from etude.run.judges import answering
     from etude.run.suite_sources import source_of
 
     source = source_of(tasks, read_recipe([find_recipe(DEFAULT_RECIPE)], []), Choice())
@@ -56,17 +60,7 @@ def probe(
     found = [source.make(task_id) for task_id in source.ids[:most]]
     name = re.sub(r"[^\w.-]", "-", policy.partition("#")[2] or policy)
     place = (out or (Path(tasks) if Path(tasks).is_dir() else Path()) / ANSWERS) / f"{name}.jsonl"
-
-    async def asked() -> list[Row]:
-        async with answering(policy, key_env, "--policy") as model:
-            return await ask(model, found, Answers(place), concurrency=concurrency, progress=_tell)
-
-    try:
-        rows = run_async(asked())
-    except* PolicyError as several:
-        raise ProbeError(
-            f"{policy} stopped answering: {several.exceptions[0]}. Run the same command again to go on"
-        ) from several
+    rows = _asked(policy, key_env, found, place, concurrency)
     if not rows:
         raise ProbeError(
             f"none of the {len(found)} tasks has a reference of several telling lines, or a project: nothing to ask"
@@ -74,12 +68,34 @@ def probe(
     if mark:
         _mark(Path(tasks), [marked(task, name, rows, flags(rows)) for task in found])
     document = {**summary(name, rows), "answers": str(place)}
+    return Answer(document, _text(name, len(rows), document))
+
+
+def _asked(policy: str, key_env: str, tasks: list[Task], place: Path, concurrency: int) -> list[Row]:
+    """The model's answers, kept at `place`. Raises ProbeError where it stops answering."""
+    from etude.factory.contamination.probing import Answers, ask
+    from etude.policy.protocol import PolicyError
+    from etude.run.judges import answering
+
+    async def work() -> list[Row]:
+        async with answering(policy, key_env, "--policy") as model:
+            return await ask(model, tasks, Answers(place), concurrency=concurrency, progress=_tell)
+
+    try:
+        return run_async(work())
+    except* PolicyError as several:
+        raise ProbeError(
+            f"{policy} stopped answering: {several.exceptions[0]}. Run the same command again to go on"
+        ) from several
+
+
+def _text(name: str, questions: int, document: dict[str, Any]) -> str:
     means = ", ".join(f"{probe} {value:.1%}" for probe, value in document["means"].items())
     known = [
         f"  {task}: " + ", ".join(f"{p} {v:.0%}" for p, v in hits.items()) for task, hits in document["flagged"].items()
     ]
-    head = f"{name} was asked {len(rows)} questions of {document['tasks']} tasks and remembers {means}; {len(known)} tasks are flagged"
-    return Answer(document, "\n".join([head, *known]))
+    head = f"{name} was asked {questions} questions of {document['tasks']} tasks and remembers {means}; {len(known)} tasks are flagged"
+    return "\n".join([head, *known])
 
 
 def _tell(done: int, whole: int, last: Row) -> None:

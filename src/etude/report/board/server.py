@@ -15,6 +15,7 @@ import json
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -51,7 +52,7 @@ class Board:
         self.attempts = Attempts(self.follower.index)
         self._static = {path.name: path.read_bytes() for path in (files("etude.report.board") / "static").iterdir()}
         self._static |= {name: (files("etude.report") / name).read_bytes() for name in ("plot.css", "page.css")}
-        self._server = _Server((HOST, port), _handler(self))
+        self._server = _Server((HOST, port), partial(_Handler, board=self))
         self.port: int = self._server.server_address[1]
 
     @property
@@ -129,80 +130,83 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
 
-def _handler(board: Board) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        timeout = CLIENT_S
-        server_version, sys_version = "etude", ""
+class _Handler(BaseHTTPRequestHandler):
+    """One connection, answered from `board`."""
 
-        def do_GET(self) -> None:
-            board.connections.working(self.connection)
-            try:
-                self._get()
-            finally:
-                board.connections.waits(self.connection)
+    protocol_version = "HTTP/1.1"
+    timeout = CLIENT_S
+    server_version, sys_version = "etude", ""
 
-        def _get(self) -> None:
-            why = refusal(self.headers, board.port)
-            if why is not None:
-                self._send(HTTPStatus.FORBIDDEN, "text/plain", (why + "\n").encode())
-                return
-            asked = urlsplit(self.path)
-            if asked.path == "/api/follow":
-                self._follow()
-                return
-            try:
-                found = self._found(asked.path, parse_qs(asked.query))
-            except UNREADABLE as error:
-                words = {"error": f"{type(error).__name__}: {error}"}
-                self._send(HTTPStatus.UNPROCESSABLE_ENTITY, *_as_json(words))
-                return
-            if found is None:
-                self._send(HTTPStatus.NOT_FOUND, "text/plain", f"there is no {asked.path}\n".encode())
-            else:
-                self._send(HTTPStatus.OK, *found)
+    def __init__(self, *arguments: Any, board: Board) -> None:
+        self._board = board
+        super().__init__(*arguments)
 
-        do_HEAD = do_GET
+    def do_GET(self) -> None:
+        self._board.connections.working(self.connection)
+        try:
+            self._get()
+        finally:
+            self._board.connections.waits(self.connection)
 
-        def _found(self, path: str, query: dict[str, list[str]]) -> tuple[str, bytes] | None:
-            if path.startswith("/api/"):
-                return board.answer(path.removeprefix("/api/"), query)
-            name = "board.html" if path == "/" else path.removeprefix("/static/")
-            body = board.page(name)
-            return None if body is None else (TYPES[Path(name).suffix] + "; charset=utf-8", body)
+    def _get(self) -> None:
+        why = refusal(self.headers, self._board.port)
+        if why is not None:
+            self._send(HTTPStatus.FORBIDDEN, "text/plain", (why + "\n").encode())
+            return
+        asked = urlsplit(self.path)
+        if asked.path == "/api/follow":
+            self._follow()
+            return
+        try:
+            found = self._found(asked.path, parse_qs(asked.query))
+        except UNREADABLE as error:
+            words = {"error": f"{type(error).__name__}: {error}"}
+            self._send(HTTPStatus.UNPROCESSABLE_ENTITY, *_as_json(words))
+            return
+        if found is None:
+            self._send(HTTPStatus.NOT_FOUND, "text/plain", f"there is no {asked.path}\n".encode())
+        else:
+            self._send(HTTPStatus.OK, *found)
 
-        def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
-            self.send_response(status)
-            for name, value in HEADERS.items():
-                self.send_header(name, value)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Cache-Control", "no-store")
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
+    do_HEAD = do_GET
 
-        def _follow(self) -> None:
-            self.close_connection = True
-            self.send_response(HTTPStatus.OK)
-            for name, value in HEADERS.items():
-                self.send_header(name, value)
-            self.send_header("Content-Type", "text/event-stream")
-            self.send_header("Cache-Control", "no-store")
-            self.end_headers()
-            if self.command == "HEAD":
-                return
-            state = board.follower.state()
-            self.wfile.write(_event(state))
-            while not board.follower.stopped:
-                found = board.follower.news(state, HEARTBEAT_S)
-                self.wfile.write(b": still here\n\n" if found is None else _event(found))
-                state = found or state
+    def _found(self, path: str, query: dict[str, list[str]]) -> tuple[str, bytes] | None:
+        if path.startswith("/api/"):
+            return self._board.answer(path.removeprefix("/api/"), query)
+        name = "board.html" if path == "/" else path.removeprefix("/static/")
+        body = self._board.page(name)
+        return None if body is None else (TYPES[Path(name).suffix] + "; charset=utf-8", body)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Quiet: the page is the log."""
+    def _begin(self, status: HTTPStatus, kind: str, size: int | None = None) -> None:
+        """Status line and headers; without a size the connection ends the body."""
+        self.send_response(status)
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        if size is not None:
+            self.send_header("Content-Length", str(size))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
 
-    return Handler
+    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+        self._begin(status, kind, len(body))
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _follow(self) -> None:
+        self.close_connection = True
+        self._begin(HTTPStatus.OK, "text/event-stream")
+        if self.command == "HEAD":
+            return
+        state = self._board.follower.state()
+        self.wfile.write(_event(state))
+        while not self._board.follower.stopped:
+            found = self._board.follower.news(state, HEARTBEAT_S)
+            self.wfile.write(b": still here\n\n" if found is None else _event(found))
+            state = found or state
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet: the page is the log."""
 
 
 def _event(state: dict[str, int]) -> bytes:

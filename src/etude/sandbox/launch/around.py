@@ -6,41 +6,26 @@ happens here too, with the same steps; /tmp also has a bound on its number of fi
 
 from __future__ import annotations
 
-import signal
 from contextlib import ExitStack
 from typing import Any
 
-from etude.ledger.undo import Undo
 from etude.sandbox import folder
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
-from etude.sandbox.launch.launcher import Launch
-from etude.sandbox.spec import Isolation, SandboxSpec
+from etude.sandbox.launch.launcher import Launch, OwnNamespaces
+from etude.sandbox.spec import SandboxSpec
 
 
-class Around:
+class Around(OwnNamespaces):
     """See `launcher.Surroundings`. Only for specs with a folder."""
 
     backend = "local"
-    isolation: Isolation = "namespace"
-    end_signal: signal.Signals = signal.SIGKILL
-    drops_root = True
-    egress = True
 
     def __init__(self, python: Interpreter) -> None:
         self._python = python
 
-    def burden(self, spec: SandboxSpec) -> SandboxSpec:
-        return spec
-
-    def leavings(self) -> tuple[Undo, ...]:
-        return ()  # a sandbox ends as its socket closes, and its launcher with it
-
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "around", "network": spec.network.mode, "steps": folder.steps(spec)}
-
-    def close(self) -> None:
-        """Nothing outlives its sandbox."""
 
     def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
         start = bundle.ISOLATING.format(program=program, control=control, network=spec.network.mode)

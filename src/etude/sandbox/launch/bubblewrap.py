@@ -9,32 +9,26 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from etude.ledger.undo import Undo
 from etude.sandbox import folder
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside import furnish, root, seccomp
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
-from etude.sandbox.launch.launcher import Launch, in_memory
+from etude.sandbox.launch.launcher import Launch, OwnNamespaces, in_memory
 from etude.sandbox.local.nursery import hidden
-from etude.sandbox.spec import Isolation, SandboxSpec
+from etude.sandbox.spec import SandboxSpec
 
 _HIDDEN_FOLDER_BYTES = "4096"
 
 
-class Bubble:
+class Bubble(OwnNamespaces):
     """See `launch.Surroundings`."""
 
     backend = "bubblewrap"
-    isolation: Isolation = "namespace"
-    end_signal: signal.Signals = signal.SIGKILL
-    drops_root = True
-    egress = True
 
     def __init__(self, python: Interpreter) -> None:
         self._python = python
@@ -43,17 +37,8 @@ class Bubble:
             raise Unsupported("back end bubblewrap: there is no bwrap; install the package bubblewrap")
         self._bwrap = found
 
-    def burden(self, spec: SandboxSpec) -> SandboxSpec:
-        return spec
-
-    def leavings(self) -> tuple[Undo, ...]:
-        return ()  # a sandbox ends as its socket closes, and bwrap with it
-
     def place(self, spec: SandboxSpec) -> dict[str, Any]:
         return {"kind": "bubblewrap"}
-
-    def close(self) -> None:
-        """Nothing outlives its sandbox."""
 
     def launch(self, spec: SandboxSpec, control: int, program: int, files: ExitStack) -> Launch:
         filter_fd = in_memory(seccomp.program(), files)

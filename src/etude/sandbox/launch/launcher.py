@@ -70,6 +70,24 @@ class Surroundings(Protocol):
     def close(self) -> None: ...
 
 
+class OwnNamespaces:
+    """What surroundings have in common whose launcher makes the namespaces and ends with them: nothing outlives a sandbox."""
+
+    isolation: Isolation = "namespace"
+    end_signal: signal.Signals = signal.SIGKILL
+    drops_root = True
+    egress = True
+
+    def burden(self, spec: SandboxSpec) -> SandboxSpec:
+        return spec
+
+    def leavings(self) -> tuple[Undo, ...]:
+        return ()  # a sandbox ends as its socket closes, and its launcher with it
+
+    def close(self) -> None:
+        """There is nothing to undo."""
+
+
 @runtime_checkable
 class Remembers(Protocol):
     """Surroundings that can copy the memory of what they launched."""

@@ -47,6 +47,37 @@ class RootKey:
     ranged: bool = False  # its zygote is mapped to all ranges of users
 
 
+def _started(python: Interpreter) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """The zygote's process, and our end of the socket that it reads."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        ours.send(_BOOT.format(source=_SOURCE, fd=theirs.fileno()).encode())
+        process = subprocess.Popen(
+            # As -I, but with the environment below (which is all there is) instead of none.
+            [python.path, "-P", "-s", "-S", "-B", "-c", _ARGUMENT.format(fd=theirs.fileno())],
+            env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,  # the runners inherit it, and the inside has no business with our terminal
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,  # a Ctrl-C at the terminal is the client's to handle
+            cwd="/",
+        )
+    ours.setblocking(False)
+    return process, ours
+
+
+async def _configured(process: subprocess.Popen[bytes], ours: socket.socket, config: dict[str, Any]) -> dict[str, str]:
+    """What the zygote answers to its configuration; under "error" why it can't serve."""
+    try:
+        ours.send(json.dumps(config).encode())
+        async with asyncio.timeout(_START_TIMEOUT_S):  # Python 3.11's wait_for may swallow a cancellation
+            received = await asyncio.get_running_loop().sock_recv(ours, 1 << 16)
+        return json.loads(received) if received else {"error": f"it died at start (exit {process.poll()})"}
+    except (OSError, TimeoutError) as error:
+        return {"error": f"no answer: {error or 'time-out'}"}
+
+
 class Nursery:
     """One zygote process. Closing the socket ends it; sandboxes it made live on until their own sockets close."""
 
@@ -60,22 +91,8 @@ class Nursery:
     ) -> Nursery:
         """`stores`: the folders of layers that its sandboxes may mount; `taken_from`: where ranges of users come from. Raises Unsupported
         with the failing step and the remedy."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            ours.send(_BOOT.format(source=_SOURCE, fd=theirs.fileno()).encode())
-            process = subprocess.Popen(
-                # As -I, but with the environment below (which is all there is) instead of none.
-                [python.path, "-P", "-s", "-S", "-B", "-c", _ARGUMENT.format(fd=theirs.fileno())],
-                env={"PYTHONHASHSEED": "0", "LANG": "C.UTF-8"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,  # the runners inherit it, and the inside has no business with our terminal
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # a Ctrl-C at the terminal is the client's to handle
-                cwd="/",
-            )
+        process, ours = _started(python)
         nursery = cls(process, ours)
-        ours.setblocking(False)
         config = {
             "python": python.path,
             "binds": [*python.binds, *key.binds],
@@ -85,15 +102,7 @@ class Nursery:
             "ranged": key.ranged,
             "ranges": None if taken_from is None else taken_from.config(),
         }
-        loop = asyncio.get_running_loop()
-        answer: dict[str, str]
-        try:
-            ours.send(json.dumps(config).encode())
-            async with asyncio.timeout(_START_TIMEOUT_S):  # Python 3.11's wait_for may swallow a cancellation
-                said = await loop.sock_recv(ours, 1 << 16)
-            answer = json.loads(said) if said else {"error": f"it died at start (exit {process.poll()})"}
-        except (OSError, TimeoutError) as error:
-            answer = {"error": f"no answer: {error or 'time-out'}"}
+        answer = await _configured(process, ours, config)
         if "error" in answer:
             await nursery.close()
             raise Unsupported(f"no sandbox can be made here: {answer['error']}. Remedy: {_REMEDY}")

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 from etude.recipe import bounded_toml
 from etude.tasks.errors import TaskError
@@ -51,16 +52,24 @@ class Settings:
     described: dict[str, object] = field(default_factory=dict)  # [task] and [metadata], as they stand
 
 
-def read_settings(place: Path, variables: dict[str, str]) -> Settings:
-    """`variables`: what `${VAR}` stands for. Raises TaskError, also for what can't be given here."""
+def _document(place: Path) -> dict[str, Any]:
     try:
-        table = bounded_toml.loads(text_of(place))
+        return bounded_toml.loads(text_of(place))
     except bounded_toml.TomlRefused as error:
         raise TaskError(f"{place} does not parse: {error}") from error
-    whole = Table(table, place)
+
+
+def _require_version(whole: Table, place: Path) -> None:
     version = whole.raw("schema_version") or whole.raw("version") or "1.0"
     if str(version).partition(".")[0] != "1":
         raise TaskError(f"{place}: schema_version {version!r} is not known here; those of 1.x are")
+
+
+def read_settings(place: Path, variables: dict[str, str]) -> Settings:
+    """`variables`: the values of `${VAR}`. Raises TaskError, also for what can't be given here."""
+    document = _document(place)
+    whole = Table(document, place)
+    _require_version(whole, place)
     task, environment, verifier, agent = map(whole.table, ("task", "environment", "verifier", "agent"))
     metadata = whole.raw("metadata") or {}
     category = Table(metadata, place, "metadata").text("category", "terminal") or "terminal"
@@ -90,7 +99,7 @@ def read_settings(place: Path, variables: dict[str, str]) -> Settings:
         agent_timeout_s=agent.seconds("timeout_sec", 0.0) or None,
         verifier_timeout_s=verifier.seconds("timeout_sec", VERIFIER_TIMEOUT_S),
         artifacts=_artifacts(whole, verifier, differs),
-        described={key: table[key] for key in ("task", "metadata", "source") if key in table},
+        described={key: document[key] for key in ("task", "metadata", "source") if key in document},
     )
     environment.seconds("build_timeout_sec", 600.0)
     environment.list("gpu_types")

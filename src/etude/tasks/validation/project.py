@@ -60,18 +60,13 @@ class Draft:
 
 def task_of(draft: Draft) -> Task:
     """The task before anything was run: no lists of tests yet. Raises LeftOut for one that can't be one."""
-    if missing := [style for style in STYLES if not draft.prompts.get(style, "").strip()]:
-        raise LeftOut(f"it has no prompt in the style {', '.join(missing)}")
-    if not draft.solution and not draft.gone:
-        raise LeftOut("its reference changes nothing: there is nothing for an agent to do")
-    if closed := sorted(path for path in {*draft.solution, *draft.gone} if is_protected(path)):
-        raise LeftOut(f"its reference changes {closed[0]}, which is a test or decides how tests run")
+    _require_work(draft)
     files = {**draft.base, **draft.changed}
     for path in draft.removed:
         files.pop(path, None)
     plan = draft.environment.tests
     tests = Tests(tuple(draft.tests), plan.command, plan.runner)
-    beside = {
+    facts = {
         KEY: draft.environment.told(),
         OVERLAY: overlay(draft.base, files),
         "project": draft.environment.name,
@@ -97,8 +92,18 @@ def task_of(draft: Draft) -> Task:
         },
         solution=dict(draft.solution),
         split=draft.split,  # type: ignore[arg-type]
-        metadata={**beside, **draft.metadata},
+        metadata={**facts, **draft.metadata},
     )
+
+
+def _require_work(draft: Draft) -> None:
+    """Raises LeftOut for a draft without all prompts, or whose reference is no work for an agent."""
+    if missing := [style for style in STYLES if not draft.prompts.get(style, "").strip()]:
+        raise LeftOut(f"it has no prompt in the style {', '.join(missing)}")
+    if not draft.solution and not draft.gone:
+        raise LeftOut("its reference changes nothing: there is nothing for an agent to do")
+    if closed := sorted(path for path in {*draft.solution, *draft.gone} if is_protected(path)):
+        raise LeftOut(f"its reference changes {closed[0]}, which is a test or decides how tests run")
 
 
 async def proved_over(
