@@ -83,7 +83,7 @@ def test_without_torch_and_ray_agent_and_bench_work() -> None:
         ({"facts": {**FACTS, "cores": 1.0}}, "1 usable cores; two are assumed, so runs take longer"),
         ({"free_bytes": GIB}, "1.0 GiB of disk"),
         ({"pool": {**POOL, "snapshots": False}}, "no snapshots and images"),
-        ({"pool": {**POOL, "limits": "rlimits"}}, "no control group: each process has limits of its own"),
+        ({"pool": {**POOL, "limits": "rlimits"}}, "no control group: each process has separate limits"),
     ],
 )
 def test_what_is_small_limits_a_run_and_does_not_forbid_it(changes: dict[str, Any], what: str) -> None:

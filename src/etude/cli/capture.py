@@ -35,7 +35,7 @@ class CaptureError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Upstream:
-    """How an endpoint is asked: its model's name and key, and what it needs otherwise than others. `command` is what was run."""
+    """How an endpoint is asked: its model's name and key, and its differences from other endpoints. `command`: the command line that was run."""
 
     name: str
     key_env: str

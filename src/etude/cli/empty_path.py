@@ -32,7 +32,7 @@ def takes_path(parameter: Any) -> bool:
 
 
 def _process(parameter: Any, process: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
-    """`value` is what was typed (a string, or a list of them), the default, or None."""
+    """`value`: a string or a list of strings as typed, the default, or None."""
     if any(not text.strip() for text in _texts(value)):
         raise typer.BadParameter(
             "the path is empty; name a file or a folder, or . for the current folder", context, parameter

@@ -186,7 +186,7 @@ def _sandboxes(machine: Machine) -> tuple[str, tuple[Lack, ...], tuple[Lack, ...
     if not machine.pool["snapshots"]:
         limits.append(Lack("no snapshots and images", "user namespaces that may mount an overlay give them"))
     if "cgroup" not in machine.pool["limits"]:
-        limits.append(Lack("no control group: each process has limits of its own", "etude sandbox probe says more"))
+        limits.append(Lack("no control group: each process has separate limits", "etude sandbox probe says more"))
     return f"sandboxes by {machine.pool['backend']}", tuple(limits), ()
 
 

@@ -128,7 +128,7 @@ class StopFlag:
         return self.number != 0
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether it is set, at once or within so many seconds."""
+        """Whether it is set, at once or within `timeout` seconds."""
         if not self.is_set():
             select.select([self._reader], [], [], timeout)
         return self.is_set()

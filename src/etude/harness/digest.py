@@ -18,7 +18,7 @@ def digest(messages: Sequence[Message]) -> str:
     carried = [message.text for message in messages if message.role == "user" and message.summary]
     answers = [message.text for message in messages if message.role == "assistant" and message.text.strip()]
     calls = [call.name for message in messages for call in message.calls]
-    lines = ["(The model could not sum up the conversation; this is what is known of it.)"]
+    lines = ["(The model could not sum up the conversation; these facts are known of it.)"]
     lines += [f"before: {_short(text)}" for text in carried[-1:]]
     lines += [f"asked: {_short(text)}" for text in requests[1:][-_REQUESTS:]]  # the first one stays as it is
     lines += [f"answered: {_short(text)}" for text in answers[-_ANSWERS:]]

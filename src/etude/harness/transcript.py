@@ -192,13 +192,13 @@ class Transcript:
         self._add(carried, self._render(carried), "summary", {**data, "message": carried.to_json()})
 
     def measured(self, prompt_tokens: int) -> None:
-        """The endpoint counts so many tokens in the messages held now."""
+        """The endpoint counts `prompt_tokens` tokens in the messages held now."""
         if prompt_tokens > 0:
             self._estimate = prompt_tokens
             self._scale = min(MOST_SCALE, max(1.0, prompt_tokens / self.estimated_tokens))
 
     def shorten(self, most_tokens: int, facts: Mapping[str, Any]) -> bool:
-        """Make the messages fit so many tokens, and record which texts became shorter; whether any did. For text policies."""
+        """Make the messages fit `most_tokens` tokens, and record which texts became shorter; whether any did. For text policies."""
         most_chars = (int(most_tokens / self._scale) - self._tool_tokens) * CHARS_PER_TOKEN
         texts = shortened(self.messages, most_chars)
         if not texts:

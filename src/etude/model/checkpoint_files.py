@@ -3,7 +3,7 @@
 What the checkpoint before had is carried over byte by byte, unless training changed what it says: the ids of special tokens, the number of positions,
 the chat format. What it lacked is written, so that other programs load the checkpoint without guessing:
 
-- `tokenizer_config.json`: without it transformers guesses a tokenizer class, which may add tokens of its own for which the model has no rows.
+- `tokenizer_config.json`: without it transformers guesses a tokenizer class, which may add tokens for which the model has no rows.
 - `chat_template.jinja`: of the laptop format. A base model of another format brings its own, or has none.
 - `generation_config.json`: where a turn ends.
 - `README.md`: the model card (`card.py`).

@@ -59,7 +59,7 @@ _UNWANTED = (
 
 class OpenAIPolicy:
     """`omit` names fields that an endpoint refuses, of the body or of its messages, e.g. ("temperature", "seed") for some reasoning
-    models. `command` is what the person ran, whose options a remedy names; "" has none for it, None is a program.
+    models. `command`: the command line that the person ran, whose options a remedy names; "" for one without them, None for a program.
 
     The address comes from `base_url` or OPENAI_BASE_URL, the key from the variable `api_key_env`, if set. Raises BadKey for a
     key that no header can carry.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-# Keystrokes that may be wrong in a word of so many characters at least. A word of one or two characters is like every other.
+# (characters, keystrokes): a word of at least that length may have this many keystrokes wrong. A word of one or two characters is like every other.
 _ALLOWED = ((10, 3), (6, 2), (3, 1))
 
 

@@ -177,7 +177,7 @@ def remove(run: Path, below: Collection[str] | None = None) -> list[Path]:
 
 def set_aside(run: Path, stage: str) -> None:
     """Empties a stage's place. The output of the attempt before is kept once, as `<stage>.previous`: it may be hours of work. What is not the
-    run's in an older one stays, under a name of its own."""
+    run's in an older one stays, under another name."""
     folder = run / stage
     if not folder.exists():
         return

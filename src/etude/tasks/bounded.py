@@ -1,4 +1,4 @@
-"""A function over an agent's files in a process of its own, with limits on processor time and memory.
+"""A function over an agent's files in a separate process, with limits on processor time and memory.
 
 Graders read what an agent left: they parse it, walk it, compare it. A small file can make that take hours, gigabytes or the C stack, and
 none of these can be cut inside the process that grades everything else. Here the child ends, and the attempt alone is judged by that.
@@ -78,7 +78,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def child() -> None:
-    """In the process of its own."""
+    """In the separate process."""
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S + 1))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,4 +1,4 @@
-"""Applies a patch to a tree of files, by git itself and in a folder of its own: modes, links, renames and binary data as git has them."""
+"""Applies a patch to a tree of files, by git itself and in a temporary folder: modes, links, renames and binary data as git has them."""
 
 from __future__ import annotations
 

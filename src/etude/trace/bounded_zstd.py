@@ -1,7 +1,7 @@
 """zstd frames from files that somebody else may have written, never decompressed beyond a bound.
 
-A frame of 98 KB may hold 3 GiB. `max_output_size` of the zstandard package is no bound: where the frame's header names a size, that is what it
-allocates. So the header is read first, and a frame without a size is decompressed piece by piece.
+A frame of 98 KB may hold 3 GiB. `max_output_size` of the zstandard package is no bound: where the frame's header names a size, it
+allocates that much. So the header is read first, and a frame without a size is decompressed piece by piece.
 """
 
 from __future__ import annotations

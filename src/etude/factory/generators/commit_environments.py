@@ -83,7 +83,7 @@ class CommitEnvironments:
             try:
                 built = await self.install(replace(self.listed[project], version=state))
             except Discarded as error:  # of a kept commit: it is no longer there, or other rules judge it now
-                self._refused[key] = f"it needs an environment of its own, which can't be installed: {error}"
+                self._refused[key] = f"it needs a separate environment, which can't be installed: {error}"
                 continue
             self._refused.pop(key, None)
             self._keep(key, state)
@@ -93,7 +93,7 @@ class CommitEnvironments:
     def _count(self, project: str) -> None:
         if self._installed[project] >= self.most:
             raise LeftOut(
-                f"it needs an environment of its own; {self.most} commits of {project} are installed in this run, the most that "
+                f"it needs a separate environment; {self.most} commits of {project} are installed in this run, the most that "
                 f"{OPTION} allows"
             )
         self._installed[project] += 1

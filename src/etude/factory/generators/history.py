@@ -1,7 +1,7 @@
 """Generator `history`: commits of a local repository, and runs of one author's commits squashed into one goal; the message is the request.
 
 The installed project is one state of that repository, and its environment runs the neighbouring states. A commit whose tests it does not run
-gets an environment of its own (`commit_environments`), where a making gives it some.
+gets a separate environment (`commit_environments`), where a making gives it some.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The text of a commit, patch or changelog as a request: what it says of the change itself, without its handling.
 
-Handling is what people and tools add for the record: trailers in the sense of git-interpret-trailers (`Key-Word: value` lines that are
+Handling means the text that people and tools add for the record: trailers in the sense of git-interpret-trailers (`Key-Word: value` lines that are
 the last paragraph, with folded lines), known trailers anywhere (squashed commits hold them in the middle), references to issues
 ("(#12)", "Closes GH-12"), links, cherry-pick lines and identifiers of other systems. The sentences around stay as they are.
 """

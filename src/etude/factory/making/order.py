@@ -41,7 +41,7 @@ class Built:
 
 @runtime_checkable
 class Installs(Protocol):
-    """A generator that installs environments of its own."""
+    """A generator that installs environments besides the project's."""
 
     def installed_as(self, environment: str) -> Built | None:
         """By the environment's name; None for one that it did not install."""

@@ -27,7 +27,7 @@ _HOST_PATH = re.compile(r"(?<![\w./`])/(?:home|root|Users|tmp|var|work|mnt|opt|s
 
 def objections(task: Task, prompts: Mapping[str, str], facts: Facts | None = None) -> list[str]:
     """What is wrong with the prompts, in words; empty if nothing is. `facts`: by default those of the task's metadata; without any, an
-    ambiguous prompt is what its author typed, and is not held against them. Raises TaskError for metadata that are no facts."""
+    ambiguous prompt stays as its author typed it, without objection. Raises TaskError for metadata that are no facts."""
     found = [f"there is no {style} prompt" for style in STYLES if not prompts.get(style, "").strip()]
     needed = needed_names(task)
     for style in STYLES:

@@ -35,7 +35,7 @@ def log_file(server: str) -> Path:
 
 
 class ServerLog:
-    """One start of one server. `stream` is what its stderr goes to; where no file can be written, a temporary one."""
+    """One start of one server. `stream` takes its stderr; where no file can be written, a temporary one."""
 
     def __init__(self, server: str) -> None:
         self.stream = _opened(log_file(server))

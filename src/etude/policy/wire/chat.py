@@ -29,7 +29,7 @@ from etude.trace.completion import Completion, Finish, Usage
 from etude.trace.message import CUT_OFF, FAILED, FILTERED, Message, ToolCall
 from etude.trace.unicode import whole
 
-# Parts of an answer that come back without a text: thinking has a field of its own.
+# Parts of an answer that come back without a text: thinking has another field.
 _SAY_NOTHING = ("text", "thinking", "reasoning")
 # Why a provider ends a turn that is no answer, in the words of OpenAI, Gemini, Zhipu and gateways to others.
 _FILTERS = "content_filter safety recitation prohibited_content blocklist spii sensitive content_policy_violation"
@@ -42,7 +42,7 @@ def from_wire(body: dict[str, Any], history: Sequence[Message], seconds: float, 
     choice = body["choices"][0]
     row = whole(choice["message"])
     finish: Finish = "length" if choice.get("finish_reason") == "length" else "stop"
-    # A refusal is what the model answers, in a field of its own.
+    # A refusal is an answer of the model, in another field.
     text, thinking = text_of(row.get("content")) or text_of(row.get("refusal")), _thinking(row)
     seen = sum(len(message.calls) for message in history)
     message = _assistant(text, thinking, row.get("tool_calls") or [], seen)

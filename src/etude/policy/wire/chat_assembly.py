@@ -19,7 +19,7 @@ from etude.policy.wire.parts import appended, is_plain, text_of, thinking_of
 
 @dataclass
 class ChatAssembly:
-    """Pieces of the text and the thinking are given back for the eye; `body` is what `from_wire` reads."""
+    """Pieces of the text and the thinking are given back for the eye; `from_wire` reads `body`."""
 
     finish: str | None = None
     done: bool = False  # [DONE] came
@@ -42,7 +42,7 @@ class ChatAssembly:
             read = ChatDelta.model_validate(
                 {**delta, "role": None, "reasoning_content": None, "tool_calls": calls}
             )  # fmt: skip
-            content = read.content or delta.get("refusal")  # what the model answers, in a field of its own
+            content = read.content or delta.get("refusal")  # an answer of the model, in another field
             self._content = appended(self._content, content)
             text += text_of(content)
             thinking += self._thought(delta) + thinking_of(read.content)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def main(control_fd: int, isolated_network: str = "") -> None:
     """Serve one sandbox until the client closes its end. Each role runs on a clean stack. `isolated_network`: there are no
-    namespaces yet; make them here, with a network of their own ("none") or the machine's ("host")."""
+    namespaces yet; make them here, with a separate network ("none") or the machine's ("host")."""
     if isolated_network:
         around.isolate(control_fd, isolated_network)
     role: Role | None = functools.partial(_begin, control_fd)

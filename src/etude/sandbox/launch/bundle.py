@@ -18,7 +18,7 @@ from etude.sandbox.inside.root import INSIDE_UID
 from etude.sandbox.interpreter import Interpreter
 
 COMMAND = "import os,marshal;c,m=marshal.loads(os.pread({program},1<<24,0));os.close({program});exec(c,{{'m':m,'fd':{control}}})"
-# The same where no namespaces are made yet: the code makes them, with a network of their own ("none") or the machine's ("host").
+# The same where no namespaces are made yet: the code makes them, with a separate network ("none") or the machine's ("host").
 ISOLATING = COMMAND.removesuffix("}})") + ",'network':{network!r}}})"
 # The same from a file, with the control socket as stdin; argv of the command line shows only this.
 FROM_FILE = "import marshal;f=open({path!r},'rb');c,m=marshal.loads(f.read());f.close();exec(c,{{'m':m,'fd':0}})"
@@ -27,7 +27,7 @@ FROM_FILE = "import marshal;f=open({path!r},'rb');c,m=marshal.loads(f.read());f.
 # closed to everybody inside, and commands, which have the runner's own user, can't open what the kernel keeps about the runner.
 NESTED = (
     "import ctypes,os,sys;u=os.getuid();g=os.getgid();c=ctypes.CDLL(None,use_errno=True);"
-    "c.unshare(0x10000000) and sys.exit('the runner needs a user namespace of its own: '+os.strerror(ctypes.get_errno()));"
+    "c.unshare(0x10000000) and sys.exit('the runner needs a separate user namespace: '+os.strerror(ctypes.get_errno()));"
     "w=lambda n,t:os.write(os.open('/proc/self/'+n,os.O_WRONLY|os.O_CLOEXEC),t.encode());w('setgroups','deny');"
     f"w('uid_map','{INSIDE_UID} %d 1'%u);w('gid_map','{INSIDE_UID} %d 1'%g);"
     "[c.prctl(24,n,0,0,0) for n in range(64)];os.execv(sys.argv[1],sys.argv[1:])"  # the bounding set is full again in a new namespace

@@ -24,7 +24,7 @@ _PATIENCE_S = 30.0
 _LARGE_BYTES = 1 << 20  # first files beyond this are written only within the limits; less is not worth the wait
 # bear: its first process is started. hello: it is known. group: its control group. spec: it is told what to be. ready: it is.
 # gate: its policed way out is served, where it has one.
-# Without a control group a process has limits of its own, which count what it reserves and not what it holds; the watch counts that. They
+# Without a control group a process has separate limits, which count what it reserves and not what it holds; the watch counts that. They
 # leave room for the stacks of 500 threads (8 MiB each), and for what V8 reserves: 10 GiB around each WebAssembly memory (fetch has one) and 128
 # MiB of code for each worker, of which there may be eight.
 THREADS_MB = 4608

@@ -67,8 +67,7 @@ def _joined(env: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
 
 
 def overlay(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, list[str]]:
-    """What of the task's files is not as the snapshot has it; `added` is what the snapshot has nothing of, `special` what it has with a mode or
-    as a link."""
+    """The paths of the task's files that differ from the snapshot: `added` are not in it, `special` are in it with a mode or as links."""
     return {
         "changed": sorted(path for path, text in after.items() if before.get(path) != text),
         "added": sorted(path for path in after if path not in before),

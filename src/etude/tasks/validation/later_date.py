@@ -29,7 +29,7 @@ def library() -> str:
 
 
 def on_a_later_date(tests: Tests, task: Task, pool: Machines, fit: Fit, timeout_s: float) -> Runner | None:
-    """None where it can't be done: without the library, or in an image, which has a system of its own."""
+    """None where it can't be done: without the library, or in an image, which has another system."""
     environment = environment_of(task.metadata)
     if not library() or environment is not None and environment.image:
         return None

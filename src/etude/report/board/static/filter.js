@@ -66,7 +66,7 @@ function unknown(name, data) {
   return near.length ? `no field ${name}; did you mean ${near.join(" or ")}?` : `no field ${name}; the fields are ${names.join(", ")}`;
 }
 
-// Keystrokes that may be wrong in a word of so many characters; as in recipe/spelling.py.
+// Keystrokes that may be wrong in a word of this length; as in recipe/spelling.py.
 function allowed(length) {
   return length >= 10 ? 3 : length >= 6 ? 2 : length >= 3 ? 1 : 0;
 }
