@@ -280,7 +280,7 @@ FILL = """
 import os, sys
 kind, count = sys.argv[1], int(sys.argv[2])
 try:
-    for place in ("/work", "/tmp"):
+    for place in sys.argv[3:] or ("/work", "/tmp"):
         for n in range(count):
             with open(f"{place}/{kind}{n}", "wb") as file:
                 file.write(b"x" * (1 << 20) if kind == "large" else b"")
@@ -300,4 +300,18 @@ async def test_workdir_and_tmp_share_one_disk_and_one_number_of_files(pool: Made
     assert filled.rc != 0 and (b"No space left" in filled.out or b"hold more than" in filled.err), filled
     assert (await box.run("ls /work /tmp > /dev/null && echo here")).out == b"here\n"  # what only looks goes on
     assert (await box.run("rm -rf /work/* /tmp/* && echo 1 > /work/a && cat /work/a")).out == b"1\n"
+    await box.kill()
+
+
+@pytest.mark.parametrize(("kind", "count"), [("large", 12), ("small", 2500)])
+@pytest.mark.parametrize("place", ["/dev", "/dev/shm"])
+async def test_no_other_file_system_takes_what_the_disk_refuses(
+    pool: MadePool, place: str, kind: str, count: int
+) -> None:
+    """disk_mb=8 again: containers have file systems in memory on /dev and /dev/shm."""
+    box = await pool.create(SandboxSpec(disk_mb=8))
+    filled = await box.run(["python3", "-c", FILL, kind, str(count), place], timeout_s=60)
+    refused = (b"No space left", b"Read-only", b"Permission denied", b"not permitted", b"No such file")
+    assert filled.rc != 0 and (any(word in filled.out for word in refused) or b"hold more than" in filled.err), filled
+    assert (await box.run(f"rm -f {place}/{kind}* 2>/dev/null; echo here")).out == b"here\n"
     await box.kill()

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 INODES_PER_MB = 256  # one 4 KiB page each: files of one block fill size and inodes together
 
 
+_OTHERS = ("/dev", "/dev/shm")  # writable file systems in memory of containers, beside workdir and /tmp
+
+
 class Ground:
     """`folders`: path inside -> real folder, none where they are the same. `confine`: what a command's process does before it starts."""
 
@@ -48,21 +51,28 @@ class Ground:
         return "/", [part for part in path.split("/") if part]
 
     def mounted_excess(self) -> str:
-        """For file systems that somebody else mounted: each has the whole size, and none a number of inodes."""
+        """For file systems that somebody else mounted: each has the whole size, and none a number of inodes. `/dev` and `/dev/shm` of a
+        container are such file systems, too."""
         size = count = 0
-        for path in (self.tmp,) if self._spec["bound"] else (self.workdir, self.tmp):
-            found = os.statvfs(path)
-            size += (found.f_blocks - found.f_bfree) * found.f_frsize
-            count += found.f_files - found.f_ffree
+        devices = set()
+        for path in (*(() if self._spec["bound"] else (self.workdir,)), self.tmp, *_OTHERS):
+            try:
+                device, found = os.stat(path).st_dev, os.statvfs(path)
+            except OSError:
+                continue  # this root has none
+            if device not in devices:
+                devices.add(device)
+                size += (found.f_blocks - found.f_bfree) * found.f_frsize
+                count += found.f_files - found.f_ffree
         return self.grown(size, count)
 
     def grown(self, size_bytes: int, count: int) -> str:
-        """Why a command must end: workdir and /tmp together hold more than one file system of `disk_mb` would, and more than at the last look.
+        """Why a command must end: its file systems together hold more than one file system of `disk_mb` would, and more than at the last look.
         One that takes away, or only looks, goes on."""
         disk_mb = self._spec["disk_mb"]
         before, self._seen = self._seen, (size_bytes, count)
         if size_bytes > disk_mb << 20 and size_bytes > before[0]:
-            return f"{self.workdir} and /tmp hold more than disk_mb={disk_mb} allows"
+            return f"its files hold more than disk_mb={disk_mb} allows"
         if count > disk_mb * INODES_PER_MB and count > before[1]:
-            return f"{self.workdir} and /tmp hold more than {disk_mb * INODES_PER_MB} files and folders (disk_mb={disk_mb})"
+            return f"its folders hold more than {disk_mb * INODES_PER_MB} files and folders (disk_mb={disk_mb})"
         return ""

@@ -78,7 +78,7 @@ def _mounts(binds: list[tuple[str, str]], spec: SandboxSpec, owner: int) -> list
     quiet = ["nosuid", "nodev"]
     found = [
         _mount("/proc", "proc", "proc", [*quiet, "noexec"]),
-        _mount("/dev", "tmpfs", "tmpfs", ["nosuid", "mode=755", "size=64k"]),
+        _mount("/dev", "tmpfs", "tmpfs", ["nosuid", "mode=755", "size=64k", "ro"]),
         _mount("/dev/pts", "devpts", "devpts", ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]),
         _mount("/dev/shm", "tmpfs", "shm", [*quiet, "noexec", "mode=1777", "size=4k"]),
     ]
