@@ -217,3 +217,29 @@ def test_a_wrapper_without_its_text_config_or_with_quantised_weights_is_refused(
 def test_a_directory_without_weights_is_named(tmp_path):
     with pytest.raises(CheckpointError, match=f"{SINGLE} does not exist"):
         tensor_files(tmp_path)
+
+
+QWEN = new_model(
+    ModelSettings.model_validate(dict(family="qwen3_moe", hidden_size=16, layers=2, heads=2, experts=4)), 31
+)
+OTHER = [
+    ("partial_rotary_factor", 0.5), ("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0), ("logits_scaling", 8.0),
+    ("shared_expert_intermediate_size", 512), ("mlp_bias", True), ("qkv_bias", True), ("residual_multiplier", 0.2),
+    ("attention_chunk_size", 8192), ("index_topk", 2048), ("no_rope_layers", [1, 0]), ("layer_types", ["full_attention", "sliding_attention"]),
+    ("layer_types", 3), ("partial_rotary_factor", "half"), ("rope_parameters", {"rope_type": "default", "partial_rotary_factor": 0.25}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", [MODEL, QWEN], ids=["deepseek_v3", "qwen3_moe"])
+@pytest.mark.parametrize(("key", "value"), OTHER, ids=str)
+def test_a_key_that_changes_what_a_model_computes_is_refused_and_not_ignored(model, key, value):
+    name = "partial_rotary_factor" if key == "rope_parameters" else key
+    with pytest.raises(UnsupportedConfig, match=f"{name} (is|holds) "):
+        from_hf_config(to_hf_config(model.config) | {key: value})
+
+
+@pytest.mark.parametrize("model", [MODEL, QWEN], ids=["deepseek_v3", "qwen3_moe"])
+def test_the_same_keys_are_taken_where_they_change_nothing(model):
+    plain = {"partial_rotary_factor": 1.0, "attn_logit_softcapping": None, "shared_expert_intermediate_size": 0, "mlp_bias": False,
+             "layer_types": ["full_attention"] * 2, "sliding_window": 4096, "no_rope_layers": [], "index_topk": None}  # fmt: skip
+    assert from_hf_config(to_hf_config(model.config) | plain) == model.config

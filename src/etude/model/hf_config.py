@@ -70,6 +70,13 @@ FAMILY_FIXED: dict[str, dict[str, Any]] = {
     "deepseek_v3": {"topk_method": "noaux_tc", "scoring_func": "sigmoid", "moe_layer_freq": 1},
     "qwen3_moe": {"use_sliding_window": False},
 }
+# Keys of other architectures that change what a model computes, with the values at which they change nothing; null changes nothing either.
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "partial_rotary_factor": (1,), "no_rope_layers": ([],), "attention_chunk_size": (), "index_topk": (), "attention_multiplier": (),
+    "attn_logit_softcapping": (0,), "final_logit_softcapping": (0,), "logit_scale": (1,), "logits_scaling": (1,),
+    "embedding_multiplier": (1,), "residual_multiplier": (1,), "qkv_bias": (False,), "mlp_bias": (False,),
+    "shared_expert_intermediate_size": (0,),
+}  # fmt: skip
 YARN_FIELDS = {
     "factor": "factor",
     "original_positions": "original_max_position_embeddings",
@@ -144,6 +151,7 @@ def from_hf_config(raw: Mapping[str, Any]) -> ModelConfig:
     for key, needed in (SHARED_FIXED | FAMILY_FIXED[family]).items():
         if raw.get(key, needed) != needed:
             raise UnsupportedConfig(f"{key} is {raw[key]!r}, only {needed!r} is supported")
+    _require_neutral(raw)
     if raw.get("quantization_config"):
         raise UnsupportedConfig(
             "quantization_config: weights are quantised; convert the checkpoint to bf16 or fp32 first"
@@ -158,6 +166,19 @@ def from_hf_config(raw: Mapping[str, Any]) -> ModelConfig:
         return ModelConfig(family=family, mtp_layers=_draft_layers(raw), **fields, **_rope_in(raw))
     except (ValidationError, TypeError) as error:  # TypeError: a number where a list belongs
         raise UnsupportedConfig(f"config.json does not describe a {family} model: {_findings(error)}") from error
+
+
+def _require_neutral(raw: Mapping[str, Any]) -> None:
+    """Raises UnsupportedConfig for a key of NEUTRAL with another value, and for layers that do not attend to all positions."""
+    rope = _object(raw, "rope_parameters") or _object(raw, "rope_scaling")
+    for key, values in NEUTRAL.items():
+        for found in (raw.get(key), rope.get(key)):
+            if found is not None and found not in values:
+                raise UnsupportedConfig(f"{key} is {found!r:.60}, which this model code does not compute")
+    kinds = raw.get("layer_types") or []
+    other = [kind for kind in kinds if kind != "full_attention"] if isinstance(kinds, list) else [kinds]
+    if other:
+        raise UnsupportedConfig(f"layer_types holds {other[0]!r:.60}; only 'full_attention' is supported")
 
 
 def _findings(error: ValidationError | TypeError) -> str:
