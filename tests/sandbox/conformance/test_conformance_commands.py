@@ -200,3 +200,21 @@ async def test_five_hundred_threads_live_in_a_gigabyte(pool: MadePool) -> None:
 async def test_kernel_memory_that_no_limit_counts_can_not_be_had(box: Sandbox) -> None:
     code = "import ctypes\nc = ctypes.CDLL(None, use_errno=True)\nprint(c.msgget(0, 0o1600), ctypes.get_errno(), c.shmget(0, 1 << 20, 0o1600))"
     assert (await box.run(["python3", "-c", code])).out in (b"-1 1 -1\n", b"-1 38 -1\n")
+
+
+SHARED = """
+import multiprocessing, os
+from multiprocessing import shared_memory
+memory = shared_memory.SharedMemory(create=True, size=6 << 20)
+memory.buf[:] = b"a" * (6 << 20)
+print(multiprocessing.Pool(2).map(abs, [-1, 2]), len([multiprocessing.Lock() for _ in range(50)]))
+memory.close()
+memory.unlink()
+"""
+
+
+async def test_programs_share_memory_within_the_disk(pool: MadePool) -> None:
+    box = await pool.create(SandboxSpec(disk_mb=16, pids=64))
+    shared = await box.run(["python3", "-c", SHARED], timeout_s=30)
+    assert (shared.rc, shared.out) == (0, b"[1, 2] 50\n"), shared
+    await box.kill()

@@ -152,7 +152,7 @@ def _of_root(info: tarfile.TarInfo) -> tarfile.TarInfo:
 def _options(spec: SandboxSpec, uid: int) -> list[str]:
     argv = ["--rm", "--pull", "never", "--network", "none", "--hostname", "sandbox", "--user", f"{uid}:{uid}"]
     argv += ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
-    argv += ["--shm-size", "4k", "--log-driver", "none", *engine.ulimits()]
+    argv += ["--shm-size", f"{spec.disk_mb}m", "--log-driver", "none", *engine.ulimits()]
     argv += ["--env", "PYTHONHASHSEED=0", "--env", "LANG=C.UTF-8"]  # of the interpreter that warm runs are forks of
     for path in (spec.workdir, "/tmp"):
         argv += ["--tmpfs", f"{path}:rw,nosuid,nodev,exec,size={spec.disk_mb}m,mode=0777"]

@@ -80,7 +80,7 @@ def _mounts(binds: list[tuple[str, str]], spec: SandboxSpec, owner: int) -> list
         _mount("/proc", "proc", "proc", [*quiet, "noexec"]),
         _mount("/dev", "tmpfs", "tmpfs", ["nosuid", "mode=755", "size=64k", "ro"]),
         _mount("/dev/pts", "devpts", "devpts", ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]),
-        _mount("/dev/shm", "tmpfs", "shm", [*quiet, "noexec", "mode=1777", "size=4k"]),
+        _mount("/dev/shm", "tmpfs", "shm", [*quiet, "noexec", "mode=1777", f"size={spec.disk_mb}m"]),
     ]
     found += [_mount(target, "bind", source, ["rbind", "ro", "nosuid"]) for source, target in binds]
     options = [*quiet, "mode=755", f"size={spec.disk_mb}m", *([f"uid={owner}", f"gid={owner}"] if owner else [])]

@@ -137,7 +137,16 @@ def _options(spec: SandboxSpec) -> list[str]:
     argv += ["--read-only", "--read-only-tmpfs=false", "--cap-drop", "all", "--security-opt", "no-new-privileges"]
     # podman's own filter refuses the namespace that the runner starts in; ours is installed before any command runs.
     argv += [*(word for name in bundle.NEEDS for word in ("--cap-add", name)), "--security-opt", "seccomp=unconfined"]
-    argv += ["--security-opt", f"mask={_MASKED}", "--shm-size", "4k", "--log-driver", "none", "--preserve-fds", "2"]
+    argv += [
+        "--security-opt",
+        f"mask={_MASKED}",
+        "--shm-size",
+        f"{spec.disk_mb}m",
+        "--log-driver",
+        "none",
+        "--preserve-fds",
+        "2",
+    ]
     argv += engine.ulimits()
     argv += ["--env", "PYTHONHASHSEED=0", "--env", "LANG=C.UTF-8"]  # of the interpreter that warm runs are forks of
     for path in (spec.workdir, "/tmp"):
