@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.tasks.auditing import inside
 from etude.tasks.auditing.inside import MOST_BYTES, MOST_UNREAD, Search
 from etude.tasks.checking.check import Row, summary
 
@@ -133,6 +134,21 @@ def test_members_that_are_too_large_or_too_deep_are_reported():
     assert found.unread == [f"/tmp/any.tar!member0: over {MOST_BYTES} bytes"] and len(found.found) == 1
     deep = tar_of(tar_of(tar_of(SECRET)))
     assert search(deep).unread == ["/tmp/any.tar!member0!member0: an archive within 2 others"]
+
+
+def test_a_compression_bomb_is_searched_up_to_a_bound_and_reported(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(inside, "MOST_UNPACKED_BYTES", 1 << 16)
+    bomb = search(gzip.compress(tar_of(SECRET) + bytes(1 << 20)), "/tmp/any.tgz")
+    assert len(bomb.found) == 1 and bomb.unread == [
+        "/tmp/any.tgz: a damaged tar archive: over 65536 bytes unpacked, only the first are searched"
+    ]
+    monkeypatch.setattr(inside, "MOST_UNPACKED_IN_ALL", 800)
+    assert search(tar_of(b"x" * 700, SECRET)).found
+    many = search(tar_of(b"x" * 700, b"y" * 700, SECRET))
+    assert (
+        not many.found
+        and [row.partition(": ")[2] for row in many.unread] == ["behind the first 800 bytes of archives"] * 2
+    )
 
 
 def test_the_list_of_what_was_not_searched_is_bounded():

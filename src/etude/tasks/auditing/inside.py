@@ -7,6 +7,7 @@ What can't be searched is listed in `unread`, with the reason. `tarfile` takes a
 here the damage is listed and the members behind it are searched.
 """
 
+import importlib
 import io
 import json
 import os
@@ -15,7 +16,6 @@ import sys
 import tarfile
 import zipfile
 from functools import partial
-from typing import Any
 
 try:
     from zlib import error as ZlibError
@@ -40,8 +40,12 @@ PACKAGES = (
 ANYBODY_S = ("index", "main", "__init__", "util", "utils", "types", "core", "base", "cli")
 COMPILED = (".pyc", ".pyo", ".class", ".so", ".map", ".node", ".pyd", ".json", ".db", ".sqlite")
 MOST_BYTES = 16 << 20
+MOST_UNPACKED_BYTES = 64 << 20  # of one compressed archive: a bomb of 16 MB would be searched for hours
+MOST_UNPACKED_IN_ALL = 4 << 30  # of all members of archives
+CHUNK_BYTES = 1 << 16
 MOST_UNREAD = 1000  # files listed by name; a longer list ends with a line that says so
 MOST_DEPTH = 2  # of archives within archives
+READERS = {"gz": "gzip", "bz2": "bz2", "xz": "lzma"}  # modules that a Python may lack
 COMPRESSED = {b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zst"}
 TAR_MAGIC, TAR_MAGIC_AT = b"ustar", 257
 # What `tarfile` raises about headers and keeps to itself: the block of zeros that ends an archive, the end of the file, anything else.
@@ -107,6 +111,23 @@ def compression_of(data):
     return next((name for magic, name in COMPRESSED.items() if data.startswith(magic)), "")
 
 
+def unpacked(data, compression):
+    """The content, and why it is not all of it: what comes before damage, and no more than the bound."""
+    if compression not in READERS:
+        return b"", [f"{compression} is not read here"]
+    content = bytearray()
+    try:
+        with importlib.import_module(READERS[compression]).open(io.BytesIO(data), "rb") as file:
+            while len(content) <= MOST_UNPACKED_BYTES:
+                chunk = file.read(CHUNK_BYTES)
+                if not chunk:
+                    return bytes(content), []
+                content += chunk
+    except (ImportError, *DAMAGE) as error:
+        return bytes(content), [str(error)]
+    return bytes(content), [f"over {MOST_UNPACKED_BYTES} bytes unpacked, only the first are searched"]
+
+
 def zip_count(data):
     """How many members the end of a zip archive names, 0xFFFF for more; `zipfile` skips those behind a damaged entry of the directory."""
     return struct.unpack_from("<H", data, data.rindex(b"PK\x05\x06") + 10)[0]
@@ -150,7 +171,7 @@ class Search:
                 self.first.setdefault(lines[0], []).append((part, lines))
         self.names = [n.encode() for n in asked["names"]]
         self.stems, self.project = set(asked["stems"]), asked["project"].lower().replace("-", "_")
-        self.found, self.files, self.bytes, self.unread = [], 0, 0, []
+        self.found, self.files, self.bytes, self.unread, self.unpacked = [], 0, 0, [], 0
 
     def file(self, path):
         if os.path.islink(path) or not os.path.isfile(path):
@@ -201,12 +222,12 @@ class Search:
             self.not_searched(path, f"a damaged zip archive: {error}")
 
     def tarred(self, path, data, depth):
-        damage, members = [], 0
-        compression, header = compression_of(data), recording(damage)
-        mode: Any = "r:" + compression
+        compression, members = compression_of(data), 0
+        data, damage = unpacked(data, compression) if compression else (data, [])
+        header = recording(damage)
         try:
             # `ignore_zeros` goes past damage and past the mark of the end, to the end of the file.
-            with tarfile.open(None, mode, io.BytesIO(data), tarinfo=header, ignore_zeros=True) as archive:
+            with tarfile.open(None, "r:", io.BytesIO(data), tarinfo=header, ignore_zeros=True) as archive:
                 for member in archive:
                     members += 1
                     if member.isfile():
@@ -220,6 +241,10 @@ class Search:
     def member(self, path, size, content, depth):
         if size > MOST_BYTES:
             self.not_searched(path, f"over {MOST_BYTES} bytes")
+            return
+        self.unpacked += size
+        if self.unpacked > MOST_UNPACKED_IN_ALL:
+            self.not_searched(path, f"behind the first {MOST_UNPACKED_IN_ALL} bytes of archives")
             return
         try:
             data = content()
