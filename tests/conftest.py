@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 from functools import cache
 from typing import Any, Callable
@@ -21,6 +22,12 @@ settings.load_profile("etude")
 # here and in the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+
+# A suite that runs in the background (`nohup ./etude test &`) ignores signals, and so would every process that a test starts and stops by
+# one. A handler that does nothing keeps the suite as it is, and a new program begins without it.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, lambda number, frame: None)
 
 # What sandboxes write down and keep is of this run, not of the person who runs it: layers, the ledger. Read in processes of tests too.
 _state = tempfile.mkdtemp(prefix="etude-tests-")

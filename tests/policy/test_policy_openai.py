@@ -209,8 +209,13 @@ def test_an_absent_server_and_a_hanging_one_are_infra_faults(endpoint: Endpoint)
         ask(gone, max_retries=1)
     assert caught.value.infra
 
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """It holds the writer: one that nothing holds closes its connection (Python 3.13)."""
+        await asyncio.sleep(5)
+        writer.close()
+
     async def hang() -> None:
-        server = await asyncio.start_server(lambda reader, writer: asyncio.sleep(5), "127.0.0.1", 0)
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
         policy = OpenAIPolicy(
             "m", base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", timeout_s=0.05, max_retries=0
         )
