@@ -22,7 +22,8 @@ from etude.rl.devices import check_devices, gpu_share, processes_on_gpus
 from etude.rl.settings import ClusterSettings, RlSettings
 
 HERE = Path(__file__).parent
-PIECES = ("policy_step", "resume", "two_ranks", "draft_lessons", "sampling", "fine_tuning")
+_SLOW = ("resume", "two_ranks", "draft_lessons")
+PIECES = ("policy_step", "sampling", "fine_tuning", *(pytest.param(one, marks=pytest.mark.nightly) for one in _SLOW))
 
 
 def computed(what: str) -> Any:

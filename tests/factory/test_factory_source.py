@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 from collections import Counter
 
 import pytest
@@ -107,16 +106,3 @@ def test_no_function_name_is_part_of_another_word() -> None:
     assert not clashes
     assert len(set(FUNCTIONS) & {word for words in VARIABLES.values() for word in words}) == 0
     assert not set(MODULES) & sys.stdlib_module_names
-
-
-def test_generation_is_fast() -> None:
-    source = ExerciseSource(ExerciseSettings())
-    ids = source.ids("train", level="one-bug")
-    for number in range(2000):  # templates and their mutants are judged once
-        source.task(ids[number])
-    start = time.process_time()
-    for number in range(2000, 4000):
-        source.task(ids[number])
-    rate = 2000 / (time.process_time() - start)
-    print(f"one-bug: {rate:.0f} tasks a second on one thread")
-    assert rate > 1000

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from etude.fleet.simulation.rollouts import simulate
 from etude.fleet.simulation.world import Shape
 
 
-def test_ten_thousand_sandboxes_on_500_hosts_with_faults_lose_no_rollout() -> None:
+@pytest.mark.parametrize(("sandboxes", "hosts"), [(2_000, 100), pytest.param(10_000, 500, marks=pytest.mark.nightly)])
+def test_sandboxes_on_many_hosts_with_faults_lose_no_rollout(sandboxes: int, hosts: int) -> None:
     """500 creates a second, 1 % faults, 0 lost."""
-    found = simulate(Shape(sandboxes=10_000, commands=2, life_s=20.0))
-    assert found["rollouts"] == {"done": 10_000, "lost": 0, "wrong": 0}
+    found = simulate(Shape(sandboxes=sandboxes, hosts=hosts, commands=2, life_s=20.0))
+    assert found["rollouts"] == {"done": sandboxes, "lost": 0, "wrong": 0}
     assert found["creates_per_s"]["min"] >= 500
-    assert 0.005 <= sum(found["faults"].values()) / 10_000 <= 0.05  # they did happen
+    assert 0.005 <= sum(found["faults"].values()) / sandboxes <= 0.05  # they did happen
     assert {"HostLost", "SandboxDied", "AnswerLost"} <= set(found["faults"])
     assert found["left_on_hosts"] == 0
-    assert found["decision_ms"]["p99"] < 5  # 1 on a quiet machine; the target is measured by the benchmark
 
 
 def test_one_seed_one_story() -> None:

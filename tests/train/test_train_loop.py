@@ -93,7 +93,10 @@ def saved_step(out):
     return -1 if state is None else int(state.stem.split("-")[1])
 
 
-@pytest.mark.parametrize("stage", ["base", "unpacked", "long", "sft"])
+_NIGHTLY = [pytest.param(stage, marks=pytest.mark.nightly) for stage in ("unpacked", "long")]
+
+
+@pytest.mark.parametrize("stage", ["base", "sft", *_NIGHTLY])
 def test_a_run_killed_anywhere_goes_on_bit_identical(make, tmp_path, stage):
     steps, out = 80, tmp_path / "killed"
     conftest = os.path.join(os.path.dirname(__file__), "conftest.py")
