@@ -90,7 +90,7 @@ def _read(path: Path, number: int, line: bytes) -> Outcome:
                 f"{path}:{number} has the field {strange[0]!r}, which this version does not know: it was written by a newer one"
             )
         return Outcome(**row)
-    except (json.JSONDecodeError, TypeError) as error:
+    except (json.JSONDecodeError, TypeError, RecursionError) as error:
         raise OutcomeError(
             f"{path}:{number} is no outcome of an attempt ({error}): move the file away, or mend the line"
         ) from error

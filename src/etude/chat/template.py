@@ -81,7 +81,7 @@ class _Child:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
             answer = json.loads(_line(process.stdout.fileno(), time.monotonic() + self._limit_s))
-        except (_Exceeded, OSError, ValueError) as error:
+        except (_Exceeded, OSError, ValueError, RecursionError) as error:
             self._process = None
             _end(process)
             why = (

@@ -106,7 +106,7 @@ def _read(path: Path) -> _Suite:
             )
         count = header["grams"]
         intact = len(body) == 12 * count and digest(header, body) == header["sha256"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, FingerprintsBroken):
             raise
         raise FingerprintsBroken(f"{path}: no fingerprint file ({error!r}); have the suite publish it anew") from error

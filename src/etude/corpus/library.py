@@ -73,7 +73,7 @@ class Library:
                         yield _record(value)
             if not isinstance(value, int):
                 raise ValueError("its end is missing")
-        except (OSError, ValueError, zstandard.ZstdError) as error:
+        except (OSError, ValueError, zstandard.ZstdError, RecursionError) as error:
             raise LibraryDamaged(
                 f"{path} can't be read ({error}): restore it from a copy, or build into another folder"
             ) from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 NOT_FINITE = "not_finite"
@@ -53,9 +54,20 @@ def dumps(document: Mapping[str, Any], *, indent: int | None = None) -> str:
     return json.dumps(strict(document), indent=indent, allow_nan=False)
 
 
+def read_file(path: Path) -> Any:
+    """As `loads`, of a file, which errors name."""
+    try:
+        return loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON ({error}): restore it from a copy, or remove it") from error
+
+
 def loads(text: str | bytes) -> Any:
     """What `dumps` wrote, with its numbers back in their places; any other JSON as it is. Raises ValueError for what is no JSON."""
-    document = json.loads(text)
+    try:
+        document = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("its JSON is nested too deeply") from error
     if not isinstance(document, dict) or not isinstance(found := document.get(NOT_FINITE), dict):
         return document
     del document[NOT_FINITE]

@@ -35,6 +35,6 @@ def read_events(path: Path) -> Iterator[dict[str, Any]]:
 def _event(line: bytes) -> dict[str, Any] | None:
     try:
         event = json.loads(line)
-    except ValueError:  # torn by a kill: the writer never said it was written
+    except (ValueError, RecursionError):  # torn by a kill: the writer never said it was written
         return None
     return event if isinstance(event, dict) and {"kind", "stage", "time"} <= event.keys() else None

@@ -135,7 +135,7 @@ class _Reader:
     def _arguments(self, text: str, call_id: str) -> dict[str, Any]:
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if isinstance(found, dict):
             return found
@@ -191,7 +191,7 @@ def _shell_output(text: str) -> tuple[str, bool, Row]:
     if text.startswith("{"):
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text, False, {}
         if isinstance(found, dict) and isinstance(found.get("output"), str) and isinstance(found.get("metadata"), dict):
             return found["output"], found["metadata"].get("exit_code", 0) != 0, {"metadata": found["metadata"]}

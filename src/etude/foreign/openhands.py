@@ -110,7 +110,7 @@ class _Reader:
         text = (told["function"] if isinstance(told.get("function"), dict) else told).get("arguments")
         try:
             arguments = json.loads(text) if isinstance(text, str) else text
-        except ValueError:
+        except (ValueError, RecursionError):
             arguments = {"": text}  # what the model wrote, kept as it was: it is no JSON
         if not isinstance(arguments, dict):
             raise ForeignError(f"{place}: tool_call.arguments must be a JSON object, not {type(arguments).__name__}")

@@ -90,13 +90,13 @@ def _require(value: Any, place: str) -> dict[str, Any]:
 def _parse(data: bytes, place: str) -> Any:
     try:
         return json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ForeignError(f"{place} is not JSON: {data[:60]!r}") from error
 
 
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

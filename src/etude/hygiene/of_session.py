@@ -164,7 +164,7 @@ def _rows(value: Any) -> list[dict[str, Any]] | None:
     if isinstance(value, str):  # JSON text, where arguments are checked leniently
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     if not isinstance(value, list) or not all(isinstance(row, dict) and _state(row) in STATUSES for row in value):
         return None

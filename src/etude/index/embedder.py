@@ -86,5 +86,5 @@ class EndpointEmbedder:
 def _json(text: str, url: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise EmbedderFailed(f"{url} answered no JSON: {masked(text)[:200]!r}") from error

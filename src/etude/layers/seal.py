@@ -32,7 +32,7 @@ def check(layer: Path, digest: str) -> int:
     try:
         seal = json.loads((layer / "seal").read_text())
         boot, times = seal["boot"], seal["mtime_ns"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         boot, times = "", []
     if len(times) != len(manifest.entries):
         raise LayerCorrupt(f"layer {digest[:12]}: its seal is broken; {_REMEDY}")

@@ -23,7 +23,10 @@ class Snapshot:
     @classmethod
     def parse(cls, text: bytes) -> Snapshot:
         """Raises ValueError, KeyError or TypeError for what is none."""
-        record = json.loads(text)
+        try:
+            record = json.loads(text)
+        except RecursionError as error:
+            raise ValueError("its JSON is nested too deeply") from error
         return cls(tuple(record["layers"]), int(record["base"]), dict(record["env"]), str(record["workdir"]))
 
     @property

@@ -72,7 +72,7 @@ def read(path: Path) -> Account | None:
     for line in text.split(b"\n"):
         try:
             document = json.loads(line) if line else None
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # cut short: what it announced was not made
         if not isinstance(document, dict):
             continue

@@ -133,7 +133,7 @@ def _records(text: bytes, place: str) -> list[Record]:
     for line in filter(bytes.strip, text.split(b"\n")):
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict) or "files" not in record or "revision" not in record.get("vcs", {}):
             raise GitError(f"{place} holds a line that is no Agent Trace record: {line[:60]!r}")

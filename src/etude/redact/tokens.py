@@ -40,7 +40,7 @@ def _is_jwt(value: str) -> bool:
     header = value.partition(".")[0]
     try:
         fields = json.loads(base64.urlsafe_b64decode(header + "=" * (-len(header) % 4)))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(fields, dict) and "alg" in fields
 

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from etude.events.finite import loads
+from etude.events.finite import read_file
 from etude.recipe import bounded_toml
 from etude.report.costs import costs
 from etude.report.knowledge import knowledge, reader
@@ -139,9 +139,9 @@ def _event(line: str) -> dict[str, Any]:
     """One event; a line torn by a kill is no event."""
     try:
         return json.loads(line)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         return {}
 
 
 def _read(path: Path, missing: Any) -> Any:
-    return loads(path.read_text()) if path.is_file() else missing
+    return read_file(path) if path.is_file() else missing

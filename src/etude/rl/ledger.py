@@ -119,7 +119,7 @@ def entries_of(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(data[:whole].splitlines(), 1):
         try:
             entries.append(json.loads(line))
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             raise ValueError(
                 f"{path} line {number} is damaged ({error}); remove the rl folder to start over"
             ) from error

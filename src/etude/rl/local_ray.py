@@ -123,7 +123,7 @@ def sweep(record: Path) -> list[int]:
         return []
     try:
         noted = json.loads(record.read_text())
-    except json.JSONDecodeError:  # torn by a kill before anything was started
+    except (json.JSONDecodeError, RecursionError):  # torn by a kill before anything was started
         record.unlink()
         return []
     left = [int(pid) for pid, started in noted["processes"].items() if _start_time(int(pid)) == started]

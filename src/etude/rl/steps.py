@@ -43,7 +43,7 @@ def read(path: Path) -> list[StepRecord]:
     for line in path.read_bytes().splitlines() if path.exists() else []:
         try:
             record = _restored(StepRecord(**json.loads(line)))
-        except json.JSONDecodeError:
+        except (json.JSONDecodeError, RecursionError):
             continue
         records[record.step] = record
     return [records[step] for step in sorted(records)]

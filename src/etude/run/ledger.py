@@ -92,7 +92,7 @@ def _entries(path: Path) -> list[dict[str, Any]]:
     for line in path.read_text(errors="replace").splitlines():
         try:
             entry = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(entry, dict) and entry.get("event") in ("started", "finished"):
             entries.append(entry)

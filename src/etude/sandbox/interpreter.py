@@ -45,7 +45,7 @@ def find() -> Interpreter:
                 check=True,
             )
             version, prefix = json.loads(done.stdout)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
+        except (OSError, ValueError, subprocess.SubprocessError, RecursionError) as error:
             tried.append(f"{path}: {error}")
             continue
         if tuple(version) < _OLDEST:

@@ -69,7 +69,7 @@ def parse_line(line: bytes, place: str) -> Row:
     """A whole line as JSON. Raises SessionError naming the place."""
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SessionError(f"{place} is not JSON: {line[:60]!r}; the file was changed by hand") from error
     if not isinstance(row, dict):
         raise SessionError(f"{place} is JSON but no object: {line[:60]!r}; the file was changed by hand")

@@ -95,5 +95,5 @@ class Index:
             return index
         except ForeignFormat:
             raise
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptShard(f"{where} is no index of a weight store ({error}); publish into a new store") from error

@@ -105,7 +105,7 @@ class Manifest:
             tensors = tuple(TensorRecord(**{**t, "shape": tuple(t["shape"])}) for t in data.pop("tensors"))
             shards = tuple(ShardRecord(**{**s, "frames": tuple(s["frames"])}) for s in data.pop("shards"))
             manifest = cls(tensors=tensors, shards=shards, **data)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptShard(f"this is no manifest of weights ({error}); fetch it again or use an anchor") from error
         table = digest_of_table((t.name, t.dtype, t.shape, t.digest) for t in tensors)
         if table != manifest.digest:

@@ -55,7 +55,7 @@ def read_findings(folder: Path) -> list[Finding]:
             row.pop("wires")  # the names of its flags, for readers of the file
             flags, why = tuple(Flag(**flag) for flag in row.pop("flags")), tuple(row.pop("surprising"))
             found.append(Finding(flags=flags, surprising=why, **row))
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ValueError(
                 f"{path}:{number} is no finding of an audit ({error}); run `etude bench audit` again"
             ) from error

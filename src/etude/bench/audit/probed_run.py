@@ -44,5 +44,5 @@ def _read(folder: RunFolder) -> list[dict[str, Any]]:
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
         return [row for row in rows if row["policy"]]
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"{path} holds no probes ({error}); move it away and probe again") from error

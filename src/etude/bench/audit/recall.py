@@ -44,7 +44,7 @@ def _rows(path: Path) -> list[tuple[str, str]]:
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # torn by a kill, or the end of the file
         if not isinstance(row, dict) or not {"key", "answer"} <= set(row):
             raise ValueError(f"{path}:{number} is no answer of a probe; move the file away")

@@ -87,7 +87,7 @@ class JudgementFile:
                 file.truncate(len(whole))
         try:
             return [Judgement(**json.loads(line)) for line in whole.splitlines()]
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(f"{self.path} holds a line that is no judgement ({error}); move the file away") from error
 
 

@@ -74,7 +74,7 @@ def _label(line: str, criterion: Criterion, place: str) -> Label:
         readings = tuple(Reading(**one) for one in row["readings"])
         settled = Reading("", **row["settled"]) if "settled" in row else None
         name, source = str(row["id"]), str(row["source"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LabelError(f"{place} is no label: {type(error).__name__} {error}") from error
     counts = _counting(readings, settled, criterion, place)
     return Label(name, criterion.name, exhibit, readings, counts.choice, counts.reason, source)

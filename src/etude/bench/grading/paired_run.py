@@ -97,7 +97,7 @@ def read_pairs(folder: RunFolder) -> list[dict[str, Any]]:
         return []
     try:
         return [row for row in json.loads(path.read_text(encoding="utf-8")) if row["a"] and row["b"] and row["judge"]]
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"{path} holds no pairs ({error}); move it away and judge them again") from error
 
 

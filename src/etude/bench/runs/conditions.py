@@ -52,7 +52,16 @@ def read(folder: RunFolder) -> dict[str, Any] | None:
     """The conditions of a folder; None where there are none. Raises ConditionsDiffer for a later program's."""
     if not folder.conditions.is_file():
         return None
-    found = json.loads(folder.conditions.read_text(encoding="utf-8"))
+    try:
+        found = json.loads(folder.conditions.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ConditionsDiffer(
+            f"{folder.conditions} is no JSON ({error}): restore it from a copy, or give the run a new --out"
+        ) from error
+    if not isinstance(found, dict):
+        raise ConditionsDiffer(
+            f"{folder.conditions} holds no JSON object: restore it from a copy, or give the run a new --out"
+        )
     if found.get("schema") != SCHEMA or "shared" not in found:
         raise ConditionsDiffer(
             f"{folder.conditions} has schema {found.get('schema')!r} of a bench run, this program knows {SCHEMA}: "

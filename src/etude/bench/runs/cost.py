@@ -51,7 +51,7 @@ def usage_rows(path: Path) -> list[dict[str, Any]]:
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
         try:
             rows.append(json.loads(line))
-        except json.JSONDecodeError:
+        except (json.JSONDecodeError, RecursionError):
             continue  # torn by a kill: at most one line each time, and its turn was lost with its attempt
     return rows
 

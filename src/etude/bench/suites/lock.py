@@ -34,7 +34,7 @@ def read_lock(root: Path) -> dict[str, str]:
         rows = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SuiteError(f"{path} is missing: the suite was never frozen; make it again") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SuiteError(f"{path} does not parse: {error}") from error
     if not isinstance(rows, dict) or not rows or not all(isinstance(value, str) for value in rows.values()):
         raise SuiteError(f"{path} must be an object of task id -> SHA-256, with a task at least")

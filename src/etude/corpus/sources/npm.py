@@ -72,5 +72,5 @@ def _versions(page: bytes) -> list[Release]:
             for version, about in document["versions"].items()
             if not about.get("deprecated")
         ]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError("it is no document of an npm registry; correct npm's registry setting") from None

@@ -72,7 +72,7 @@ def _files(page: bytes) -> list[tuple[str, Release]]:
             for file in json.loads(page)["files"]
             if not file.get("yanked")
         ]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError("it is no index page in JSON (PEP 691); set PIP_INDEX_URL to an index that has them") from None
 
 

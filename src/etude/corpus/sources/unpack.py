@@ -109,7 +109,7 @@ def top(folder: Path) -> Path:
 def _answer(line: bytes) -> dict[str, Any] | None:
     try:
         return json.loads(line[:ANSWER_BYTES])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -39,7 +39,7 @@ def read(body: bytes, content_type: str, base: str) -> list[File]:
         parser = _Page(base)
         parser.feed(body.decode("utf-8", errors="replace"))
         return parser.files
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(502, f"the index' page can't be read: {error!r}") from None
 
 

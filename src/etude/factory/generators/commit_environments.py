@@ -101,7 +101,7 @@ class CommitEnvironments:
     def _kept(self, key: str) -> str | None:
         try:
             commit = json.loads((self.folder / f"{key}.json").read_text(encoding="utf-8"))["commit"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None  # not there, or torn: it is installed again, and written again
         return commit if isinstance(commit, str) and re.fullmatch(r"[0-9a-f]{40,64}", commit) else None
 

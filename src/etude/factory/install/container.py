@@ -111,7 +111,7 @@ def _commands(run: str) -> Iterator[list[str]]:
     if run.startswith("["):
         try:
             words = json.loads(run)
-        except ValueError:
+        except (ValueError, RecursionError):
             words = None
         if isinstance(words, list) and all(isinstance(word, str) for word in words):
             if words[:2] in (["sh", "-c"], ["bash", "-c"], ["/bin/sh", "-c"], ["/bin/bash", "-c"]) and len(words) == 3:

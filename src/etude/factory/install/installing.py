@@ -107,7 +107,7 @@ class Installer:
                 recipe.environment, files_from_json(told["files"]), measured, told["origin"], told["licence"]
             )
             spent = dict(told.get("spent", {}))  # what the rules installed before this was kept cost nothing
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise TaskError(f"{folder} holds no installed project ({error!r}): remove it") from error
         try:
             box = await self.pool.create(SandboxSpec(snapshot=recipe.snapshot))

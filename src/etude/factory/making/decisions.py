@@ -110,5 +110,5 @@ class Decisions:
             try:
                 row = json.loads(line)
                 yield row.pop("kind"), row
-            except (ValueError, KeyError, AttributeError) as error:
+            except (ValueError, KeyError, AttributeError, RecursionError) as error:
                 raise TaskError(f"{self.path}, line {number} is no decision ({error}): remove the line") from error

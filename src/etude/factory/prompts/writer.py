@@ -84,7 +84,7 @@ def _parsed(text: str) -> dict[str, str]:
     """The object in an answer, fences and words around it left aside; empty where there is none."""
     try:
         row = json.loads(text[text.index("{") : text.rindex("}") + 1])
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return {key: value for key, value in row.items() if isinstance(value, str)} if isinstance(row, dict) else {}
 

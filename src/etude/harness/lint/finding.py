@@ -96,7 +96,7 @@ def read_go_vet(output: str, root: str) -> list[Finding]:
 def _json(output: str) -> Any:
     try:
         return json.loads(output)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Unreadable(output.strip().split("\n")[-1][:200] or "no output") from None
 
 

@@ -38,7 +38,7 @@ class Trust:
             return {}
         try:
             return dict(json.loads(self._file.read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise OSError(
                 f"{self._file} can't be read ({error}): remove it, and servers will be asked for anew"
             ) from error

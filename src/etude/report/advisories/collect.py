@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from etude.events.finite import loads
+from etude.events.finite import read_file
 from etude.recipe import bounded_toml
 from etude.report.advisories.advisory import Advisory
 from etude.report.advisories.engine import judge
@@ -64,4 +64,4 @@ def _judged(run: Path) -> dict[str, tuple[int, int]]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    return loads(path.read_text()) if path.is_file() else {}
+    return read_file(path) if path.is_file() else {}

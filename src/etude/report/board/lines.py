@@ -45,7 +45,7 @@ class Lines:
         self._number += 1
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
             if line.strip():  # a line that a kill tore is ended by the next writer: expected once, told all the same

@@ -146,7 +146,7 @@ class Sections:
             return {}
         try:
             schema = json.loads(path.read_text()).get("schema")
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, RecursionError) as error:
             return {
                 "report.json": f"can't be read ({error}); `etude report RUN` with this run's folder writes it again"
             }

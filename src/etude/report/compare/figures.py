@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from etude.events.finite import read_file
 from etude.report.charts import Curves
 from etude.report.compare.paired import Means, compared, gather
 from etude.report.query.outcomes import outcomes
@@ -80,4 +80,4 @@ def _end(points: list[tuple[int, float]]) -> float:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text()) if path.is_file() else {}
+    return read_file(path) if path.is_file() else {}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from etude.events.finite import read_file
 from etude.recipe import bounded_toml
 from etude.report.query.lines import flat
 
@@ -39,4 +39,4 @@ def all_differences(a: Path, b: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text()) if path.is_file() else {}
+    return read_file(path) if path.is_file() else {}

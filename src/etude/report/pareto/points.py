@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from etude.events.finite import loads
+from etude.events.finite import read_file
 
 EFFORTS = ("low", "medium", "high")  # in the order in which a curve joins them; others follow by cost
 AXES = {
@@ -46,7 +46,7 @@ def read_report(run: Path) -> dict[str, Any]:
     path = run / "report.json"
     if not path.is_file():
         raise NoPareto(f"{run} has no report.json: give the --out of an `etude bench run`")
-    return loads(path.read_text(encoding="utf-8"))
+    return read_file(path)
 
 
 def curves(report: Mapping[str, Any], axis: str) -> dict[str, list[Point]]:

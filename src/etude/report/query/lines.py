@@ -40,6 +40,6 @@ def flat(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _object(line: bytes) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
-    except ValueError:  # torn by a kill: the writer never said it was written
+    except (ValueError, RecursionError):  # torn by a kill: the writer never said it was written
         return None
     return row if isinstance(row, dict) else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from etude.events.finite import read_file
 from etude.recipe.spelling import similar
 from etude.report.faults import faults
 from etude.report.query.lines import flat, json_lines
@@ -47,7 +47,7 @@ def _events(run: Path) -> Rows:
 
 def _stages(run: Path) -> Rows:
     path = run / "stages.json"
-    for name, entry in (json.loads(path.read_text()) if path.is_file() else {}).items():
+    for name, entry in (read_file(path) if path.is_file() else {}).items():
         yield {"stage": name, **flat(entry)}
 
 

@@ -67,7 +67,7 @@ class Follower:
                     return
                 try:
                     event = json.loads(line)
-                except ValueError:
+                except (ValueError, RecursionError):
                     event = {}
                 at += len(line)
                 yield at, event if isinstance(event, dict) else {}

@@ -74,5 +74,5 @@ def _read(path: Path) -> dict[int, dict[str, object]]:
     try:
         rows = [json.loads(line) for line in data[:whole].splitlines()]
         return {row.pop("step"): row for row in rows}
-    except (ValueError, KeyError, AttributeError) as error:
+    except (ValueError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} holds a line that is no mix ({error}); remove the rl folder to start over") from error

@@ -83,7 +83,7 @@ def _devcontainer(file: Path) -> Recipe:
         build = said.get("build", {})
         dockerfile = build.get("dockerfile") or said.get("dockerFile")
         context = build.get("context") or said.get("context") or "."
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{file} can't be read: {error}") from error
     if not isinstance(dockerfile, str) or not isinstance(context, str):
         raise UserError(

@@ -154,7 +154,7 @@ class TaskFolder:
         place = self._place(task_id)
         try:
             return json.loads(place.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise TaskError(f"{place} can't be read ({error}): make the task again, or remove its row") from error
 
     def _place(self, task_id: str) -> Path:
@@ -170,7 +170,7 @@ class TaskFolder:
         for number, line in enumerate(whole.splitlines(), 1):
             try:
                 yield Row(**json.loads(line))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 raise TaskError(
                     f"{self._index}, line {number} is no row of a task ({error}): remove the line"
                 ) from error

@@ -95,7 +95,7 @@ class Trees:
         file = self._place(name) / ABOUT
         try:
             return json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise TaskError(f"{file} can't be read ({error}); make the tasks of {name} again") from error
 
     def recipe(self, name: str) -> str:

@@ -52,7 +52,7 @@ def told_settings(path: str, text: str) -> str:
         return text
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     aside = (
         "keywords",

@@ -60,7 +60,7 @@ def _told(goal: Goal, rc: int, output: str) -> str:
 def _verdict(text: str) -> tuple[bool, str] | None:
     try:
         row = json.loads(text[text.index("{") : text.rindex("}") + 1])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(row, dict) or not isinstance(row.get("matches"), bool):
         return None

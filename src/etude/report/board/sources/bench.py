@@ -83,6 +83,6 @@ class BenchAttempts:
             return None
         try:
             return json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             self._problems.tell(str(path.relative_to(self._run)), error)
             return {}

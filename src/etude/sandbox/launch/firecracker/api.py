@@ -90,7 +90,7 @@ class Api:
             answer = connection.getresponse()
             data = answer.read()
             found = json.loads(data) if data else {}
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             raise InfraError(f"{said}: {error or type(error).__name__}") from None
         finally:
             connection.close()

@@ -67,7 +67,7 @@ class Log:
 def _record(line: str) -> dict[str, Any]:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = line
     record = found if isinstance(found, dict) else {"message": found}
     at = record.get("time")
