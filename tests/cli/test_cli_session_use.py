@@ -27,6 +27,11 @@ def test_sessions_of_use_are_found_by_their_ids(here: Here, tmp_path: Path, monk
     assert document(here("session", "show", "abc-12", "--json"))["session_id"] == "abc-12"
     assert "2 sessions begin so" in here("session", "show", "abc").stderr
     assert "no session has it" in here("session", "show", "xyz").stderr
+    shown = here("session", "show", str(tmp_path / "home"))
+    assert (
+        shown.returncode == 1
+        and f"is a folder; give a session's file: etude session list {tmp_path / 'home'}" in shown.stderr
+    )
     assert here("session", "diff", "abc-1", "abc-12").returncode == 0
     brought = document(here("session", "import", str(FOREIGN / "codex.jsonl"), "--json"))
     assert brought["file"] == str(tmp_path / "home" / "codex-019a.jsonl")

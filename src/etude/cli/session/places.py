@@ -63,6 +63,8 @@ def find_session(named: Path) -> Path:
     """The session file of this name, or the one session of use whose id is this or begins so."""
     from etude.link import home
 
+    if named.is_dir():
+        raise NoSessions(f"{named} is a folder; give a session's file: etude session list {named} shows those in it")
     if named.exists() or named.suffix == ".jsonl":
         return named
     root = home.sessions_home()
