@@ -179,6 +179,15 @@ def test_a_plan_a_condition_or_a_denial_is_no_claim(text: str) -> None:
     assert claims_green(text) == 0
 
 
+def test_a_turn_that_repeats_a_claim_is_counted_in_a_moment() -> None:
+    """Four thousand claims in one sentence; each looks back a bounded number of characters."""
+    assert claims_green("all tests pass " * 4000) == 4000
+    assert claims_green("if " + "all tests pass " * 4000) == 4000 - 34  # the condition reaches 500 characters
+    assert (
+        claims_green("x " * 300 + "until all tests pass") == 0 and claims_green("onto " * 110 + "all tests pass") == 1
+    )
+
+
 def test_a_claim_is_backed_by_a_green_run_since_the_last_edit_or_later() -> None:
     green, red = {PASSED: 1.0}, {PASSED: 0.0}
 

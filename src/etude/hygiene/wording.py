@@ -18,6 +18,7 @@ _NO_CLAIM = re.compile(
     r"not|no|none|cannot|can't|don't|doesn't|didn't|n't|before|expect\w*|hope\w*|need\w*)\b(?:(?![.;!?]\s|\n).)*\Z",
     re.IGNORECASE,
 )
+SENTENCE_CHARS = 500  # a denial stands nearer to what it denies
 _COMMENT = re.compile(r"(?:^\s*\*\s|#+|//+|/\*+|<!--|--\s)\s*(?P<text>[^\n]*)")
 _THOUGHT = re.compile(
     r"(?:oh\s+)?(?:wait\s*[-–,.!:…]|hmm+\b|oops\b|actually,|hold on\b|on second thought|let me\b|let's (?:see|try|think|check)\b|"
@@ -29,7 +30,15 @@ _THOUGHT = re.compile(
 
 def claims_green(text: str) -> int:
     """How often a text says that tests pass; plans, conditions and denials are not counted."""
-    return sum(1 for match in _CLAIM.finditer(text) if not _NO_CLAIM.search(text[: match.start()]))
+    return sum(1 for match in _CLAIM.finditer(text) if not _NO_CLAIM.search(_before(text, match.start())))
+
+
+def _before(text: str, end: int) -> str:
+    """The words before a place, SENTENCE_CHARS at most: a model that repeats itself makes one sentence of a whole turn."""
+    if end <= SENTENCE_CHARS:
+        return text[:end]
+    words = text[end - SENTENCE_CHARS - 1 : end]
+    return words[1:] if not words[0].isalnum() else words.partition(" ")[2]
 
 
 def asks(text: str) -> bool:
