@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.harness.edits.editing import NoPlace, Replace, edit
+from etude.harness.edits.editing import NoPlace, Replace, edit, windows
 from etude.workspace.text_file import BOM, NotText, TextFile
 
 pieces = st.sampled_from(["a", "b", " ", "  ", "\t", "x = 1", "é", "“q”", "—", "\r", "out"])
@@ -137,3 +137,34 @@ def test_new_content_takes_the_old_files_mark_and_ends(data: bytes, text: str) -
     assert new.bom == old.bom
     again = TextFile.decode(new.encode())
     assert [row.rstrip("\r") for row in again.lines] == [row.rstrip("\r") for row in text.split("\n")]
+
+
+few = st.lists(st.sampled_from(["a", "b", ""]), max_size=14)
+
+
+@given(few, few.filter(bool), st.integers(0, 4))
+def test_lines_are_found_at_each_place_where_they_stand(lines: list[str], wanted: list[str], first: int) -> None:
+    plain = [at for at in range(first, len(lines)) if lines[at : at + len(wanted)] == wanted]
+    assert windows(lines, wanted, first) == plain
+
+
+class Counted(str):
+    """A line that counts how often it is compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__ne__(self, other)
+
+
+def test_each_line_is_compared_a_few_times_however_often_lines_repeat() -> None:
+    lines = [Counted("x = 1") for _ in range(5_000)]
+    wanted = [*(Counted("x = 1") for _ in range(500)), Counted("y")]
+    assert windows(list[str](lines), list[str](wanted)) == []
+    assert 5_000 <= Counted.compared < 5 * (len(lines) + len(wanted))

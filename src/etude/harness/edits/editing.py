@@ -140,6 +140,21 @@ def _loosely(file: TextFile, number: int, old: str, new: str) -> tuple[TextFile,
 
 
 def windows(lines: list[str], wanted: list[str], first: int = 0) -> list[int]:
-    """Where, at or after `first`, the lines `wanted` stand in `lines`."""
-    head, size = wanted[0], len(wanted)
-    return [i for i in range(first, len(lines) - size + 1) if lines[i] == head and lines[i : i + size] == wanted]
+    """Where, at or after `first`, the lines `wanted` stand in `lines`, overlapping places too.
+
+    Knuth, Morris and Pratt's search: each line is looked at a bounded number of times, however often lines repeat."""
+    shorter = [0] * len(wanted)  # of each beginning of `wanted`, the longest other beginning with which it ends
+    for end in range(1, len(wanted)):
+        held = shorter[end - 1]
+        while held and wanted[end] != wanted[held]:
+            held = shorter[held - 1]
+        shorter[end] = held + (wanted[end] == wanted[held])
+    found: list[int] = []
+    held = 0
+    for at in range(first, len(lines)):
+        while held and (held == len(wanted) or lines[at] != wanted[held]):
+            held = shorter[held - 1]
+        held += lines[at] == wanted[held]
+        if held == len(wanted):
+            found.append(at - held + 1)
+    return found
