@@ -221,7 +221,9 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.parametrize("kind", ["jest", "vitest", "mocha", "node", "go", "tap", "cargo", "unittest", "junit"])
+@pytest.mark.parametrize(
+    "kind", ["jest", "vitest", "mocha", "jasmine", "bun", "node", "go", "tap", "cargo", "unittest", "junit"]
+)
 @settings(max_examples=60)
 @given(found=JSON, raw=st.binary(max_size=60))
 def test_a_report_says_anything_and_is_a_report_or_none(kind: str, found: Any, raw: bytes) -> None:

@@ -15,7 +15,9 @@ from etude.tasks.errors import TaskError
 KEY = "environment"
 DEPS = "/tmp/deps"  # where recipes install: kept by the snapshot, never exported with an agent's files
 
-Runner = Literal["pytest", "unittest", "node", "jest", "vitest", "mocha", "tap", "go", "cargo", "junit", "exit"]
+Runner = Literal[
+    "pytest", "unittest", "node", "jest", "vitest", "mocha", "jasmine", "bun", "tap", "go", "cargo", "junit", "exit"
+]
 
 
 @dataclass(frozen=True)

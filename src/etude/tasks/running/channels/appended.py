@@ -12,7 +12,7 @@ from etude.tasks.running.channels.canaries import guard, with_canary
 from etude.tasks.running.channels.channel import INSIDE, REPORT, Answer, Heard, Prepared, Tests, filled, told_canaries
 from etude.tasks.running.parsers import documents, lines, texts
 from etude.tasks.running.parsers.case import Case, NoReport, told
-from etude.tasks.running.parsers.junit import junit
+from etude.tasks.running.parsers.junit import bun, junit
 
 SUREFIRE = "target/surefire-reports"  # where maven writes, in a project of one module
 
@@ -112,6 +112,11 @@ def _files(paths: tuple[str, ...], texts: Mapping[str, bytes]) -> list[str]:
     return list(paths)
 
 
+def _bun_files(paths: tuple[str, ...], texts: Mapping[str, bytes]) -> list[str]:
+    """Without the dot a word is a part of file names."""
+    return [f"./{path}" for path in paths]
+
+
 def _packages(paths: tuple[str, ...], texts: Mapping[str, bytes]) -> list[str]:
     return list(dict.fromkeys(f"./{PurePosixPath(path).parent}".replace("/.", "/") for path in paths)) or ["./..."]
 
@@ -168,6 +173,22 @@ CHANNELS = {
         _files,
         _asked("--reporter", "json", "--reporter-option", f"output={REPORT}"),
         lambda a, w: documents.mocha(_report_or_printed(a), w),
+        REPORT,
+    ),
+    "jasmine": Appended(
+        "jasmine",
+        ("npx", "--no-install", "jasmine", "{files}"),
+        _files,
+        _asked(f"--reporter={INSIDE}/etude_jasmine.cjs"),
+        lambda a, w: documents.jest(_report(a), w),
+        REPORT,
+    ),
+    "bun": Appended(
+        "bun",
+        ("bun", "test", "{files}"),
+        _bun_files,
+        _asked("--reporter=junit", f"--reporter-outfile={REPORT}"),
+        lambda a, w: bun(_report(a)),
         REPORT,
     ),
     "tap": Appended("tap", ("node", "{files}"), _files, list, lambda a, w: texts.tap(a.output)),

@@ -11,6 +11,9 @@ from pathlib import PurePosixPath
 
 _ESM = re.compile(r"(?m)^\s*(import\s+(?!\()|export\s)")
 _SCRIPTS = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".jsx", ".tsx")
+_TYPED = (".ts", ".tsx", ".mts", ".cts")
+_COMMENT = re.compile(r"(#![^\n]*\n)?\s*/\*.*?\*/|#![^\n]*", re.DOTALL)
+_EXITS = re.compile(r"\bprocess\s*\.\s*exit\s*\(")
 _TAPES = re.compile(r"""(?:require\(|from\s+)['"](tape|tap|node:test|test)['"]""")
 
 
@@ -32,7 +35,26 @@ def with_canary(path: str, text: str, nonce: str, kind: str) -> str | None:
         )
     else:
         written = None
-    return None if written is None else f"{text.rstrip()}\n\n{written}\n"
+    if written is None:
+        return None
+    return f"{_unchecked(text) if suffix in _TYPED else text.rstrip()}\n\n{written}\n"
+
+
+def _unchecked(text: str) -> str:
+    """Without the check of its types: the canary has none, and a compiler that complains runs no test. What the first comment says of
+    the whole file stays first."""
+    first = _COMMENT.match(text)
+    at = first.end() if first else 0
+    return f"{text[:at]}\n// @ts-nocheck\n{text[at:].rstrip()}" if at else f"// @ts-nocheck\n{text.rstrip()}"
+
+
+def with_failure(path: str, text: str, nonce: str) -> str | None:
+    """The text as a program that must end with a status other than 0: at its own ends, and where it has none after its last line. What
+    ends the process elsewhere, with success, is thereby seen. None where there is no form for it."""
+    if PurePosixPath(path).suffix not in _SCRIPTS:
+        return with_canary(path, text, nonce, "exit")
+    ended = _EXITS.sub("process.exit.call(process, 99, ", text)
+    return with_canary(path, ended, nonce, "exit") or f'{ended.rstrip()}\n\n;throw new Error("canary {nonce}");\n'
 
 
 # Must pass: no class of the workspace has objects that equal whatever they are compared with (as `inside/etude_watch.py` sees for pytest).
@@ -73,7 +95,9 @@ def _script(path: str, text: str, nonce: str, kind: str) -> str | None:
     fails = f'("canary {nonce}", () => {{ {_must_throw(text, esm)} throw new Error("canary"); }});'
     if kind == "vitest":
         return f'import {{ test as canary_{nonce} }} from "vitest";\ncanary_{nonce}{fails}'
-    if kind in ("jest", "mocha"):
+    if kind == "bun":
+        return f'import {{ test as canary_{nonce} }} from "bun:test";\ncanary_{nonce}{fails}'
+    if kind in ("jest", "mocha", "jasmine"):
         return f";(globalThis.it ?? globalThis.test){fails}"
     library = "node:test" if kind == "node" else (found[1] if (found := _TAPES.search(text)) else "")
     if not library:

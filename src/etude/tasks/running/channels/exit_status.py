@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from etude.tasks.running.channels.canaries import with_canary, with_guard
+from etude.tasks.running.channels.canaries import with_failure, with_guard
 from etude.tasks.running.channels.channel import Answer, Heard, Prepared, Tests, filled
 from etude.tasks.running.report import TestRun
 
@@ -25,7 +25,7 @@ class ExitChannel:
         found: dict[str, bytes] = {}
         for path in tests.files:
             if path in files:
-                text = with_canary(path, _text(files[path]), nonce, "exit")
+                text = with_failure(path, _text(files[path]), nonce)
                 found |= {} if text is None else {path: text.encode()}
         return found
 

@@ -15,7 +15,7 @@ _JEST: dict[str, Outcome] = {"passed": "passed", "failed": "failed"}  # pending,
 def jest(report: bytes, workdir: str) -> Iterator[Case]:
     """`file::outer > inner`. Raises NoReport."""
     for file in _document(report, "testResults"):
-        path = relpath(str(file.get("name", "")), workdir)
+        path = relpath(str(file["name"]), workdir) if file.get("name") else ""  # older jasmines name no file
         for case in file.get("assertionResults") or file.get("testResults") or []:
             name = " > ".join([*(case.get("ancestorTitles") or []), str(case.get("title", ""))])
             seconds = float(case.get("duration") or 0.0) / 1000

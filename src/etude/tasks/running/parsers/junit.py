@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from etude.tasks.running.parsers.case import Case, NoReport
@@ -21,6 +22,14 @@ def junit(reports: Iterable[bytes]) -> Iterator[Case]:
             yield Case(
                 f"{case.get('classname')}::{case.get('name')}", outcome, case.get("file") or "", _s(case.get("time"))
             )
+
+
+def bun(report: bytes) -> Iterator[Case]:
+    """`file::suites > name`: bun names the file of each test, and its suites as the class. Raises NoReport."""
+    for case in junit([report]):
+        suites, _, name = case.name.partition("::")
+        title = f"{suites} > {name}" if suites and suites != case.file else name
+        yield replace(case, name=f"{case.file}::{title}")
 
 
 def _s(told: str | None) -> float:
