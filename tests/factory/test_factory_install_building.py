@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from etude.factory.install.baseline import baseline
 from etude.factory.install.building import TRIES, build
 from etude.factory.install.goal import Goal
 from etude.factory.install.installing import Installer
-from etude.factory.install.pair import Tried
+from etude.factory.install.pair import RULES, Tried
 from etude.factory.install.recipe import Recipe
 from etude.factory.making.order import Discarded
 from etude.factory.sources.fetched import Fetched
@@ -75,6 +76,26 @@ async def test_after_five_tries_the_project_is_discarded_with_the_last_reason(po
     with pytest.raises(Discarded, match="5 tries.*ended with 3: no luck"):
         await build(PROJECT, pool, Set(), builder)
     assert len(builder.told) == TRIES - 1
+
+
+async def test_the_rules_begin_no_other_try_once_their_time_is_over(
+    pool: SandboxPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("etude.factory.install.building.PATIENCE_S", 0.0)
+
+    class Rules(Played):
+        name = RULES
+
+        async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> Recipe:
+            recipe = await super().build(project, goals, tried)
+            return replace(recipe, goals=tuple(goal.command for goal in goals))
+
+    class Suite(Set):
+        async def goals(self, project: Fetched) -> list[Goal]:
+            return [Goal("true", "the suite", tests=True)]
+
+    with pytest.raises(Discarded, match=r"1 tries in \d+ s: step `false` ended with 1"):
+        await build(PROJECT, pool, Suite(), Rules("false"))
 
 
 async def test_steps_that_edit_the_project_s_own_files_are_no_install(pool: SandboxPool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.factory.install.rules.node_rules import _WITHOUT_TESTS, PLACE
+from etude.factory.install.rules.node_install import PLACE, WITHOUT_TESTS
 from etude.factory.install.rules.python_copies import emptied
 
 METADATA = """Metadata-Version: 2.1
@@ -70,7 +70,8 @@ def test_tests_of_dependencies_go_and_folders_called_test_that_are_no_package_s_
     root = tmp_path / "node_modules"
     _write(root, {f"{name}/package.json": "{}" for name in ("a", "@s/b", "a/node_modules/c")})
     gone = ["a/test/index.js", "@s/b/test/deep/er.js", "a/node_modules/c/test/x.js"]
-    kept = ["a/lib/test/run.js", "a/tested/y.js", "a/index.js"]
+    _write(root, {"@types/node/package.json": "{}", "d/package.json": '{"exports": {"./test": "./test/x.js"}}'})
+    kept = ["a/lib/test/run.js", "a/tested/y.js", "a/index.js", "@types/node/test/reporters.d.ts", "d/test/x.js"]
     _write(root, dict.fromkeys([*gone, *kept], "1"))
-    subprocess.run(["sh", "-c", _WITHOUT_TESTS.replace(PLACE, str(tmp_path))], check=True)
+    subprocess.run(["sh", "-c", WITHOUT_TESTS.replace(PLACE, str(tmp_path))], check=True)
     assert [path for path in [*gone, *kept] if (root / path).exists()] == kept

@@ -7,6 +7,7 @@ a second fresh sandbox that starts from the snapshot and has no network. After f
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -26,6 +27,7 @@ from etude.tasks.running.pytest_tools import with_pytest
 
 TRIES = 5
 GOAL_TIMEOUT_S = 240.0
+PATIENCE_S = 240.0  # after which the rules begin no other try: a list of projects goes on
 
 
 async def build(
@@ -46,16 +48,25 @@ async def build(
     if builder.name == RULES and not any(goal.tests for goal in goals):
         raise Discarded(f"the rules find no test file that they could run ({project.wanted.language})", builder.name)
     tried: list[Tried] = []
+    began = time.monotonic()
     for _ in range(TRIES):
+        if builder.name == RULES and tried and (took := time.monotonic() - began) > PATIENCE_S:
+            raise Discarded(f"{len(tried)} tries in {took:.0f} s: {tried[-1].objection}", RULES)
         try:
             recipe = await builder.build(project, goals, tried)
         except Discarded as error:
             raise Discarded(str(error), builder.name) from error
-        objection, output = await replay(recipe, project.files, goals, pool, judge)
+        here = _of_recipe(goals, recipe) if builder.name == RULES else goals
+        objection, output = await replay(recipe, project.files, here, pool, judge)
         if not objection:
             return recipe, tried
         tried.append(Tried(recipe, objection, output))
     raise Discarded(f"{TRIES} tries: {tried[-1].objection}", builder.name)
+
+
+def _of_recipe(goals: Sequence[Goal], recipe: Recipe) -> list[Goal]:
+    """With the commands that the recipe names: a try of the rules may run the same tests in another way."""
+    return [replace(goal, command=command) for goal, command in zip(goals, recipe.goals, strict=True)]
 
 
 async def replay(

@@ -15,12 +15,17 @@ from etude.factory.install.cause import cause
 
 TEN, THREE = 10, 3
 SHARE = 0.5  # of the tests that ran; a few always ask for a network, a locale, a terminal
-# pytest, jest, mocha, tap and node's own reporter: "12 passed", "Tests: 1 failed, 12 passed", "12 passing", "# pass 12".
-_GOOD = re.compile(r"(\d+) pass(?:ed|ing)\b|^# pass\s+(\d+)", re.MULTILINE)
-_BAD = re.compile(r"(\d+) (?:failed|failing|errors?)\b|^# fail\s+(\d+)", re.MULTILINE)
+# pytest, jest, mocha, tap, node's own reporter and bun: "12 passed", "Tests: 1 failed, 12 passed", "12 passing", "# pass 12", "12 pass".
+_GOOD = re.compile(r"(\d+) pass(?:ed|ing)\b|^# pass\s+(\d+)|^\s*(\d+) pass$", re.MULTILINE)
+_BAD = re.compile(r"(\d+) (?:failed|failing|errors?)\b|^# fail\s+(\d+)|^\s*(\d+) fail$", re.MULTILINE)
+_JASMINE = re.compile(r"^(\d+) specs?, (\d+) failures?", re.MULTILINE)
 _CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTILINE)  # one a binary
 _MAVEN = re.compile(r"Tests run: (\d+), +Failures: (\d+), +Errors: (\d+)(?:, Skipped: (\d+))?")  # the last is the sum
 _GO = re.compile(r"^(?:(ok  )|(FAIL))\t\S", re.MULTILINE)  # one a package
+_NETWORK = re.compile(
+    r"\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ENETUNREACH|EHOSTUNREACH)\b|socket hang up|fetch failed|Name or service not known"
+    r"|Temporary failure in name resolution|Network is unreachable|NewConnectionError"
+)
 MOST_LINE, HEAD, TAIL = 300, 10_000, 20_000  # characters in which a pattern is looked for: it may be a model's
 
 
@@ -44,7 +49,7 @@ class Goal:
         if self.tests and rc != 0:
             good, bad = counts(output)
             if good < SHARE * (good + bad) or not good:
-                return f"`{self.command}`: {good} tests passed, {bad} did not: {_end(output)}"
+                return f"`{self.command}`: {good} tests passed, {bad} did not: {network_note(output)}{_end(output)}"
         return ""
 
 
@@ -61,12 +66,21 @@ def counts(output: str) -> tuple[int, int]:
     """Tests that passed and that did not, by the summary of whoever ran them; of go, which counts none, packages."""
     if binaries := _CARGO.findall(output):
         return sum(int(good) for good, _ in binaries), sum(int(bad) for _, bad in binaries)
+    if specs := _JASMINE.findall(output):
+        run, failed = (int(one) for one in specs[-1])
+        return run - failed, failed
     if sums := _MAVEN.findall(output):
         run, failed, erred, skipped = (int(one or 0) for one in sums[-1])
         return run - failed - erred - skipped, failed + erred
     if packages := _GO.findall(output):
         return sum(bool(good) for good, _ in packages), sum(bool(bad) for _, bad in packages)
     return _last(_GOOD, output), _last(_BAD, output)
+
+
+def network_note(output: str) -> str:
+    """Whether tests failed for want of a network, in words that begin a reason; empty if not."""
+    asks = _NETWORK.search(output) is not None
+    return "its tests ask the network, or a server, which a sandbox does not have: " if asks else ""
 
 
 def _looked_at(output: str) -> str:

@@ -22,6 +22,7 @@ from etude.factory.install.agents.spending import Bill
 from etude.factory.install.baseline import baseline
 from etude.factory.install.building import build, replay
 from etude.factory.install.container import container
+from etude.factory.install.goal import network_note
 from etude.factory.install.left_out import left_out
 from etude.factory.install.pair import EDITION, RULES, Builder, Judge, Setter
 from etude.factory.install.recipe import Recipe, read_recipe
@@ -87,7 +88,8 @@ class Installer:
         files = project.tree()
         measured, said = await baseline(recipe.environment, files, self.pool)
         if not measured.passed:
-            raise Discarded(f"none of its tests passes three times: {said or 'it has none'}", recipe.builder)
+            why = f"{network_note(said)}{said}" or "it has none"
+            raise Discarded(f"none of its tests passes three times: {why}", recipe.builder)
         return Installed(
             recipe.environment, files, measured, project.origin, licence_of(project.texts(), project.wanted.kind)
         )

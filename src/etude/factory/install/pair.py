@@ -12,7 +12,7 @@ from typing import Protocol
 from etude.factory.install.container import container
 from etude.factory.install.goal import Goal
 from etude.factory.install.recipe import Recipe
-from etude.factory.install.rules import go_rules, node_rules, python_layout, python_rules
+from etude.factory.install.rules import go_rules, node_plan, node_rules, python_layout, python_rules
 from etude.factory.making.order import Discarded
 from etude.factory.sources.fetched import Fetched
 
@@ -88,12 +88,11 @@ class RuleBuilder:
 
     async def build(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried]) -> Recipe:
         before = [one.recipe for one in tried]
-        bare = project.wanted.language == "python" and any(BUILD_STEP in one.objection for one in tried)
-        for plain, then in _manners(len(tried), [one.objection for one in tried]):
-            with _readable(project):
-                recipe = self._recipe(project, goals, tried, Manner(plain, then, bare))
-            if recipe not in before:
-                return recipe
+        with _readable(project):
+            for manner in _manners(project, tried):
+                recipe = self._recipe(project, goals, tried, manner)
+                if recipe not in before:
+                    return recipe
         raise Discarded(f"the rules know nothing more to try: {tried[-1].objection}", RULES)
 
     def _recipe(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried], how: Manner) -> Recipe:
@@ -110,16 +109,20 @@ class RuleBuilder:
             node_rules.needs_itself(project, one.output) for one in tried
         ):
             steps, deny = (*steps, *node_rules.in_place_of_copies(project)), ()
+        plan = node_plan.plan(project, how.bare) if rules is node_rules else rules.plan(project)
         return Recipe(
             project.wanted.name,
             project.wanted.version,
             project.wanted.language,
             project.digest,
             steps,
-            rules.plan(project),
+            plan,
             {**dict(asked.env), **rules.env(project)},
             until,
-            tuple(goal.command for goal in goals),
+            tuple(
+                node_rules.with_plan(project, goal, plan).command if rules is node_rules else goal.command
+                for goal in goals
+            ),
             deny=deny,
             hosts=go_rules.hosts() if project.wanted.language == "go" else (),
         )
@@ -131,12 +134,18 @@ class RuleBuilder:
         return found
 
 
-def _manners(tries: int, objections: Sequence[str]) -> list[tuple[bool, bool]]:
-    """(plain, as of the release) in the order to try: plain once a step failed (a listed need can't be had); of the release's own time every
-    other try after the second, and whenever errors teach nothing more (a suite that today's runner no longer takes)."""
+def _manners(project: Fetched, tried: Sequence[Tried]) -> list[Manner]:
+    """In the order to try: plain once a step failed (a listed need can't be had); of the release's own time every other try after the
+    second, and whenever errors teach nothing more (a suite that today's runner no longer takes); bare as the language's rules say."""
+    objections = [one.objection for one in tried]
     plain = any(one.startswith("step") and "403" not in one for one in objections)
-    then = tries >= 2 and tries % 2 == 0
-    return [(plain, then), (plain, not then), (not plain, then), (not plain, not then)]
+    then = len(tried) >= 2 and len(tried) % 2 == 0
+    found = [(plain, then), (plain, not then), (not plain, then), (not plain, not then)]
+    if project.wanted.language == "javascript":
+        bare = node_rules.other_build(project, [one.output for one in tried])
+        return [Manner(*one, one_bare) for one_bare in (bare, not bare) for one in found]
+    bare = project.wanted.language == "python" and any(BUILD_STEP in one for one in objections)
+    return [Manner(*one, bare) for one in found]
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -19,7 +19,7 @@ _TOOLS = re.compile(
     r"|^safe-publish|^@arethetypeswrong|^docs?ify|^snyk|template-oss|^@ljharb/(eslint|tsconfig)|^size-limit|^lerna|^nx$|^remark-(cli|lint|preset)|^type-coverage|^gzip-size|^marked-man$"
 )
 # What builds a project is installed where its tests need the build.
-_BUILDERS = re.compile(r"^@types/|^webpack|^browserify$|^rollup")
+_BUILDERS = re.compile(r"^webpack|^browserify$|^rollup|^node-gyp$")
 _VERSION = re.compile(r"^(npm:|[\^~<>=\d*.vx |-]|[a-z]+$)(?!.*(://|file:|link:))")
 MOST_YAML = 20_000  # characters of pnpm's list
 
@@ -52,12 +52,13 @@ def workspaces(files: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def needs(document: Mapping[str, Any], build: bool = False) -> dict[str, str]:
-    """Of dependencies all, of those for development what tests, and with `build` the build, may need. Addresses and paths are left out;
-    what pnpm lists elsewhere is taken at any version."""
+def needs(document: Mapping[str, Any], build: bool = False, named: Collection[str] = ()) -> dict[str, str]:
+    """Of dependencies all, of those for development what tests, and with `build` the build, may need, and what the project's files
+    import (`named`). Addresses and paths are left out; what pnpm lists elsewhere is taken at any version."""
     listed = [document.get(key) for key in ("devDependencies", "peerDependencies", "dependencies")]
     dev, peers, own = (one if isinstance(one, dict) else {} for one in listed)
-    dev = {name: at for name, at in dev.items() if not _TOOLS.search(name) and (build or not _BUILDERS.search(name))}
+    tools = {name for name in dev if _TOOLS.search(name) or (not build and _BUILDERS.search(name))}
+    dev = {name: at for name, at in dev.items() if name not in tools or name in named}
     every = {name: str(at) for name, at in {**dev, **peers, **own}.items()}
     every = {name: "*" if at.startswith(("catalog:", "workspace:")) else at for name, at in every.items()}
     return {name: at for name, at in every.items() if _VERSION.match(at)}

@@ -10,22 +10,26 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from etude.factory.install.goal import TEN, Goal
-from etude.factory.install.left_out import LEFT_OUT
+from etude.factory.install.rules.node_build import imported_packages, main_file
+from etude.factory.install.rules.node_install import PLACE, WITHOUT_TESTS, installed
 from etude.factory.install.rules.node_package import needs, package, workspaces
-from etude.factory.install.rules.node_plan import BY_NEED, builds_of, plan
+from etude.factory.install.rules.node_plan import BUILD_FAILED, builds_of, plan, programs, suite
 from etude.factory.install.rules.repairs import javascript_wants
 from etude.factory.sources.fetched import Fetched
 from etude.sandbox.spec import WORKDIR
-from etude.tasks.environment.environment import DEPS
+from etude.tasks.environment.environment import DEPS, TestPlan
 
-PLACE = f"{DEPS}/js"
-_NPM = "HOME=/tmp npm install --ignore-scripts --no-package-lock --legacy-peer-deps --loglevel=error --cache=/tmp/.npm"
-# Packages of one author resemble each other down to their tests, and no test of the project runs those of its dependencies.
-_WITHOUT_TESTS = (
-    f"find {PLACE}/node_modules -type d -name test -path '*/node_modules/*/test' -prune"
-    """ -exec sh -c 'if [ -f "$1/../package.json" ]; then rm -rf "$1"; fi' _ {} \\;"""
+_TRANSLATED = re.compile(
+    r"(?m)^\s*(import\s+[^(]|export\s|//\s*@flow|/\*\s*@flow)|</?[A-Za-z>]"
+)  # not what node itself reads
+_NO_PROGRAM = re.compile(r"(?m)^(?:/bin/)?sh: \d+: ([\w.-]+): not found")
+_NOWHERE = ("vscode", "electron", "bun")  # parts of a program, not of the registry
+_MISSING_OWN = re.compile(
+    r"Cannot find (module|package) '(\.{1,2}/|/work/|file:///work/)|ENOENT[^\n]*/work/(?!node_modules)|Failed to resolve (entry|import)"
 )
 
 
@@ -34,17 +38,10 @@ def goals(project: Fetched) -> list[Goal]:
     chosen = plan(project)
     found: list[Goal] = []
     if chosen.files:
-        words = [word for one in chosen.command for word in (chosen.files if one == "{files}" else (one,))]
-        found.append(Goal(shlex.join(words), "the runner's summary, most tests passed", "", None, True))
+        found.append(Goal(suite(chosen), "the runner's summary, most tests passed", "", None, True))
     found.append(Goal("node -e 'console.log(process.version)'", "node's version", r"v\d+\."))
-    name = package(files).get("name", "")
-    built = not builds_of(files)
-    if (
-        name
-        and built
-        and package(files).get("type") != "module"
-        and (package(files).get("main") or "index.js" in files)
-    ):
+    document = package(files)
+    if document.get("name") and document.get("type") != "module" and main_file(files):
         found.append(
             Goal(
                 "node -e 'console.log(require.resolve(\"./\"))'",
@@ -57,10 +54,16 @@ def goals(project: Fetched) -> list[Goal]:
         found.append(Goal("ls node_modules", "installed packages", r"\w"))
     for member, folder in list(workspaces(files).items())[:3]:
         found.append(Goal(f"readlink -f node_modules/{member}", "the workspace's own folder", f"{WORKDIR}/{folder}"))
-    for path in [path for path in sorted(files) if re.fullmatch(r"(index|lib/index|src/index)\.c?js", path)][:2]:
+    entries = [path for path in sorted(files) if re.fullmatch(r"(index|lib/index|src/index)\.c?js", path)]
+    for path in [path for path in entries if not _TRANSLATED.search(files[path])][:2]:
         found.append(Goal(f"node --check {path} && echo sound", "the file parses", "sound"))
     found.append(Goal("npm --version", "npm's version", r"\d+\."))
     return found[:TEN]
+
+
+def with_plan(project: Fetched, goal: Goal, chosen: TestPlan) -> Goal:
+    """The goal that runs the tests, with another plan for them."""
+    return replace(goal, command=suite(chosen)) if goal.command == suite(plan(project)) else goal
 
 
 def env(project: Fetched) -> dict[str, str]:
@@ -68,30 +71,28 @@ def env(project: Fetched) -> dict[str, str]:
 
 
 def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, bare: bool = False) -> tuple[str, ...]:
-    """`wanted`: packages that an earlier try missed; `plain`: what the project lists for development, but its runner, is
-    installed one by one, and left out where it can't be had; `bare` has no
-    meaning here: nothing of the project is built at its installation."""
+    """`wanted`: packages that an earlier try missed; `plain`: where all of what the project lists can't be installed at once, one by one,
+    and what can't be had is left out; `bare`: for the other choice about its build (`plan`)."""
     files = project.texts()
     members = workspaces(files)
-    runner = {need for need, _, _ in BY_NEED} | {"tsx", "ts-node", "typescript"}
-    build = bool(builds_of(files))
-    apart: dict[str, str] = {}
+    chosen = plan(project, bare)
+    build = bool(builds_of(files, bare).commands)
+    named = imported_packages(files, build)
     found = [f"mkdir -p {PLACE}"]
+    singly: dict[str, str] = {}
     for folder in ("", *members.values()):
-        told = package(files, folder)
-        asked = {name: at for name, at in needs(told, build).items() if name not in members}
-        if plain:
-            own = needs({"dependencies": told.get("dependencies")})
-            apart |= {name: at for name, at in asked.items() if name not in own and name not in runner and not folder}
-            asked = {name: own.get(name, "*") for name in asked if name in own or name in runner}
-        asked |= dict.fromkeys(wanted if not folder else (), "*")
-        document = {"name": told.get("name", "tree"), "version": "0.0.0", "dependencies": asked}
+        document = package(files, folder)
+        asked = {name: at for name, at in needs(document, build, named).items() if name not in members}
+        if not folder:
+            every = needs(document, True, named)
+            asked |= {name: every.get(name, _beside(name, every)) for name in (*programs(chosen), *wanted)}
+            singly = asked
+        described = {"name": document.get("name", "tree"), "version": "0.0.0", "dependencies": asked}
         if members and not folder:
-            document["workspaces"] = list(members.values())
+            described["workspaces"] = list(members.values())
         place = f"{PLACE}/{folder}".rstrip("/")
-        found.append(f"mkdir -p {place} && cat > {place}/package.json <<'EOF'\n{json.dumps(document)}\nEOF")
-    found.append(f"cd {PLACE} && {_NPM}")
-    found += [_each(apart)] if apart else []
+        found.append(f"mkdir -p {place} && cat > {place}/package.json <<'EOF'\n{json.dumps(described)}\nEOF")
+    found.append(installed(["", *members.values()], singly if plain else {}))
     found.append(f"mkdir -p {PLACE}/node_modules && ln -s {PLACE}/node_modules {WORKDIR}/node_modules")
     for name, folder in members.items():
         found.append(
@@ -100,18 +101,46 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
         found.append(
             f"if [ -d {PLACE}/{folder}/node_modules ]; then ln -s {PLACE}/{folder}/node_modules {WORKDIR}/{folder}/node_modules; fi"
         )
-    found += ["rm -rf /tmp/.npm", _WITHOUT_TESTS]
+    found += ["rm -rf /tmp/.npm", WITHOUT_TESTS]
     return tuple(found)
 
 
-def _each(apart: Mapping[str, str]) -> str:
-    words = " ".join(shlex.quote(f"{name}@{at}") for name, at in apart.items())
-    return f'cd {PLACE} && for one in {words}; do {_NPM} "$one" || echo "$one" >> {LEFT_OUT}; done'
+def _beside(name: str, every: Mapping[str, str]) -> str:
+    """The version of a package that nobody lists: that of the package whose part it is."""
+    for part, whole in (("@vitest/", "vitest"), ("jest-environment-", "jest"), ("babel-jest", "jest")):
+        if name.startswith(part) and whole in every:
+            return every[whole]
+    return "*"
+
+
+def other_build(project: Fetched, outputs: Sequence[str]) -> bool:
+    """Whether earlier tries ask for the other choice about the build: it failed, or a file of the project is missing without it."""
+    builds = bool(builds_of(project.texts()).commands)
+    if builds:
+        return any(BUILD_FAILED in one for one in outputs)
+    return any(_MISSING_OWN.search(one) for one in outputs)
 
 
 def learned(project: Fetched, output: str, wanted: Sequence[str]) -> list[str]:
-    own = {package(project.texts()).get("name", "")}
-    return [name for name in javascript_wants(output, set(wanted)) if name not in own]
+    """Packages of the registry that a failed try missed, and listed programs that were taken for needless."""
+    files = project.texts()
+    document = package(files)
+    folders = {path.split("/")[0] for path in files}
+    named = [name for name in javascript_wants(output, set(wanted)) if name not in folders]
+    listed = {_program_of(name): name for name in needs(document, True, [*_listed(document)])}
+    missed = [listed[one] for one in _NO_PROGRAM.findall(output) if one in listed and listed[one] not in wanted]
+    return [name for name in dict.fromkeys([*named, *missed]) if name not in (document.get("name", ""), *_NOWHERE)]
+
+
+def _listed(document: Mapping[str, Any]) -> list[str]:
+    found = document.get("devDependencies")
+    return list(found) if isinstance(found, dict) else []
+
+
+def _program_of(name: str) -> str:
+    return {"typescript": "tsc", "@babel/cli": "babel", "webpack-cli": "webpack", "@swc/cli": "swc"}.get(
+        name, name.split("/")[-1]
+    )
 
 
 def own_packages(project: Fetched) -> dict[str, str]:

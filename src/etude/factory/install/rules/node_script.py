@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from etude.tasks.environment.environment import Runner
@@ -17,16 +17,27 @@ from etude.tasks.environment.environment import Runner
 MOST_SCRIPTS = 40  # scripts may call each other in a circle
 TESTS = ("test", "test:unit", "tests-only", "unit", "test:node", "test:run", "mocha", "tap", "vitest", "jest")
 BUILDS = ("build", "compile", "bundle", "dist", "build:lib", "prepare", "prepack", "prepublishOnly")
-_RUNNERS = frozenset(("vitest", "jest", "mocha", "ava", "tape", "tap", "qunit", "node", "tsx", "ts-node"))
+_RUNNERS = frozenset(
+    "vitest jest mocha _mocha ts-mocha ava tape tap qunit uvu jasmine jasmine-node node tsx ts-node bun react-scripts tsdx kcd-scripts craco".split()
+)
+# Programs that call jest, and the word that makes them do it.
+_JEST_BEHIND = {"react-scripts": "test", "tsdx": "test", "kcd-scripts": "test", "craco": "test"}
+# They make nothing that a test waits for.
+_IDLE = frozenset(
+    "set SET export echo exit true cd rimraf rm del-cli sleep husky lefthook simple-git-hooks patch-package is-ci eslint tslint prettier "
+    "standard xo biome oxlint oxfmt publint attw tsd size-limit license-checker npm-run-all np changeset".split()
+)
 _BUILD_NAME = re.compile(r"(^|[:_-])(build|compile|bundle|transpile|dist|generate|tsc)([:_-]|$)")
-_BUILDER = re.compile(r"^(tsc|rollup|webpack|esbuild|babel|tsup|unbuild|tshy|swc|vite|microbundle|parcel)$")
+_BUILDER = re.compile(
+    r"^(tsc|tsgo|rollup|rolldown|webpack|esbuild|babel|tsup|tsdown|unbuild|tshy|swc|vite|microbundle|bunchee|pkgroll|obuild|zshy|parcel|node-gyp)$"
+)
 # Parts of a build that no test waits for.
 _IDLE_NAME = re.compile(
     r"(^|[:_-])(clean|reset|docs?|site|website|types?|dts|man|lint|format|size|examples?|demo|watch|release)([:_-]|$)"
 )
 _IDLE_FILE = re.compile(r"(^|/)(docs?|site|website|examples?|demo)/")
 _BUILD_FILE = re.compile(r"(^|[/_.-])(build|esbuild|compile|bundle|generate)[^/]*\.[cm]?[jt]s$")
-_MANAGERS = frozenset(("npm", "yarn", "pnpm", "bun"))
+_MANAGERS = frozenset(("npm", "yarn", "pnpm", "bun", "bunx"))
 _ALL_OF = frozenset(("run-s", "run-p", "npm-run-all", "npm-run-all2", "concurrently"))
 _MEMBERS = frozenset(("lerna", "turbo", "nx"))
 _SEPARATORS = frozenset(("&&", "||", ";", "|", "&", "(", ")"))
@@ -34,17 +45,22 @@ _TESTS_BY_NAME = re.compile(r"test|spec", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 # Options that say how files are loaded, by runner; those of VALUED take the next word with them.
 _KEPT: dict[str, re.Pattern[str]] = {
-    "node": re.compile(r"-C$|-r$|--(conditions|import|require|loader|experimental-(?!test-coverage)|no-|enable-|expose|harmony|stack|max-)"),
+    "node": re.compile(
+        r"-C$|-r$|--(conditions|import|require|loader|experimental-(?!test-coverage|strip-types|transform-types|sqlite|web)|no-|enable-|expose|harmony|stack|max-)"
+    ),
     "mocha": re.compile(r"-r$|-u$|-t$|-C$|-n$|--(require|import|loader|ui|timeout|config|extension|exit|conditions|node-option|experimental|file)"),
     "jest": re.compile(r"-c$|--(config|env|testEnvironment|rootDir|preset|projects)"),
-    "vitest": re.compile(r"-c$|-r$|--(config|root|dir|environment|globals|typecheck)"),
+    "vitest": re.compile(r"-c$|-r$|--(config|root|dir|environment|globals)"),
+    "ts-mocha": re.compile(r"-r$|-p$|--(require|paths|project|ui|timeout|config|extension|exit)"),
+    "jasmine": re.compile(r"--(config|require|helper)"),
+    "bun": re.compile(r"-r$|--(preload|require|conditions|tsconfig-override|timeout|define)"),
     "ava": re.compile(r"--(config|node-arguments|timeout)"),
     "qunit": re.compile(r"--require"),
     "tape": re.compile(r"-r$|--(require|import|loader)"),
 }  # fmt: skip
 _VALUED = frozenset(
     "-C -r -u -t -c -n --conditions --import --require --loader --experimental-loader --ui --timeout --config --extension --env "
-    "--testEnvironment --root --dir --environment --rootDir --preset --node-option --file --reporter -R".split()
+    "--testEnvironment --root --dir --environment --rootDir --preset --node-option --file --reporter -R -p --preload --project".split()
 )
 
 
@@ -84,7 +100,11 @@ class _Reader:
             return
         program, rest = posixpath.basename(plain[0]), plain[1:]
         names = [word for word in rest if not word.startswith("-") and word not in ("run", "run-script", "exec", "r")]
-        if program in _MEMBERS or (program in _MANAGERS and _everywhere(rest)):
+        if program == "bun" and rest[:1] == ["test"]:
+            yield words  # its own runner, whatever the scripts are called
+        elif program in _IDLE:
+            return
+        elif program in _MEMBERS or (program in _MANAGERS and _everywhere(rest)):
             yield from self._of_members([name for name in names if name in TESTS] or ["test"])
         elif program in _ALL_OF:
             for name in [one for pattern in names for one in self._matching(pattern.removeprefix("npm:"))]:
@@ -94,7 +114,7 @@ class _Reader:
         elif program == "wireit" or (program in _MANAGERS and names and names[0] not in _RUNNERS):
             return
         elif _builds(program, rest):
-            self.builds.append(shlex.join(words))
+            self.builds.append(shlex.join(_without_npx(words)))
         else:
             yield words
 
@@ -115,28 +135,45 @@ class _Reader:
         return [name for name in self.scripts if shape.fullmatch(name)]
 
 
-def read(scripts: Mapping[str, str], members: Sequence[Mapping[str, str]] = ()) -> Script | None:
-    """The first command of the package's tests that a runner is in, with the files of all that run it alike; None where there is none."""
+def read(
+    scripts: Mapping[str, str],
+    members: Sequence[Mapping[str, str]] = (),
+    there: Callable[[Sequence[str]], bool] = lambda patterns: True,
+) -> Script | None:
+    """The first command of the package's tests that a runner is in, with the files of all that run it alike; None where there is none.
+    `there`: whether the tree has a file of these patterns; a program that it does not have is passed over for the next script's."""
     for name in [*TESTS, *sorted(one for one in scripts if one.startswith("test") and one not in TESTS)]:
-        reader, chosen = _Reader(scripts, members), []
-        for words in reader.commands(name):
-            if (found := _runner(words)) is not None:
-                chosen.append(found)
-        if chosen:
-            runner, argv, _, by_file = chosen[0]
-            patterns = [word for one in chosen if one[:2] == (runner, argv) and one[3] == by_file for word in one[2]]
-            return Script(runner, argv, tuple(dict.fromkeys(patterns)), tuple(dict.fromkeys(reader.builds)), by_file)
+        found = _of_script(name, scripts, members)
+        if found is not None and (not found.by_file or there(found.patterns)):
+            return found
     return None
+
+
+def _of_script(name: str, scripts: Mapping[str, str], members: Sequence[Mapping[str, str]]) -> Script | None:
+    reader = _Reader(scripts, members)
+    chosen = [found for words in reader.commands(name) if (found := _runner(words)) is not None]
+    if not chosen:
+        return None
+    runner, argv, _, by_file = chosen[0]
+    patterns = [word for one in chosen if one[:2] == (runner, argv) and one[3] == by_file for word in one[2]]
+    return Script(runner, argv, tuple(dict.fromkeys(patterns)), tuple(dict.fromkeys(reader.builds)), by_file)
 
 
 def build_of(scripts: Mapping[str, str], members: Sequence[Mapping[str, str]] = ()) -> tuple[str, ...]:
     """The commands that make what the package's entry points name; none where no script does."""
     for name in BUILDS:
         reader = _Reader(scripts, members)
-        others = [shlex.join(words) for words in reader.commands(name)]
+        others = [shlex.join(_without_npx(words)) for words in reader.commands(name)]
         if reader.builds or others:
             return tuple(dict.fromkeys(reader.builds or others))
     return ()
+
+
+def _without_npx(words: Sequence[str]) -> list[str]:
+    """Programs are called by their names: npx also checks what the project says of its developers' machines."""
+    return [
+        word for word in words if word != "npx" and not (words[0] == "npx" and word in ("--no-install", "-y", "--yes"))
+    ]
 
 
 def simple(text: str) -> list[list[str]]:
@@ -191,7 +228,7 @@ def _builds(program: str, rest: Sequence[str]) -> bool:
 
 def _runner(words: list[str]) -> tuple[Runner, tuple[str, ...], tuple[str, ...], bool] | None:
     """Of a simple command; words before the runner are wrappers, but for variables of the environment."""
-    at = next((place for place, word in enumerate(words) if posixpath.basename(word) in _RUNNERS), None)
+    at = next((place for place, word in enumerate(words) if _runs(words, place)), None)
     if at is None:
         return None
     env = [word for word in words[:at] if _VARIABLE.fullmatch(word) and not word.startswith("NODE_ENV=")]
@@ -205,8 +242,18 @@ def _runner(words: list[str]) -> tuple[Runner, tuple[str, ...], tuple[str, ...],
         return _as(runner), (*before, "node", *rest[:place], inner, *_run(runner), *options), patterns, False
     if program in ("node", "tsx", "ts-node"):
         return _node(program, rest, before)
+    if program == "uvu":  # each of its files is a program that ends with 1 where a test fails
+        options, patterns = _options("uvu", rest)
+        return "exit", (*before, "node", *options), patterns[:1], True
+    if program in _JEST_BEHIND:
+        options, patterns = _options("jest", rest[1:])
+        return "jest", (*before, program, "test", *options), patterns, False
+    if program == "bun":
+        options, patterns = _options("bun", rest[1:])
+        return "bun", (*before, "bun", "test", *options), patterns, False
+    program = {"_mocha": "mocha", "jasmine-node": "jasmine"}.get(program, program)
     options, patterns = _options(program, rest)
-    return _as(program), (*before, "npx", "--no-install", program, *_run(program), *options), patterns, False
+    return _as(program), (*before, program, *_run(program), *options), patterns, False
 
 
 def _node(
@@ -219,12 +266,22 @@ def _node(
     return "node", (*before, "node", *loads, *options, "--test"), patterns, "--test" not in rest
 
 
+def _runs(words: Sequence[str], place: int) -> bool:
+    program = posixpath.basename(words[place])
+    following = words[place + 1] if place + 1 < len(words) else ""
+    if program == "bun" or program in _JEST_BEHIND:
+        return following == _JEST_BEHIND.get(program, "test")
+    return program in _RUNNERS
+
+
 def _program(word: str) -> str:
     return re.sub(r"\.[cm]?js$", "", posixpath.basename(word))
 
 
 def _as(program: str) -> Runner:
-    return "tap" if program in ("ava", "tape", "tap", "qunit") else program  # type: ignore[return-value]
+    if program in ("ava", "tape", "tap", "qunit"):
+        return "tap"
+    return "mocha" if program == "ts-mocha" else program  # type: ignore[return-value]
 
 
 def _run(program: str) -> tuple[str, ...]:

@@ -7,7 +7,15 @@ from collections.abc import Collection
 
 _MODULE = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named ['\"]([\w.]+)['\"]")
 _FIXTURE = re.compile(r"fixture '(\w+)' not found")
-_JS_MODULE = re.compile(r"(?:Cannot find (?:module|package)|Error: Cannot find module) '([^'./][^']*)'")
+_JS_MODULE = re.compile(
+    r"(?:Cannot find (?:module|package|dependency)|Failed to import module|Failed to resolve import|Module|Preset|Test environment"
+    r"|Could not resolve|Can't resolve) ['\"]?([^'\"./\s][^'\"\s]*)['\"]?"
+)
+_JS_ASKS = re.compile(
+    r"(?:Cannot find|Could not find|Failed to|not found|cannot be found|was not found|could not be found|Could not resolve|Can't resolve|MISSING)"
+)
+_JS_TYPES = re.compile(r"Cannot find type definition file for '([\w.-]+)'|npm i(?:nstall)? --save-dev @types/([\w.-]+)")
+_NPM_NAME = re.compile(r"(@[a-z0-9][\w.-]*/)?[a-z0-9][\w.-]*", re.IGNORECASE)
 # Modules whose distribution has another name (from their own metadata).
 DISTRIBUTIONS = {
     "yaml": "pyyaml", "attr": "attrs", "dateutil": "python-dateutil", "bs4": "beautifulsoup4", "PIL": "pillow",
@@ -30,6 +38,9 @@ _MARKS = {
     "order": "pytest-order",
 }
 _MARK = re.compile(r"'(\w+)' not found in `markers`")
+_NO_PACKAGES = frozenset(
+    ("module", "the", "a", "in", "for", "did", "was", "is", "not", "it", "from", "import", "node_modules")
+)
 MOST = 8  # distributions a try; more is a suite for another machine
 
 
@@ -53,9 +64,16 @@ def python_wants(output: str, installed: Collection[str]) -> list[str]:
 def javascript_wants(output: str, installed: Collection[str]) -> list[str]:
     """Packages of the registry: `@scope/name` or `name` of what could not be found."""
     found: dict[str, None] = {}
-    for module in _JS_MODULE.findall(output):
-        if module.startswith("node:"):
+    for one, other in _JS_TYPES.findall(output):
+        found[f"@types/{one or other}"] = None
+    for line in output.splitlines():
+        if not _JS_ASKS.search(line):
             continue
-        parts = module.split("/")
-        found["/".join(parts[:2]) if module.startswith("@") else parts[0]] = None
+        for module in _JS_MODULE.findall(line):
+            if ":" in module:
+                continue  # of a runtime itself: node:fs, bun:test
+            parts = module.split("/")
+            name = "/".join(parts[:2]) if module.startswith("@") else parts[0]
+            if _NPM_NAME.fullmatch(name) and name.lower() not in _NO_PACKAGES:
+                found[name] = None
     return [name for name in found if name not in installed][:MOST]

@@ -1,0 +1,66 @@
+"""The step that installs what package.json asks for below DEPS, and leaves out what the registry does not have."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from etude.factory.install.left_out import LEFT_OUT
+from etude.tasks.environment.environment import DEPS
+
+PLACE = f"{DEPS}/js"
+_NPM = "HOME=/tmp npm install --ignore-scripts --no-package-lock --legacy-peer-deps --loglevel=error --cache=/tmp/.npm"
+# A requirement without which the rest installs is left out: names that no registry has any more, versions that were taken back.
+_PROGRAM = """\
+const { appendFileSync, readFileSync, writeFileSync } = require('node:fs');
+const { spawnSync } = require('node:child_process');
+const folders = FOLDERS, singly = SINGLY;
+const npm = (...words) => spawnSync('sh', ['-c', NPM + ' "$@"', 'sh', ...words], { encoding: 'utf8' });
+const leave = (name) => appendFileSync(LEFT_OUT, name + '\\n');
+const absent = /No matching version found for (@?[^@\\s]+)@|404 +'(@?[^@']+)@/;
+
+function without(name) {
+  for (const file of folders.map((folder) => `${folder || '.'}/package.json`)) {
+    const asked = JSON.parse(readFileSync(file, 'utf8'));
+    if (name === undefined || !Object.hasOwn(asked.dependencies, name)) continue;
+    leave(`${name}@${asked.dependencies[name]}`);
+    delete asked.dependencies[name];
+    writeFileSync(file, JSON.stringify(asked));
+    return true;
+  }
+  return false;
+}
+
+let done = npm();
+while (done.status !== 0) {
+  const found = done.stderr.match(absent);
+  if (!without(found?.[1] ?? found?.[2])) break;
+  done = npm();
+}
+if (done.status !== 0 && singly.length) {
+  writeFileSync('package.json', '{"name": "tree", "version": "0.0.0"}');
+  for (const one of singly) if (npm(one).status !== 0) leave(one);
+} else {
+  process.stderr.write(done.stderr);
+  process.exitCode = done.status ?? 1;
+}
+"""
+# Packages of one author resemble each other down to their tests, and no test of the project runs those of its dependencies. A folder that
+# a package gives out stays: declarations of types, and what its package.json names.
+WITHOUT_TESTS = (
+    f"find {PLACE}/node_modules -type d -name test -path '*/node_modules/*/test' -not -path '*/@types/*' -prune"
+    """ -exec sh -c 'if [ -f "$1/../package.json" ] && ! grep -q "\\"[.]/test[/\\"]" "$1/../package.json"; then rm -rf "$1"; fi' _ {} \\;"""
+)
+
+
+def installed(folders: Sequence[str], singly: Mapping[str, str]) -> str:
+    """The step, for the package.json files of these folders below PLACE. `singly`: installed one by one where all at once can't be."""
+    values = {
+        "FOLDERS": list(folders),
+        "SINGLY": [f"{name}@{at}" for name, at in singly.items()],
+        "NPM": _NPM,
+        "LEFT_OUT": LEFT_OUT,
+    }
+    program = re.sub(rf"\b({'|'.join(values)})\b", lambda found: json.dumps(values[found[1]]), _PROGRAM)
+    return f"cd {PLACE} && node - <<'EOF'\n{program}EOF"
