@@ -1,10 +1,12 @@
 """How many projects that nobody chose install by the rules: drawn from the registries by a seed, filtered by what their releases hold.
 
-    python benchmarks/install_yield.py draw --seed 20261125 --python 12 --javascript 8 --out drawn.toml
+    python benchmarks/install_yield.py draw --seed 20261125 --python 12 --javascript 8 --since 2024-11-25 --out drawn.toml
     python benchmarks/install_yield.py run --projects drawn.toml --out benchmarks/results/install_yield.json
 
-A draw takes names from the whole list of a registry in the order of the seed. A name counts if its newest release is of SINCE or later, has
-a test file by name and content, and, of npm, a script `test` of its own. Names that do not count are counted by their reason.
+A draw takes names from the whole list of a registry, or from a list at hand (`--names`), in the order of the seed. A name counts if its
+newest release is of `--since` or later (recent projects are what people have), and if the files of that release make it a project with
+tests (`CRITERION`). Whether it installs plays no part. Names that do not count are counted by their reason. `--most-asked` bounds how many
+names a registry is asked about: a registry that forbids bulk look-ups is asked about few, and the draw is then as small as it comes out.
 """
 
 from __future__ import annotations
@@ -27,16 +29,38 @@ from etude.corpus.sources.fetch import Fetcher
 from etude.corpus.sources.npm import NpmSource
 from etude.corpus.sources.project import ProjectRefused, SourceOffline
 from etude.corpus.sources.sdist import JSON_FORM, SdistSource
+from etude.factory.install.rules.node_build import missing_sources
+from etude.factory.install.rules.node_package import package, scripts
+from etude.factory.install.rules.node_plan import tests
+from etude.factory.install.rules.node_script import simple
 from etude.factory.making.order import Discarded
 from etude.factory.sources.fetched import Fetched, fetch
 from etude.factory.sources.projects import Wanted
 from etude.run.machine import machine
 from etude.tasks.running.pin import default_cache
 
-SINCE = "2022-01-01"
+SINCE = "2024-11-25"  # two years before this criterion was written
+CRITERION = {
+    "python": "a test file by its name, with a test in it",
+    "javascript": "a script `test` that runs something, a test file with more than a template's content, code of its own, "
+    "and the sources that its tests import",
+}
 LIST = "all-the-package-names"  # an npm package that lists the names of its registry
+MOST_ASKED = 100_000
 _PY = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
-_JS = re.compile(r"(^|/)((tests?|spec|__tests__)/.*|[^/]*[._-](test|spec)|tests?)\.[cm]?[jt]sx?$")
+# What a test file calls, whatever its library: tests, assertions, runners of rules, or an end with a status.
+_TESTS = re.compile(
+    r"\b(describe|it|test|suite|specify|tape?|t)\s*(\.\w+)?\s*\(|\b(assert|expect|should|chai)\b|\.run\(|\bprocess\.exit|\bthrow\b"
+)
+# Lines of a template: imports, frames without content, and assertions about a constant.
+_EMPTY = re.compile(
+    r"import\b.*|(const|let|var)\b.*\brequire\(.*|require\(.*|['\"]use strict['\"];?|(describe|it|test|suite)(\.\w+)?\(.*[{(]"
+    r"|(describe|it|test)\(.*\{\s*\}\s*\);?"
+    r"|[\])};,\s]*|//.*|/?\*.*|(expect|assert(\.\w+)?|t\.\w+)\s*\(\s*(true|false|1|0|null|['\"][^'\"]*['\"])\s*[,)].*"
+)
+_CODE = re.compile(r"\.(?:[cm]?[jt]sx?|vue|svelte)$")
+_SETTINGS = re.compile(r"(^|/)(?:\.[^/]*|[^/]*\.config|[Gg](?:ulp|runt)file)\.[cm]?[jt]s$|\.d\.[cm]?ts$")
+LEAST_LINES = 10  # of code that is neither test nor setting; a template without own code has fewer
 START = "import sys; from etude.cli.main import main; sys.argv[0] = 'etude'; main()"
 
 
@@ -65,26 +89,53 @@ def objection(project: Fetched) -> str:
     if project.wanted.language == "python":
         good = any(_PY.search(path) and "def test" in text for path, text in files.items())
         return "" if good else "no test file in it"
-    script = json.loads(files.get("package.json", "{}")).get("scripts", {}).get("test", "")
-    if not script or "no test specified" in script:
+    return javascript_objection(files)
+
+
+def javascript_objection(files: dict[str, str]) -> str:
+    """Why a release of npm is no project with tests, by its own files; empty if it is one."""
+    commands = simple(scripts(package(files)).get("test", ""))
+    if not [words for words in commands if words[0] not in ("echo", "exit", "true", ":")]:
         return "no script test"
-    good = any(_JS.search(path) and not path.endswith(".d.ts") for path in files)
-    return "" if good else "no test file in it"
+    found = tests(files)
+    if not found:
+        return "no test file in it"
+    if not any(_TESTS.search(files[path]) and _has_content(files[path]) for path in found):
+        return "no test in its test files"
+    code = [path for path in files if _CODE.search(path) and path not in found and not _SETTINGS.search(path)]
+    if sum(bool(line.strip()) for path in code for line in files[path].splitlines()) < LEAST_LINES:
+        return "no code of its own"
+    return "its tests import sources that it does not hold" if missing_sources(files, found) else ""
 
 
-def drawn(language: str, count: int, seed: int, cache: Path, skipped: Counter[str]) -> Iterator[Wanted]:
+def _has_content(text: str) -> bool:
+    return any(not _EMPTY.fullmatch(line.strip()) for line in text.splitlines())
+
+
+def listed_names(file: Path) -> list[str]:
+    """The first column of a table with a header, or one name a line."""
+    lines = [line.split("\t")[0].strip() for line in file.read_text(encoding="utf-8").splitlines()]
+    return sorted({line for line in lines if line} - {"name"})
+
+
+def drawn(language: str, count: int, options: argparse.Namespace, skipped: Counter[str]) -> Iterator[Wanted]:
+    cache = default_cache()
     fetcher = Fetcher(cache / "sources")
-    names = python_names(fetcher) if language == "python" else javascript_names(fetcher)
-    random.Random(f"{seed} {language}").shuffle(names)
+    lists = dict(one.split("=", 1) for one in options.names)
+    if language in lists:
+        names = listed_names(Path(lists[language]))
+    else:
+        names = python_names(fetcher) if language == "python" else javascript_names(fetcher)
+    random.Random(f"{options.seed} {language}").shuffle(names)
     kind = "sdist" if language == "python" else "npm"
-    for name in names:
+    for name in names[: options.most_asked]:
         if count == 0:
             return
         source = (SdistSource if kind == "sdist" else NpmSource)("draw", [name], fetcher, releases=1)
         try:
             refs = list(source.refs())
-            if not refs or refs[0].released < SINCE:
-                skipped["no release since " + SINCE] += 1
+            if not refs or refs[0].released < options.since:
+                skipped["no release since " + options.since] += 1
                 continue
             called = re.sub(r"[^\w.-]", "-", name.removeprefix("@"))
             wanted = Wanted(called, kind, refs[0].version, language, name)
@@ -102,18 +153,20 @@ def drawn(language: str, count: int, seed: int, cache: Path, skipped: Counter[st
 
 
 def draw(told: argparse.Namespace) -> int:
-    cache = default_cache()
     rows = []
     for language, count in (("python", told.python), ("javascript", told.javascript)):
         skipped: Counter[str] = Counter()
-        for one in drawn(language, count, told.seed, cache, skipped):
+        for one in drawn(language, count, told, skipped) if count else ():
             rows.append(
                 f'[[projects]]\nname = "{one.name}"\nkind = "{one.kind}"\nversion = "{one.version}"\n'
                 f'language = "{one.language}"\npackage = "{one.package}"\n'
             )
-        rows.insert(
-            0, f"# {language}, seed {told.seed}; left out: " + ", ".join(f"{k}: {v}" for k, v in skipped.items())
-        )
+        if count:
+            rows.insert(
+                0,
+                f"# {language}, seed {told.seed}; newest release since {told.since}, with {CRITERION[language]}; left out: "
+                + ", ".join(f"{reason}: {number}" for reason, number in skipped.items()),
+            )
     told.out.write_text("\n".join(rows) + "\n", encoding="utf-8")
     return 0
 
@@ -135,6 +188,20 @@ def main() -> int:
     one.add_argument("--seed", type=int, required=True)
     one.add_argument("--python", type=int, default=12)
     one.add_argument("--javascript", type=int, default=8)
+    one.add_argument("--since", default=SINCE, help="Day (YYYY-MM-DD) before which a newest release does not count.")
+    one.add_argument(
+        "--names",
+        action="append",
+        default=[],
+        metavar="LANGUAGE=FILE",
+        help="Names of a language from a file, in place of the registry's whole list.",
+    )
+    one.add_argument(
+        "--most-asked",
+        type=int,
+        default=MOST_ASKED,
+        help="Names of a language that its registry is asked about at most.",
+    )
     one.add_argument("--out", type=Path, required=True)
     one.set_defaults(verb=draw)
     two = verbs.add_parser("run")
