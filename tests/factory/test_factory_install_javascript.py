@@ -184,6 +184,18 @@ def test_where_not_all_can_be_installed_at_once_each_is_tried_and_what_can_t_be_
     assert LEFT_OUT in steps and all(one in steps for one in ("helper@^1", "jest@^29", "own@^2"))
 
 
+@pytest.mark.parametrize(
+    ("engines", "installed"),
+    [({"node": ">=22"}, "^22"), ({"node": "^20.19.0 || >=22.12"}, ""), ({"node": "22 || 24"}, "^22"), ("old", ""), ({}, ""), ({"node": "*"}, "")],
+)  # fmt: skip
+def test_a_newer_node_than_the_machine_s_is_installed_where_the_project_asks_for_one(
+    engines: object, installed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_install, "own_node", lambda: 20)
+    steps = "\n".join(node_rules.steps(project({"engines": engines}, **{"test/a.js": "it('a')"})))
+    assert (f'"{node_install.NODE}": "{installed}"' in steps) if installed else (node_install.NODE not in steps)
+
+
 NPM = """#!/bin/sh
 for word in "$@"; do case $word in *gone*) exit 1;; helper*|kept*) echo "$word" >> installed; single=1;; esac; done
 [ "$single" ] && exit 0

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
+import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from etude.factory.install.left_out import LEFT_OUT
 from etude.tasks.environment.environment import DEPS
 
 PLACE = f"{DEPS}/js"
+NODE = (
+    f"node-linux-{'arm64' if platform.machine() == 'aarch64' else 'x64'}"  # the program itself, as the registry has it
+)
+_PATIENCE_S = 30.0
 _NPM = "HOME=/tmp npm install --ignore-scripts --no-package-lock --legacy-peer-deps --loglevel=error --cache=/tmp/.npm"
 # A requirement without which the rest installs is left out: names that no registry has any more, versions that were taken back.
 _PROGRAM = """\
@@ -52,6 +59,23 @@ WITHOUT_TESTS = (
     f"find {PLACE}/node_modules -type d -name test -path '*/node_modules/*/test' -not -path '*/@types/*' -prune"
     """ -exec sh -c 'if [ -f "$1/../package.json" ] && ! grep -q "\\"[.]/test[/\\"]" "$1/../package.json"; then rm -rf "$1"; fi' _ {} \\;"""
 )
+
+
+@cache
+def own_node() -> int:
+    """The major version of this machine's node, which sandboxes run; 0 where there is none."""
+    try:
+        done = subprocess.run(["node", "--version"], capture_output=True, text=True, timeout=_PATIENCE_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.match(r"v(\d+)", done.stdout)
+    return int(found[1]) if found else 0
+
+
+def newer_node(asked: int) -> dict[str, str]:
+    """The requirement that brings the node that a package asks for, where this machine's is older. Its program is first on the path."""
+    own = own_node()
+    return {NODE: f"^{asked}"} if 0 < own < asked else {}
 
 
 def installed(folders: Sequence[str], singly: Mapping[str, str]) -> str:

@@ -64,6 +64,14 @@ def needs(document: Mapping[str, Any], build: bool = False, named: Collection[st
     return {name: at for name, at in every.items() if _VERSION.match(at)}
 
 
+def node_asked(document: Mapping[str, Any]) -> int:
+    """The oldest major version of node that the package says it runs with; 0 where it says none."""
+    engines = document.get("engines")
+    text = engines.get("node") if isinstance(engines, dict) else None
+    ways = [re.search(r"\d+", one) for one in str(text or "").split("||")]
+    return min((int(way[0][:3]) for way in ways if way), default=0)
+
+
 def _texts(value: Any) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 

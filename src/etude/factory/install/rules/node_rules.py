@@ -15,8 +15,8 @@ from typing import Any
 
 from etude.factory.install.goal import TEN, Goal
 from etude.factory.install.rules.node_build import imported_packages, main_file
-from etude.factory.install.rules.node_install import PLACE, WITHOUT_TESTS, installed
-from etude.factory.install.rules.node_package import needs, package, workspaces
+from etude.factory.install.rules.node_install import PLACE, WITHOUT_TESTS, installed, newer_node
+from etude.factory.install.rules.node_package import needs, node_asked, package, workspaces
 from etude.factory.install.rules.node_plan import BUILD_FAILED, builds_of, plan, programs, suite
 from etude.factory.install.rules.repairs import javascript_wants
 from etude.factory.sources.fetched import Fetched
@@ -67,7 +67,9 @@ def with_plan(project: Fetched, goal: Goal, chosen: TestPlan) -> Goal:
 
 
 def env(project: Fetched) -> dict[str, str]:
-    return {"PATH": f"{PLACE}/node_modules/.bin:/usr/local/bin:/usr/bin:/bin", "NODE_ENV": "test"}
+    """ts-node runs what does not pass its check of types, too: that is no test of the project."""
+    path = f"{PLACE}/node_modules/.bin:/usr/local/bin:/usr/bin:/bin"
+    return {"PATH": path, "NODE_ENV": "test", "TS_NODE_TRANSPILE_ONLY": "true"}
 
 
 def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, bare: bool = False) -> tuple[str, ...]:
@@ -86,6 +88,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
         if not folder:
             every = needs(document, True, named)
             asked |= {name: every.get(name, _beside(name, every)) for name in (*programs(chosen), *wanted)}
+            asked |= newer_node(node_asked(document))
             singly = asked
         described = {"name": document.get("name", "tree"), "version": "0.0.0", "dependencies": asked}
         if members and not folder:
