@@ -77,6 +77,7 @@ def test_never_more_goals_are_drawn_than_there_are(goals: list[Goal], seed: str)
         ("3 passing\n 2 failing", True),
         ("# pass 0\n# fail 2", False),
         (" 5 pass\n 1 fail\nRan 6 tests", True),
+        ("3 passing\nconnection to localhost:6379 failed", True),
         ("3 specs, 1 failure", True),
         ("3 specs, 2 failures", False),
     ],

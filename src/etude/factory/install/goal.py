@@ -17,7 +17,7 @@ TEN, THREE = 10, 3
 SHARE = 0.5  # of the tests that ran; a few always ask for a network, a locale, a terminal
 # pytest, jest, mocha, tap, node's own reporter and bun: "12 passed", "Tests: 1 failed, 12 passed", "12 passing", "# pass 12", "12 pass".
 _GOOD = re.compile(r"(\d+) pass(?:ed|ing)\b|^# pass\s+(\d+)|^\s*(\d+) pass$", re.MULTILINE)
-_BAD = re.compile(r"(\d+) (?:failed|failing|errors?)\b|^# fail\s+(\d+)|^\s*(\d+) fail$", re.MULTILINE)
+_BAD = re.compile(r"(?<![:.\d])(\d+) (?:failed|failing|errors?)\b|^# fail\s+(\d+)|^\s*(\d+) fail$", re.MULTILINE)
 _JASMINE = re.compile(r"^(\d+) specs?, (\d+) failures?", re.MULTILINE)
 _CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTILINE)  # one a binary
 _MAVEN = re.compile(r"Tests run: (\d+), +Failures: (\d+), +Errors: (\d+)(?:, Skipped: (\d+))?")  # the last is the sum
