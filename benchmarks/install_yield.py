@@ -42,7 +42,7 @@ from etude.tasks.running.pin import default_cache
 SINCE = "2024-11-25"  # two years before this criterion was written
 CRITERION = {
     "python": "a test file by its name, with a test in it",
-    "javascript": "a script `test` that runs something, a test file with more than a template's content, code of its own, "
+    "javascript": "a script `test` that runs something, a test file with more than a template's content, its own code, "
     "and the sources that its tests import",
 }
 LIST = "all-the-package-names"  # an npm package that lists the names of its registry
@@ -104,7 +104,7 @@ def javascript_objection(files: dict[str, str]) -> str:
         return "no test in its test files"
     code = [path for path in files if _CODE.search(path) and path not in found and not _SETTINGS.search(path)]
     if sum(bool(line.strip()) for path in code for line in files[path].splitlines()) < LEAST_LINES:
-        return "no code of its own"
+        return "no own code"
     return "its tests import sources that it does not hold" if missing_sources(files, found) else ""
 
 

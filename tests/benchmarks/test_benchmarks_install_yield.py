@@ -53,7 +53,7 @@ def test_tests_of_any_library_count(text: str) -> None:
 
 
 def test_tests_without_code_are_a_template_and_tests_of_sources_that_were_not_released_can_t_run() -> None:
-    assert javascript_objection(released(**{"src/a.js": "export {};"})) == "no code of its own"
+    assert javascript_objection(released(**{"src/a.js": "export {};"})) == "no own code"
     files = released(**{"lib/b.js": CODE})
     del files["src/a.js"]
     assert javascript_objection(files) == "its tests import sources that it does not hold"

@@ -215,7 +215,7 @@ cp package.json installed
         ({"broken": "1"}, {"gone": "^1", "kept": "^2"}, 0, ["old@^9", "gone@^1"], "kept@^2"),
     ],
 )
-def test_what_the_registry_does_not_have_is_left_out_and_told(
+def test_what_the_registry_does_not_have_is_left_out_and_named(
     asked: dict, singly: dict, status: int, left: list[str], installed: str, tmp_path: Path
 ) -> None:
     step = node_install.installed(["", "part"], singly).replace(node_install.PLACE, str(tmp_path))

@@ -153,7 +153,7 @@ def _as_programs(
 
 
 def _typed(runner: Runner, argv: tuple[str, ...], chosen: Sequence[str], files: Mapping[str, str]) -> tuple[str, ...]:
-    """With a loader for TypeScript, where the runner has none of its own and the project names none."""
+    """With a loader for TypeScript, where neither the runner nor the project has one."""
     if runner in ("jest", "vitest", "bun") or not any(_TYPED.search(path) for path in chosen):
         return argv
     document = package(files)

@@ -87,7 +87,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
         asked = {name: at for name, at in needs(document, build, named).items() if name not in members}
         if not folder:
             every = needs(document, True, named)
-            asked |= {name: every.get(name, _beside(name, every)) for name in (*programs(chosen), *wanted)}
+            asked |= {name: every.get(name, _version_of(name, every)) for name in (*programs(chosen), *wanted)}
             asked |= newer_node(node_asked(document))
             singly = asked
         described = {"name": document.get("name", "tree"), "version": "0.0.0", "dependencies": asked}
@@ -108,8 +108,8 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
     return tuple(found)
 
 
-def _beside(name: str, every: Mapping[str, str]) -> str:
-    """The version of a package that nobody lists: that of the package whose part it is."""
+def _version_of(name: str, every: Mapping[str, str]) -> str:
+    """The version of a package that the project does not list: that of the package whose part it is."""
     for part, whole in (("@vitest/", "vitest"), ("jest-environment-", "jest"), ("babel-jest", "jest")):
         if name.startswith(part) and whole in every:
             return every[whole]
