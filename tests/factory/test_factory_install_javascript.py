@@ -196,10 +196,18 @@ def test_a_newer_node_than_the_machine_s_is_installed_where_the_project_asks_for
     assert (f'"{node_install.NODE}": "{installed}"' in steps) if installed else (node_install.NODE not in steps)
 
 
+def test_what_developers_run_counts_only_where_the_package_names_no_node() -> None:
+    typed = {"devDependencies": {"@types/node": "^24.1"}}
+    assert node_package.node_asked(project(typed).texts()) == 24
+    assert node_package.node_asked(project(typed | {"engines": {"node": ">=18"}}).texts()) == 18
+    assert node_package.node_asked(project({}, **{".nvmrc": "v22.3.0\n"}).texts()) == 22
+    assert node_package.node_asked(project({}, **{".nvmrc": "lts/*"}).texts()) == 0
+
+
 NPM = """#!/bin/sh
 for word in "$@"; do case $word in *gone*) exit 1;; helper*|kept*) echo "$word" >> installed; single=1;; esac; done
 [ "$single" ] && exit 0
-grep -q '"gone"' package.json && echo "npm error 404  'gone@^1' is not in this registry." >&2 && exit 1
+grep -q '"gone"' package.json && echo "npm error 404  The requested resource 'gone@^1' could not be found" >&2 && exit 1
 grep -q '"old"' */package.json && echo "npm error notarget No matching version found for old@^9." >&2 && exit 1
 grep -q '"broken"' package.json && echo "npm error ERESOLVE" >&2 && exit 1
 cp package.json installed

@@ -25,7 +25,7 @@ const { spawnSync } = require('node:child_process');
 const folders = FOLDERS, singly = SINGLY;
 const npm = (...words) => spawnSync('sh', ['-c', NPM + ' "$@"', 'sh', ...words], { encoding: 'utf8' });
 const leave = (name) => appendFileSync(LEFT_OUT, name + '\\n');
-const absent = /No matching version found for (@?[^@\\s]+)@|404 +'(@?[^@']+)@/;
+const absent = /No matching version found for (@?[^@\\s]+)@|404 .*'(@?[^@']+)@/;
 
 function without(name) {
   for (const file of folders.map((folder) => `${folder || '.'}/package.json`)) {

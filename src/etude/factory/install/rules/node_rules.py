@@ -88,7 +88,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
         if not folder:
             every = needs(document, True, named)
             asked |= {name: every.get(name, _version_of(name, every)) for name in (*programs(chosen), *wanted)}
-            asked |= newer_node(node_asked(document))
+            asked |= newer_node(node_asked(files))
             singly = asked
         described = {"name": document.get("name", "tree"), "version": "0.0.0", "dependencies": asked}
         if members and not folder:
