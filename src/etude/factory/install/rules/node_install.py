@@ -27,12 +27,14 @@ const npm = (...words) => spawnSync('sh', ['-c', NPM + ' "$@"', 'sh', ...words],
 const leave = (name) => appendFileSync(LEFT_OUT, name + '\\n');
 const absent = /No matching version found for (@?[^@\\s]+)@|404 .*'(@?[^@']+)@/;
 
-function without(name) {
+// A version that is gone is replaced by any other, a name that is gone by nothing.
+function without(name, gone) {
   for (const file of folders.map((folder) => `${folder || '.'}/package.json`)) {
     const asked = JSON.parse(readFileSync(file, 'utf8'));
     if (name === undefined || !Object.hasOwn(asked.dependencies, name)) continue;
     leave(`${name}@${asked.dependencies[name]}`);
-    delete asked.dependencies[name];
+    if (gone || asked.dependencies[name] === '*') delete asked.dependencies[name];
+    else asked.dependencies[name] = '*';
     writeFileSync(file, JSON.stringify(asked));
     return true;
   }
@@ -42,7 +44,7 @@ function without(name) {
 let done = npm();
 while (done.status !== 0) {
   const found = done.stderr.match(absent);
-  if (!without(found?.[1] ?? found?.[2])) break;
+  if (!without(found?.[1] ?? found?.[2], found?.[1] === undefined)) break;
   done = npm();
 }
 if (done.status !== 0 && singly.length) {

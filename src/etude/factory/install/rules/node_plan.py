@@ -16,8 +16,7 @@ from etude.tasks.environment.environment import Runner, TestPlan
 
 MOST_FILES = 400
 _TEST = re.compile(
-    r"(^|/)((tests?|specs?|__tests?__)/.*\.[cm]?[jt]sx?|[^/]*[._-](test|spec)\.[cm]?[jt]sx?|tests?\.[cm]?[jt]sx?"
-    r"|test[-_][^/]*\.[cm]?[jt]s)$"
+    r"(^|/)((tests?|specs?|__tests?__)/.*\.[cm]?[jt]sx?|[^/]*[._-](test|spec)\.[cm]?[jt]sx?|tests?\.[cm]?[jt]sx?)$"
 )
 _BY_NAME = re.compile(r"[._-](test|spec)\.[cm]?[jt]sx?$")
 # No tests of this runner, whatever a file is called: data, and what drives a browser.

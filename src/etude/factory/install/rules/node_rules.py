@@ -87,7 +87,8 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
         asked = {name: at for name, at in needs(document, build, named).items() if name not in members}
         if not folder:
             every = needs(document, True, named)
-            asked |= {name: every.get(name, _version_of(name, every)) for name in (*programs(chosen), *wanted)}
+            missed = {name: "*" for name in wanted if name in asked}  # what its version did not bring
+            asked |= {name: every.get(name, _version_of(name, every)) for name in (*programs(chosen), *wanted)} | missed
             asked |= newer_node(node_asked(files))
             singly = asked
         described = {"name": document.get("name", "tree"), "version": "0.0.0", "dependencies": asked}
