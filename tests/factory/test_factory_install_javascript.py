@@ -202,6 +202,24 @@ def test_a_newer_node_than_the_machine_s_is_installed_where_the_project_asks_for
     assert (f'"{node_install.NODE}": "{installed}"' in steps) if installed else (node_install.NODE not in steps)
 
 
+@pytest.mark.parametrize(
+    ("said", "newer"),
+    [
+        ("TypeError: new Map().keys(...).toArray is not a function", True),
+        ("Error [ERR_UNKNOWN_BUILTIN_MODULE]: No such built-in module: node:sqlite", True),
+        ("node: bad option: --experimental-sqlite", True),
+        ('TypeError [ERR_UNKNOWN_FILE_EXTENSION]: Unknown file extension ".ts" for /work/a.ts', True),
+        ("TypeError: own.method is not a function", False),
+    ],
+)
+def test_what_only_a_newer_node_has_asks_for_one(said: str, newer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_rules, "own_node", lambda: 20)
+    found = project({}, **{"test/a.js": "it('a')"})
+    wanted = node_rules.learned(found, said, ())
+    assert wanted == ([node_install.NODE] if newer else [])
+    assert (f'"{node_install.NODE}": "^24"' in "\n".join(node_rules.steps(found, wanted))) is newer
+
+
 def test_what_developers_run_counts_only_where_the_package_names_no_node() -> None:
     typed = {"devDependencies": {"@types/node": "^24.1"}}
     assert node_package.node_asked(project(typed).texts()) == 24

@@ -16,6 +16,7 @@ PLACE = f"{DEPS}/js"
 NODE = (
     f"node-linux-{'arm64' if platform.machine() == 'aarch64' else 'x64'}"  # the program itself, as the registry has it
 )
+NEWER = 24  # the major version that is tried where this machine's lacks what tests call
 _PATIENCE_S = 30.0
 _NPM = "HOME=/tmp npm install --ignore-scripts --no-package-lock --legacy-peer-deps --loglevel=error --cache=/tmp/.npm"
 # A requirement without which the rest installs is left out: names that no registry has any more, versions that were taken back.

@@ -15,10 +15,10 @@ from typing import Any
 
 from etude.factory.install.goal import TEN, Goal
 from etude.factory.install.rules.node_build import imported_packages, main_file
-from etude.factory.install.rules.node_install import PLACE, WITHOUT_TESTS, installed, newer_node
+from etude.factory.install.rules.node_install import NEWER, NODE, PLACE, WITHOUT_TESTS, installed, newer_node, own_node
 from etude.factory.install.rules.node_package import needs, node_asked, package, workspaces
 from etude.factory.install.rules.node_plan import BUILD_FAILED, builds_of, plan, programs, suite
-from etude.factory.install.rules.repairs import javascript_wants
+from etude.factory.install.rules.repairs import javascript_wants, newer_node_wanted
 from etude.factory.sources.fetched import Fetched
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.environment.environment import DEPS, TestPlan
@@ -111,6 +111,8 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
 
 def _version_of(name: str, every: Mapping[str, str]) -> str:
     """The version of a package that the project does not list: that of the package whose part it is."""
+    if name == NODE:
+        return f"^{NEWER}"
     for part, whole in (("@vitest/", "vitest"), ("jest-environment-", "jest"), ("babel-jest", "jest")):
         if name.startswith(part) and whole in every:
             return every[whole]
@@ -133,7 +135,10 @@ def learned(project: Fetched, output: str, wanted: Sequence[str]) -> list[str]:
     named = [name for name in javascript_wants(output, set(wanted)) if name not in folders]
     listed = {_program_of(name): name for name in needs(document, True, [*_listed(document)])}
     missed = [listed[one] for one in _NO_PROGRAM.findall(output) if one in listed and listed[one] not in wanted]
-    return [name for name in dict.fromkeys([*named, *missed]) if name not in (document.get("name", ""), *_NOWHERE)]
+    newer = [NODE] if newer_node_wanted(output) and NODE not in wanted and own_node() < NEWER else []
+    return [
+        name for name in dict.fromkeys([*named, *missed, *newer]) if name not in (document.get("name", ""), *_NOWHERE)
+    ]
 
 
 def _listed(document: Mapping[str, Any]) -> list[str]:

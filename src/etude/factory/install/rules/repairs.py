@@ -15,6 +15,11 @@ _JS_ASKS = re.compile(
     r"(?:Cannot find|Could not find|Failed to|not found|cannot be found|was not found|could not be found|Could not resolve|Can't resolve|MISSING)"
 )
 _JS_TYPES = re.compile(r"Cannot find type definition file for '([\w.-]+)'|npm i(?:nstall)? --save-dev @types/([\w.-]+)")
+_NEWER_NODE = re.compile(
+    r"\b(toArray|union|intersection|difference|isSubsetOf|withResolvers|fromAsync|globSync|glob|registerHooks|getCallSites?|RegExp\.escape|Error\.isError)"
+    r" is not a function|requested module 'node:[\w/]+' does not provide|No such built-in module: node:|node: bad option: --"
+    r"|Unknown file extension \"\.[cm]?ts\"|Cannot find module 'node:\w+'|No such built-in module"
+)
 _NPM_NAME = re.compile(r"(@[a-z0-9][\w.-]*/)?[a-z0-9][\w.-]*", re.IGNORECASE)
 # Modules whose distribution has another name (from their own metadata).
 DISTRIBUTIONS = {
@@ -59,6 +64,11 @@ def python_wants(output: str, installed: Collection[str]) -> list[str]:
         if name := _MARKS.get(mark):
             found[name] = None
     return [name for name in found if name not in installed][:MOST]
+
+
+def newer_node_wanted(output: str) -> bool:
+    """Whether code asks for what only a newer node has: methods, modules, options, sources in TypeScript."""
+    return _NEWER_NODE.search(output) is not None
 
 
 def javascript_wants(output: str, installed: Collection[str]) -> list[str]:
