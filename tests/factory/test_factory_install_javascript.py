@@ -122,6 +122,13 @@ def test_all_programs_of_a_script_run_one_after_the_other_and_one_failure_is_a_f
     assert found.command[:2] == ("sh", "-c") and "|| failed=1" in found.command[2] and found.files == tuple(files)
 
 
+@pytest.mark.parametrize(("version", "runner"), [("^2.4.1", "exit"), ("~3.99.0", "jasmine"), ("^5", "jasmine")])
+def test_a_jasmine_that_takes_no_reporter_is_known_by_its_status(version: str, runner: str) -> None:
+    document = {"scripts": {"test": "jasmine"}, "devDependencies": {"jasmine": version}}
+    found = plan(project(document, **{"spec/a.js": "it('a')"}))
+    assert found.runner == runner and found.command == ("jasmine", "{files}")
+
+
 def test_typescript_tests_get_a_loader_where_the_project_names_none() -> None:
     files = {"src/a.test.ts": "it('a')"}
     assert node_plan.LOAD in plan(project({"scripts": {"test": "mocha lib"}}, **files)).command

@@ -33,6 +33,7 @@ _ELSEWHERE = re.compile(r"""['"](@playwright/test|playwright|cypress|puppeteer|@
 _NODE_TEST = re.compile(r"""['"](node:test|test)['"]""")
 _CALLS = re.compile(r"""['"](node:test|test)['"]|^\s*(describe|it|test|suite)\s*[.(]""", re.MULTILINE)
 _TAPE = re.compile(r"""['"](tape|tap)['"]""")
+_OLD_JASMINE = re.compile(r"[\^~]?[12]\.")
 _SCRIPT = re.compile(r"\.[cm]?[jt]sx?$")
 _TYPED = re.compile(r"\.([cm]?ts|tsx)$")
 _LOADERS = re.compile(r"tsx|ts-node|swc|esbuild|babel|jiti|sucrase|ts-mocha|tsimp|typescript")
@@ -126,6 +127,9 @@ def _run(files: Mapping[str, str]) -> tuple[Runner, tuple[str, ...], list[str]]:
         runner, argv = found.runner, found.argv
         if runner == "tap" and "tap" in argv:
             runner, argv = "node", ("node",)  # node-tap's files are programs that print TAP
+    if runner == "jasmine" and _OLD_JASMINE.match(str(needs(package(files)).get("jasmine", ""))):
+        runner = "exit"  # it takes no reporter
+        return runner, _typed(runner, argv, chosen, files), chosen
     if runner == "bun" or any("bun:test" in files[path] for path in chosen):
         return (
             "bun",
