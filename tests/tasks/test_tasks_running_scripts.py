@@ -56,6 +56,7 @@ def test_code_under_test_that_ends_the_process_with_success_is_seen(tmp_path: Pa
 def test_a_canary_in_typescript_is_not_checked_and_what_a_first_comment_says_stays_first() -> None:
     plain = with_canary("a.test.ts", "it('a')\n", "12", "jest")
     assert plain is not None and plain.startswith("// @ts-nocheck\nit('a')")
+    assert "\n// @ts-ignore\n;(" in plain and "?" not in plain, "compilers of 2018 read it"
     said = with_canary("a.test.tsx", "/** @jest-environment jsdom */\nit('a')\n", "12", "jest")
     assert said is not None and said.startswith("/** @jest-environment jsdom */\n// @ts-nocheck\n")
     other = with_canary("a.test.js", "it('a')\n", "12", "jest")

@@ -37,7 +37,9 @@ def with_canary(path: str, text: str, nonce: str, kind: str) -> str | None:
         written = None
     if written is None:
         return None
-    return f"{_unchecked(text) if suffix in _TYPED else text.rstrip()}\n\n{written}\n"
+    if suffix in _TYPED:
+        return f"{_unchecked(text)}\n\n// @ts-ignore\n{written}\n"  # for compilers before 3.7, which check in any case
+    return f"{text.rstrip()}\n\n{written}\n"
 
 
 def _unchecked(text: str) -> str:
@@ -98,7 +100,7 @@ def _script(path: str, text: str, nonce: str, kind: str) -> str | None:
     if kind == "bun":
         return f'import {{ test as canary_{nonce} }} from "bun:test";\ncanary_{nonce}{fails}'
     if kind in ("jest", "mocha", "jasmine"):
-        return f";(globalThis.it ?? globalThis.test){fails}"
+        return f";(globalThis.it || globalThis.test){fails}"
     library = "node:test" if kind == "node" else (found[1] if (found := _TAPES.search(text)) else "")
     if not library:
         return None
@@ -135,7 +137,7 @@ def _must_throw(text: str, esm: bool) -> str:
     """Statements that leave the canary where an assertion of the file's own libraries does not throw."""
     found = []
     for name in dict.fromkeys(named.partition("/")[0] for named in _NAMED.findall(text)):
-        load = "process.getBuiltinModule?.('assert')" if name == "assert" else "undefined"
+        load = "(process.getBuiltinModule || (() => undefined))('assert')" if name == "assert" else "undefined"
         load = f"require('{name}')" if not esm else load
         found.append(f"{{ const lib = {load}; if (lib) {_TRY.replace('LIST', f'({_LIBRARIES[name]})(lib)')} }}")
     if re.search(r"\bexpect\(", text) and not re.search(r"chai|should", text):
