@@ -9,8 +9,11 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from etude.factory.install.left_out import LEFT_OUT
 from etude.factory.install.pair import RuleBuilder, RuleSetter, Tried
@@ -19,6 +22,7 @@ from etude.factory.install.rules.node_plan import BUILD_FAILED, Builds, plan
 from etude.factory.install.rules.repairs import javascript_wants
 from etude.factory.sources.fetched import Fetched
 from etude.factory.sources.projects import Wanted
+from etude.tasks.environment.environment import Runner
 
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="this machine has no node")
 
@@ -103,6 +107,9 @@ def test_words_of_another_shell_and_tools_of_developers_are_no_build() -> None:
         ("tap test.js", "require('tap').test('a')", "tap", "node {files}"),
         ("uvu", "import { test } from 'uvu'", "exit", "node {files}"),
         ("jasmine", "it('a')", "jasmine", "jasmine {files}"),
+        ("node --import tsx test.js", "console.log('ok')", "exit", "node --import tsx {files}"),
+        ("node --import tsx --test test.js", "require('node:test')('a')", "node", "node --import tsx --test {files}"),
+        ("node -r esm node_modules/tape/bin/tape test.js", "require('tape')('a')", "tap", "node -r esm node_modules/tape/bin/tape {files}"),
         ("_mocha -R spec", "it('a')", "mocha", "mocha {files}"),
         ("react-scripts test --env=jsdom", "it('a')", "jest", "react-scripts test --env=jsdom {files}"),
         ("bun test ./test", "import { test } from 'bun:test'", "bun", f"node_modules/{node_plan.BUN}/bin/bun test {{files}}"),
@@ -114,6 +121,19 @@ def test_the_runner_follows_from_the_script_and_from_what_the_files_import(
 ) -> None:
     found = plan(project({"scripts": {"test": test}}, **{"test.js": text}))
     assert (found.runner, " ".join(found.command)) == (runner, command)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            "node tsx ts-node jest mocha bun test uvu tap --import -r --test a.js jasmine craco npx run".split()
+        ),
+        max_size=6,
+    )
+)
+def test_every_script_leads_to_a_runner_that_there_is(words: list[str]) -> None:
+    found = plan(project({"scripts": {"test": " ".join(words)}}, **{"a.js": "require('tape')"}))
+    assert found.runner in get_args(Runner) and found.command[-1] == "{files}"
 
 
 def test_all_programs_of_a_script_run_one_after_the_other_and_one_failure_is_a_failure() -> None:

@@ -20,6 +20,7 @@ BUILDS = ("build", "compile", "bundle", "dist", "build:lib", "prepare", "prepack
 _RUNNERS = frozenset(
     "vitest jest mocha _mocha ts-mocha ava tape tap qunit uvu jasmine jasmine-node node tsx ts-node bun react-scripts tsdx kcd-scripts craco".split()
 )
+_PROGRAMS = frozenset("vitest jest mocha _mocha ava tape tap qunit jasmine".split())
 # Programs that call jest, and the word that makes them do it.
 _JEST_BEHIND = {"react-scripts": "test", "tsdx": "test", "kcd-scripts": "test", "craco": "test"}
 # They make nothing that a test waits for.
@@ -234,7 +235,7 @@ def _runner(words: list[str]) -> tuple[Runner, tuple[str, ...], tuple[str, ...],
     env = [word for word in words[:at] if _VARIABLE.fullmatch(word) and not word.startswith("NODE_ENV=")]
     before = ("env", *env) if env else ()
     program, rest = posixpath.basename(words[at]), words[at + 1 :]
-    inner = next((word for word in rest if _program(word) in _RUNNERS - {"node"}), "") if program == "node" else ""
+    inner = _inner(rest) if program == "node" else ""
     if inner:  # node --experimental-vm-modules node_modules/jest/bin/jest.js
         place = rest.index(inner)
         runner = _program(inner)
@@ -272,6 +273,14 @@ def _runs(words: Sequence[str], place: int) -> bool:
     if program == "bun" or program in _JEST_BEHIND:
         return following == _JEST_BEHIND.get(program, "test")
     return program in _RUNNERS
+
+
+def _inner(words: Sequence[str]) -> str:
+    """The runner that node is given as a program; what an option loads is none."""
+    for place, word in enumerate(words):
+        if _program(word) in _PROGRAMS and not (place and words[place - 1] in _VALUED):
+            return word
+    return ""
 
 
 def _program(word: str) -> str:
