@@ -136,6 +136,20 @@ def test_every_script_leads_to_a_runner_that_there_is(words: list[str]) -> None:
     assert found.runner in get_args(Runner) and found.command[-1] == "{files}"
 
 
+@pytest.mark.parametrize(
+    ("text", "runner"),
+    [
+        ("describe('a', () => { it('b') })", "mocha"),
+        ("const { expect } = require('chai');\ndescribe('a', () => { expect(1) })", "mocha"),
+        ("describe('a', () => { expect(1).toBe(1) })", "jest"),
+        ("import { describe } from 'node:test';\ndescribe('a')", "node"),
+    ],
+)
+def test_a_runner_that_is_not_known_gives_way_to_the_one_whose_words_the_files_use(text: str, runner: str) -> None:
+    found = plan(project({"scripts": {"test": "owntest run tests/**"}}, **{"tests/a.test.js": text}))
+    assert found.runner == runner
+
+
 def test_all_programs_of_a_script_run_one_after_the_other_and_one_failure_is_a_failure() -> None:
     files = {"test/a.js": "assert(1)", "test/b.js": "assert(2)"}
     found = plan(project({"scripts": {"test": "node test/a.js && node test/b.js"}}, **files))

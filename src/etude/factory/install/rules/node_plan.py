@@ -32,6 +32,8 @@ _SPEAKS = re.compile(
 _ELSEWHERE = re.compile(r"""['"](@playwright/test|playwright|cypress|puppeteer|@web/test-runner)['"]""")
 _NODE_TEST = re.compile(r"""['"](node:test|test)['"]""")
 _CALLS = re.compile(r"""['"](node:test|test)['"]|^\s*(describe|it|test|suite)\s*[.(]""", re.MULTILINE)
+_GLOBALS = re.compile(r"^\s*(describe|it)(\.\w+)?\(", re.MULTILINE)
+_EXPECTS = re.compile(r"""['"](chai|expect|expect\.js|vitest|bun:test|@jest/globals)['"]""")
 _TAPE = re.compile(r"""['"](tape|tap)['"]""")
 _OLD_JASMINE = re.compile(r"[\^~]?[12]\.")
 _SCRIPT = re.compile(r"\.[cm]?[jt]sx?$")
@@ -180,7 +182,11 @@ def _by_need(files: Mapping[str, str], chosen: Sequence[str]) -> tuple[Runner, t
     for need, runner, argv in BY_NEED:
         if need in depends:
             return runner, argv
-    return "node", ("node", "--test")
+    texts = [files[path] for path in chosen]
+    if not any(_GLOBALS.search(text) for text in texts) or any(_NODE_TEST.search(text) for text in texts):
+        return "node", ("node", "--test")
+    expects = any("expect(" in text and not _EXPECTS.search(text) for text in texts)
+    return ("jest", ("jest",)) if expects else ("mocha", ("mocha",))  # whose words the files use without importing them
 
 
 def _named(patterns: Sequence[str], files: Mapping[str, str]) -> list[str]:
