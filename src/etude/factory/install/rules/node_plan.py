@@ -96,7 +96,7 @@ def builds_of(files: Mapping[str, str], other: bool = False) -> Builds:
     """What runs before the tests, where a file that they reach is only there after it: as their script says, else the build.
 
     It runs with every run of the tests, never once for all: what is built holds the code that a task takes away. `other`: with the build
-    where it seemed not needed; where it is needed and fails, the tests run all the same (a compiler that complains also compiles)."""
+    where it seemed not needed; and where it fails, the tests run all the same (a compiler that complains also compiles)."""
     found = script(files)
     own = found.builds if found is not None else ()
     _, _, chosen = _run(files)
@@ -104,7 +104,7 @@ def builds_of(files: Mapping[str, str], other: bool = False) -> Builds:
     if not needed and not other:
         return Builds()
     commands = own or build_of(scripts(package(files)), _of_members(files))
-    return Builds(commands, strict=not (needed and other))
+    return Builds(commands, strict=not other)
 
 
 def script(files: Mapping[str, str]) -> Script | None:
