@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.factory.install.baseline import baseline
+from etude.factory.install.baseline import _sound, baseline
 from etude.factory.install.building import TRIES, build
 from etude.factory.install.goal import Goal
 from etude.factory.install.installing import Installer
@@ -22,6 +22,8 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.environment.environment import DEPS, Environment, TestPlan
+from etude.tasks.running.report import TestRun
+from etude.tasks.running.testrun import Ran
 
 FILES = {
     "thing.py": b"def one():\n    return 1\n",
@@ -96,6 +98,20 @@ async def test_the_rules_begin_no_other_try_once_their_time_is_over(
 
     with pytest.raises(Discarded, match=r"1 tries in \d+ s: step `false` ended with 1"):
         await build(PROJECT, pool, Suite(), Rules("false"))
+
+
+async def test_the_search_for_files_that_hang_ends_and_keeps_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("etude.factory.install.baseline.SEARCH_S", 0.0)
+
+    class Hanging:
+        runs = 0
+
+        async def run(self, files: Sequence[str]) -> Ran:
+            self.runs += 1
+            return Ran(TestRun(frozenset(), frozenset(), -1), "", False, objection="it hangs")
+
+    bench = Hanging()
+    assert await _sound(bench, ["a", "b", "c"]) == [] and bench.runs == 1  # type: ignore[arg-type]
 
 
 async def test_steps_that_edit_the_project_s_own_files_are_no_install(pool: SandboxPool) -> None:

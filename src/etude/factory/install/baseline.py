@@ -5,6 +5,7 @@ All files run at once; files that keep a run from being believed (they do not co
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -19,6 +20,7 @@ TIMES = 3
 TIMEOUT_S = 120.0
 MOST_CHARS = 300  # of what a run printed, in a reason
 MOST_RUNS = 96  # to find the files that can't be believed, or one a file
+SEARCH_S = 240.0  # after which no further file is looked for: what is not found by then is left out
 
 
 class _Bench:
@@ -67,8 +69,8 @@ async def baseline(environment: Environment, files: Mapping[str, str], pool: San
 
 async def _sound(bench: _Bench, files: list[str]) -> list[tuple[list[str], Ran]]:
     """Groups of files whose runs can be believed, with their first run; halves of what can't, down to single files."""
-    waiting, found = [files], []
-    while waiting and bench.runs < MOST_RUNS:
+    waiting, found, began = [files], [], time.monotonic()
+    while waiting and bench.runs < MOST_RUNS and (bench.runs == 0 or time.monotonic() - began < SEARCH_S):
         chosen = waiting.pop(0)
         if not chosen:
             continue
