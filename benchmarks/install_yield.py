@@ -1,12 +1,13 @@
 """How many projects that nobody chose install by the rules: drawn from the registries by a seed, filtered by what their releases hold.
 
-    python benchmarks/install_yield.py draw --seed 20261125 --python 12 --javascript 8 --since 2024-11-25 --out drawn.toml
+    python benchmarks/install_yield.py draw --seed 20261126 --python 12 --javascript 8 --names python=pypi.tsv --names javascript=npm.tsv \\
+        --out drawn.toml
     python benchmarks/install_yield.py run --projects drawn.toml --out benchmarks/results/install_yield.json
 
-A draw takes names from the whole list of a registry, or from a list at hand (`--names`), in the order of the seed. A name counts if its
-newest release is of `--since` or later (recent projects are what people have), and if the files of that release make it a project with
-tests (`CRITERION`). Whether it installs plays no part. Names that do not count are counted by their reason. `--most-asked` bounds how many
-names a registry is asked about: a registry that forbids bulk look-ups is asked about few, and the draw is then as small as it comes out.
+A draw takes names from a list at hand (`--names`), in the order of the seed. A name counts if its newest release is of `--since` or later
+(recent projects are what people have; a mirror may give a day of its own), and if the files of that release make it a project with tests
+(`CRITERION`). Whether it installs plays no part. Names that do not count are counted by their reason. No registry is asked for its list of
+names, and about `--most-asked` names at most: none of them is there to be scanned. The draw is then as small as it comes out.
 """
 
 from __future__ import annotations
@@ -17,18 +18,14 @@ import random
 import re
 import subprocess
 import sys
-import tarfile
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
-
 from etude.corpus.sources.fetch import Fetcher
 from etude.corpus.sources.npm import NpmSource
 from etude.corpus.sources.project import ProjectRefused, SourceOffline
-from etude.corpus.sources.sdist import JSON_FORM, SdistSource
+from etude.corpus.sources.sdist import SdistSource
 from etude.factory.install.rules.node_build import missing_sources
 from etude.factory.install.rules.node_package import package, scripts
 from etude.factory.install.rules.node_plan import tests
@@ -45,8 +42,7 @@ CRITERION = {
     "javascript": "a script `test` that runs something, a test file with more than a template's content, its own code, "
     "and the sources that its tests import",
 }
-LIST = "all-the-package-names"  # an npm package that lists the names of its registry
-MOST_ASKED = 100_000
+MOST_ASKED = 40
 _PY = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")
 # What a test file calls, whatever its library: tests, assertions, runners of rules, or an end with a status.
 _TESTS = re.compile(
@@ -62,25 +58,6 @@ _CODE = re.compile(r"\.(?:[cm]?[jt]sx?|vue|svelte)$")
 _SETTINGS = re.compile(r"(^|/)(?:\.[^/]*|[^/]*\.config|[Gg](?:ulp|runt)file)\.[cm]?[jt]s$|\.d\.[cm]?ts$")
 LEAST_LINES = 10  # of code that is neither test nor setting; a template without own code has fewer
 START = "import sys; from etude.cli.main import main; sys.argv[0] = 'etude'; main()"
-
-
-def python_names(fetcher: Fetcher) -> list[str]:
-    index = SdistSource("draw", [], fetcher).configured_index()
-    page = httpx.get(index, headers={"Accept": JSON_FORM}, timeout=300, follow_redirects=True).raise_for_status()
-    if "json" in page.headers.get("content-type", ""):
-        return sorted(one["name"] for one in page.json()["projects"])
-    return sorted(set(re.findall(r'href="([A-Za-z0-9._-]+)/"', page.text)))
-
-
-def javascript_names(_: Fetcher) -> list[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        packed = subprocess.run(
-            ["npm", "pack", "--silent", LIST], cwd=folder, check=True, capture_output=True, text=True
-        )
-        with tarfile.open(Path(folder) / packed.stdout.strip().splitlines()[-1]) as archive:
-            file = archive.extractfile("package/names.json")
-            assert file is not None
-            return sorted(json.load(file))
 
 
 def objection(project: Fetched) -> str:
@@ -118,14 +95,19 @@ def listed_names(file: Path) -> list[str]:
     return sorted({line for line in lines if line} - {"name"})
 
 
+def names_file(language: str, options: argparse.Namespace) -> Path:
+    files = dict(one.split("=", 1) for one in options.names)
+    if language not in files:
+        raise SystemExit(
+            f"--names {language}=FILE is missing: a list of names, one a line or the first column of a table"
+        )
+    return Path(files[language])
+
+
 def drawn(language: str, count: int, options: argparse.Namespace, skipped: Counter[str]) -> Iterator[Wanted]:
     cache = default_cache()
     fetcher = Fetcher(cache / "sources")
-    lists = dict(one.split("=", 1) for one in options.names)
-    if language in lists:
-        names = listed_names(Path(lists[language]))
-    else:
-        names = python_names(fetcher) if language == "python" else javascript_names(fetcher)
+    names = listed_names(names_file(language, options))
     random.Random(f"{options.seed} {language}").shuffle(names)
     kind = "sdist" if language == "python" else "npm"
     for name in names[: options.most_asked]:
@@ -164,7 +146,8 @@ def draw(told: argparse.Namespace) -> int:
         if count:
             rows.insert(
                 0,
-                f"# {language}, seed {told.seed}; newest release since {told.since}, with {CRITERION[language]}; left out: "
+                f"# {language}, seed {told.seed}, of {len(listed_names(names_file(language, told)))} names; newest release since "
+                f"{told.since}, with {CRITERION[language]}; left out: "
                 + ", ".join(f"{reason}: {number}" for reason, number in skipped.items()),
             )
     told.out.write_text("\n".join(rows) + "\n", encoding="utf-8")
@@ -194,7 +177,7 @@ def main() -> int:
         action="append",
         default=[],
         metavar="LANGUAGE=FILE",
-        help="Names of a language from a file, in place of the registry's whole list.",
+        help="The names of a language: one a line, or the first column of a table with a header.",
     )
     one.add_argument(
         "--most-asked",
