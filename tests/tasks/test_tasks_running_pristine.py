@@ -12,6 +12,10 @@ import pytest
 from _pytest import unittest as runner
 
 import etude.tasks.running
+from etude.sandbox.spec import WORKDIR
+from etude.tasks.running import supervised
+from etude.tasks.running.channels.channel import Tests
+from etude.tasks.running.channels.pytest_channel import PytestChannel
 
 FILE = Path(etude.tasks.running.__file__).parent / "inside" / "etude_pristine.py"
 NAME = "_pytest.unittest.TestCaseFunction.runtest"
@@ -91,3 +95,13 @@ def test_a_code_that_is_changed_in_place_is_named(changed) -> None:
         assert changed() == NAME
     finally:
         runtest.__code__ = before
+
+
+def test_folders_of_the_workspace_that_an_environment_imports_from_come_once_the_runner_is_loaded() -> None:
+    """A package below `lib` is found, and nothing of the workspace can stand in for the runner's own modules."""
+    prepared = PytestChannel().prepare(Tests(("tests/test_x.py",), (), "pytest"), {}, "nonce", WORKDIR)
+    env = {"PYTHONPATH": f"/opt/tools/pytest:{WORKDIR}/lib:{WORKDIR}:{WORKDIR}/lib"}
+    argv = supervised._argv(env, prepared)
+    assert argv[4 : argv.index("--")] == [WORKDIR, f"{WORKDIR}/src", f"{WORKDIR}/lib"]
+    assert argv[argv.index("--") :] == prepared.argv[prepared.argv.index("--") :]
+    assert supervised._env(env, prepared)["PYTHONPATH"] == "/opt/tools/pytest"

@@ -94,6 +94,7 @@ async def test_after_sigkill_of_a_client_one_reap_leaves_nothing_of_it_and_all_o
         (theirs,) = [one for one in Ledger(ledger).accounts() if one.owner.being.pid == client.pid]
         box = await cells.create(SandboxSpec())
         await box.run(f"setsid sleep {MARK} >/dev/null 2>&1 &")
+        await _until(lambda: len(_marked(MARK)) == 1)
     finally:
         client.kill()
         client.wait()

@@ -147,7 +147,9 @@ def looped(tmp_path: Path) -> Iterator[tuple[asyncio.AbstractEventLoop, LocalPoo
     loop.close()
 
 
-@pytest.mark.parametrize("examples, steps", [(12, 15), pytest.param(300, 40, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "examples, steps", [(12, 15), pytest.param(300, 40, marks=[pytest.mark.nightly, pytest.mark.timeout(1200)])]
+)
 def test_sandboxes_are_dictionaries_of_files(examples: int, steps: int, looped) -> None:
     loop, pool = looped
 

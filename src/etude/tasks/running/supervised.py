@@ -42,7 +42,7 @@ async def supervise(sandbox: Disposable, prepared: Prepared, timeout_s: float) -
     nonce = secrets.token_hex(16)
     asked = {
         "nonce": nonce,
-        "argv": prepared.argv,
+        "argv": _argv(sandbox.spec.env, prepared),
         "env": _env(sandbox.spec.env, prepared),
         "report": prepared.report,
         "watched": prepared.watched,
@@ -69,9 +69,25 @@ def _env(env: Mapping[str, str], prepared: Prepared) -> dict[str, str]:
     """Nothing of the workspace is looked in while the watch and the runner are loaded; it comes later, by the launcher."""
     if not prepared.watched:
         return dict(prepared.env)
-    workdir = [word for word in prepared.argv[4 : prepared.argv.index("--")]]
-    kept = [path for path in env.get("PYTHONPATH", "").split(":") if path and not _below(path, workdir)]
+    kept = [path for path in _python_path(env) if not _below(path, _later(prepared))]
     return {**prepared.env, "PYTHONPATH": ":".join(kept), "PYTEST_ADDOPTS": "", "PYTHONSTARTUP": ""}
+
+
+def _argv(env: Mapping[str, str], prepared: Prepared) -> list[str]:
+    """With the workspace's folders of PYTHONPATH among those that the launcher adds, behind its own."""
+    if not prepared.watched:
+        return prepared.argv
+    end, later = prepared.argv.index("--"), _later(prepared)
+    more = [path for path in dict.fromkeys(_python_path(env)) if path not in later and _below(path, later)]
+    return [*prepared.argv[:end], *more, *prepared.argv[end:]]
+
+
+def _later(prepared: Prepared) -> list[str]:
+    return prepared.argv[4 : prepared.argv.index("--")]
+
+
+def _python_path(env: Mapping[str, str]) -> list[str]:
+    return [path for path in env.get("PYTHONPATH", "").split(":") if path]
 
 
 def _below(path: str, folders: list[str]) -> bool:

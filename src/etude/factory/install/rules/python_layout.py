@@ -9,7 +9,9 @@ from etude.sandbox.spec import WORKDIR
 from etude.tasks.protected import is_test
 from etude.tasks.validation.change import PYTEST_FILE
 
-_NO_TESTS = re.compile(r"(^|/)(build|dist|docs?|examples?|benchmarks?|vendor|node_modules)/")
+_NO_TESTS = re.compile(
+    r"(^|/)(build|dist|docs?|examples?|benchmarks?|vendor(ed)?|_vendor|third[-_]party|extern(als?)?|node_modules)/"
+)
 _ONE_FILE = re.compile(r"(^|/)tests?\.py$")
 # Tests that ask for a network, a server or an account, by the names that folders and files of such tests have.
 _SERVICES = re.compile(
