@@ -26,6 +26,7 @@ from etude.factory.install.rules import (
     python_version,
 )
 from etude.factory.install.rules.node_package import workspaces
+from etude.factory.install.rules.outside import without_services
 from etude.factory.install.rules.python_needs import test_requirements as requirements
 from etude.factory.install.rules.repairs import javascript_wants, python_wants
 from etude.factory.making.order import Discarded
@@ -380,5 +381,10 @@ def test_an_environment_is_judged_by_tests_that_ask_for_nothing_outside_and_all_
     assert "tests/test_x.py" in suite.command and "tests/test_integrations.py" in suite.command
     assert "tests/integration/" not in suite.command and "test_e2e" not in suite.command
     assert {*files, "tests/test_x.py"} == {*python_rules.plan(project).files}
-    alone = {"tests/e2e/test_all.py": ""}
-    assert python_layout.plain_tests(alone) == ["tests/e2e/test_all.py"]
+    assert without_services(["tests/e2e/test_all.py"]) == ["tests/e2e/test_all.py"]
+    package = {"name": "a", "scripts": {"test": "jest"}, "devDependencies": {"jest": "29"}}
+    text = "test('x', () => { expect(1).toBe(1) })\n"
+    watcher = javascript(package, **{"test/integration/watcher.test.ts": text, "test/unit/watcher.test.ts": text})
+    suite = next(goal for goal in node_rules.goals(watcher) if goal.tests)
+    assert "test/unit/watcher.test.ts" in suite.command and "integration" not in suite.command
+    assert len(node_plan.plan(watcher).files) == 2

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from etude.factory.install.rules.node_build import needs_build
 from etude.factory.install.rules.node_package import needs, package, scripts, workspaces
 from etude.factory.install.rules.node_script import Script, build_of, glob, read
+from etude.factory.install.rules.outside import without_services
 from etude.factory.sources.fetched import Fetched
 from etude.tasks.environment.environment import Runner, TestPlan
 
@@ -79,8 +80,9 @@ def plan(project: Fetched, other: bool = False) -> TestPlan:
 
 
 def suite(chosen: TestPlan) -> str:
-    """The plan as one command of a shell."""
-    return shlex.join(word for one in chosen.command for word in (chosen.files if one == "{files}" else (one,)))
+    """The plan as one command of a shell, by which an environment is judged: over the tests that ask for nothing outside."""
+    files = without_services(chosen.files)
+    return shlex.join(word for one in chosen.command for word in (files if one == "{files}" else (one,)))
 
 
 def tests(files: Mapping[str, str]) -> list[str]:

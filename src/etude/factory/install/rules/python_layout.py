@@ -13,10 +13,6 @@ _NO_TESTS = re.compile(
     r"(^|/)(build|dist|docs?|examples?|benchmarks?|vendor(ed)?|_vendor|third[-_]party|extern(als?)?|node_modules)/"
 )
 _ONE_FILE = re.compile(r"(^|/)tests?\.py$")
-# Tests that ask for a network, a server or an account, by the names that folders and files of such tests have.
-_SERVICES = re.compile(
-    r"(^|[/_])(integration|e2e|end_to_end|functional|live|online|network|acceptance|system)([/_.]|_?tests?[/.])"
-)
 _ROOTS = ("src", "lib", "python")
 
 
@@ -43,12 +39,6 @@ def tests(paths: Collection[str]) -> list[str]:
     `tests.py`, which projects with one file of tests give to it by name."""
     own = sorted(path for path in paths if not _NO_TESTS.search(path))
     return [path for path in own if PYTEST_FILE.search(path)] or [path for path in own if _ONE_FILE.search(path)]
-
-
-def plain_tests(paths: Collection[str]) -> list[str]:
-    """Of these, those that ask for nothing outside, by their names; all where none is left. An environment is judged by them."""
-    found = tests(paths)
-    return [path for path in found if not _SERVICES.search(path)] or found
 
 
 def python_path(paths: Collection[str]) -> str:

@@ -14,6 +14,7 @@ from etude.factory.install.goal import TEN, Goal
 from etude.factory.install.left_out import LEFT_OUT
 from etude.factory.install.rules import python_django, python_interpreter, python_version
 from etude.factory.install.rules import python_layout as layout
+from etude.factory.install.rules.outside import without_services
 from etude.factory.install.rules.python_copies import emptied
 from etude.factory.install.rules.python_needs import (
     extras,
@@ -38,7 +39,7 @@ _PROGRAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def goals(project: Fetched) -> list[Goal]:
     """Ten at most: suites, imports, entry points, tools that the project's own files name."""
     files = project.texts()
-    tests = layout.plain_tests(files)
+    tests = without_services(layout.tests(files))
     found: list[Goal] = []
     if tests:
         command = " ".join(
