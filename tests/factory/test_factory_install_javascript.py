@@ -343,3 +343,18 @@ def test_a_list_of_several_manners_ends() -> None:
     for _ in range(5):
         tried.append(Tried(asyncio.run(builder.build(found, [], tried)), "step `x` ended with 1"))
     assert len({one.recipe.digest for one in tried}) == 5
+
+
+def test_a_file_that_imports_the_tests_of_its_folder_is_run_by_their_runner() -> None:
+    listed = {"test/index.js": "import './io/text.js'\n", "lib.js": "import tap from 'tap'\n"}
+    text = "import test from 'node:test'\nimport '../../lib.js'\ntest('a', () => {})\n"
+    own = project(
+        {"scripts": {"test": "node --conditions development test/index.js"}}, **listed, **{"test/io/text.js": text}
+    )
+    assert plan(own).runner == "node" and plan(own).files == ("test/index.js",)
+    assert plan(own).command == ("node", "--conditions", "development", "--test", "{files}")
+    bare = project(
+        {"scripts": {"test": "node test/index.js"}},
+        **{"test/index.js": "import '../lib.js'\n", "lib.js": "require('tap')"},
+    )
+    assert plan(bare).runner == "exit"

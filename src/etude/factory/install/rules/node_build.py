@@ -65,6 +65,11 @@ def needs_build(files: Mapping[str, str], chosen: Sequence[str], *, in_script: b
     return bool(outputs) and any(shape.search(files[path]) for path in chosen if path in files)
 
 
+def reached_files(files: Mapping[str, str], chosen: Sequence[str]) -> list[str]:
+    """The chosen files, and those of the tree that they import, directly or through others."""
+    return _Tree(files).reached(chosen)
+
+
 def missing_sources(files: Mapping[str, str], chosen: Sequence[str]) -> list[str]:
     """What tests import from a folder of sources that the tree does not have: no build makes it."""
     tree = _Tree(files)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import platform
+import posixpath
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from etude.factory.install.rules.node_build import needs_build
+from etude.factory.install.rules.node_build import needs_build, reached_files
 from etude.factory.install.rules.node_package import needs, package, scripts, workspaces
 from etude.factory.install.rules.node_script import Script, build_of, glob, read
 from etude.factory.install.rules.outside import without_services
@@ -149,11 +150,14 @@ def _run(files: Mapping[str, str]) -> tuple[Runner, tuple[str, ...], list[str]]:
 def _as_programs(
     argv: tuple[str, ...], chosen: Sequence[str], files: Mapping[str, str], own: re.Pattern[str]
 ) -> tuple[Runner, tuple[str, ...]]:
-    """Files that hold no test of node's own runner (`own`) are run as programs: they print TAP, or only end with a status."""
+    """Files that hold no test of node's own runner (`own`), and import none below their folder, are run as programs: they print TAP, or
+    only end with a status."""
     runner: Runner = "exit"
-    if any(_TAPE.search(files[path]) for path in chosen):
+    folders = tuple(f"{posixpath.dirname(path)}/" for path in chosen if "/" in path)
+    texts = [files[path] for path in reached_files(files, chosen) if path in chosen or path.startswith(folders)]
+    if any(_TAPE.search(text) for text in texts):
         runner = "tap"
-    elif any(own.search(files[path]) for path in chosen):
+    elif any(own.search(text) for text in texts):
         return "node", argv if "--test" in argv else (*argv, "--test")
     each = tuple(word for word in argv if word != "--test")
     return runner, each if len(chosen) == 1 else ("sh", "-c", _EACH.format(shlex.join(each)), "sh")
