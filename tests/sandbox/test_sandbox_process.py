@@ -229,7 +229,7 @@ def _parent(pid: int) -> int:
 
 async def test_limits_hold(alone: SandboxPool) -> None:
     box = await alone.create(SandboxSpec(memory_mb=64, disk_mb=4, pids=8))
-    hog = await box.run(["python", "-c", "x = b'x' * (200 << 20)"], warm=True)
+    hog = await box.run(["python", "-c", "import time; x = b'x' * (200 << 20); time.sleep(20)"], warm=True)
     assert hog.rc != 0 and (b"MemoryError" in hog.err or hog.oom)
     assert (await box.run("head -c 9000000 /dev/zero > big")).rc != 0
     await box.remove("big")
