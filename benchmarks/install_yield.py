@@ -34,6 +34,7 @@ from etude.factory.making.order import Discarded
 from etude.factory.sources.fetched import Fetched, fetch
 from etude.factory.sources.projects import Wanted
 from etude.run.machine import machine
+from etude.sandbox.spec import WORKDIR
 from etude.tasks.running.pin import default_cache
 
 SINCE = "2024-11-25"  # two years before this criterion was written
@@ -134,11 +135,11 @@ def drawn(language: str, count: int, options: argparse.Namespace, skipped: Count
         yield wanted
 
 
-def draw(told: argparse.Namespace) -> int:
+def draw(options: argparse.Namespace) -> int:
     rows = []
-    for language, count in (("python", told.python), ("javascript", told.javascript)):
+    for language, count in (("python", options.python), ("javascript", options.javascript)):
         skipped: Counter[str] = Counter()
-        for one in drawn(language, count, told, skipped) if count else ():
+        for one in drawn(language, count, options, skipped) if count else ():
             rows.append(
                 f'[[projects]]\nname = "{one.name}"\nkind = "{one.kind}"\nversion = "{one.version}"\n'
                 f'language = "{one.language}"\npackage = "{one.package}"\n'
@@ -146,20 +147,22 @@ def draw(told: argparse.Namespace) -> int:
         if count:
             rows.insert(
                 0,
-                f"# {language}, seed {told.seed}, of {len(listed_names(names_file(language, told)))} names; newest release since "
-                f"{told.since}, with {CRITERION[language]}; left out: "
+                f"# {language}, seed {options.seed}, of {len(listed_names(names_file(language, options)))} names; newest release since "
+                f"{options.since}, with {CRITERION[language]}; left out: "
                 + ", ".join(f"{reason}: {number}" for reason, number in skipped.items()),
             )
-    told.out.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    options.out.write_text("\n".join(rows) + "\n", encoding="utf-8")
     return 0
 
 
-def run(told: argparse.Namespace) -> int:
-    words = ["tasks", "install", "--projects", str(told.projects), "--jobs", str(told.jobs), "--json"]
+def run(options: argparse.Namespace) -> int:
+    words = ["tasks", "install", "--projects", str(options.projects), "--jobs", str(options.jobs), "--json"]
     done = subprocess.run([sys.executable, "-c", START, *words], stdout=subprocess.PIPE, text=True)
-    document = json.loads(done.stdout)
-    notes = [line.removeprefix("# ") for line in told.projects.read_text().splitlines() if line.startswith("#")]
-    told.out.write_text(json.dumps({"machine": machine(), "draw": notes, **document}, indent=1) + "\n")
+    document = json.loads(
+        done.stdout.replace(f"{WORKDIR}/", "./")
+    )  # a reason may name a file of the project in its sandbox
+    notes = [line.removeprefix("# ") for line in options.projects.read_text().splitlines() if line.startswith("#")]
+    options.out.write_text(json.dumps({"machine": machine(), "draw": notes, **document}, indent=1) + "\n")
     print(f"{document['installed']} of {document['of']}")
     return 0
 
@@ -192,8 +195,8 @@ def main() -> int:
     two.add_argument("--jobs", type=int, default=2)
     two.add_argument("--out", type=Path, required=True)
     two.set_defaults(verb=run)
-    told = parser.parse_args()
-    return told.verb(told)
+    options = parser.parse_args()
+    return options.verb(options)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from etude.factory.install.rules.node_plan import BUILD_FAILED, Builds, plan
 from etude.factory.install.rules.repairs import javascript_wants
 from etude.factory.sources.fetched import Fetched
 from etude.factory.sources.projects import Wanted
+from etude.sandbox.spec import WORKDIR
 from etude.tasks.environment.environment import Runner
 
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="this machine has no node")
@@ -249,7 +250,7 @@ def test_a_newer_node_than_the_machine_s_is_installed_where_the_project_asks_for
         ("TypeError: new Map().keys(...).toArray is not a function", True),
         ("Error [ERR_UNKNOWN_BUILTIN_MODULE]: No such built-in module: node:sqlite", True),
         ("node: bad option: --experimental-sqlite", True),
-        ('TypeError [ERR_UNKNOWN_FILE_EXTENSION]: Unknown file extension ".ts" for /work/a.ts', True),
+        (f'TypeError [ERR_UNKNOWN_FILE_EXTENSION]: Unknown file extension ".ts" for {WORKDIR}/a.ts', True),
         ("TypeError: own.method is not a function", False),
     ],
 )

@@ -68,10 +68,10 @@ async def test_what_came_from_git_or_a_folder_is_made_from_the_tree_that_the_tas
     whole = Fetched(Wanted("sums", "sdist", "1.0"), files, origin)
     made = replace(recipe(f"test -x run.sh && mkdir -p /tmp/deps/{tmp_path.name}"), tree=whole.digest)
     folder = TaskFolder(tmp_path / "tasks", make=True)
-    told = {KEY: made.environment.told(), "project": "sums-1.0"}
+    metadata = {KEY: made.environment.told(), "project": "sums-1.0"}
     installed = Installed(made.environment, whole.tree(), Baseline(frozenset()), origin)
     folder.add(
-        Task("t", "debugging", "made", "mend it", whole.tree(), (), "commands", metadata=told),
+        Task("t", "debugging", "made", "mend it", whole.tree(), (), "commands", metadata=metadata),
         installed,
         made.to_toml(),
     )

@@ -1,4 +1,4 @@
-"""JSON that is nested without end is damaged JSON: whoever expects the one expects the other."""
+"""JSON that is nested without end is damaged JSON: a reader that expects the one expects the other."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from etude.sandbox.spec import WORKDIR
 from etude.tasks.running import inside
 from etude.tasks.running.channels.canaries import with_canary, with_failure
 from etude.tasks.running.channels.channel import Answer, Prepared, Tests
@@ -78,10 +79,10 @@ def test_jasmine_s_report_has_the_form_of_jest_s(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     (tmp_path / "reporter.cjs").write_text(reporter.replace("/tmp/etude-report", str(report)), encoding="utf-8")
     calls = (
-        "const r = new (require('./reporter.cjs'))();\n"
+        f"const FILE = '{WORKDIR}/spec/a.js', r = new (require('./reporter.cjs'))();\n"
         "r.suiteStarted({ description: 'outer' });\n"
-        "r.specDone({ description: 'one', status: 'passed', filename: '/work/spec/a.js', duration: 4 });\n"
-        "r.specDone({ description: 'two', status: 'failed', filename: '/work/spec/a.js' });\n"
+        "r.specDone({ description: 'one', status: 'passed', filename: FILE, duration: 4 });\n"
+        "r.specDone({ description: 'two', status: 'failed', filename: FILE });\n"
         "r.suiteDone();\n"
         "r.specDone({ description: 'canary 12', status: 'failed' });\n"
         "r.jasmineDone();\n"

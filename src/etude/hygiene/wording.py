@@ -18,7 +18,7 @@ _NO_CLAIM = re.compile(
     r"not|no|none|cannot|can't|don't|doesn't|didn't|n't|before|expect\w*|hope\w*|need\w*)\b(?:(?![.;!?]\s|\n).)*\Z",
     re.IGNORECASE,
 )
-SENTENCE_CHARS = 500  # a denial stands nearer to what it denies
+SENTENCE_CHARS = 500  # a denial is nearer to what it denies
 _COMMENT = re.compile(r"(?:^\s*\*\s|#+|//+|/\*+|<!--|--\s)\s*(?P<text>[^\n]*)")
 _THOUGHT = re.compile(
     r"(?:oh\s+)?(?:wait\s*[-–,.!:…]|hmm+\b|oops\b|actually,|hold on\b|on second thought|let me\b|let's (?:see|try|think|check)\b|"

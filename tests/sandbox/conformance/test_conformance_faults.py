@@ -20,7 +20,7 @@ from etude.sandbox.local.pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
-from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.spec import WORKDIR, SandboxSpec
 
 # Sleeps of so many seconds are this run's: another on the same machine has others.
 MARK = 3_000_000_000 + 100 * os.getpid()
@@ -127,7 +127,7 @@ CLIENT = """
 import asyncio, sys
 from etude.sandbox.local.nursery import Nurseries
 from etude.sandbox.pool import open_pool
-from etude.sandbox.spec import SandboxSpec
+from etude.sandbox.spec import WORKDIR, SandboxSpec
 from etude.sandbox.settings import SandboxSettings
 async def main():
     pool = await open_pool(SandboxSettings())
@@ -299,7 +299,7 @@ async def test_workdir_and_tmp_share_one_disk_and_one_number_of_files(pool: Made
     filled = await box.run(["python3", "-c", FILL, kind, str(count)], timeout_s=60)
     assert filled.rc != 0 and (b"No space left" in filled.out or b"hold more than" in filled.err), filled
     assert (await box.run("ls /work /tmp > /dev/null && echo here")).out == b"here\n"  # what only looks goes on
-    assert (await box.run("rm -rf /work/* /tmp/* && echo 1 > /work/a && cat /work/a")).out == b"1\n"
+    assert (await box.run(f"rm -rf {WORKDIR}/* /tmp/* && echo 1 > {WORKDIR}/a && cat {WORKDIR}/a")).out == b"1\n"
     await box.kill()
 
 

@@ -36,11 +36,8 @@ async def prepare(trees: Trees, name: str, pool: SandboxPool, cache: Path) -> Fo
     environment = environment_of({KEY: trees.about(name)["environment"]})
     if environment is None or not environment.snapshot:
         return "ready"
-    try:
-        await (await pool.create(SandboxSpec(snapshot=environment.snapshot))).kill()
+    if await _is_here(environment.snapshot, pool):
         return "ready"
-    except UserError:
-        pass  # it is not here: that is what this is for
     text = trees.recipe(name)
     if not text:
         raise Unprepared(
@@ -58,6 +55,15 @@ async def prepare(trees: Trees, name: str, pool: SandboxPool, cache: Path) -> Fo
     if objection:
         raise Unprepared(f"{name}: its recipe can't be replayed: {objection} {' '.join(said.split())[-200:]}")
     return "made"
+
+
+async def _is_here(snapshot: str, pool: SandboxPool) -> bool:
+    """Found by starting a sandbox from it. Raises InfraError."""
+    try:
+        await (await pool.create(SandboxSpec(snapshot=snapshot))).kill()
+    except UserError:
+        return False
+    return True
 
 
 async def _fetched(recipe: Recipe, wanted: Wanted, cache: Path) -> Mapping[str, bytes]:

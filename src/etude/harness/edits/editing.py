@@ -140,7 +140,7 @@ def _loosely(file: TextFile, number: int, old: str, new: str) -> tuple[TextFile,
 
 
 def windows(lines: list[str], wanted: list[str], first: int = 0) -> list[int]:
-    """Where, at or after `first`, the lines `wanted` stand in `lines`, overlapping places too.
+    """Where, at or after `first`, the lines `wanted` are in `lines`, overlapping places too.
 
     Knuth, Morris and Pratt's search: each line is looked at a bounded number of times, however often lines repeat."""
     shorter = [0] * len(wanted)  # of each beginning of `wanted`, the longest other beginning with which it ends

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 INODES_PER_MB = 256  # one 4 KiB page each: files of one block fill size and inodes together
 
 
-_OTHERS = ("/dev", "/dev/shm")  # writable file systems in memory of containers, beside workdir and /tmp
+_OTHERS = ("/dev", "/dev/shm")  # writable file systems in memory of containers, besides workdir and /tmp
 
 
 class Ground:

@@ -104,34 +104,33 @@ def program(machine: str = MACHINE, *, alone: bool = False) -> bytes:
             code += [(_JEQ, 0, 1, call), (_RET, 0, 0, deny)]
     code += [(_JEQ, 0, 1, number["clone3"]), (_RET, 0, 0, _ERRNO | errno.ENOSYS)]
     for call in (number["clone"], number["unshare"]):
-        flags: list[Instruction] = [
-            (_LOAD, 0, 0, _OFFSET_ARG0),
-            (_JSET, 0, 1, CLONE_NEWUSER),
-            (_RET, 0, 0, deny),
-            (_RET, 0, 0, _ALLOW),
-        ]
-        code += [(_JEQ, 0, len(flags), call), *flags]
+        code += _after(call, _no_user_namespace(deny))
     for pair, argument in _MAKING.values():
         if (call := pair[column]) is not None:
-            rule = _no_device(argument, deny)
-            code += [(_JEQ, 0, len(rule), call), *rule]
+            code += _after(call, _no_device(argument, deny))
     if alone:
         for call, rule in _rules_alone(deny).items():
-            code += [(_JEQ, 0, len(rule), number[call]), *rule]
+            code += _after(number[call], rule)
     else:
         for pair in _REACHING.values():
-            others = _not_the_runner(deny)
-            code += [(_JEQ, 0, len(others), pair[column]), *others]
+            code += _after(pair[column], _not_the_runner(deny))
         for call, one_process in _PRIORITIES.items():
-            priority = _priority_of_another(one_process, deny)
-            code += [(_JEQ, 0, len(priority), number[call]), *priority]
-        small = _small_segment(deny)
-        code += [(_JEQ, 0, len(small), number["shmget"]), *small]
+            code += _after(number[call], _priority_of_another(one_process, deny))
+        code += _after(number["shmget"], _small_segment(deny))
         for call in (number["socket"], number["socketpair"]):
-            families = _families(deny)
-            code += [(_JEQ, 0, len(families), call), *families]
+            code += _after(call, _families(deny))
     code.append((_RET, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *instruction) for instruction in code)
+
+
+def _after(call: int, rule: list[Instruction]) -> list[Instruction]:
+    """The rule for one call; any other jumps over it."""
+    return [(_JEQ, 0, len(rule), call), *rule]
+
+
+def _no_user_namespace(deny: int) -> list[Instruction]:
+    """After `nr == clone` or `unshare`."""
+    return [(_LOAD, 0, 0, _OFFSET_ARG0), (_JSET, 0, 1, CLONE_NEWUSER), (_RET, 0, 0, deny), (_RET, 0, 0, _ALLOW)]
 
 
 def _no_device(argument: int, deny: int) -> list[Instruction]:

@@ -29,7 +29,7 @@ _TRANSLATED = re.compile(
 _NO_PROGRAM = re.compile(r"(?m)^(?:/bin/)?sh: \d+: ([\w.-]+): not found")
 _NOWHERE = ("vscode", "electron", "bun")  # parts of a program, not of the registry
 _MISSING_OWN = re.compile(
-    r"Cannot find (module|package) '(\.{1,2}/|/work/|file:///work/)|ENOENT[^\n]*/work/(?!node_modules)|Failed to resolve (entry|import)"
+    rf"Cannot find (module|package) '(\.{{1,2}}/|(file://)?{WORKDIR}/)|ENOENT[^\n]*{WORKDIR}/(?!node_modules)|Failed to resolve (entry|import)"
 )
 
 

@@ -84,27 +84,27 @@ def taken():
             if value is not None:
                 known.append((vars(holder), name, value, owner + "." + name))
     known += [(builtins.__dict__, name, getattr(builtins, name), "builtins." + name) for name in BUILTINS]
-    functions = [(getattr(value, "__func__", value), told) for _, _, value, told in known]
-    codes = [(one, one.__code__, told) for one, told in functions if hasattr(one, "__code__")]
-    function_type, admitted = type(taken), {told: _behaviour(one) for told, one in ADMITTED.items()}
+    functions = [(getattr(value, "__func__", value), place) for _, _, value, place in known]
+    codes = [(one, one.__code__, place) for one, place in functions if hasattr(one, "__code__")]
+    function_type, admitted = type(taken), {place: _behaviour(one) for place, one in ADMITTED.items()}
 
-    def same(value, told, words=_behaviour):
+    def same(value, place, words=_behaviour):
         if type(value) is not function_type or value.__closure__ or value.__defaults__ or value.__kwdefaults__:
             return False
-        return words(value) == admitted[told]
+        return words(value) == admitted[place]
 
     traced, profiled, threads = sys.gettrace(), sys.getprofile(), getattr(threading, "_trace_hook", None)
 
     def changed(
         known=tuple(known), codes=tuple(codes), trace=sys.gettrace, profile=sys.getprofile, threading=vars(threading)
     ):
-        for space, name, value, told in known:
+        for space, name, value, place in known:
             now = space.get(name)
-            if now is not value and not (told in admitted and same(now, told)):
-                return told
-        for function, code, told in codes:
+            if now is not value and not (place in admitted and same(now, place)):
+                return place
+        for function, code, place in codes:
             if function.__code__ is not code:
-                return told
+                return place
         if trace() is not traced or profile() is not profiled:
             return "sys.settrace"
         if threading.get("_trace_hook") is not threads:
