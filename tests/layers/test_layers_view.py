@@ -120,6 +120,30 @@ def test_random_chains_are_seen_as_the_kernel_shows_them_flat_or_not(
     assert as_the_kernel_shows(flattened.folders, tmp_path / "mnt") == shown
 
 
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(layers=st.lists(_tree(), min_size=1, max_size=3), order=st.lists(st.integers(0, 2), min_size=2, max_size=6))
+def test_the_lower_places_of_a_layer_change_nothing_that_can_be_seen(
+    store: LayerStore, tmp_path: Path, layers: list[Tree], order: list[int]
+) -> None:
+    place = tmp_path / os.urandom(4).hex()
+    held = stack(store, place, *(layers[number % len(layers)] for number in order))
+    digests = held.snapshot.layers
+    once = tuple(dict.fromkeys(digests))
+    assert list(held.folders) == [store.layer(digest) / "tree" for digest in once]
+    assert View.of(store, Snapshot(digests)).contents == View.of(store, Snapshot(once)).contents
+    shutil.rmtree(place)
+
+
+@pytest.mark.parametrize("order", [(0, 0), (0, 1, 0), (1, 2, 1), (0, 1, 2, 1, 0, 2), (2, 1, 2, 0, 2)])
+def test_a_chain_that_names_a_layer_twice_can_be_mounted(
+    store: LayerStore, tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    held = stack(store, tmp_path, *(CHAIN[number] for number in order))
+    assert len(held.snapshot.layers) == len(order) > len(set(held.snapshot.layers))
+    shown = as_the_kernel_shows(held.folders, tmp_path / "mnt")
+    assert as_we_say(store, held.snapshot) == shown
+
+
 def _sixty(store: LayerStore, tmp_path: Path) -> Hold:
     chain: list[Tree] = [{f"work/f{n}": b"0" for n in range(60)}]
     chain += [{f"work/f{n}": b"%d" % n, f"work/f{n - 1}": GONE if n % 7 == 0 else b"x"} for n in range(1, 60)]

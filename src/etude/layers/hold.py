@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Hold:
-    """`folders`: the layers' trees, topmost first, as an overlay takes them. A context manager; `release` is idempotent."""
+    """A context manager; `release` is idempotent."""
 
     def __init__(self, store: LayerStore, snapshot: Snapshot) -> None:
         self._store, self.snapshot = store, snapshot
@@ -20,7 +20,11 @@ class Hold:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        return tuple(self._store.layer(digest) / "tree" for digest in self.snapshot.layers)
+        """The layers' trees, topmost first, as an overlay takes them: each once, since the kernel refuses a folder named twice (ELOOP).
+
+        What a layer says and hides, its topmost place says and hides of everything below it, so its lower places change nothing.
+        """
+        return tuple(self._store.layer(digest) / "tree" for digest in dict.fromkeys(self.snapshot.layers))
 
     def again(self) -> Hold:
         """One more hold of the same snapshot."""

@@ -69,6 +69,16 @@ async def test_a_child_starts_from_its_parents_files_and_nobody_sees_anothers(bo
     await _end(one, two, three, grandchild, kept)
 
 
+async def test_the_same_change_made_again_in_a_childs_child_is_one_more_layer(box: Sandbox) -> None:
+    """Its layer has the digest of one below it, which the kernel mounts once in a chain only."""
+    family = [box]
+    for text in (b"1", b"2", b"1", b"2"):
+        await family[-1].write("a.py", text)
+        family += await _children(family[-1], 1)
+    assert [await one.read("a.py") for one in family] == [b"1", b"2", b"1", b"2", b"2"]
+    await _end(*family[1:])
+
+
 async def test_a_fork_under_way_of_writing_is_one_moment_and_loses_nothing(box: Sandbox) -> None:
     """Test 17 of docs/sandbox.md: files are written in order, a hundred a second; each child has all up to some number."""
     writer = "i=0; while [ $i -lt 150 ]; do echo $i > n$i; i=$((i+1)); sleep 0.005; done"
