@@ -55,6 +55,22 @@ def test_its_modules_and_its_readme_go_and_what_tools_ask_for_stays(tmp_path: Pa
     assert said.stdout == "1.0 ['other']\n"
 
 
+def test_compiled_modules_that_the_tree_has_no_python_for_move_into_it(tmp_path: Path, site: Path) -> None:
+    tree = {"thing/__init__.py": "", "thing/_slow.pyx": "", "thing/part.py": "", "thing/own.so": "the tree's"}
+    moved = ["thing/_fast.cpython-311-x86_64-linux-gnu.so", "thing/libs/libfast.so.1.2", "_alone.abi3.so"]
+    gone = ["thing/part.cpython-311-x86_64-linux-gnu.so", "thing/__init__.cpython-311-x86_64-linux-gnu.so"]
+    left = ["thing/own.so", "thing/data.json", "thing/made.py"]
+    record = "".join(f"{path},,\n" for path in (*moved, *gone, *left, "thing-1.0.dist-info/RECORD"))
+    _write(tmp_path / "w", tree)
+    _write(site, {path: "built" for path in (*moved, *gone, *left)})
+    _write(site, {"thing-1.0.dist-info/METADATA": METADATA, "thing-1.0.dist-info/RECORD": record})
+    _run(tmp_path)
+    found = {str(path.relative_to(tmp_path / "w")) for path in (tmp_path / "w").rglob("*") if path.is_file()}
+    assert found == {*tree, *moved}
+    assert (tmp_path / "w" / "thing" / "own.so").read_text() == "the tree's"
+    assert not [path for path in (*moved, *gone, *left) if (site / path).exists()]
+
+
 def test_what_another_package_carries_of_it_becomes_the_workdir_s(tmp_path: Path, site: Path) -> None:
     _write(tmp_path / "w", {"thing/__init__.py": "ANSWER = 'the tree'\n"})
     _write(site, {"tool/_vendor/thing/__init__.py": "ANSWER = 'a copy'\n", "tool/thing/__init__.py": "own = 1\n"})

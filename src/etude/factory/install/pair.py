@@ -17,7 +17,7 @@ from etude.factory.making.order import Discarded
 from etude.factory.sources.fetched import Fetched
 
 RULES = "rules"
-EDITION = 7  # of the rules: what an older one installed is installed again
+EDITION = 8  # of the rules: what an older one installed is installed again
 BUILD_STEP = "/build "  # in the objection to a step that builds the project itself
 
 

@@ -1,5 +1,7 @@
 """Takes what a build put of the project itself out of its environment: nothing but the workdir may tell what the project's code says.
 
+Compiled modules and libraries, which the tree has no Python for, move into the tree, as a build in place would have left them.
+
 The scripts run with the environment's own Python, isolated: what the workdir tells of itself (an egg-info) names the workdir's own files.
 """
 
@@ -8,10 +10,20 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-# Its installed modules go; of its metadata what tools ask for stays, and the README within it goes.
-_INSTALLED = """import re, sys
+# Its installed modules go; of its metadata what tools ask for stays, and the README within it goes. An extension whose name is a module or a
+# package of the tree too (mypyc, Cython over Python files) goes as well: it would be imported in place of the tree's.
+_INSTALLED = """import re, shutil, sys
 from importlib.metadata import PackageNotFoundError, files
-for name in sys.argv[1:]:
+from pathlib import Path
+roots = [Path(root) for root in sys.argv[1].split(":")]
+def place(file):
+    if not re.search(r"[.]so([.][0-9]+)*$", file.name):
+        return None
+    root = next((root for root in roots if len(file.parts) > 1 and (root / file.parts[0]).is_dir()), roots[0])
+    plain = root / file.parent / file.name.partition(".")[0]
+    taken = [root / file, plain.with_suffix(".py"), plain / "__init__.py"]
+    return None if any(one.exists() for one in taken) else root / file
+for name in sys.argv[2:]:
     try:
         listed = files(name) or ()
     except PackageNotFoundError:
@@ -21,6 +33,9 @@ for name in sys.argv[1:]:
         if not path.is_file() or "/bin/" in str(path.resolve()):
             continue
         if ".dist-info" not in str(file):
+            if to := place(file):
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, to)
             path.unlink()
         elif path.name == "METADATA":
             headers = path.read_text("utf-8", "replace").partition("\\n\\n")[0]
@@ -44,6 +59,6 @@ for name in sys.argv[2:]:
 def emptied(python: str, distributions: Iterable[str], modules: Iterable[str], python_path: str) -> tuple[str, ...]:
     """Steps of a recipe. `python_path`: where the project's own `modules` lie, as `PYTHONPATH` has it."""
     return (
-        f"{python} -I -c {shlex.quote(_INSTALLED)} {' '.join(distributions)}",
+        f"{python} -I -c {shlex.quote(_INSTALLED)} {python_path} {' '.join(distributions)}",
         f"{python} -I -c {shlex.quote(_VENDORED)} {python_path} {' '.join(modules)}".rstrip(),
     )
