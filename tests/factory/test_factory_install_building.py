@@ -80,6 +80,22 @@ async def test_after_five_tries_the_project_is_discarded_with_the_last_reason(po
     assert len(builder.told) == TRIES - 1
 
 
+async def test_a_project_that_lacks_what_its_build_should_have_made_names_the_failed_build(pool: SandboxPool) -> None:
+    builder = Played("cd /build ; echo no compiler; exit 3", "true")
+    with pytest.raises(
+        Discarded, match=r"5 tries: `cat /.*; its own build: step `cd /build .*ended with 3: no compiler"
+    ):
+        await build(PROJECT, pool, Set(), builder)
+
+
+def test_a_reason_quotes_the_start_of_a_long_command_and_says_that_a_network_was_asked() -> None:
+    goal = Goal("pytest " + " ".join(f"tests/test_{n}.py" for n in range(300)), "a summary", r"\d+ passed", None, True)
+    why = goal.objection(1, "curl: (6) Could not resolve host: api.example.org\n9 failed")
+    assert "tests/test_5.py" in why and "tests/test_20.py" not in why and "more characters" in why
+    assert "its tests ask the network" in why and len(why) < 600
+    assert Goal("true", "", "yes").objection(0, "").startswith("`true` printed nothing like 'yes'")
+
+
 async def test_the_rules_begin_no_other_try_once_their_time_is_over(
     pool: SandboxPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from etude.factory.install.goal import Goal, chosen
-from etude.factory.install.pair import RULES, Builder, Judge, PatternJudge, RuleBuilder, RuleSetter, Setter, Tried
+from etude.factory.install.pair import RULES, Builder, Judge, PatternJudge, RuleBuilder, RuleSetter, Setter, Tried, why
 from etude.factory.install.recipe import Recipe
 from etude.factory.install.site import first_failure, opened, said
 from etude.factory.making.order import Discarded
@@ -51,7 +51,7 @@ async def build(
     began = time.monotonic()
     for _ in range(TRIES):
         if builder.name == RULES and tried and (took := time.monotonic() - began) > PATIENCE_S:
-            raise Discarded(f"{len(tried)} tries in {took:.0f} s: {tried[-1].objection}", RULES)
+            raise Discarded(f"{len(tried)} tries in {took:.0f} s: {why(tried)}", RULES)
         try:
             recipe = await builder.build(project, goals, tried)
         except Discarded as error:
@@ -61,7 +61,7 @@ async def build(
         if not objection:
             return recipe, tried
         tried.append(Tried(recipe, objection, output))
-    raise Discarded(f"{TRIES} tries: {tried[-1].objection}", builder.name)
+    raise Discarded(f"{TRIES} tries: {why(tried)}", builder.name)
 
 
 def _of_recipe(goals: Sequence[Goal], recipe: Recipe) -> list[Goal]:
@@ -105,7 +105,7 @@ async def _behaves(recipe: Recipe, goals: Sequence[Goal], pool: SandboxPool, jud
         for goal in goals:
             done = await said(box, goal.command, GOAL_TIMEOUT_S)
             if done.timed_out:
-                return f"`{goal.command}` hangs: it took longer than {GOAL_TIMEOUT_S:.0f} s", done.text
+                return f"{goal.shown} hangs: it took longer than {GOAL_TIMEOUT_S:.0f} s", done.text
             if objection := await judge.objection(goal, done.rc, done.text, project):
                 return objection, done.text
     finally:

@@ -24,8 +24,9 @@ _MAVEN = re.compile(r"Tests run: (\d+), +Failures: (\d+), +Errors: (\d+)(?:, Ski
 _GO = re.compile(r"^(?:(ok  )|(FAIL))\t\S", re.MULTILINE)  # one a package
 _NETWORK = re.compile(
     r"\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ENETUNREACH|EHOSTUNREACH)\b|socket hang up|fetch failed|Name or service not known"
-    r"|Temporary failure in name resolution|Network is unreachable|NewConnectionError"
+    r"|Temporary failure in name resolution|Could not resolve host|Network is unreachable|NewConnectionError"
 )
+SHOWN = 160  # characters of a command in a reason
 MOST_LINE, HEAD, TAIL = 300, 10_000, 20_000  # characters in which a pattern is looked for: it may be a model's
 
 
@@ -40,16 +41,25 @@ class Goal:
     status: int | None = 0
     tests: bool = False
 
+    @property
+    def shown(self) -> str:
+        """The command as a reason quotes it: a suite may name hundreds of files."""
+        if len(self.command) <= SHOWN:
+            return f"`{self.command}`"
+        start = self.command[:SHOWN].rpartition(" ")[0] or self.command[:SHOWN]
+        return f"`{start} …` ({len(self.command) - len(start)} more characters)"
+
     def objection(self, rc: int, output: str) -> str:
         """Why the output is not the described one; empty if it is."""
         if self.status is not None and rc != self.status:
-            return f"`{self.command}` ended with status {rc}, not {self.status}: {_end(output)}"
+            return f"{self.shown} ended with status {rc}, not {self.status}: {_end(output)}"
         if self.pattern and not re.search(self.pattern, _looked_at(output)):
-            return f"`{self.command}` printed nothing like {self.pattern!r} ({self.description}): {_end(output)}"
+            note = network_note(output) if self.tests else ""
+            return f"{self.shown} printed nothing like {self.pattern!r} ({self.description}): {note}{_end(output)}"
         if self.tests and rc != 0:
             good, bad = counts(output)
             if good < SHARE * (good + bad) or not good:
-                return f"`{self.command}`: {good} tests passed, {bad} did not: {network_note(output)}{_end(output)}"
+                return f"{self.shown}: {good} tests passed, {bad} did not: {network_note(output)}{_end(output)}"
         return ""
 
 

@@ -30,6 +30,13 @@ class Tried:
     output: str = ""
 
 
+def why(tried: Sequence[Tried]) -> str:
+    """The last objection; where the tests then lacked what the project's own build should have made, why that failed too."""
+    last = tried[-1].objection
+    builds = [one.objection for one in tried if BUILD_STEP in one.objection]
+    return f"{last}; its own build: {builds[0]}" if builds and BUILD_STEP not in last else last
+
+
 class Setter(Protocol):
     """Stage one. Reads the tree, runs nothing."""
 
@@ -93,7 +100,7 @@ class RuleBuilder:
                 recipe = self._recipe(project, goals, tried, manner)
                 if recipe not in before:
                     return recipe
-        raise Discarded(f"the rules know nothing more to try: {tried[-1].objection}", RULES)
+        raise Discarded(f"the rules know nothing more to try: {why(tried)}", RULES)
 
     def _recipe(self, project: Fetched, goals: Sequence[Goal], tried: Sequence[Tried], how: Manner) -> Recipe:
         rules, wanted = _rules(project), self._wanted(project, tried)
