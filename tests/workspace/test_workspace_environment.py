@@ -1,5 +1,6 @@
 """No key of the person's is in a command's environment: by its name, by the policy's setting, or by its value."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,18 @@ async def test_a_folder_gives_no_key_to_its_commands(tmp_path: Path, monkeypatch
     folder = LocalFolder(tmp_path)
     for argv in (["env"], "env", ["python", "-c", "import os; print(os.environ)"]):
         assert b"made-up-secret-value" not in (await folder.run(argv, warm=True)).out
+    await folder.kill()
+
+
+async def test_of_two_edits_within_a_second_a_command_runs_the_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    folder = LocalFolder(tmp_path)
+    for text in (b"print('one')\n", b"print('two')\n"):
+        await folder.write("module.py", text)
+        os.utime(tmp_path / "module.py", (1_700_000_000, 1_700_000_000))
+        done = await folder.run("python3 -c 'import module'")
+        assert done.out == text[7:10] + b"\n", done
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["module.py"]
     await folder.kill()
 
 

@@ -38,6 +38,10 @@ NO_TERMINAL: Mapping[str, str] = {
     "TERM": "dumb",
 }
 
+# As every sandbox has it. Python takes bytecode for current whose source has the same size and the same second of change, so that of two
+# edits within a second the first would run; and a folder keeps what was written in it, not caches.
+NO_BYTECODE: Mapping[str, str] = {"PYTHONDONTWRITEBYTECODE": "1"}
+
 
 def without_keys(environ: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:
     """The variables that a command may have: none of `names` (those that hold a model's key), none that is called like a secret, and

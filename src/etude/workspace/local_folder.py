@@ -19,7 +19,7 @@ from etude.sandbox.errors import DiskFull, OutputLimit, UserError
 from etude.sandbox.inside.leftover import VARIABLE
 from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
 from etude.workspace.bounded_file import is_inside, read_regular
-from etude.workspace.environment import without_keys
+from etude.workspace.environment import NO_BYTECODE, without_keys
 from etude.workspace.local_process import Background, run_process
 from etude.workspace.operations import OUTPUTS_FOLDER, Outside
 
@@ -41,7 +41,7 @@ class LocalFolder:
             raise UserError(f"{root} can't be read by this user; change its mode or work elsewhere")
         self.id = "local"
         self.spec = SandboxSpec(workdir=path)
-        self._env = without_keys(os.environ) if env is None else dict(env)
+        self._env = {**NO_BYTECODE, **(without_keys(os.environ) if env is None else env)}
         self._allowed = [path, *(os.path.realpath(folder) for folder in allowed)]
         self._background = Background()
         self._outputs: tempfile.TemporaryDirectory[str] | None = None
