@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 
@@ -14,7 +14,7 @@ from etude.chat.byte_tokenizer import byte_tokenizer
 from etude.chat.check import Report, check_model
 from etude.chat.families import FAMILIES, UnknownFamily, by_name
 from etude.chat.family import FamilyRenderer
-from etude.chat.load import load_renderer
+from etude.chat.load import load_renderer, read_template
 
 # What Kimi K2's template does, in a few lines: enough to hold the renderer against.
 KIMI = """
@@ -97,6 +97,21 @@ def test_fewer_rows_than_tokens_and_another_end_are_named(checkpoint: Callable[.
     assert states(report)["vocabulary"] == states(report)["stop ids"] == "failed"
     assert "100 rows" in of(report, "vocabulary") and "etude tokenizer extend" in of(report, "vocabulary")
     assert "declares [7]" in of(report, "stop ids")
+
+
+@pytest.mark.parametrize("ends", [{"a": 1}, [[1]], "2", [True]])
+def test_an_end_of_turn_that_is_no_number_is_named(checkpoint: Callable[..., Path], ends: Any) -> None:
+    report = check_model(checkpoint("qwen3", "qwen3", eos_token_id=ends))
+    assert states(report)["stop ids"] == "failed" and "no number and no list of numbers" in of(report, "stop ids")
+
+
+def test_a_template_or_a_file_of_settings_is_read_up_to_a_bound(tmp_path: Path) -> None:
+    for name in ("chat_template.jinja", "tokenizer_config.json"):
+        with open(tmp_path / name, "wb") as file:
+            file.truncate(17 << 20)
+        with pytest.raises(ValueError, match=f"{name} has more than .* MiB"):
+            read_template(tmp_path)
+        (tmp_path / name).unlink()
 
 
 def test_a_directory_without_a_tokenizer_says_how_to_save_one(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ STREAMS = {
     "a number as id": ([piece(0, 7, name="list", arguments="{}"), piece(1, 8, name="find", arguments=A)], OTHERS),
     "null in pieces": ([piece(0, "c", name="read", arguments=None), piece(0, None, name=None, arguments=A)], ONE),
     "parsed arguments": ([piece(0, "c", name="read", arguments={"path": "a"})], ONE),
+    "empty arguments first": ([piece(0, "c", name="read", arguments="{}"), piece(0, "c", arguments=A[:5]), piece(0, "c", arguments=A[5:])], ONE),
     "one-based": ([piece(1, "c", name="list", arguments="{}"), piece(2, "d", name="find", arguments=A)], OTHERS),
 }  # fmt: skip
 
@@ -70,6 +71,25 @@ STREAMS = {
 @pytest.mark.parametrize(("pieces", "expected"), STREAMS.values(), ids=STREAMS)
 def test_streamed_calls_stay_as_many_as_they_are(pieces: list[dict[str, Any]], expected: list[tuple[str, str]]) -> None:
     assert [(call.name, json.dumps(call.arguments)) for call in calls_of(pieces)] == expected
+
+
+@pytest.mark.parametrize("name", ["model_dump", "__class__", "id2", "model_extra"])
+def test_a_field_may_have_any_name(name: str) -> None:
+    pieces = [{**piece(0, "c", name="read", arguments=A), name: "x"}, {**piece(0, "c", arguments=""), name: "y"}]
+    stream = ChatAssembly()
+    for one in pieces:
+        stream.add({"choices": [{"delta": {"tool_calls": [one]}}]})
+    [call] = stream.body(trusting=True)["choices"][0]["message"]["tool_calls"]
+    assert call[name] == "xy"
+
+
+def test_a_field_that_comes_with_every_piece_is_kept_once() -> None:
+    stream = ChatAssembly()
+    for text in ("ha", "ha", "!"):
+        stream.add({"choices": [{"delta": {"content": text, "reasoning": text, "service_tier": "default"}}]})
+    stream.add({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+    message = stream.body()["choices"][0]["message"]
+    assert (message["service_tier"], message["content"], message["reasoning"]) == ("default", "haha!", "haha!")
 
 
 def test_a_piece_without_a_function_and_arguments_that_are_a_list_are_the_models_slip_at_most() -> None:

@@ -44,6 +44,13 @@ def test_a_bit_that_flips_anywhere_changes_no_token_and_no_reward(bit: int):
     assert refused > 0.98 * len(packed)  # a few bits of the frame's head mean nothing
 
 
+def test_a_segment_keeps_the_session_that_it_is_of():
+    first, second = a_group()
+    first.segments[0].session = "task-1-é"
+    again = unpack_group(pack_group([first, second]))
+    assert [one.segments[0].session for one in again] == ["task-1-é", ""]
+
+
 def test_a_group_that_was_cut_off_is_refused():
     packed = pack_group(a_group())
     for size in range(len(packed)):

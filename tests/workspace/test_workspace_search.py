@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from etude.harness.tools.grep import Grep
 from etude.harness.tools.tool import ToolContext, ToolError
 from etude.workspace import scripts
 from etude.workspace.local_folder import LocalFolder
+from etude.workspace.scripts import search_tree
 from etude.workspace.search import Query, Searcher, SearchFailed, _clean, _ripgrep
 from etude.workspace.workspace import Workspace
 
@@ -374,6 +376,35 @@ async def test_a_pattern_finds_the_same_with_and_without_ripgrep(tmp_path: Path,
         assert first == second and first.rows, mode
 
 
+@pytest.mark.parametrize(
+    "pattern", ["[a-z&&[^aeiou]]+", "[[:^alpha:]0-9]", "[a-z--t]", "[a-z~~t]", "[to[ta]]l", "[+--]"]
+)
+async def test_a_class_that_python_would_read_as_another_is_refused_without_ripgrep(
+    tmp_path: Path, pattern: str
+) -> None:
+    (tmp_path / "a.txt").write_text("total 1\n")
+    searcher = Searcher(Workspace(LocalFolder(tmp_path)), ripgrep=False)
+    with pytest.raises(SearchFailed, match="need ripgrep"):
+        await searcher.rows(Query("content", pattern), 20)
+
+
+@needs_ripgrep
+@pytest.mark.filterwarnings("ignore:Possible (nested|set):FutureWarning")
+@given(st.text("[]^\\&-~:ab", min_size=1, max_size=8).map(lambda inner: f"[{inner}]"))
+@settings(deadline=None, max_examples=150)
+def test_a_class_of_any_characters_is_read_alike_or_refused(pattern: str) -> None:
+    lines = [*"[]^\\&-~:abcz_", "a]", "]b", "&&"]
+    done = subprocess.run(
+        ["rg", "--no-config", "--crlf", "--regexp", pattern], input="\n".join(lines), capture_output=True, text=True
+    )
+    try:
+        ours = re.compile(search_tree.pythonic(pattern))
+    except (re.error, ValueError):
+        return
+    if done.returncode in (0, 1):
+        assert done.stdout.splitlines() == [line for line in lines if ours.search(line)]
+
+
 async def test_a_named_file_that_is_binary_says_so_and_a_newline_in_a_pattern_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bin").write_bytes(b"total\0")
     settings = HarnessSettings.full(preset="search_replace")
@@ -384,6 +415,10 @@ async def test_a_named_file_that_is_binary_says_so_and_a_newline_in_a_pattern_is
     for pattern in ("a\nb", r"a\nb", r"\\\na"):
         with pytest.raises(ToolError, match="single lines"):
             await Grep().run({"pattern": pattern}, context)
-    assert (await Grep().run({"pattern": r"\\na"}, context)).text == "no match"
+    for pattern in (r"\\na", r"x[^\n]*1", r"x[^]\n]*1"):
+        assert (await Grep().run({"pattern": pattern}, context)).text == "no match"
+    for pattern in (r"[^a]\n", r"\[^\n]", r"[\n]"):
+        with pytest.raises(ToolError, match="single lines"):
+            await Grep().run({"pattern": pattern}, context)
     (tmp_path / "src").mkdir()
     assert "src is a folder, use src/**" in (await Glob().run({"pattern": "src"}, context)).text

@@ -24,6 +24,7 @@ from etude.capture.telling import Telling
 from etude.capture.tokens import Held, aside, continued, opening
 from etude.chat.renderer import Renderer, RenderError
 from etude.policy.protocol import Policy, PolicyError, Request
+from etude.policy.wire.outgoing import fresh_id
 from etude.trace.completion import Completion, SampledTokens, Usage
 from etude.trace.message import Message
 
@@ -242,12 +243,11 @@ class CaptureSession:
         return completion
 
     def _told_apart(self, message: Message) -> Message:
-        """With ids of calls that the session has not seen: some servers number those of each turn anew, and agents take two
+        """With ids of calls that the session has not seen: some servers number those of each turn from the start, and agents take two
         calls of one id for one."""
         calls = []
         for call in message.calls:
-            seen = call.id in self._call_ids
-            calls.append(replace(call, id=f"{call.id}-{len(self._call_ids)}") if seen else call)
+            calls.append(replace(call, id=fresh_id(call.id, self._call_ids)))
             self._call_ids.add(calls[-1].id)
         return replace(message, calls=tuple(calls))
 

@@ -192,7 +192,13 @@ def _stop_ids(subject: Subject) -> str:
     file = subject.folder / "generation_config.json"
     settings = read_json(file) if file.is_file() else read_config(subject.folder)
     named = settings.get("eos_token_id")
-    declared = {number for number in (named if isinstance(named, list) else [named]) if number is not None}
+    rows = [one for one in (named if isinstance(named, list) else [named]) if one is not None]
+    if not all(type(one) is int for one in rows):
+        raise Failed(
+            f"eos_token_id is {str(named)[:80]}, no number and no list of numbers",
+            "take the file from where it was published",
+        )
+    declared = set(rows)
     words = ", ".join(f"{subject.tokenizer.decode([i])} {i}" for i in sorted(ends))
     if declared and not declared & ends:
         raise Failed(

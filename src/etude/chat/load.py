@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from etude.chat import families
 from etude.chat.family import FamilyRenderer
+from etude.chat.files import read_bounded, read_json
 from etude.chat.hub_tokenizer import HubTokenizer
 from etude.chat.nano import NanoRenderer
 from etude.chat.renderer import Effort, Renderer
 from etude.chat.special import CHAT_TOKENS
 
 NANO = "nano"
+MAX_TEMPLATE_BYTES = 4 << 20  # the largest of published models have 20 KB
 
 
 def load_renderer(
@@ -49,27 +50,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     return read_json(folder / "config.json")
 
 
-def read_json(file: Path) -> dict[str, Any]:
-    """A checkpoint's file of JSON, or nothing where there is none; raises ValueError if it is no JSON object."""
-    if not file.is_file():
-        return {}
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except RecursionError as error:
-        raise ValueError(f"{file} is nested too deeply; take the file from where it was published") from error
-    except ValueError as error:
-        raise ValueError(f"{file} is no JSON ({error}); save the checkpoint again") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{file} holds no JSON object; save the checkpoint again")
-    return found
-
-
 def read_template(folder: Path) -> str | None:
     """The chat template: chat_template.jinja, or the one in tokenizer_config.json (of several, the one for tools).
     Raises ValueError for a damaged file."""
     file = folder / "chat_template.jinja"
     if file.is_file():
-        return file.read_text(encoding="utf-8")
+        return read_bounded(file, MAX_TEMPLATE_BYTES)
     template = read_json(folder / "tokenizer_config.json").get("chat_template")
     if isinstance(template, list):
         named = {row.get("name"): row.get("template") for row in template if isinstance(row, dict)}

@@ -8,10 +8,11 @@ the ranks, in tokenizer_config.json.
 from __future__ import annotations
 
 import base64
-import json
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+
+from etude.chat.files import read_json
 
 FILE = "tiktoken.model"
 # Kimi reserves so many ids behind the ranks; those without a name are <|reserved_token_ID|>.
@@ -74,9 +75,9 @@ def _merges(ranks: dict[bytes, int], written: dict[bytes, str]) -> list[tuple[st
 def _special(folder: Path, first: int) -> list[AddedToken]:
     file = folder / "tokenizer_config.json"
     try:
-        rows = json.loads(file.read_text(encoding="utf-8")).get("added_tokens_decoder", {}) if file.is_file() else {}
+        rows = read_json(file).get("added_tokens_decoder", {})
         named = {int(number): row["content"] for number, row in rows.items()}
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{file} names no special tokens ({error}); download it again") from error
     return [
         AddedToken(named.get(number, f"<|reserved_token_{number}|>"), special=True, normalized=False)

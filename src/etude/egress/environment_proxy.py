@@ -104,7 +104,7 @@ def _matches(entry: str, host: str, port: int | None) -> bool:
 
 
 def _split(entry: str) -> tuple[str, str]:
-    """Host and port of an entry; brackets stand around an IPv6 address that may have a port."""
+    """Host and port of an entry; an IPv6 address that may have a port is in brackets."""
     if entry.startswith("["):
         inside, _, rest = entry[1:].partition("]")
         return inside, rest.removeprefix(":")

@@ -7,6 +7,7 @@ finished. Ctrl-C breaks the turn off, twice leaves. Questions (may this call run
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import get_args
 
 from rich.console import Console
@@ -42,9 +43,14 @@ async def run_terminal(job: Job) -> int:
     from prompt_toolkit.patch_stdout import patch_stdout
 
     console = Console()
-    async with open_desk(job.choice, job.place, job.wanted.signals, console.print) as desk:
+    async with open_desk(job.choice, job.place, job.wanted.signals, partial(aside, console)) as desk:
         with patch_stdout(raw=True):
             return await Terminal(job, desk, console).run()
+
+
+def aside(console: Console, words: str) -> None:
+    """A line that is neither the model's nor the person's. A path in brackets is no markup."""
+    console.print(words, style=DIM, markup=False, highlight=False)
 
 
 class Terminal:
@@ -176,4 +182,4 @@ class Terminal:
         return self._teller.tail, self._teller.tail_is_thought
 
     def _say(self, words: str) -> None:
-        self._console.print(words, style=DIM, markup=False, highlight=False)
+        aside(self._console, words)

@@ -36,7 +36,7 @@ def pack_group(rollouts: list[Rollout]) -> bytes:
         header = {name: value for name, value in asdict(_bare(rollout)).items() if name != "segments"}
         header["segments"] = []
         for segment in rollout.segments:
-            shapes: dict[str, list[Any]] = {}
+            shapes: dict[str, Any] = {"session": segment.session} if segment.session else {}
             for name in ARRAYS:
                 array = getattr(segment, name)
                 if array is not None:
@@ -71,6 +71,9 @@ def _rollouts(data: bytes) -> list[Rollout]:
         segments = []
         for shapes in header.pop("segments"):
             arrays: dict[str, np.ndarray] = {}
+            session = shapes.pop("session", "")
+            if not isinstance(session, str):
+                raise ValueError(f"a segment of session {session!r}")
             for name, (dtype, shape) in shapes.items():
                 _check(name, dtype, shape)
                 count = math.prod(shape)
@@ -78,7 +81,7 @@ def _rollouts(data: bytes) -> list[Rollout]:
                 at += arrays[name].nbytes
             if len({len(array) for array in arrays.values()}) != 1:
                 raise ValueError("arrays of a segment differ in length")
-            segments.append(Segment(**arrays))  # pyright: ignore[reportArgumentType]
+            segments.append(Segment(**arrays, session=session))  # pyright: ignore[reportArgumentType]
         rollouts.append(Rollout(segments=segments, **header))
     return rollouts
 

@@ -100,10 +100,12 @@ class LocalFolder:
 
     async def kill(self) -> None:
         """What commands left running ends; the kept outputs go."""
-        await self._background.end()
-        if self._outputs is not None:
-            await asyncio.to_thread(self._outputs.cleanup)
-            self._outputs = None
+        try:
+            await self._background.end()
+        finally:
+            if self._outputs is not None:
+                await asyncio.to_thread(self._outputs.cleanup)
+                self._outputs = None
 
     def _outputs_folder(self) -> str:
         """Made when first needed; goes with `kill`, or with this process."""

@@ -78,12 +78,14 @@ class Background:
     async def end(self) -> None:
         """End all processes of the session, and let their pipes go. Raises InfraError if one won't die."""
         mark = f"{SESSION_MARK}={self.mark}".encode()
-        if not await asyncio.to_thread(kill_tree.end, mark, _GRACE_S):
-            raise InfraError(
-                "a process of the session stays in the kernel; see its state with ps, a dead mount is the usual reason"
-            )
-        for left in list(self._pipes):
-            self._close(left, asyncio.get_running_loop())
+        try:
+            if not await asyncio.to_thread(kill_tree.end, mark, _GRACE_S):
+                raise InfraError(
+                    "a process of the session stays in the kernel; see its state with ps, a dead mount is the usual reason"
+                )
+        finally:
+            for left in list(self._pipes):
+                self._close(left, asyncio.get_running_loop())
 
     def _drain(self, left: Leftover, loop: asyncio.AbstractEventLoop) -> None:
         if not left.drain():

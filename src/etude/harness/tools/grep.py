@@ -13,8 +13,9 @@ from etude.workspace.workspace import MAX_FILE_BYTES
 
 # A row of minified code says nothing beyond its start.
 MAX_ROW_CHARS = 500
-# The escape of a newline, its backslash not itself escaped.
+# The escape of a newline, its backslash not itself escaped; a class of everything but some characters may well name it.
 _NEWLINE = re.compile(r"(?<!\\)(?:\\\\)*\\n")
+_ALL_BUT = re.compile(r"(?<!\\)((?:\\\\)*)\[\^\]?(?:\\.|[^\]\\])*\]", re.S)
 # More lines around each match would show whole files.
 MAX_CONTEXT = 20
 
@@ -54,7 +55,7 @@ class Grep:
         pattern, path, glob = arguments["pattern"], arguments.get("path", "."), arguments.get("glob")
         if not pattern.strip():
             raise ToolError("an empty pattern matches everything; say what to look for")
-        if "\n" in pattern or _NEWLINE.search(pattern):
+        if "\n" in pattern or _NEWLINE.search(_ALL_BUT.sub(r"\1", pattern)):
             raise ToolError("a pattern applies to single lines; leave the newline out")
         if path.startswith("$"):
             raise ToolError(f"search {path} with the shell")

@@ -10,10 +10,12 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import BaseModel
+
 from etude.policy.refusal import error_of, status_of
 from etude.policy.wire.chat_types import ChatCall, ChatDelta
 from etude.policy.wire.errors import ProviderError, StreamCut, WireError
-from etude.policy.wire.opaque import THINKING_FIELDS, fields_of_turn, joined
+from etude.policy.wire.opaque import THINKING_FIELDS, fields_of_turn, joined_field
 from etude.policy.wire.parts import appended, is_plain, text_of, thinking_of
 
 
@@ -79,7 +81,7 @@ class ChatAssembly:
         """Keep the fields that this program does not read; the thinking among them."""
         new = fields_of_turn(delta)
         for name, value in new.items():
-            self._fields[name] = joined(self._fields.get(name), value)
+            self._fields[name] = joined_field(name, self._fields.get(name), value)
         texts = (new.get(name) for name in THINKING_FIELDS)
         return next((text for text in texts if isinstance(text, str) and text), "")
 
@@ -94,11 +96,12 @@ class ChatAssembly:
         held.id = held.id or piece.id
         held.function.name = held.function.name or piece.function.name
         for owner, other in ((held, piece), (held.function, piece.function)):
-            for name, value in (other.model_extra or {}).items():
-                setattr(owner, name, joined(getattr(owner, name, None), value))
+            _extend(owner, other)
         both = (held.function.arguments, piece.function.arguments)
         if both[0] == both[1] and _is_object(both[0]):
             return  # the same call sent twice
+        if both[0] == "{}" and both[1]:
+            both = (None, both[1])  # some servers begin with what they take for no arguments yet
         if all(isinstance(part, str | None) for part in both):
             held.function.arguments = "".join(part for part in both if isinstance(part, str))
         else:
@@ -115,6 +118,13 @@ class ChatAssembly:
         if of_id or at is not None or piece.index is not None:
             return of_id[-1] if of_id else at
         return len(self._calls) - 1 if self._calls else None
+
+
+def _extend(held: BaseModel, piece: BaseModel) -> None:
+    """Add what a piece has in fields that this program does not read, whatever a server calls them."""
+    if held.model_extra is not None:
+        for name, value in (piece.model_extra or {}).items():
+            held.model_extra[name] = joined_field(name, held.model_extra.get(name), value)
 
 
 def _object(value: Any) -> dict[str, Any]:

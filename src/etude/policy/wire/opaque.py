@@ -39,6 +39,12 @@ def fields_of_call(row: dict[str, Any]) -> dict[str, Any]:
     return {**found, "function": inner} if inner else found
 
 
+def joined_field(name: str, held: Any, piece: Any) -> Any:
+    """As `joined`, for a field of the turn itself: some servers repeat a field with every piece, such as `service_tier`."""
+    repeated = isinstance(held, str) and held == piece and name not in THINKING_FIELDS
+    return held if repeated else joined(held, piece)
+
+
 def joined(held: Any, piece: Any) -> Any:
     """What two pieces of a streamed field are together: texts one after the other, objects key by key, lists item by item."""
     if held is None or piece is None:

@@ -169,8 +169,31 @@ RUST = re.compile(
 )
 
 
+def has_set_operations(pattern: str) -> bool:
+    """Whether a class of characters holds another one or an operator on classes (`&&`, `--`, `~~`), which Python reads as characters.
+    A class that does not end as ripgrep reads it is one of Python's alone."""
+    at, depth, found = 0, 0, False
+    while at < len(pattern):
+        c = pattern[at]
+        at += 1
+        if c == "\\":
+            at += 1
+        elif c == "[":
+            depth, found = depth + 1, found or depth > 0
+            at += pattern.startswith("^", at)
+            at += pattern.startswith("]", at)
+        elif depth and c == "]":
+            depth -= 1
+            if not depth and found:
+                return True
+        elif depth and c in "&-~" and pattern.startswith(c, at):
+            found = True
+    return False
+
+
 def pythonic(pattern: str) -> str:
-    """A pattern of ripgrep's default expressions as one of Python's, as far as they are spelled differently."""
+    """A pattern of ripgrep's default expressions as one of Python's, as far as they are spelled differently. Raises ValueError for what
+    Python would read as something else."""
 
     def spelled(match: re.Match[str]) -> str:
         text = match[0]
@@ -182,7 +205,12 @@ def pythonic(pattern: str) -> str:
             return re.escape(chr(int(match["hex"], 16)))
         return {"\\z": "\\Z", "(?<": "(?P<"}.get(text, text)
 
-    return RUST.sub(spelled, pattern)
+    plain = RUST.sub(spelled, pattern)
+    if has_set_operations(plain):
+        raise ValueError(
+            "a class of characters within another one, and && -- ~~ in it, need ripgrep; list the characters"
+        )
+    return plain
 
 
 def content_rows(path: str, lines: list[str], hits: list[int], context: int, first: bool) -> Iterator[str]:
