@@ -136,6 +136,7 @@ async def test_a_runner_that_is_patched_for_moments_is_caught_every_time(pool: S
     await _tempt(task, PytestGrader(default_cache()), pool, *["patched_for_moments"] * 12)
 
 
+@pytest.mark.nightly
 def test_a_test_that_races_its_own_thread_counts_for_no_bug():
     """A false reject: more-itertools' test_exception asks a thread for its result that may not have ended, and fails on a busy machine."""
     for task in _tasks("more-itertools-"):

@@ -104,12 +104,21 @@ async def test_a_rollout_finds_what_it_wrote_and_the_base_stays_as_it_was(
     assert all(hit.path != "member.py" for hit in hits)
 
 
-@given(steps=st.lists(st.sampled_from(list(CHANGES)), max_size=8))
-@settings(max_examples=25, deadline=None)
+@pytest.mark.parametrize("examples", [8, pytest.param(100, marks=pytest.mark.nightly)])
 def test_an_overlay_finds_what_a_persons_index_finds_whatever_a_session_did(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+    tmp_path_factory: pytest.TempPathFactory, examples: int
 ) -> None:
     """Both look at the files before each question, so that neither can miss what a command did."""
+
+    @given(steps=st.lists(st.sampled_from(list(CHANGES)), max_size=8))
+    @settings(max_examples=examples, deadline=None)
+    def check(steps: list[str]) -> None:
+        _compare_indexes(tmp_path_factory, steps)
+
+    check()
+
+
+def _compare_indexes(tmp_path_factory: pytest.TempPathFactory, steps: list[str]) -> None:
     home = tmp_path_factory.mktemp("home")
     root = home / "repository"
     (root / "src").mkdir(parents=True)

@@ -75,7 +75,9 @@ async def whole(task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
     return await CommandsGrader().grade(replace(task, hidden=hidden), files, pool)
 
 
-@pytest.mark.parametrize("grade", [whole, CommandsGrader().grade], ids=["whole", "brief"])
+@pytest.mark.parametrize(
+    "grade", [pytest.param(whole, marks=pytest.mark.nightly), CommandsGrader().grade], ids=["whole", "brief"]
+)
 async def test_every_python_cheat_scores_0(pool: SandboxPool, grade: Callable[..., Awaitable[Verdict]]):
     task = await python_task(pool)
     assert cheats_for(task) is TEMPTATIONS

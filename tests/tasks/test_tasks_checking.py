@@ -152,6 +152,7 @@ async def test_a_sound_task_is_a_good_row_and_is_not_checked_twice(shop: Sandbox
     assert len(kept) == 1 and json.loads(kept[0])["id"] == "bugs/tally/1"
 
 
+@pytest.mark.nightly
 async def test_a_finding_counts_for_the_code_that_made_it_alone(
     shop: SandboxPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -131,6 +131,7 @@ def test_variants_that_behave_the_same_parse_and_keep_directives_first() -> None
     assert not Code("m.js", written.encode()).root.has_error
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node on this machine")
 async def test_tests_of_javascript_are_asked_for_and_no_cheat_stands_for_them(bench: Bench) -> None:
     project = grid_in_javascript(2)

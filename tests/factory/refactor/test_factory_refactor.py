@@ -80,7 +80,9 @@ def test_a_project_whose_tests_do_not_name_the_place_gives_no_task(ink: Installe
         drafted(Sources(replace(ink, files=files)), COUNT, "move", "x", 0)
 
 
-@pytest.mark.parametrize("operation", ["rename-ink.lines.wrap_line", "move-ink.lines.count_lines"])
+@pytest.mark.parametrize(
+    "operation", [pytest.param("rename-ink.lines.wrap_line", marks=pytest.mark.nightly), "move-ink.lines.count_lines"]
+)
 async def test_a_task_is_proved_and_no_cheat_scores(ink: Installed, bench: Bench, operation: str) -> None:
     (candidate,) = (each for each in Refactor().candidates(ink, bench, 0) if each.id.endswith(operation))
     task = await candidate.build()
