@@ -279,3 +279,42 @@ async def test_no_process_of_a_folder_outlives_its_session(tmp_path: Path) -> No
     after = LocalFolder(tmp_path)
     assert (await after.run(COUNT)).out.strip() == b"0"
     await after.kill()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "mkdir -p outputs; export OUTPUTS=$PWD/outputs",
+        "unset OUTPUTS",
+        "export OUTPUTS=",
+        "export TMPDIR=$PWD; unset OUTPUTS",
+        "unset TMPDIR HOME",
+    ],
+)
+async def test_no_variable_that_a_command_changes_moves_the_shells_memory(there: ToolContext, change: str) -> None:
+    await shell(there, "mkdir d")
+    given = await shell(there, 'echo "$OUTPUTS"')
+    await shell(there, f"{change}; export A=1; cd d")
+    assert await shell(there, "pwd | sed 's|.*/||'; echo $A; cd ..") == "d\n1\nnow in ."
+    assert await shell(there, 'echo "$OUTPUTS"; find . -name .shell') == given
+    await shell(there, f"{change}; echo said by a job", is_background=True)
+    await shell(there, "echo said by a job", is_background=True)
+    for number in (1, 2):
+        assert (await job(there, "terminal_output", number, wait_s=10)).startswith("said by a job")
+
+
+@pytest.mark.parametrize("variables", [{"OUTPUTS": "/tmp/elsewhere"}, {"TMPDIR": "/work", "HOME": "/work"}])
+async def test_a_machine_whose_image_sets_the_outputs_variable_keeps_the_shells_memory(
+    variables: dict[str, str],
+) -> None:
+    try:
+        pool = await open_pool(SandboxSettings())
+    except Unsupported as missing:
+        pytest.skip(f"no sandbox works here: {missing}")
+    try:
+        sandbox = await pool.create(SandboxSpec(env=variables))
+        there = ToolContext(Workspace(sandbox), SETTINGS, (), names=preset_of(SETTINGS).names)
+        assert await shell(there, "mkdir d; cd d; export A=1") == "now in d"
+        assert await shell(there, "echo $A") == "1"
+    finally:
+        await pool.close()

@@ -27,9 +27,8 @@ MAX_PIECE_BYTES = 1 << 18
 
 # Where /proc is closed and commands are shut off from each other (back end `process`), a job could be neither seen nor ended.
 # A command line that is too long for a word comes on stdin, and waits in a file for the job's own shell.
-_START = """mark=$1; shift; name=$1; shift
+_START = """mark=$1; name=$2; OUTPUTS=$3; shift 3
 { read -r etude_state </proc/self/stat; } 2>/dev/null || { echo "no background work is possible in this sandbox"; exit 1; }
-: "${OUTPUTS:=${TMPDIR:-/tmp}/etude-outputs}"
 mkdir -p "$OUTPUTS" && : > "$OUTPUTS/$name.txt" || exit 1
 cat > "$OUTPUTS/$name.in" || exit 1
 export OUTPUTS ETUDE_JOB="$mark"
@@ -82,7 +81,7 @@ class Jobs:
         """Start a process in the background. Raises OSError if the machine did not."""
         number = len(self._jobs) + 1
         mark = uuid.uuid4().hex
-        words = ["/bin/sh", "-c", _START, "start", mark, f"job-{number}", *launch.argv]
+        words = ["/bin/sh", "-c", _START, "start", mark, f"job-{number}", launch.outputs, *launch.argv]
         started = await self._workspace.run(
             words, timeout_s=JOB_LIMIT_S, max_output_bytes=1 << 13, env=launch.env, stdin=launch.stdin
         )

@@ -1,8 +1,9 @@
 """The shell's memory between two commands of a session: folder and exported variables. Each command is a process of its own, so
 that none can wedge the session; what it leaves of folder and environment is what the next one starts from.
 
-The memory goes through a file of $OUTPUTS, not through a descriptor: a command may take any number (`exec 9>lock`) and would
-then write the memory into its own file. It is written when the shell exits, before an EXIT trap of the command's own.
+The memory goes through a file of the outputs folder, not through a descriptor: a command may take any number (`exec 9>lock`) and
+would then write the memory into its own file. It is written when the shell exits, before an EXIT trap of the command's own. Every
+command gets the folder's path from the host, so a command that sets or unsets OUTPUTS or TMPDIR moves nothing.
 
 A command that is killed, or replaces its shell (`exec`), leaves the memory as it was.
 """
@@ -21,10 +22,10 @@ from etude.workspace.workspace import LONGEST_ARGUMENT_BYTES, Workspace
 MEMORY_FILE = ".shell"
 _END = "etude_end"
 
-# $1 the command line, "" for one that is on stdin; $2 the folder; $3 names of variables that the session has unset.
-_ENTER = """[ -n "$1" ] || set -- "$(cat; echo .)" "$2" "$3" .
-: "${OUTPUTS:=${TMPDIR:-/tmp}/etude-outputs}"
-export OUTPUTS
+# $1 the command line, "" for one that is on stdin; $2 the folder; $3 names of variables that the session has unset; $4 the folder
+# of outputs.
+_ENTER = """[ -n "$1" ] || set -- "$(cat; echo .)" "$2" "$3" "$4" .
+export OUTPUTS="$4"
 [ -d "$OUTPUTS" ] || mkdir -p "$OUTPUTS"
 for etude_name in $3; do unset "$etude_name"; done
 etude_before=${OLDPWD-}
@@ -33,7 +34,7 @@ if [ -n "$2" ] && ! cd -- "$2" 2>/dev/null; then echo "the folder $2 is gone; th
 unset etude_before etude_name
 """
 # In the shell of the command alone, not in its subshells. `>|` and `set +e`: whatever options the command has set.
-_REMEMBER = f"""etude_memory=$OUTPUTS/{MEMORY_FILE}
+_REMEMBER = f"""etude_memory=$4/{MEMORY_FILE}
 if [ -x /usr/bin/env ]; then etude_env=/usr/bin/env; else etude_env=env; fi
 etude_remember() {{
     etude_status=$?
@@ -65,7 +66,7 @@ if [ -n "${{BASH_VERSION-}}" ]; then eval 'trap() {{ etude_trap "$@"; }}'; else 
 command trap '{{ etude_remember; }} 2>/dev/null' EXIT
 """
 # The command sees no arguments of ours, and bash's messages no line numbers of ours.
-_RUN = """[ -z "${4-}" ] || set -- "${1%.}"
+_RUN = """[ -z "${5-}" ] || set -- "${1%.}"
 LINENO=0
 eval "set --
 $1"
@@ -79,8 +80,17 @@ _BACKGROUND = f"""{_ENTER}exec </dev/null
 {_RUN}"""
 # An environment is a few kB; a larger one than this is forgotten, as after a killed command.
 MAX_MEMORY_BYTES = 1 << 17
-# Set anew by each shell, or our own.
-_NOT_KEPT = ("_", "SHLVL", "PWD", "ETUDE_RUN", "ETUDE_JOB", "ETUDE_SESSION", VARIABLE)
+# Every shell sets these, or this program does.
+_NOT_KEPT = ("_", "SHLVL", "PWD", "OUTPUTS", "ETUDE_RUN", "ETUDE_JOB", "ETUDE_SESSION", VARIABLE)
+# Run by a fresh shell after the host has made the memory file: where the workspace and the folder of outputs are, as a command names
+# them, and the environment. An image may set OUTPUTS and TMPDIR to anything, so the folder is the one that holds the file.
+_BEGIN = f"""pwd -P
+for etude_folder in "${{OUTPUTS-}}" "${{TMPDIR:-/tmp}}/etude-outputs" {OUTPUTS_FOLDER} "${{HOME-}}/etude-outputs"; do
+    [ -n "$etude_folder" ] && [ -f "$etude_folder/{MEMORY_FILE}" ] && break
+    etude_folder=
+done
+printf '%s\\0' "${{etude_folder:-${{OUTPUTS:-${{TMPDIR:-/tmp}}/etude-outputs}}}}"
+env -0"""
 
 
 @dataclass(frozen=True)
@@ -97,11 +107,13 @@ class Ran:
 
 @dataclass(frozen=True)
 class Launch:
-    """A process to start: its words, its variables, and the command line on stdin where it is too long for a word."""
+    """A process to start: its words, its variables, the command line on stdin where it is too long for a word, and the folder of
+    outputs as commands name it."""
 
     argv: list[str]
     env: dict[str, str]
     stdin: bytes
+    outputs: str
 
 
 class ShellState:
@@ -110,6 +122,7 @@ class ShellState:
     def __init__(self) -> None:
         self._shell: str | None = None
         self._root: str | None = None
+        self._outputs = OUTPUTS_FOLDER
         self._folder = ""
         self._given: set[str] = set()  # variables that a fresh shell has
         self._variables: dict[str, str] = {}
@@ -149,18 +162,21 @@ class ShellState:
         unset = sorted(self._given - set(self._variables)) if self._known else []
         line = command.encode()
         is_long = len(line) > LONGEST_ARGUMENT_BYTES
-        words = ["" if is_long else command, self._folder, " ".join(unset)]
+        words = ["" if is_long else command, self._folder, " ".join(unset), self._outputs]
         argv = [shell, "-c", wrapper, posixpath.basename(shell), *words]
-        return Launch(argv, {**NO_TERMINAL, **self._variables}, line if is_long else b"")
+        return Launch(argv, {**NO_TERMINAL, **self._variables}, line if is_long else b"", self._outputs)
 
     async def _begin(self, workspace: Workspace) -> None:
-        """Which shell there is, where the workspace lies as the shell sees it, and what it begins with."""
+        """Which shell there is, where the workspace and its outputs lie as the shell sees them, and what it begins with."""
+        await workspace.keep_output(MEMORY_FILE, b"")
         for shell in ("/bin/bash", "/bin/sh"):
-            asked = [shell, "-c", "pwd -P; env -0"]
+            asked = [shell, "-c", _BEGIN]
             found = await workspace.run(asked, timeout_s=10, max_output_bytes=MAX_MEMORY_BYTES, env=dict(NO_TERMINAL))
             if found.rc == 0:
-                root, _, variables = found.out.partition(b"\n")
+                root, _, rest = found.out.partition(b"\n")
+                outputs, _, variables = rest.partition(b"\0")
                 self._shell, self._root = shell, posixpath.normpath(root.decode(errors="replace"))
+                self._outputs = outputs.decode(errors="replace") or OUTPUTS_FOLDER
                 self._given = set(_parsed(variables))
                 return
 
