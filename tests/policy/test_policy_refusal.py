@@ -118,3 +118,51 @@ def test_an_error_in_a_body_has_words_and_the_status_that_it_stands_for(body: An
 def test_what_is_no_error_is_none_and_a_text_speaks_for_itself() -> None:
     assert error_of({"choices": [], "message": "x"}) is None and error_of({"error": None, "choices": []}) is None
     assert error_words("<html>") == "<html>" and error_words('{"error": {"message": "no"}}') == "no"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "temperature must be <= 2",
+        "top_logprobs must be <= 20",
+        "'n' must be <= 128",
+        "seed must be <= 2147483647",
+        "Invalid 'messages[2].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got 52.",
+        "Invalid 'tools': array too long. Expected an array with maximum length 128, but got an array with length 140.",
+        "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64.",
+        "Invalid 'prompt_cache_key': string too long. Expected a string with maximum length 64.",
+        "The tool name is too long",
+        "tool_call_id: the id is too long",
+        "function description too long",
+    ],
+)
+def test_a_limit_of_one_field_is_no_limit_of_the_conversation(text: str) -> None:
+    assert read_refusal(400, text, asked_tokens=8192) == Refusal("other")
+    assert status_of({"error": {"message": text}}) == 502
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Invalid 'messages[1].content': string too long. Expected a string with maximum length 1048576.",
+        "Invalid 'messages[1].content[0].text': string too long. Expected a string with maximum length 1048576.",
+        "Invalid 'messages': array too long. Expected an array with maximum length 2048.",
+        "Invalid 'input[3].arguments': string too long.",
+        "request id 7f3a: the prompt is too long",
+        "The name of the model is fine. Input is too long.",
+    ],
+)
+def test_a_part_of_the_conversation_that_is_too_long_is_an_overflow(text: str) -> None:
+    assert read_refusal(400, text, asked_tokens=8192).kind == "overflow"
+
+
+def test_a_window_too_small_for_any_agent_is_not_believed() -> None:
+    found = read_refusal(400, "maximum context length is 20 tokens", asked_tokens=8192)
+    assert (found.kind, found.window_tokens) == ("overflow", None)
+
+
+@pytest.mark.parametrize("echo", ["max_tokens ", "1", "a", "(", "'x': ", "name "])
+def test_a_refusal_that_repeats_the_whole_request_is_read_at_its_ends(echo: str) -> None:
+    words = "maximum context length is 8192 tokens"
+    for text in (f"{words} {echo * 200_000}", f"{echo * 200_000} {words}"):
+        assert read_refusal(400, text, asked_tokens=9000).window_tokens == 8192

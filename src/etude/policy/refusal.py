@@ -24,7 +24,7 @@ _WINDOW = [
     r"maximum number of tokens allowed \(" + _NUMBER,
     r"(?:with|has a|have a)" + _NUMBER + r"[- ]tokens? (?:maximum )?context",
     r"too large for model with" + _NUMBER,
-    r"must be <=" + _NUMBER,
+    r"inputs.{0,80}max_new_tokens`? must be <=" + _NUMBER,
     r"\d[\d,_]* tokens? >" + _NUMBER + r" maximum",
     r"\bn_ctx\W+" + _NUMBER,
 ]
@@ -61,6 +61,19 @@ _TOO_LONG = re.compile(
     r"max_new_tokens`? must be <=|context the overflows|longer than the (?:maximum|model)",
     re.IGNORECASE,
 )
+# A field that is too long in itself: an id, a name, the list of tools. A shorter conversation would not help.
+_FIELD_TOO_LONG = re.compile(
+    r"\b(\w{1,64})(?:\[\d{1,9}\]){0,4}['\"`]{0,2}\s{0,2}:\s{0,2}(?:the )?(?:string|array|list|value|field)(?: is)? too long|"
+    r"\b(?:names?|ids?|identifiers?|keys?|descriptions?|titles?|users?|schemas?|stop)\b"
+    r"(?:(?!prompt|input|message|context|conversation|request)[^.:]){0,40}? too long",
+    re.IGNORECASE,
+)
+# Fields that hold the conversation or a part of it.
+_CONVERSATION = frozenset("messages content text input inputs prompt output arguments instructions system".split())
+# A window that no agent works in: such a number is a parameter's limit.
+_LEAST_WINDOW_TOKENS = 1024
+# What is read of a refusal: some servers repeat the whole request in it, before or behind their own words.
+_HEAD_CHARS, _TAIL_CHARS = 3000, 1000
 _FILTERED = re.compile(r"content[_ -]?filter|content[_ -]policy|content management policy", re.IGNORECASE)
 _OTHER_FIELD = re.compile(
     r"max_completion_tokens\W{0,3} instead|unsupported parameter\W+max_tokens|max_tokens\W{0,3} is not supported|"
@@ -92,16 +105,17 @@ class Refusal:
 
 def read_refusal(status: int, text: str, *, asked_tokens: int) -> Refusal:
     """What a refusal with this status and body is about. `asked_tokens`: the largest answer that the request allowed."""
+    text = _ends(text)
     if _BROKEN_CALL.search(text):
         return Refusal("call")
     if status not in _ABOUT_LENGTH:
         return Refusal("other")
-    window, prompt, most = _first(_WINDOW, text), _first(_PROMPT, text), _first(_OUTPUT, text)
+    window, prompt, most = _window(text), _first(_PROMPT, text), _first(_OUTPUT, text)
     total, answer = _first(_TOTAL, text), _first(_ANSWER, text)
     prompt = total - answer if total is not None and answer is not None else prompt
     if most is not None and LEAST_ANSWER_TOKENS <= most < asked_tokens:
         return Refusal("output", answer_tokens=most)
-    if window is not None or status == 413 or _TOO_LONG.search(text):
+    if window is not None or status == 413 or _is_too_long(text):
         room = None if window is None or prompt is None else window - prompt - _MARGIN_TOKENS
         if room is not None and LEAST_ANSWER_TOKENS <= room < asked_tokens:
             return Refusal("output", window, prompt, room)
@@ -148,8 +162,8 @@ def status_of(body: Any) -> int:
             return int(value)
     kinds = f"{found.get('type') or ''} {found.get('code') or ''} {found.get('status') or ''}".lower()
     known = next((status for mark, status in _STATUS_BY_WORD if mark in kinds), None)
-    words = error_of(body) or ""
-    return known or (400 if _TOO_LONG.search(words) or _FILTERED.search(words) or _BROKEN_CALL.search(words) else 502)
+    words = _ends(error_of(body) or "")
+    return known or (400 if _is_too_long(words) or _FILTERED.search(words) or _BROKEN_CALL.search(words) else 502)
 
 
 _STATUS_BY_WORD = (
@@ -164,6 +178,25 @@ _STATUS_BY_WORD = (
     ("resource_exhausted", 429),
     ("overloaded", 529),
 )
+
+
+def _ends(text: str) -> str:
+    """A text's beginning and end; what is longer has no words of the server in between."""
+    return text if len(text) <= _HEAD_CHARS + _TAIL_CHARS else f"{text[:_HEAD_CHARS]}\n{text[-_TAIL_CHARS:]}"
+
+
+def _is_too_long(text: str) -> bool:
+    """Whether the conversation is too long, and not one field of it."""
+
+    def without_field(found: re.Match[str]) -> str:
+        return found[0] if (found[1] or "").lower() in _CONVERSATION else ""
+
+    return _TOO_LONG.search(_FIELD_TOO_LONG.sub(without_field, text)) is not None
+
+
+def _window(text: str) -> int | None:
+    found = _first(_WINDOW, text)
+    return found if found is not None and found >= _LEAST_WINDOW_TOKENS else None
 
 
 def _first(patterns: list[str], text: str) -> int | None:
