@@ -230,3 +230,35 @@ def test_a_digest_holds_what_was_asked_and_said_last_and_is_short() -> None:
     text = digest([*said, Message("user", "poison"), Message("user", "the query", summary=True)])
     assert "asked: second" in text and "answered: y" in text and len(text) < 2000
     assert "the query" not in text and "poison" not in text, "what was never answered may be what is refused"
+
+
+def writer(turns: int, how: str) -> Callable[[Request], Message]:
+    """Fills the window with what no text holds: `how` says with the arguments of small calls, of one large call, or with thinking."""
+    made = {"turns": 0}
+
+    def script(request: Request) -> Message:
+        made["turns"] += 1
+        if made["turns"] > turns:
+            return Message("assistant", "done")
+        count = 200_000 if how == "one" else 8000
+        arguments = {"file_path": f"{made['turns']}.txt", "content": "x" * (10 if how == "thinking" else count)}
+        thinking = "t" * 8000 if how == "thinking" else ""
+        return Message("assistant", thinking=thinking, calls=(ToolCall("k", "write", arguments),))
+
+    return script
+
+
+@pytest.mark.parametrize("how", ["arguments", "one", "thinking"])
+@pytest.mark.parametrize("summaries", [4, 0])
+@pytest.mark.parametrize("tells", [True, False])
+async def test_a_window_filled_by_calls_or_thinking_ends_no_session(
+    agent: Make, make_sandbox: Any, how: str, summaries: int, tells: bool
+) -> None:
+    policy = Windowed(8192, writer(14, how), tells=tells)
+    settings = LARGE.model_copy(update={"max_summaries": summaries})
+    outcome = await agent(policy, settings, sandbox=make_sandbox({})).run()
+    assert (outcome.reason, outcome.message) == ("message", "done") and policy.refused > 0
+    assert not outcome.session.of("fault"), "what a digest gets over is no fault"
+    for entry in outcome.session.entries:
+        assert objections(entry.to_json()) == []
+    assert await replay(outcome.session, make_sandbox({})) is None

@@ -169,8 +169,9 @@ class Events:
     def _on_shortened(self, data: dict[str, Any]) -> None:
         window = f" of {data['window']:,} tokens" if data.get("window") else ""
         count = len(data["texts"])
-        texts = "one of its texts is" if count == 1 else f"{count} of its texts are"
-        self._tell(notice(f"the conversation is too long for the model's window{window}: {texts} shortened"))
+        texts = "one of its texts is shortened" if count == 1 else f"{count} of its texts are shortened"
+        how = texts if count else "no text of it can be shortened"
+        self._tell(notice(f"the conversation is too long for the model's window{window}: {how}"))
 
     def _on_undo(self, data: dict[str, Any]) -> None:
         self._item("completed", {"type": "undo", "paths": data["paths"]})

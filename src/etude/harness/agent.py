@@ -221,8 +221,8 @@ class Agent:
             await self._calls.run(message.calls, self._window.result_bytes(len(message.calls)))
 
     async def _ask(self, *, summary: bool) -> Message:
-        """The policy's next turn, appended to the transcript and counted. Raises Overflowed where the conversation was too long, is
-        shorter now, and should be summed up."""
+        """The policy's next turn, appended to the transcript and counted. Raises Overflowed where the conversation was too long and should
+        be summed up."""
         while True:
             self._window.make_room()
             request = self._request(await self._transcript.prompt(), summary)
@@ -232,10 +232,11 @@ class Agent:
             try:
                 answer = await self._inbox.turn(self._policy.complete(request))
             except ContextOverflow as error:
-                if not self._window.refused(error):
-                    raise self._gives_up(error) from error
-                if not summary and self._may_summarize():
+                is_shorter = self._window.refused(error)
+                if not summary and (self._may_summarize() if is_shorter else self._must_summarize()):
                     raise Overflowed from error
+                if not is_shorter:
+                    raise (Ended("refused") if self._digests(summary) else self._gives_up(error)) from error
             except PolicyError as error:
                 if error.infra:
                     raise
@@ -296,6 +297,15 @@ class Agent:
         if self._settings.summary_trigger_tokens == 0:
             return False
         return self._turns_in_segment > 0 and self._summaries < self._settings.max_summaries
+
+    def _must_summarize(self) -> bool:
+        """Whether a summary is all that is left: no text can be cut, as where calls or thinking fill the window. The limit of summaries does
+        not count here, since the session would end."""
+        return not self._window.exact and self._transcript.has_turn
+
+    def _digests(self, summary: bool) -> bool:
+        """Whether a refused request for a summary is answered by a digest, so that its refusal ends nothing."""
+        return summary and not self._window.exact
 
     async def _sum_up(self, asked: Summarize, manner: Delivery) -> None:
         """A summary that the person wished for. Where the segment has no turn yet there is nothing to sum up."""

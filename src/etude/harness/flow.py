@@ -16,7 +16,7 @@ class Flow(Exception):
 
 
 class Overflowed(Flow):
-    """The conversation was too long for the model's window and is shorter now: the session sums it up and goes on."""
+    """The conversation is too long for the model's window: the session sums it up and goes on."""
 
 
 class Ended(Flow):

@@ -94,6 +94,11 @@ class Transcript:
         return 1 + self._tool_tokens + sum(map(estimate, self.messages))
 
     @property
+    def has_turn(self) -> bool:
+        """Whether a summary would make the segment shorter: it holds a turn behind what every segment begins with."""
+        return any(message.role == "assistant" for message in self.messages[len(self._prefix) :])
+
+    @property
     def session_tokens(self) -> int:
         if self._renderer is None:
             return self._sealed + self._estimate
@@ -198,15 +203,16 @@ class Transcript:
             self._scale = min(MOST_SCALE, max(1.0, prompt_tokens / self.estimated_tokens))
 
     def shorten(self, most_tokens: int, facts: Mapping[str, Any]) -> bool:
-        """Make the messages fit `most_tokens` tokens, and record which texts became shorter; whether any did. For text policies."""
+        """Make the messages fit `most_tokens` tokens, and record which texts became shorter; whether any did. A refusal is recorded also
+        where no text did: a replay needs it. For text policies."""
         most_chars = (int(most_tokens / self._scale) - self._tool_tokens) * CHARS_PER_TOKEN
         texts = shortened(self.messages, most_chars)
-        if not texts:
+        if not texts and not facts.get("refused"):
             return False
         changed = {self._entries[place]: text for place, text in texts.items()}
         self._replace(changed)
         self._recorder.append("shortened", {"texts": {str(key): text for key, text in changed.items()}, **facts})
-        return True
+        return bool(changed)
 
     def _replace(self, texts: Mapping[int, str]) -> None:
         """Hold other texts for these entries. A turn whose text is another one is not as its provider sent it."""

@@ -70,15 +70,15 @@ class Window:
         if self.exact:
             return False
         self._refusals += 1
-        if self._refusals > MOST_REFUSALS:
-            return False
         if overflow.prompt_tokens is not None:
             self._transcript.measured(overflow.prompt_tokens)
         else:  # it holds more than the window, and some endpoints report too little
             self._transcript.measured(max(self.tokens or 0, self._transcript.estimated_tokens))
         most = min(self.tokens or self._transcript.segment_tokens, self._transcript.segment_tokens)
         facts = {"window": self.tokens, "prompt": overflow.prompt_tokens, "refused": True}
-        return self._transcript.shorten(int(most * FITTED_SHARE * 0.5 ** (self._refusals - 1)), facts)
+        halvings = min(self._refusals, MOST_REFUSALS) - 1
+        shorter = self._transcript.shorten(int(most * FITTED_SHARE * 0.5**halvings), facts)
+        return shorter and self._refusals <= MOST_REFUSALS
 
     def taken(self) -> None:
         """The endpoint took a request."""

@@ -165,7 +165,7 @@ class ShortenedLine(_Line):
 
     type: Literal["shortened"]
     texts: dict[str, str] = Field(
-        description="the text that is sent from here on, by the number of the entry that holds it"
+        description="the text that is sent from here on, by the number of the entry that holds it; empty if none could be cut"
     )
     window: int | None = Field(None, description="the model's window in tokens, where it is known")
     prompt: int | None = Field(None, description="the prompt's tokens as the endpoint's refusal says them")
