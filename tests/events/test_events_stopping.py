@@ -156,6 +156,62 @@ def test_the_handler_from_before_has_its_turn_once_the_work_is_closed() -> None:
     assert heard == [signal.SIGTERM] and name_of(stopped.value) == "SIGTERM"
 
 
+INNER = """
+import asyncio, signal, sys
+from etude.cli.answer import give
+from etude.events.stopping import SIGNALS, handled_in_loop, raise_when_stopped, run_async
+
+heard = []
+
+async def work():
+    try:
+        with handled_in_loop((signal.SIGINT, *SIGNALS), heard.append):
+            for number in (signal.SIGINT, *SIGNALS):
+                signal.raise_signal(number)
+            await asyncio.sleep(0.01)
+        assert heard == [signal.SIGINT, *SIGNALS], heard
+        print("ready", flush=True)
+        await asyncio.sleep(60)
+    finally:
+        await asyncio.sleep(0.01)
+        print("closed", flush=True)
+
+raise_when_stopped()
+sys.exit(give(lambda: run_async(work()), as_json=False, words=["agent"]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_that_a_part_of_the_work_handled_close_the_rest_of_it(number: int) -> None:
+    done = _in_a_process(INNER, number)
+    assert (done.returncode, done.stdout) == (128 + number, "closed\n"), done.stderr
+
+
+async def test_a_loop_handles_no_signal_that_is_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        heard: list[int] = []
+        with stopping.handled_in_loop(SIGNALS, heard.append):
+            signal.raise_signal(signal.SIGHUP)
+            await asyncio.sleep(0)
+        assert heard == [] and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_no_handler_is_made_by_a_call_whose_end_kills() -> None:
+    """`remove_signal_handler` sets the default action; for SIGWINCH that is to do nothing."""
+    calls = [
+        f"{path}: {ast.unparse(node)}"
+        for path in SOURCES.rglob("*.py")
+        if "_signal_handler" in (text := path.read_text())
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith(("add_signal_handler", "remove_signal_handler"))
+    ]
+    assert [call for call in calls if "SIGWINCH" not in call] == []
+
+
 def test_other_threads_run_their_work_without_handlers() -> None:
     found: list[int] = []
 

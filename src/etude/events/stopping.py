@@ -1,10 +1,11 @@
 """How every verb is stopped: Ctrl-C (SIGINT), SIGTERM and SIGHUP. The one place where signal handlers are made.
 
 A handler runs between any two instructions of the main thread, also inside of `Event.wait` while the event's lock is held. So no handler
-takes a lock, logs or imports: it raises an exception, writes one byte to a pipe, or is the event loop's own (a wakeup descriptor).
+takes a lock, logs or imports: it raises an exception, writes one byte to a pipe, or wakes the event loop.
 
     raise_when_stopped()          for code that waits anywhere: SIGTERM and SIGHUP raise Stopped, as Ctrl-C raises KeyboardInterrupt
     run_async(work)               asyncio.run whose work is cancelled where it awaits, and cleaned up, before the signal has its effect
+    with handled_in_loop(...):    for async code that answers signals itself; what was there before comes back, whatever it was
     with StopFlag() as stop:      for a loop that ends in its own time: `stop.is_set()`, `stop.wait(seconds)`
 """
 
@@ -15,8 +16,8 @@ import os
 import select
 import signal
 import threading
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -66,24 +67,16 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     came: list[int] = []
 
     async def watched() -> T:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        task = asyncio.current_task()
         assert task is not None
 
         def end(number: int) -> None:
             came.append(number)
             task.cancel()
 
-        heard = [number for number in SIGNALS if before[number] not in (signal.SIG_IGN, None)]
-        for number in heard:
-            loop.add_signal_handler(number, end, number)
-        try:
+        with handled_in_loop(SIGNALS, end):
             return await work
-        finally:
-            for number in heard:
-                loop.remove_signal_handler(number)
-                signal.signal(number, before[number])
 
-    before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         return asyncio.run(watched())
     except asyncio.CancelledError:
@@ -91,6 +84,27 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
             signal.raise_signal(came[0])
             raise Stopped(came[0]) from None  # the handler from before did nothing
         raise
+
+
+@contextmanager
+def handled_in_loop(numbers: Iterable[int], callback: Callable[[int], object]) -> Iterator[None]:
+    """Within, the running loop calls `callback` with the number of each of these signals that comes. A signal that is ignored stays ignored.
+
+    Not `loop.add_signal_handler`: its removal sets the default action, which kills, instead of the handler from before."""
+    loop = asyncio.get_running_loop()
+
+    def wake(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(callback, number)
+
+    before = {number: signal.getsignal(number) for number in numbers}
+    handled = [number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)]
+    for number in handled:
+        signal.signal(number, wake)
+    try:
+        yield
+    finally:
+        for number in handled:
+            signal.signal(number, before[number])
 
 
 class StopFlag:
@@ -130,5 +144,7 @@ class StopFlag:
     def wait(self, timeout: float | None = None) -> bool:
         """Whether it is set, at once or within `timeout` seconds."""
         if not self.is_set():
-            select.select([self._reader], [], [], timeout)
+            poll = select.poll()  # `select` takes no descriptor above 1023
+            poll.register(self._reader, select.POLLIN)
+            poll.poll(None if timeout is None else max(0.0, timeout) * 1000)
         return self.is_set()

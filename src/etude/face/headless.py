@@ -9,13 +9,12 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from etude.events.stopping import SIGNALS
+from etude.events.stopping import SIGNALS, handled_in_loop
 from etude.face.control import Control
 from etude.face.desk import open_desk
 from etude.face.errors import INFRA, exit_code
@@ -94,7 +93,7 @@ async def _work(talk: Talk, inbox: Inbox, job: Job, ends: Ends) -> int:
         inbox.close()  # the answer to the one request ends it; stop is still heard
     running = asyncio.ensure_future(talk.agent.run())
     listening = asyncio.ensure_future(control.listen(lambda: ends.idle)) if control else None
-    with _signals(inbox, running):
+    with handled_in_loop((signal.SIGINT, *SIGNALS), lambda number: _stop(inbox, running)):
         try:
             await running
         except (PolicyError, InfraError):
@@ -105,25 +104,12 @@ async def _work(talk: Talk, inbox: Inbox, job: Job, ends: Ends) -> int:
     return exit_code(ends.reason)
 
 
-@contextmanager
-def _signals(inbox: Inbox, running: asyncio.Future[Any]) -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP stop the turn; the second one cancels."""
-    loop = asyncio.get_running_loop()
-
-    def stop() -> None:
-        if inbox.stopping:
-            running.cancel()
-        inbox.say("stop")
-        inbox.close()
-
-    numbers = (signal.SIGINT, *(one for one in SIGNALS if signal.getsignal(one) != signal.SIG_IGN))
-    for number in numbers:
-        loop.add_signal_handler(number, stop)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
+def _stop(inbox: Inbox, running: asyncio.Future[Any]) -> None:
+    """What a signal does: it stops the turn; the second one cancels."""
+    if inbox.stopping:
+        running.cancel()
+    inbox.say("stop")
+    inbox.close()
 
 
 def json_lines(file: TextIO) -> Sink:
