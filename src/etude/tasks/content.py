@@ -13,13 +13,14 @@ import os
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 Mode = Literal["100644", "100755", "120000"]
 PLAIN: Mode = "100644"
 EXECUTABLE: Mode = "100755"
 LINK: Mode = "120000"
 MODES: tuple[Mode, ...] = (PLAIN, EXECUTABLE, LINK)
+C = TypeVar("C", str, bytes)
 
 
 class FileBytes(bytes):
@@ -109,6 +110,23 @@ def like(before: str | None, text: str) -> str:
     """An edited text with the mode that the file had."""
     mode = mode_of(before)
     return FileText(text, mode) if mode == EXECUTABLE and mode_of(text) == PLAIN else text
+
+
+def laid_over(under: Mapping[str, C], over: Mapping[str, C]) -> dict[str, C]:
+    """Two trees as one: `over` wins. A path of `under` goes where one of `over` is its parent or is below it, so that no link or file of
+    `under` can be in the place of a folder of `over`."""
+    folders = {folder for path in over for folder in folders_of(path)}
+    kept = {
+        path: content
+        for path, content in under.items()
+        if path not in folders and over.keys().isdisjoint(folders_of(path))
+    }
+    return {**kept, **over}
+
+
+def folders_of(path: str) -> list[str]:
+    """The folders that a path is in, without the root: `a/b/c` is in `a` and `a/b`."""
+    return [path[:at] for at, letter in enumerate(path) if letter == "/" and at]
 
 
 def texts_of(files: Mapping[str, str]) -> dict[str, str]:

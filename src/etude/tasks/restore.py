@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from etude.tasks.content import LINK, mode_of
+from etude.tasks.content import LINK, laid_over, mode_of
 from etude.tasks.task import Task
 
 # Exercise files are under 1 kB; a larger one is an attack on the grader or an accident, and fails either way.
@@ -24,12 +24,9 @@ def editable(task: Task) -> Sequence[str]:
 
 def restored(task: Task, files: dict[str, bytes], *, max_file_bytes: int = MAX_FILE_BYTES) -> dict[str, bytes]:
     """Base files as bytes, editable ones as the agent left them (absent if it removed them or made them huge)."""
-    graded = {path: text.encode("utf-8") for path, text in task.files.items()}
-    for path in editable(task):
-        graded.pop(path, None)
-        if path in files and len(files[path]) <= max_file_bytes:
-            graded[path] = files[path]
-    return graded
+    paths = editable(task)
+    changed = {path: files[path] for path in paths if path in files and len(files[path]) <= max_file_bytes}
+    return laid_over(changed, {path: text.encode() for path, text in task.files.items() if path not in paths})
 
 
 def text_of(data: bytes | None) -> str | None:

@@ -16,6 +16,7 @@ from etude.bench.grading.judgement import Judgement
 from etude.bench.grading.rubric import Criterion, Rubric
 from etude.tasks.cheats.exercise import nop
 from etude.tasks.cheats.repository import runner_patched, tests_emptied
+from etude.tasks.content import laid_over
 from etude.tasks.protected import is_protected
 from etude.tasks.solved import solved
 from etude.tasks.task import Task
@@ -39,7 +40,7 @@ def solutions_of(task: Task, others: Sequence[Mapping[str, str]]) -> list[dict[s
     base = {path: text.encode() for path, text in task.files.items() if is_protected(path)}
     found = [solved(task)]
     for files in others:
-        found.append({path: text.encode() for path, text in files.items() if not is_protected(path)} | base)
+        found.append(laid_over({path: text.encode() for path, text in files.items() if not is_protected(path)}, base))
     return found
 
 

@@ -8,7 +8,6 @@ the same either way.
 from __future__ import annotations
 
 import asyncio
-import os
 import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,11 +15,12 @@ from dataclasses import replace
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable, Machines, Sandbox
 from etude.sandbox.spec import Network, SandboxSpec
-from etude.tasks.content import EXECUTABLE, LINK, PLAIN, FileBytes, file_bytes, mode_of
+from etude.tasks.content import EXECUTABLE, PLAIN, file_bytes, folders_of, mode_of
 from etude.tasks.environment.attached import services_of
 from etude.tasks.environment.birth import begin
 from etude.tasks.environment.copies import covers
 from etude.tasks.environment.environment import environment_of
+from etude.tasks.environment.special import placed, require_folders, targets
 from etude.tasks.environment.toolchains import with_toolchain
 from etude.tasks.running.pin import default_cache
 from etude.tasks.running.pytest_tools import with_pytest
@@ -29,8 +29,6 @@ from etude.tasks.task import Task
 OVERLAY = "overlay"
 MAX_EXPORT_BYTES = 16 << 20
 ZONE = {"TZ": "UTC"}  # a task's tests mean the same wherever and whenever they run
-LINK_S = 10.0
-LONGEST_TARGET = 4096  # PATH_MAX of Linux
 
 
 def spec_of(task: Task, spec: SandboxSpec, files: dict[str, bytes] | None = None) -> SandboxSpec:
@@ -116,6 +114,8 @@ async def opened(
     the project's making gone and one commit (`birth.py`), where the task has an environment, the services it may ask
     (`attached.py`), and no copy of the project from this machine (`copies.py`). Raises UserError, InfraError, TaskError."""
     wanted = spec_of(task, spec, files)
+    whole = {path: text.encode() for path, text in task.files.items()} if files is None else files
+    require_folders(whole)
     if history:
         wanted = await asyncio.to_thread(_for_agent, task, wanted)
     environment = environment_of(task.metadata)
@@ -131,10 +131,9 @@ async def opened(
         raise
     if environment is not None or special:
         try:
-            await placed(sandbox, special)
-            whole = {path: b"" for path in task.files} if files is None else files
             for path in missing(task, whole) if environment is not None and environment.snapshot else ():
                 await sandbox.remove(path)
+            await placed(sandbox, special)
             if history and environment is not None and environment.snapshot:
                 await begin(sandbox, task)
         except BaseException:
@@ -165,16 +164,17 @@ async def _changed(sandbox: Sandbox, task: Task, max_bytes: int) -> dict[str, by
     for path in gone:
         for known in [known for known in files if known == path or known.startswith(f"{path}/")]:
             del files[known]
-    # What was taken out after the birth and stands there again as it was is no difference to the birth, and one to the task.
+    # What was taken out after the birth and is there again as it was is no difference to the birth, and one to the task.
     absent = set(missing(task, files)) - {*files, *written}
     back = [path for path in absent if not any(path == one or path.startswith(f"{one}/") for one in gone)]
+    links: list[str] = []
     for path in [*written, *sorted(back)]:
         try:
             entry = await sandbox.stat(path)
         except UserError:
             continue  # gone again
         if entry.kind == "link":
-            files[path] = FileBytes(await _target(sandbox, path), LINK)
+            links.append(path)
             continue
         if entry.kind != "file":
             files.pop(path, None)
@@ -184,55 +184,33 @@ async def _changed(sandbox: Sandbox, task: Task, max_bytes: int) -> dict[str, by
         data = await sandbox.read(path, max_bytes=room)
         files[path] = file_bytes(data, EXECUTABLE if entry.mode & 0o100 else PLAIN)
         room -= len(data)
-    return files
+    return files | await targets(sandbox, links)
 
 
 async def _with_modes(sandbox: Disposable, files: dict[str, bytes]) -> dict[str, bytes]:
     """An export, which holds plain files, with their modes and the links."""
     found = dict(files)
+    links: list[str] = []
     for entry in await sandbox.list("."):
         if entry.kind == "link":
-            found[entry.path] = FileBytes(await _target(sandbox, entry.path), LINK)
+            links.append(entry.path)
         elif entry.kind == "file" and entry.mode & 0o100 and entry.path in found:
             found[entry.path] = file_bytes(found[entry.path], EXECUTABLE)
-    return found
-
-
-async def _target(sandbox: Disposable, path: str) -> bytes:
-    """What a link says. Raises UserError."""
-    done = await sandbox.run(["readlink", "-n", "--", f"./{path}"], timeout_s=LINK_S, max_output_bytes=LONGEST_TARGET)
-    if done.rc != 0 or done.truncated:
-        raise UserError(f"the link {path} can't be read: {done.err.decode('utf-8', 'replace').strip()[:200]}")
-    return done.out
+    return found | await targets(sandbox, links)
 
 
 def special_of(task: Task, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Files that a sandbox can't be created with: those with a mode or a target, and those over one that has."""
-    before = {path for path, text in task.files.items() if mode_of(text) != PLAIN} | {
-        *task.metadata.get(OVERLAY, {}).get("special", ())
+    """Files that a sandbox can't be created with: those with a mode or a target, those in the place of one that has, and those where a
+    file becomes a folder, or a folder a file."""
+    special = {path for path, text in task.files.items() if mode_of(text) != PLAIN}
+    special.update(task.metadata.get(OVERLAY, {}).get("special", ()))
+    special.update(folder for path in task.files for folder in folders_of(path))
+    before = special | task.files.keys()
+    return {
+        path: data
+        for path, data in files.items()
+        if path in special or mode_of(data) != PLAIN or not before.isdisjoint(folders_of(path))
     }
-    return {path: data for path, data in files.items() if path in before or mode_of(data) != PLAIN}
-
-
-async def placed(sandbox: Disposable, files: Mapping[str, bytes]) -> None:
-    """Writes files with their modes, and links, over what is there. Raises UserError, InfraError."""
-    for path, data in files.items():
-        command = ["rm", "-f", "--", f"./{path}"]
-        if mode_of(data) == LINK:
-            target = os.fsdecode(bytes(data))
-            command = [
-                "sh",
-                "-c",
-                'mkdir -p -- "$(dirname -- "$2")" && ln -sfn -- "$1" "$2"',
-                "sh",
-                target,
-                f"./{path}",
-            ]
-        done = await sandbox.run(command, timeout_s=LINK_S)
-        if done.rc != 0:
-            raise UserError(f"{path} can't be made: {done.err.decode('utf-8', 'replace').strip()[:200]}")
-        if mode_of(data) != LINK:
-            await sandbox.write(path, bytes(data), mode=0o755 if mode_of(data) == EXECUTABLE else 0o644)
 
 
 async def _differing(sandbox: Sandbox) -> tuple[list[str], list[str]]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from etude.tasks.content import laid_over
 from etude.tasks.faults import Row, fault_of, told
 from etude.tasks.protected import is_protected
 from etude.tasks.running.testrun import Ran, Tests
@@ -59,12 +60,13 @@ def judged(hidden: Mapping[str, Any], ran: Ran) -> Outcome:
 
 
 def graded_files(task: Task, files: dict[str, bytes]) -> dict[str, bytes]:
-    """What the tests run on: the agent's sources, the base's tests and settings, the reference's tests over them."""
+    """What the tests run on: the agent's sources, the base's tests and settings, the reference's tests over them. What the agent left in
+    the way of a protected file, such as a link in the place of its folder, is not graded."""
     graded = {path: data for path, data in files.items() if not is_protected(path) and len(data) <= MAX_FILE_BYTES}
-    graded |= {path: text.encode() for path, text in task.files.items() if is_protected(path)}
+    graded = laid_over(graded, {path: text.encode() for path, text in task.files.items() if is_protected(path)})
     for path in task.hidden["removed"]:
         graded.pop(path, None)
-    return graded | {path: text.encode() for path, text in task.hidden["files"].items()}
+    return laid_over(graded, {path: text.encode() for path, text in task.hidden["files"].items()})
 
 
 def objection(ran: Ran, found: dict[str, bool], telling: int, universal: Collection[str]) -> str:
