@@ -7,8 +7,10 @@ import json
 import os
 import pickle
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 from hypothesis import given
@@ -38,6 +40,8 @@ from etude.tasks.content import (
 )
 from etude.tasks.environment.environment import Environment
 from etude.tasks.environment.workspace import left, opened
+from etude.tasks.graders import documentation, mutants
+from etude.tasks.graders.edits import edited, encoded
 from etude.tasks.harbor import read_task, write_task
 from etude.tasks.patch import PatchRefused, patched
 from etude.tasks.solved import solved
@@ -77,6 +81,32 @@ def test_a_plain_text_is_a_str_as_ever() -> None:
     assert not is_text(file_text(b"\0")) and not is_text(file_text(b"\xe9")) and not is_text(FileText("a", LINK))
     assert is_text(FileText("#!/bin/sh\n", EXECUTABLE))
     assert like(FileText("a", EXECUTABLE), "b") == FileText("b", EXECUTABLE) and like("a", "b") == "b"
+
+
+def test_an_edited_latin_1_text_keeps_its_bytes() -> None:
+    before = file_text(b"# caf\xe9\nx = 1\n")
+    after = edited({"a.py": before}, [{"path": "a.py", "at": before.index("1"), "old": "1", "new": "2"}])
+    assert encoded(after) == {"a.py": b"# caf\xe9\nx = 2\n"}
+    assert mode_of(like(FileText("a", EXECUTABLE), str.__getitem__(file_text(b"\xe9"), slice(None)))) == EXECUTABLE
+
+
+@pytest.mark.parametrize("grade", [documentation.groups_of, mutants.objection])
+def test_executable_files_and_links_that_were_left_as_they_were_are_no_change(grade: Callable[..., object]) -> None:
+    files = {
+        "manage.py": FileText("x = 1\n", EXECUTABLE),
+        "lnk.py": FileText("manage.py", LINK),
+        "m.py": "def f(): ...\n",
+    }
+    hidden = {"path": "test_m.py", "module": "m.py", "form": "examples", "sources": []}
+    task = Task("t", "tests", "l", "", files, (), "mutants", hidden=hidden)
+    left_as_is = {path: text.encode() for path, text in files.items()} | {"test_m.py": b">>> 1\n1\n"}
+    assert grade(task, left_as_is) in ("", [ANY])
+    changed = {"manage.py": b"x = 2\n", "lnk.py": b"manage.py"}  # the link is a file with its text
+    for path, data in changed.items():
+        try:
+            assert f"{path} was changed" in str(grade(task, left_as_is | {path: data}))
+        except documentation.Poor as error:
+            assert f"{path} was changed" in str(error)
 
 
 @pytest.mark.parametrize(

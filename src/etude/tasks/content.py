@@ -107,9 +107,9 @@ def leads_out(path: str, target: str) -> bool:
 
 
 def like(before: str | None, text: str) -> str:
-    """An edited text with the mode that the file had."""
-    mode = mode_of(before)
-    return FileText(text, mode) if mode == EXECUTABLE and mode_of(text) == PLAIN else text
+    """An edited text with the mode that the file had, and with the bytes that are no UTF-8."""
+    mode = EXECUTABLE if mode_of(before) == EXECUTABLE and mode_of(text) == PLAIN else mode_of(text)
+    return file_text(str.encode(text, "utf-8", "surrogateescape"), mode)
 
 
 def laid_over(under: Mapping[str, C], over: Mapping[str, C]) -> dict[str, C]:
@@ -127,6 +127,16 @@ def laid_over(under: Mapping[str, C], over: Mapping[str, C]) -> dict[str, C]:
 def folders_of(path: str) -> list[str]:
     """The folders that a path is in, without the root: `a/b/c` is in `a` and `a/b`."""
     return [path[:at] for at, letter in enumerate(path) if letter == "/" and at]
+
+
+def same_content(before: str, after: bytes | None) -> bool:
+    """Whether a file is there with the bytes that it had, whatever its mode; a link is the same only as a link."""
+    is_link = mode_of(before) == LINK
+    return (
+        after is not None
+        and bytes(after) == bytes(before.encode("utf-8", "surrogateescape"))
+        and (mode_of(after) == LINK) == is_link
+    )
 
 
 def texts_of(files: Mapping[str, str]) -> dict[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from etude.tasks.content import like
+
 _HUNK = re.compile(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _NO_END = "\\ No newline at end of file"
 NOWHERE = "/dev/null"
@@ -20,6 +22,10 @@ def applied(before: Mapping[str, str], patch: str) -> dict[str, bytes]:
     lines = patch.split("\n")[:-1] if patch else []
     at = 0
     while at < len(lines):
+        if (name := _removed(lines[at])) in before:
+            files.pop(name, None)
+            at += 1
+            continue
         if lines[at].startswith("Binary file "):
             raise PatchMismatch(f"{lines[at]}: what is no text was not kept")
         if not lines[at].startswith("--- ") or at + 1 >= len(lines) or not lines[at + 1].startswith("+++ "):
@@ -32,8 +38,14 @@ def applied(before: Mapping[str, str], patch: str) -> dict[str, bytes]:
         if new == NOWHERE:
             files.pop(path, None)
         else:
-            files[path] = text.encode()
+            files[path] = like(before.get(path), text).encode()
     return files
+
+
+def _removed(line: str) -> str:
+    """The file that is no text and that a line says was removed; empty if it says something else."""
+    prefix, suffix = "Binary file ", " removed"
+    return line[len(prefix) : -len(suffix)] if line.startswith(prefix) and line.endswith(suffix) else ""
 
 
 def _patched(text: str, lines: list[str], at: int, path: str) -> tuple[str, int]:

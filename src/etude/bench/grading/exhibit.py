@@ -14,7 +14,9 @@ from dataclasses import dataclass, replace
 from etude.bench.grading.blind import blinded
 from etude.bench.grading.log import Event, events_of, final_message, rendered
 from etude.bench.grading.rubric import Part
+from etude.tasks.content import file_text, is_text, same_content
 from etude.trace.session import Session
+from etude.trace.unicode import whole
 
 # What a judge's window surely holds, about 12,000 tokens a part; the middle of what is longer is left out and said so.
 MAX_CHARACTERS = 48_000
@@ -70,15 +72,15 @@ def diff_of(before: Mapping[str, str], after: Mapping[str, bytes]) -> str:
     parts: list[str] = []
     for path in sorted({*before, *after}):
         old, data = before.get(path), after.get(path)
-        try:
-            new = None if data is None else data.decode()
-        except UnicodeDecodeError:
-            parts.append(f"{path}: {len(data or b'')} bytes that are no text")
+        if old is not None and same_content(old, data):
             continue
-        if old != new:
-            sides = ((old or "").splitlines(), (new or "").splitlines())
-            ends = (f"a/{path}" if old is not None else "/dev/null", f"b/{path}" if new is not None else "/dev/null")
-            parts += difflib.unified_diff(*sides, *ends, lineterm="")
+        name, new = whole(path), None if data is None else file_text(data)
+        if not is_text(old or "") or not is_text(new or ""):
+            parts.append(f"{name}: {f'{len(data)} bytes' if data is not None else 'removed, bytes'} that are no text")
+            continue
+        sides = ((old or "").splitlines(), (new or "").splitlines())
+        ends = (f"a/{name}" if old is not None else "/dev/null", f"b/{name}" if new is not None else "/dev/null")
+        parts += difflib.unified_diff(*sides, *ends, lineterm="")
     return "\n".join(parts)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from etude.bench.runs.folder import replace_text
 from etude.rollout.attempt import Attempt
 from etude.rollout.keep import keep_session
+from etude.tasks.content import file_text, is_text, same_content
 from etude.tasks.task import Task
 from etude.trace.unicode import whole
 
@@ -20,16 +21,16 @@ def keep(path: Path, attempt: Attempt, task: Task, facts: Mapping[str, object]) 
 
 
 def patch(before: Mapping[str, str], after: Mapping[str, bytes]) -> str:
-    """A unified diff, files in order; a file that is no text has one line, and a name that is no text has U+FFFD where it is none. Empty if
-    nothing changed, or no file came back."""
+    """A unified diff, files in order. A file that is no text before or after, or is a link, has one line. A name that is no text has U+FFFD
+    where it is none. Empty if nothing changed, or no file came back."""
     parts = []
     for path in sorted({*before, *after}) if after else []:
-        old, new = before.get(path), _text(after.get(path))
-        if old == new:
+        old, data = before.get(path), after.get(path)
+        if old is not None and same_content(old, data):
             continue
-        name = whole(path)
-        if path in after and new is None:
-            parts.append(f"Binary file {name} {'differs' if path in before else 'added'}\n")
+        name, new = whole(path), None if data is None else file_text(data)
+        if not is_text(old or "") or not is_text(new or ""):
+            parts.append(f"Binary file {name} {'added' if old is None else 'removed' if new is None else 'differs'}\n")
             continue
         lines = difflib.unified_diff(
             (old or "").splitlines(keepends=True),
@@ -39,10 +40,3 @@ def patch(before: Mapping[str, str], after: Mapping[str, bytes]) -> str:
         )
         parts += [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
     return "".join(parts)
-
-
-def _text(data: bytes | None) -> str | None:
-    try:
-        return None if data is None else data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.bounded import LimitReached, bounded
+from etude.tasks.content import same_content
 from etude.tasks.graders import documented
 from etude.tasks.graders.edits import Edit, edited, encoded
 from etude.tasks.graders.examples import MAX_EXAMPLES, Group, Outcome, Unreadable, read_examples, run_examples
@@ -97,7 +98,7 @@ def groups_of(task: Task, files: dict[str, bytes]) -> list[Group]:
     if len(files[path]) > MAX_DOCUMENT_BYTES:
         raise Poor(f"{path} has {len(files[path])} bytes, {MAX_DOCUMENT_BYTES} at most are read")
     for known, before in task.files.items():
-        if known != path and known.endswith(".py") and bytes(files.get(known, b"\0")) != before.encode():
+        if known != path and known.endswith(".py") and not same_content(before, files.get(known)):
             raise Poor(f"{known} was changed or removed: only {path} may be written")
     groups = {"docstrings": _of_docstrings, "page": _of_page, "examples": _of_examples}[hidden["form"]](task, text)
     if sum(len(group.examples) for group in groups) > MAX_EXAMPLES:

@@ -23,6 +23,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.bounded import LimitReached, bounded
+from etude.tasks.content import same_content
 from etude.tasks.graders.chosen import tests_of
 from etude.tasks.graders.commands import machine, unfitted
 from etude.tasks.graders.edits import Edit, edited, encoded
@@ -115,7 +116,7 @@ def objection(task: Task, files: Mapping[str, bytes]) -> str:
     if len(files[path]) > MAX_FILE_BYTES:
         return f"{path} has {len(files[path])} bytes, {MAX_FILE_BYTES} at most are graded"
     for known, before in task.files.items():
-        if known != path and _CODE.search(known) and bytes(files.get(known, b"\0")) != before.encode():
+        if known != path and _CODE.search(known) and not same_content(before, files.get(known)):
             return f"{known} was changed or removed: only {path} may be written"
     if (share := copied(text, task.files[task.hidden["module"]])) > MAX_COPIED:
         return (
