@@ -217,7 +217,7 @@ def test_a_patch_through_a_link_out_of_the_tree_is_refused(tmp_path: Path) -> No
 
 
 def _task(**changes: object) -> Task:
-    solution = {"run.sh": FileText("#!/bin/sh\necho 3\n", EXECUTABLE), "bin.dat": FileText("\0\0")}
+    solution: dict[str, str] = {"run.sh": FileText("#!/bin/sh\necho 3\n", EXECUTABLE), "bin.dat": FileText("\0\0")}
     hidden = {"files": {"tests/x.bin": FileText("\udcff\0"), "tests/t.py": "x\n"}}
     task = Task(
         "t", "c", "l", "do it", dict(ODD), ("true",), "commands", hidden, solution, metadata={"editable": ["run.sh"]}

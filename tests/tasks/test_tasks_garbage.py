@@ -19,7 +19,7 @@ from etude.factory.exercises.source import ExerciseSource
 from etude.factory.settings import ExerciseSettings
 from etude.sandbox.errors import InfraError, UserError
 from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
-from etude.tasks.graders import documentation, mutants, refactor, script
+from etude.tasks.graders import devops, documentation, mutants, refactor, script
 from etude.tasks.registry import GRADERS
 from etude.tasks.running import testrun
 from etude.tasks.running.report import TestRun
@@ -225,7 +225,7 @@ def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     async def where_large(data: bytes, function: Any, *args: Any) -> Any:
         return function(*args)
 
-    for module in (documentation, mutants, refactor):
+    for module in (devops, documentation, mutants, refactor):
         monkeypatch.setattr(module, "bounded", here)
     for module in (script, testrun):
         monkeypatch.setattr(module, "bounded_where_large", where_large)

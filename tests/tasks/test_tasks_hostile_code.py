@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import doctest
+import errno
 import json
 import os
 import pickle
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +281,29 @@ async def test_what_takes_too_much_ends_its_own_process_alone(
     monkeypatch.setattr(bounded_module, "CPU_S", 1)
     with pytest.raises(LimitReached, match=why):
         await bounded(function)
+
+
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def test_a_machine_that_starts_no_process_is_at_fault_and_not_the_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refused(*args: object, **options: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refused)
+    with pytest.raises(InfraError, match=r"no process can be started for \S*test_tasks_hostile_code.returning"):
+        await bounded(returning, 1)
+
+
+async def test_a_child_that_is_killed_or_can_not_import_is_the_machines_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InfraError, match="signal 9"):
+        await bounded(killed)
+    monkeypatch.setattr(bounded_module, "_CHILD", "import no_such_module")
+    with pytest.raises(InfraError, match="(?s)could not begin: status 1 .*no_such_module"):
+        await bounded(returning, 1)
 
 
 class Judge:

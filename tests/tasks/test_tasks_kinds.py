@@ -175,3 +175,20 @@ def test_only_one_line_is_an_answer() -> None:
     assert objection("`Node-7`.\n", "answer.txt", "node-7") == ""
     assert "one line" in objection("node-6\nnode-7\n", "answer.txt", "node-7")
     assert "node-7" not in objection("node-6", "answer.txt", "node-7")
+
+
+def many(jobs: int, values: int, variables: int) -> str:
+    """A short file that asks for much: every job has the matrix, and no step that runs anything."""
+    env = ", ".join(f"V{n}: x" for n in range(variables))
+    first = f"a0: {{runs-on: x, strategy: {{matrix: {{n: &n [{', '.join(map(str, range(values)))}]}}}}, steps: &s [{{uses: actions/cache@v4}}]}}"
+    others = [f"a{n}: {{runs-on: x, strategy: {{matrix: {{n: *n}}}}, steps: *s}}" for n in range(1, jobs)]
+    return f"on: push\nenv: {{{env}}}\njobs: {{{', '.join([first, *others])}}}\n"
+
+
+def test_what_a_workflow_expands_to_is_limited_before_it_is_made() -> None:
+    with pytest.raises(Refused, match="runs nothing"):
+        commands_of(many(10, 5, 200), "ci.yml")
+    with pytest.raises(Refused, match="more than 50 jobs with all of their matrices"):
+        commands_of(many(11, 5, 1), "ci.yml")
+    with pytest.raises(Refused, match="env has 201 variables"):
+        commands_of(many(1, 1, 201), "ci.yml")

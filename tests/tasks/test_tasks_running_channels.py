@@ -14,6 +14,7 @@ from etude.sandbox.spec import SandboxSpec
 from etude.tasks.errors import TaskError
 from etude.tasks.running.channels.channel import Answer, Prepared
 from etude.tasks.running.channels.pytest_channel import interpreter
+from etude.tasks.running.parsers import texts
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
 from etude.tasks.running.supervised import watched
@@ -218,3 +219,19 @@ def test_a_runner_that_prints_its_report_where_newer_ones_write_it_is_heard() ->
     heard = heard_of("mocha", Answer(0, 1.0, (), False, False, "", printed, ()), prepared)
     assert heard.run.passed == {"::g one"} and not heard.objection
     assert not heard_of("mocha", Answer(0, 1.0, (), False, False, "", b"nothing", ()), prepared).run.passed
+
+
+def test_lines_of_tap_that_no_line_closes_cost_as_much_as_others() -> None:
+    open_lines = b" ok a\n" * 50_000  # a list that is built again for each line takes minutes for these
+    nested = b"".join(b" " * depth + b"ok l%d\n" % depth for depth in range(300, -1, -1))
+    (case,) = texts.tap(nested)
+    assert not list(texts.tap(open_lines)) and case.name.startswith("l0 > l1 > ") and case.name.endswith(" > l300")
+
+
+def test_inner_lines_of_tap_keep_their_order_and_outcome() -> None:
+    output = b"    ok a\n        not ok b\n    not ok c\n  ok d # skip\nok e\nok f\n"
+    assert [(case.name, case.outcome) for case in texts.tap(output)] == [
+        ("e > d > a", "passed"),
+        ("e > d > c > b", "failed"),
+        ("f", "passed"),
+    ]

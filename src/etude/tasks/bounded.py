@@ -4,6 +4,9 @@ Graders read what an agent left: they parse it, walk it, compare it. A small fil
 none of these can be cut inside the process that grades everything else. Here the child ends, and the attempt alone is judged by that.
 
 The child costs some 0.3 s, so what is linear in a bounded input (a JSON line, a search) stays in the grader's own process.
+
+A fault of the machine is no fault of the attempt: a child that can't be started, that fails before it calls the function, or that is killed
+from outside (as the kernel does where the host has no memory left) is an InfraError.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import asyncio
 import os
 import pickle
 import resource
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -20,7 +24,9 @@ from etude.sandbox.errors import InfraError
 
 CPU_S = 20  # of one function; the graders' largest real inputs take below one second
 MEMORY_BYTES = 1 << 30
-SMALL_BYTES, SHORT_LINE_BYTES = 1 << 20, 1 << 12  # at which a quadratic search of a line takes milliseconds
+SMALL_BYTES, SHORT_LINE_BYTES = 1 << 15, 1 << 10  # at which the slowest parser of output takes below half a second
+STARTED = b"started\n"  # the child's first output: what goes wrong from there on is the function's doing
+FROM_OUTSIDE = frozenset(-number for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 WALL_S = 300.0  # a child that is given no processor for so long says nothing about the attempt
 
 _CHILD = "import sys; sys.path[:] = {path!r}; from etude.tasks.bounded import child; child()"
@@ -34,43 +40,59 @@ class LimitReached(Exception):
 
 async def bounded(function: Callable[..., T], *args: Any) -> T:
     """What `function`, a module's own, returns or raises. Raises LimitReached too, and InfraError where the machine is at fault."""
+    asked = pickle.dumps(function) + pickle.dumps(args)
+    try:
+        status, out, err = await _ended(asked)
+    except TimeoutError as error:
+        raise InfraError(f"{_name(function)} was given no processor for {WALL_S:g} s") from error
+    except OSError as error:
+        raise InfraError(f"no process can be started for {_name(function)}: {error}") from error
+    if status in FROM_OUTSIDE or not out.startswith(STARTED):
+        raise InfraError(f"the process of {_name(function)} was killed or could not begin: {_end(status, err)}")
+    if status:
+        raise LimitReached(_limit(function, status, err))
+    good, value = pickle.loads(out.removeprefix(STARTED))
+    if not good:
+        raise value
+    return value
+
+
+async def _ended(asked: bytes) -> tuple[int, bytes, bytes]:
+    """Status and output of a child. Raises TimeoutError, OSError."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", _CHILD.format(path=sys.path),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip
     try:
-        out, err = await asyncio.wait_for(child.communicate(pickle.dumps((function, args))), WALL_S)
-    except TimeoutError as error:
-        raise InfraError(f"{_name(function)} was given no processor for {WALL_S:g} s") from error
+        out, err = await asyncio.wait_for(child.communicate(asked), WALL_S)
     finally:
         if child.returncode is None:
             child.kill()
             await child.wait()
-    if child.returncode:
-        raise LimitReached(_limit(function, child.returncode, err))
-    good, value = pickle.loads(out)
-    if not good:
-        raise value
-    return value
+    return child.returncode or 0, out, err
 
 
 async def bounded_where_large(data: bytes, function: Callable[..., T], *args: Any) -> T:
-    """As `bounded`, but in this process where what is read, `data`, is small and its lines are short: no parser takes long for that."""
+    """As `bounded`, but in this process where what is read, `data`, is small and its lines are short: then a
+    parser that is quadratic in either ends about as soon as a process starts."""
     if len(data) <= SMALL_BYTES and max(map(len, data.splitlines()), default=0) <= SHORT_LINE_BYTES:
         return function(*args)
     return await bounded(function, *args)
 
 
 def _limit(function: Callable[..., Any], status: int, err: bytes) -> str:
-    name, end = _name(function), err.decode("utf-8", "replace").strip()[-200:]
+    name = _name(function)
     if b"MemoryError" in err:
         return f"{name} takes more than {MEMORY_BYTES >> 20} MiB for these files"
     if status == -24:  # SIGXCPU
         return f"{name} takes more than {CPU_S} s for these files"
-    return (
-        f"{name} ends its process for these files ({f'signal {-status}' if status < 0 else f'status {status}'}): {end}"
-    )
+    return f"{name} ends its process for these files: {_end(status, err)}"
+
+
+def _end(status: int, err: bytes) -> str:
+    how = f"signal {-status}" if status < 0 else f"status {status}"
+    return f"{how} {err.decode('utf-8', 'replace').strip()[-200:]}".strip()
 
 
 def _name(function: Callable[..., Any]) -> str:
@@ -82,7 +104,10 @@ def child() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S + 1))
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    function, args = pickle.load(sys.stdin.buffer)
+    function = pickle.load(sys.stdin.buffer)
+    sys.stdout.buffer.write(STARTED)
+    sys.stdout.buffer.flush()
+    args = pickle.load(sys.stdin.buffer)
     try:
         answer: tuple[bool, Any] = (True, function(*args))
     except MemoryError:

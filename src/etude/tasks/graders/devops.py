@@ -25,6 +25,8 @@ from typing import Any
 from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable, Machines
 from etude.sandbox.spec import ExecResult
+from etude.tasks.bounded import LimitReached, bounded
+from etude.tasks.content import laid_over
 from etude.tasks.graders.commands import machine, unfitted
 from etude.tasks.graders.edits import edited, encoded
 from etude.tasks.graders.workflow import Refused, commands_of
@@ -92,7 +94,7 @@ async def objection(task: Task, files: dict[str, bytes], scenario: Mapping[str, 
     )
     kept = restored(task, files)
     graded = {path: data for path, data in graded.items() if path not in editable(task)}
-    graded |= {path: kept[path] for path in editable(task) if path in kept}
+    graded = laid_over({path: kept[path] for path in editable(task) if path in kept}, graded)
     limit_s = max(FEWEST_S, TIMES_S * float(task.hidden["seconds"]))
     try:
         sandbox = await machine(task, pool, unfitted)(graded)
@@ -100,7 +102,7 @@ async def objection(task: Task, files: dict[str, bytes], scenario: Mapping[str, 
         return f"{scenario['name']}: the files were refused: {error}"
     try:
         ended = await _stepped(sandbox, task, graded, scenario, nonce, limit_s)
-    except Refused as error:
+    except (Refused, LimitReached) as error:
         return f"{scenario['name']}: {error}"
     except UserError as error:
         ended = Ended(False, str(error))
@@ -139,7 +141,7 @@ async def _stepped(
 
 async def _workflow(sandbox: Disposable, graded: Mapping[str, bytes], path: str, limit_s: float) -> Ended:
     said = ""
-    for command in commands_of(text_of(graded.get(path)), path):
+    for command in await bounded(commands_of, text_of(graded.get(path)), path):
         ran = await sandbox.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", command.script],
             cwd=command.folder or None, env=command.env, timeout_s=limit_s,

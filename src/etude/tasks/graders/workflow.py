@@ -32,6 +32,8 @@ STEP_KEYS = frozenset(("name", "id", "uses", "with", "run", "env", "working-dire
 EXPRESSION = re.compile(r"\$\{\{([^{}]*)\}\}")
 MAX_COMMANDS = 50
 MAX_JOBS, MAX_STEPS = 50, 200  # steps of one job
+MAX_COMBINATIONS = 50  # of all jobs' matrices together
+MAX_ENV = 200  # variables of one table
 MAX_BYTES = 1 << 16  # of the file; people's workflows are below 20 kB
 MAX_TEXT_CHARS = 1 << 17  # of a text once its expressions are filled: a command line takes no more
 
@@ -60,8 +62,16 @@ def commands_of(text: str | None, path: str) -> list[Command]:
     if "on" not in workflow:
         raise Refused(f"{path} says nothing about when it runs (`on`)")
     found: list[Command] = []
+    combinations = 0
     for name in _ordered(workflow["jobs"], path):
-        for command in _job(workflow, name, workflow["jobs"][name], path):
+        job = workflow["jobs"][name]
+        matrix = _matrix(job.get("strategy"), f"{path}: job {name}")
+        combinations += len(matrix)
+        if combinations > MAX_COMBINATIONS:
+            raise Refused(
+                f"{path} has more than {MAX_COMBINATIONS} jobs with all of their matrices, which is the most that are run here"
+            )
+        for command in _job(workflow, name, job, matrix, path):
             found.append(command)
             if len(found) > MAX_COMMANDS:
                 raise Refused(f"{path} runs more than {MAX_COMMANDS} commands, which is the most that are run here")
@@ -140,14 +150,16 @@ def _needs(job: Any, path: str) -> list[str]:
     return needs
 
 
-def _job(workflow: Mapping[str, Any], name: str, job: Mapping[str, Any], path: str) -> Iterator[Command]:
+def _job(
+    workflow: Mapping[str, Any], name: str, job: Mapping[str, Any], matrix: list[dict[str, str]], path: str
+) -> Iterator[Command]:
     _known(job, JOB_KEYS, f"{path}: job {name}")
     if not isinstance(job.get("steps"), list) or "runs-on" not in job:
         raise Refused(f"{path}: job {name} needs `runs-on` and a list of `steps`")
     if len(job["steps"]) > MAX_STEPS:
         raise Refused(f"{path}: job {name} has {len(job['steps'])} steps, {MAX_STEPS} at most are read")
     where = f"{path}: job {name}"
-    for chosen in _matrix(job.get("strategy"), where):
+    for chosen in matrix:
         outer = _env(workflow, {}, chosen, path)
         env = outer | _env(job, outer, chosen, where)
         folder = _folder(job.get("defaults"), _folder(workflow.get("defaults"), ""))
@@ -180,8 +192,8 @@ def _matrix(strategy: Any, where: str) -> list[dict[str, str]]:
     if {"include", "exclude"} & matrix.keys():
         raise Refused(f"{where}: include and exclude of a matrix are not understood here")
     count = math.prod(len(values) for values in matrix.values())
-    if count > MAX_COMMANDS:
-        raise Refused(f"{where}: the matrix has {count} combinations, {MAX_COMMANDS} at most are run here")
+    if count > MAX_COMBINATIONS:
+        raise Refused(f"{where}: the matrix has {count} combinations, {MAX_COMBINATIONS} at most are run here")
     lists = [[_text(value, where) for value in values] for values in matrix.values()]
     return [dict(zip(matrix, row, strict=True)) for row in itertools.product(*lists)]
 
@@ -190,13 +202,17 @@ def _env(holder: Mapping[str, Any], outer: Mapping[str, str], chosen: Mapping[st
     env = holder.get("env") or {}
     if not isinstance(env, dict):
         raise Refused(f"{where}: env must be a table, not {reprlib.repr(env)}")
+    if len(env) > MAX_ENV:
+        raise Refused(f"{where}: env has {len(env)} variables, {MAX_ENV} at most are set here")
     filled: dict[str, str] = {}
+    length = 0
     for name, value in env.items():
         if not _text(name, where) or "=" in name:
             raise Refused(f"{where}: {reprlib.repr(name)} can't be set in an environment")
         filled[name] = _filled(_text(value, where), outer, chosen, f"{where}: env {name}")
-    if sum(map(len, filled.values())) > MAX_TEXT_CHARS:
-        raise Refused(f"{where}: env has more than {MAX_TEXT_CHARS} characters once its expressions are filled")
+        length += len(filled[name])
+        if length > MAX_TEXT_CHARS:
+            raise Refused(f"{where}: env has more than {MAX_TEXT_CHARS} characters once its expressions are filled")
     return filled
 
 

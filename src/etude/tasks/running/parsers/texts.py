@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from etude.tasks.running.parsers.case import Case
+from etude.tasks.running.parsers.case import Case, Outcome
 
 _TAP = re.compile(r"^(\s*)(not )?ok\b(?:\s+\d+)?\s*-?\s*(.*?)(?:\s+#\s*(skip|todo)\b.*|\s+# time=.*)?$", re.IGNORECASE)
 _CARGO = re.compile(r"^test (\S.*?)(?: - should panic)? \.\.\. (ok|FAILED|ignored)")
@@ -16,7 +17,7 @@ _UNITTEST = re.compile(r"^(\w+) \(([\w.<>]+)\)(?:.*?) \.\.\. (.*)$")
 def tap(output: bytes) -> Iterator[Case]:
     """Level by level: `outer > inner` where inner lines stand before the outer's own; the outer's is left to its inner ones. Flat
     assertions (tape) stand under the comment that names their test. Names that come twice get numbers, so that none hides another."""
-    inner: list[tuple[int, str, str]] = []
+    levels: list[tuple[int, list[_Line]]] = []  # by depth, each deeper than the one before
     seen: dict[str, int] = {}
     group = ""
     for line in output.decode("utf-8", "replace").splitlines():
@@ -25,16 +26,37 @@ def tap(output: bytes) -> Iterator[Case]:
                 group = f"{line[2:].strip()} > "
             continue
         depth = len(found[1].expandtabs(4))
-        outcome = "skipped" if found[4] else "failed" if found[2] else "passed"
-        name = found[3].rstrip(" {")
-        below = [one for one in inner if one[0] > depth]
-        inner = [one for one in inner if one[0] <= depth]
-        mine = [(depth, f"{name} > {told}", state) for _, told, state in below] or [(depth, name, outcome)]
-        inner += mine
+        deeper: list[list[_Line]] = []
+        while levels and levels[-1][0] > depth:
+            deeper.append(levels.pop()[1])
+        if not levels or levels[-1][0] < depth:
+            levels.append((depth, []))
+        outcome: Outcome = "skipped" if found[4] else "failed" if found[2] else "passed"
+        levels[-1][1].append(
+            _Line(found[3].rstrip(" {"), outcome, [one for lines in reversed(deeper) for one in lines])
+        )
         if depth == 0:
-            for _, told, state in inner:
-                yield Case(_numbered(group + told, seen), state)  # type: ignore[arg-type]
-            inner = []
+            for name, state in _named(levels.pop()[1], group):
+                yield Case(_numbered(name, seen), state)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of TAP with those inside it."""
+
+    name: str
+    outcome: Outcome
+    inner: list[_Line]
+
+
+def _named(lines: list[_Line], group: str) -> Iterator[tuple[str, Outcome]]:
+    """The innermost lines in order, each with the names of those around it."""
+    waiting = [(group, line) for line in reversed(lines)]
+    while waiting:
+        prefix, line = waiting.pop()
+        if not line.inner:
+            yield f"{prefix}{line.name}", line.outcome
+        waiting += [(f"{prefix}{line.name} > ", one) for one in reversed(line.inner)]
 
 
 def _numbered(name: str, seen: dict[str, int]) -> str:
