@@ -257,6 +257,32 @@ async def test_a_tree_however_deep_is_the_command_s_own_doing(alone: SandboxPool
     await box.kill()
 
 
+@pytest.mark.parametrize("mask", ["377", "277"])
+async def test_a_folder_closed_to_its_owner_ends_no_sandbox(alone: SandboxPool, mask: str) -> None:
+    box = await alone.create(SandboxSpec())
+    assert (await box.run(f"(umask {mask}; mkdir d); sleep 0.7; echo survived")).out == b"survived\n"
+    await box.write("more", b"x")
+    await box.kill()
+
+
+@pytest.mark.parametrize("mode", ["0o300", "0o400", "0o000"])
+async def test_no_mode_hides_files_from_the_disk_limit(alone: SandboxPool, mode: str) -> None:
+    box = await alone.create(SandboxSpec(disk_mb=8))
+    code = f"""import os, time
+os.mkdir('d')
+fd = os.open('d', os.O_RDONLY)
+open('d/1', 'wb').write(bytes(1 << 20))
+os.fchmod(fd, {mode})
+time.sleep(20)"""
+    for _ in range(2):
+        ended = await box.run(["python", "-c", code], timeout_s=30)
+        assert ended.rc == 137 and b"folder 'd' hides" in ended.err
+        code = "import time; time.sleep(20)"
+    with pytest.raises(DiskFull):
+        await box.write("more", b"x")
+    await box.kill()
+
+
 @pytest.mark.skipif(
     os.geteuid() != 0, reason="only a sandbox made by root has a user, and so a count of processes, of its own"
 )

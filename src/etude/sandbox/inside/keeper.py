@@ -185,62 +185,72 @@ def _processes_elsewhere() -> int:
     return total + _ELSEWHERE_SLACK
 
 
-def _used(folder: str, most_files: int) -> tuple[int, int]:
-    """(bytes, files and folders) below; one folder is open at a time. Counting ends where there are too many, as it is said of a tree that
-    is deeper than `_DEEPEST`."""
+def _used(folder: str, most_files: int) -> tuple[int, int, str]:
+    """(bytes, files and folders, a closed folder) below. A folder with files that its mode keeps from being counted is closed; "" without one.
+    One folder is open at a time. Counting ends at too many files, which a tree deeper than `_DEEPEST` counts as."""
     fd = os.open(folder, _FOLDER)
     try:
-        size, count, inner = _listed(fd)
+        size, count, inner, closed = _listed(fd)
         levels = [(_identity(fd), inner)]  # the folders on the way down, and which of theirs are still to be counted
-        while levels and count <= most_files:
+        while levels and count <= most_files and not closed:
             if levels[-1][1]:
-                below = _opened(levels[-1][1].pop(), fd)
+                name = levels[-1][1].pop()
+                below, closed = _opened(name, fd)
                 if below < 0:
+                    continue
+                more, files, inner, shut = _listed(below)
+                size, count, closed = size + more, count + files, name if shut else ""
+                if not inner:
+                    os.close(below)  # without a step into it: its mode may close the way back
                     continue
                 os.close(fd)
                 fd = below
-                more, files, inner = _listed(fd)
-                size, count = size + more, count + files
                 levels.append((_identity(fd), inner))
                 if len(levels) > _DEEPEST:
-                    return size, most_files + 1
+                    return size, most_files + 1, ""
                 continue
             levels.pop()
             if levels:
-                above = os.open("..", _FOLDER, dir_fd=fd)
+                try:
+                    above = os.open("..", _FOLDER, dir_fd=fd)
+                except OSError:
+                    break  # its mode has changed meanwhile, or it was removed
                 os.close(fd)
                 fd = above
                 if _identity(fd) != levels[-1][0]:
                     break  # moved meanwhile: the rest is counted next time
     finally:
         os.close(fd)
-    return size, count
+    return size, count, closed
 
 
-def _listed(fd: int) -> tuple[int, int, list[str]]:
-    """Bytes of a folder's files, its entries, and the folders among them; nothing of one that can't be read."""
-    size, inner = 0, []
+def _listed(fd: int) -> tuple[int, int, list[str], str]:
+    """Bytes of a folder's files, its entries, the folders among them, and a name that the folder's mode hides."""
+    size, inner, hidden = 0, [], ""
     try:
         names = os.listdir(fd)
     except OSError:
-        return 0, 0, []
+        return 0, 0, [], ""  # removed
     for name in names:
         try:
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.EACCES:
+                hidden = name
             continue  # removed since it was listed
         if stat.S_ISDIR(status.st_mode):
             inner.append(name)
         else:
             size += status.st_blocks * 512
-    return size, len(names), inner
+    return size, len(names), inner, hidden
 
 
-def _opened(name: str, fd: int) -> int:
+def _opened(name: str, fd: int) -> tuple[int, str]:
+    """A descriptor, or -1 and the name of a folder that is closed to its owner; -1 and "" for one that was removed since it was listed."""
     try:
-        return os.open(name, _FOLDER, dir_fd=fd)
-    except OSError:
-        return -1  # removed since it was listed, or closed to its own owner
+        return os.open(name, _FOLDER, dir_fd=fd), ""
+    except OSError as error:
+        return -1, name if error.errno == errno.EACCES else ""
 
 
 def _identity(fd: int) -> tuple[int, int]:
@@ -252,17 +262,20 @@ def _excess(place: ground.Ground, spec: dict[str, Any]) -> str:
     processes = len(tree.living())
     if processes > _SUPERVISORS * spec["pids"]:
         return f"{processes} processes (limit: {spec['pids']})"
-    return place.grown(*_both(place, spec))
+    size, count, closed = _both(place, spec)
+    if closed:
+        return f"the mode of its folder {closed!r} hides what the folder holds, and disk_mb={spec['disk_mb']} covers that too"
+    return place.grown(size, count)
 
 
-def _both(place: ground.Ground, spec: dict[str, Any]) -> tuple[int, int]:
+def _both(place: ground.Ground, spec: dict[str, Any]) -> tuple[int, int, str]:
     """What workdir and /tmp hold together."""
     most = spec["disk_mb"] * ground.INODES_PER_MB
     found = [_used(place.real(name), most) for name in (spec["workdir"], "/tmp")]
-    return sum(size for size, _ in found), sum(count for _, count in found)
+    return sum(one[0] for one in found), sum(one[1] for one in found), next((one[2] for one in found if one[2]), "")
 
 
 def _require_room(place: ground.Ground, spec: dict[str, Any], size_bytes: int) -> None:
-    used, count = _both(place, spec)
-    if used + size_bytes > spec["disk_mb"] << 20 or count >= spec["disk_mb"] * ground.INODES_PER_MB:
+    used, count, closed = _both(place, spec)
+    if closed or used + size_bytes > spec["disk_mb"] << 20 or count >= spec["disk_mb"] * ground.INODES_PER_MB:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
