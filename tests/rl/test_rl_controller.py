@@ -554,6 +554,33 @@ def test_a_task_that_never_works_is_set_aside_and_another_takes_its_place(plan, 
         assert not list((folder / "groups" / "scored").iterdir()) and world.reconciler.running == 0
 
 
+@pytest.mark.parametrize("end", ["a fault", "a rollout"])
+def test_how_a_cancelled_rollout_of_an_unreachable_task_ends_has_no_effect(tmp_path, monkeypatch, end):
+    plan = a_plan(max_faults=0)
+    bad = schedule(plan).task_ids[0]
+    roll, cancelled = World.roll, []
+
+    async def failing(self: World, slot: Slot) -> Ended:
+        if slot.task_id != bad:
+            return await roll(self, slot)
+        if slot.member == 0:
+            await asyncio.sleep(1.0)
+            raise InfraFault("no image")
+        try:
+            await asyncio.sleep(1000.0)
+        except asyncio.CancelledError:
+            cancelled.append(slot.member)
+            if end == "a fault":
+                raise InfraFault("the sandbox can't be removed") from None
+        return an_ended(slot, [0], self.rng)
+
+    monkeypatch.setattr(World, "roll", failing)
+    world = live_with(tmp_path, plan, 3, set(), 4)
+    progress = fold(Ledger(tmp_path / "ledger.jsonl").entries)
+    assert cancelled == [1, 2] and list(progress.unreachable) == [0]
+    assert progress.next_step == plan.steps and world.reconciler.running == 0
+
+
 def test_without_a_reserve_the_run_ends_with_the_steps_that_it_can_fill(tmp_path):
     plan = a_plan(max_faults=2)
     live_with(tmp_path, plan, 3, {schedule(plan).task_ids[4]}, 0)

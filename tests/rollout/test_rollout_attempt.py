@@ -246,6 +246,22 @@ async def test_cancelling_a_batch_leaves_no_sandbox():
     assert not pool.live
 
 
+async def test_a_cancelled_attempt_is_not_tried_again_whatever_error_ends_it(monkeypatch):
+    async def failing(self: MemorySandbox) -> None:
+        raise SandboxDied("gone")
+
+    monkeypatch.setattr(MemorySandbox, "kill", failing)
+    pool = MemoryPool()
+    policy = ScriptedPolicy([])
+    policy.complete = lambda _: asyncio.sleep(60)  # type: ignore[assignment,method-assign]
+    task = asyncio.create_task(attempt(TASK, setup(pool, policy=policy)))
+    await asyncio.sleep(0.02)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 5)
+    assert task.cancelled() and pool.created == 1
+
+
 def test_backoff_grows_to_its_cap_and_ends():
     settings = AttemptSettings(attempts=5, first_delay_s=0.1, max_delay_s=2.0)
     assert [delay_s(n, settings) for n in range(1, 6)] == pytest.approx([0.1, 0.4, 1.6, 2.0, None])

@@ -154,10 +154,14 @@ class Controller:
         try:
             rollout = await self.attempt(slot)
         except InfraFault as fault:
+            if slot.group not in self.reconciler.groups:
+                return  # the group was given up meanwhile, and its rollouts are no longer counted
             self.ledger.note("fault", group=slot.group, member=slot.member, attempt=slot.attempt, reason=str(fault))
             group = self.reconciler.fail(slot, str(fault), self.clock())
             if group is not None:
                 self._give_up(group, str(fault))
+            return
+        if slot.group not in self.reconciler.groups:
             return
         version = self.reconciler.groups[slot.group].version
         group = self.reconciler.finish(slot, rollout, self.clock())

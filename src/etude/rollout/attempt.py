@@ -142,6 +142,8 @@ async def attempt(
         except StageError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this attempt's: tried again, or an InfraFault
+            if (running := asyncio.current_task()) is not None and running.cancelling():
+                raise asyncio.CancelledError from error  # it took the place of the cancellation, so no try follows
             faults.append(type(error).__name__)
             await asyncio.sleep(_wait_s(error, len(faults), setup.settings, name))
 
