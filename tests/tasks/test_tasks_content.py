@@ -39,7 +39,7 @@ from etude.tasks.content import (
     write_file,
 )
 from etude.tasks.environment.environment import Environment
-from etude.tasks.environment.workspace import left, opened
+from etude.tasks.environment.workspace import left, opened, special_of
 from etude.tasks.graders import documentation, mutants
 from etude.tasks.graders.edits import edited, encoded
 from etude.tasks.harbor import read_task, write_task
@@ -81,6 +81,15 @@ def test_a_plain_text_is_a_str_as_ever() -> None:
     assert not is_text(file_text(b"\0")) and not is_text(file_text(b"\xe9")) and not is_text(FileText("a", LINK))
     assert is_text(FileText("#!/bin/sh\n", EXECUTABLE))
     assert like(FileText("a", EXECUTABLE), "b") == FileText("b", EXECUTABLE) and like("a", "b") == "b"
+
+
+def test_only_files_that_a_sandbox_can_not_be_created_with_are_written_afterwards() -> None:
+    files = {"pkg/deep/a.py": "1", "b.py": "2", "run.sh": FileText("3", EXECUTABLE), "lnk": FileText("pkg", LINK)}
+    task = Task("t", "", "l", "", files, (), "commands")
+    as_is = {path: text.encode() for path, text in files.items()}
+    assert special_of(task, as_is).keys() == {"run.sh", "lnk"}
+    changed = {"pkg/deep": b"a file", "b.py/inside": b"4", "run.sh": b"plain", "lnk/x": b"5", "new/c.py": b"6"}
+    assert special_of(task, changed).keys() == {"pkg/deep", "b.py/inside", "run.sh", "lnk/x"}
 
 
 def test_an_edited_latin_1_text_keeps_its_bytes() -> None:

@@ -204,12 +204,12 @@ def special_of(task: Task, files: Mapping[str, bytes]) -> dict[str, bytes]:
     file becomes a folder, or a folder a file."""
     special = {path for path, text in task.files.items() if mode_of(text) != PLAIN}
     special.update(task.metadata.get(OVERLAY, {}).get("special", ()))
-    special.update(folder for path in task.files for folder in folders_of(path))
     before = special | task.files.keys()
+    folders = {folder for path in task.files for folder in folders_of(path)}
     return {
         path: data
         for path, data in files.items()
-        if path in special or mode_of(data) != PLAIN or not before.isdisjoint(folders_of(path))
+        if path in special or path in folders or mode_of(data) != PLAIN or not before.isdisjoint(folders_of(path))
     }
 
 
