@@ -141,7 +141,7 @@ async def attempt(
                 return found
         except StageError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this attempt's: tried again, or an InfraFault
+        except Exception as error:  # whatever it is, it is this attempt's: tried again, or an InfraFault
             if (running := asyncio.current_task()) is not None and running.cancelling():
                 raise asyncio.CancelledError from error  # it took the place of the cancellation, so no try follows
             faults.append(type(error).__name__)
