@@ -41,6 +41,25 @@ SOURCE = {"src/index.ts": "export const a = 1;"}
 
 
 @pytest.mark.parametrize(
+    ("command", "argv"),
+    [
+        ("node --inspect-brk jest --runInBand", ("jest",)),
+        ("node --inspect --experimental-vm-modules jest", ("env", "NODE_OPTIONS=--experimental-vm-modules", "jest")),
+        (
+            "NODE_ENV=test A=1 node --watch --experimental-vm-modules node_modules/jest/bin/jest.js --watchAll",
+            ("env", "A=1", "node", "--experimental-vm-modules", "node_modules/jest/bin/jest.js"),
+        ),
+        ("node --inspect-brk=9229 node_modules/.bin/mocha -r esm", ("node", "node_modules/.bin/mocha", "-r", "esm")),
+    ],
+)
+def test_no_debugger_and_no_change_is_waited_for(command: str, argv: tuple[str, ...]) -> None:
+    found = plan(scripted(command, **{"test/a.test.js": "test('a', () => {})"}))
+    assert found.command[: len(argv)] == argv and not any(
+        "inspect" in word or "watch" in word for word in found.command
+    )
+
+
+@pytest.mark.parametrize(
     ("text", "builds"),
     [
         ("import { a } from '../src/index';\ntest('a')", ()),

@@ -236,11 +236,8 @@ def _runner(words: list[str]) -> tuple[Runner, tuple[str, ...], tuple[str, ...],
     before = ("env", *env) if env else ()
     program, rest = posixpath.basename(words[at]), words[at + 1 :]
     inner = _inner(rest) if program == "node" else ""
-    if inner:  # node --experimental-vm-modules node_modules/jest/bin/jest.js
-        place = rest.index(inner)
-        runner = _program(inner)
-        options, patterns = _options(runner, rest[place + 1 :])
-        return _as(runner), (*before, "node", *rest[:place], inner, *_run(runner), *options), patterns, False
+    if inner:
+        return _inside_node(inner, rest, env)
     if program in ("node", "tsx", "ts-node"):
         return _node(program, rest, before)
     if program == "uvu":  # each of its files is a program that ends with 1 where a test fails
@@ -255,6 +252,19 @@ def _runner(words: list[str]) -> tuple[Runner, tuple[str, ...], tuple[str, ...],
     program = {"_mocha": "mocha", "jasmine-node": "jasmine"}.get(program, program)
     options, patterns = _options(program, rest)
     return _as(program), (*before, program, *_run(program), *options), patterns, False
+
+
+def _inside_node(inner: str, rest: list[str], env: list[str]) -> tuple[Runner, tuple[str, ...], tuple[str, ...], bool]:
+    """A runner that node is given as its program: `node --experimental-vm-modules node_modules/jest/bin/jest.js`. A debugger is not waited
+    for, nor a change. A bare name, which node takes for a file of the tree, is the program itself."""
+    place, runner = rest.index(inner), _program(inner)
+    loads, _ = _options("node", rest[:place])
+    options, patterns = _options(runner, rest[place + 1 :])
+    start: tuple[str, ...] = ("node", *loads, inner)
+    if inner == runner:
+        env, start = [*env, *([f"NODE_OPTIONS={' '.join(loads)}"] if loads else [])], (inner,)
+    before = ("env", *env) if env else ()
+    return _as(runner), (*before, *start, *_run(runner), *options), patterns, False
 
 
 def _node(
