@@ -113,6 +113,26 @@ async def test_the_prompts_are_written_and_the_instruction_is_one_of_them(tmp_pa
         assert task.instruction == task.metadata["prompts"][task.metadata["style"]]
 
 
+@pytest.mark.parametrize(
+    "error", [ValueError("4300 digits"), UnicodeEncodeError("utf-8", "\udce9", 0, 1, "surrogates")]
+)
+async def test_a_project_that_breaks_its_install_is_left_out_and_the_others_are_made(
+    tmp_path: Path, error: Exception
+) -> None:
+    async def breaking(name: str) -> Built:
+        if name == "broken":
+            raise error
+        return await install(name)
+
+    making = a_making(tmp_path, Shelf(), Maker("a"), install=breaking, projects=["broken", "one"])
+    await making.run()
+    assert (
+        "the install broke" in making.decisions.installs["broken"].reason
+        and making.decisions.installs["one"].reason == ""
+    )
+    assert any("broken" in fault for fault in making.faults)
+
+
 async def test_a_task_whose_prompt_gives_the_reference_away_is_left_out_with_the_reason(tmp_path: Path) -> None:
     class Teller(Maker):
         async def build(self, name: str, number: int) -> Task:

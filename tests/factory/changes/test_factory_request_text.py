@@ -117,3 +117,13 @@ def test_a_patch_and_a_changelog_say_no_link_either() -> None:
 def test_a_long_message_is_read_whatever_it_repeats(unit: str) -> None:
     without_references(f"{unit * 1_000} #1")
     request_of(f"x\n\n{unit * 1_000}#1")
+
+
+def test_a_line_of_blanks_between_words_is_read_at_once() -> None:
+    for blank in (" ", "\t", "\u2003"):
+        assert request_of("Fix 1" + blank * 100_000 + "x").split() == ["Fix", "1", "x"]
+        assert without_references("(#1" + blank * 100_000 + ", see") != ""
+
+
+def test_of_a_line_that_no_person_writes_the_first_part_is_read() -> None:
+    assert len(request_of("Fix it\n\n" + "see #1 and," * 20_000)) < 2_100

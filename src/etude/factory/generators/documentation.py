@@ -139,7 +139,7 @@ def _stale(asked: _Asked, project: Installed) -> Draft:
 
 def _stale_want(want: str) -> str:
     """The output with its last number one more, or its last word turned round; empty where there is neither."""
-    if numbers := list(re.finditer(r"\d+", want)):
+    if numbers := list(re.finditer(r"(?<!\d)\d{1,9}(?!\d)", want)):
         last = numbers[-1]
         return f"{want[: last.start()]}{int(last[0]) + 1}{want[last.end() :]}"
     if words := [one for one in re.finditer(r"[A-Za-z]{3,}", want) if one[0] != one[0][::-1]]:

@@ -59,6 +59,8 @@ _RST_LINK = re.compile(r"`([^`<\n]*?)\s*<(?:https?|ftp)://[^>`\n]*>`_+")
 _DETAILS = (
     r"(?:for\s+)?(?:more\s+|further\s+)?(?:info(?:rmation)?|details?|context|discussion|background|docs?|documentation)"
 )
+LONGEST_LINE, MOST_BLANKS = 2_000, 40  # characters
+_BLANKS = re.compile(rf"[^\S\n]{{{MOST_BLANKS},}}")
 _INLINE = (
     (_MARKDOWN_LINK, r"\1"),
     (re.compile(rf"(?i),?\s*\b(?:{_DETAILS}\W{{1,3}})?(?:see(?: also)?|refer to|cf\.?)\s*:?\s*{_SEVERAL}\s+{_DETAILS}(?!\w)"), ""),
@@ -82,7 +84,8 @@ _TIDY = (
 
 def request_of(message: str) -> str:
     """What a message says of the change itself; empty where it says nothing else."""
-    title, _, body = message.replace("\r\n", "\n").strip().partition("\n")
+    message = "\n".join(map(_bounded, message.replace("\r\n", "\n").split("\n")))
+    title, _, body = message.strip().partition("\n")
     handled = any(pattern.match(title) for pattern in (_HANDLING, _ONLY_REFERENCES, _GIT_MADE))
     title = "" if handled else without_references(title)
     behind = re.match(r"\n*", body)
@@ -102,6 +105,7 @@ def request_of(message: str) -> str:
 
 def without_references(line: str) -> str:
     """A line of prose without references to issues, and without links; code in backticks stays as it is."""
+    line = _bounded(line)
     if not _MAY_REFER.search(line):
         return line
     whole = line
@@ -109,6 +113,11 @@ def without_references(line: str) -> str:
     parts = re.split(r"(`[^`\n]*`)", line)
     cleaned = "".join(part if part.startswith("`") else _replaced(part) for part in parts)
     return whole if cleaned == whole else _tidied(cleaned)
+
+
+def _bounded(line: str) -> str:
+    """The line without what no person writes: the patterns look at each blank of a row several times, and at each character of a line."""
+    return _BLANKS.sub(lambda found: found[0][:MOST_BLANKS], line)[:LONGEST_LINE]
 
 
 def _replaced(text: str) -> str:

@@ -16,11 +16,16 @@ from etude.factory.install.cause import cause
 TEN, THREE = 10, 3
 SHARE = 0.5  # of the tests that ran; a few always ask for a network, a locale, a terminal
 # pytest, jest, mocha, tap, node's own reporter and bun: "12 passed", "Tests: 1 failed, 12 passed", "12 passing", "# pass 12", "12 pass".
-_GOOD = re.compile(r"(\d+) pass(?:ed|ing)\b|^# pass\s+(\d+)|^\s*(\d+) pass$", re.MULTILINE)
-_BAD = re.compile(r"(?<![:.\d])(\d+) (?:failed|failing|errors?)\b|^# fail\s+(\d+)|^\s*(\d+) fail$", re.MULTILINE)
-_JASMINE = re.compile(r"^(\d+) specs?, (\d+) failures?", re.MULTILINE)
-_CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTILINE)  # one a binary
-_MAVEN = re.compile(r"Tests run: (\d+), +Failures: (\d+), +Errors: (\d+)(?:, Skipped: (\d+))?")  # the last is the sum
+_N = r"(?<!\d)(\d{1,9})(?!\d)"  # a count; more digits are none, and are skipped without looking at each of them again
+_GOOD = re.compile(rf"{_N} pass(?:ed|ing)\b|^# pass\s{{1,9}}{_N}|^[ \t]{{0,99}}{_N} pass$", re.MULTILINE)
+_BAD = re.compile(
+    rf"(?<![:.]){_N} (?:failed|failing|errors?)\b|^# fail\s{{1,9}}{_N}|^[ \t]{{0,99}}{_N} fail$", re.MULTILINE
+)
+_JASMINE = re.compile(rf"^{_N} specs?, {_N} failures?", re.MULTILINE)
+_CARGO = re.compile(rf"^test result: \w+\. {_N} passed; {_N} failed", re.MULTILINE)  # one a binary
+_MAVEN = re.compile(  # the last is the sum
+    rf"Tests run: {_N}, {{1,9}}Failures: {_N}, {{1,9}}Errors: {_N}(?:, Skipped: {_N})?"
+)
 _GO = re.compile(r"^(?:(ok  )|(FAIL))\t\S", re.MULTILINE)  # one a package
 _NETWORK = re.compile(
     r"\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ENETUNREACH|EHOSTUNREACH)\b|socket hang up|fetch failed|Name or service not known"

@@ -77,9 +77,9 @@ class Installer:
             found = await self._measured(recipe, project)
             lacks = (*lacks, *await left_out(recipe.snapshot, self.pool))
         except Discarded as error:
-            told = Discarded("; ".join((str(error), *lacks)), error.builder)
-            told.spent = self.bill.of(wanted.id).told()
-            raise told from error
+            discarded = Discarded("; ".join((str(error), *lacks)), error.builder)
+            discarded.spent = self.bill.of(wanted.id).told()
+            raise discarded from error
         spent = {**self.bill.of(wanted.id).told(), "tries": len(tried) + 1}
         self._keep(wanted, recipe, found, {"spent": spent, "notes": list(lacks)})
         return Built(found, recipe.builder, spent["dollars"] or 0.0, spent, recipe.to_toml(), lacks)
@@ -100,15 +100,15 @@ class Installer:
             return None
         recipe = read_recipe((folder / "recipe.toml").read_text(encoding="utf-8"))
         try:
-            told = json.loads((folder / "installed.json").read_text(encoding="utf-8"))
-            lines = told["baseline"]
+            kept = json.loads((folder / "installed.json").read_text(encoding="utf-8"))
+            lines = kept["baseline"]
             measured = Baseline(
                 frozenset(lines["passed"]), frozenset(lines["flaky"]), {k: tuple(v) for k, v in lines["by_file"].items()}, lines["seconds"]
             )  # fmt: skip
             found = Installed(
-                recipe.environment, files_from_json(told["files"]), measured, told["origin"], told["licence"]
+                recipe.environment, files_from_json(kept["files"]), measured, kept["origin"], kept["licence"]
             )
-            spent = dict(told.get("spent", {}))  # what the rules installed before this was kept cost nothing
+            spent = dict(kept.get("spent", {}))  # what the rules installed before this was kept cost nothing
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise TaskError(f"{folder} holds no installed project ({error!r}): remove it") from error
         try:
@@ -118,7 +118,7 @@ class Installer:
         else:
             await box.kill()
         return Built(
-            found, recipe.builder, spent.get("dollars") or 0.0, spent, recipe.to_toml(), tuple(told.get("notes", ()))
+            found, recipe.builder, spent.get("dollars") or 0.0, spent, recipe.to_toml(), tuple(kept.get("notes", ()))
         )
 
     async def _again(self, wanted: Wanted, recipe: Recipe) -> None:
@@ -134,7 +134,7 @@ class Installer:
     def _keep(self, wanted: Wanted, recipe: Recipe, found: Installed, beside: Mapping[str, Any]) -> None:
         """The recipe first: what has `installed.json` is whole."""
         lines = asdict(found.baseline)
-        told = {
+        account = {
             "files": files_to_json(found.files),
             "baseline": {**lines, "passed": sorted(lines["passed"]), "flaky": sorted(lines["flaky"])},
             "origin": found.origin,
@@ -143,7 +143,7 @@ class Installer:
         }
         folder = self.folder(wanted)
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in (("recipe.toml", recipe.to_toml()), ("installed.json", json.dumps(told))):
+        for name, text in (("recipe.toml", recipe.to_toml()), ("installed.json", json.dumps(account))):
             part = folder / f"{name}.{os.getpid()}.part"
             part.write_text(text, encoding="utf-8")
             part.replace(folder / name)

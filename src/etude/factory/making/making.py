@@ -128,6 +128,15 @@ class Making:
             self._tell(f"{name}: discarded: {reason}")
         except InfraError as error:
             self._fault(f"{name}: {error}")
+        except (UserError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+            # A repository may hold anything: what no rule expected ends this project, not the making.
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            reason = (
+                f"the install broke: {type(error).__name__}: {str(error)[:200]} ({place.name}, line {place.lineno})"
+            )
+            self.faults.append(f"{name}: {reason}")
+            self.decisions.decide(Install(name, "", reason, round(time.monotonic() - began, 2), 0.0))
+            self._tell(f"{name}: discarded: {reason}")
         else:
             self._installed[name], self._recipes[name] = built.installed, built.recipe
             if name not in self.decisions.installs:

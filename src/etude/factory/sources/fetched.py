@@ -20,7 +20,7 @@ from etude.corpus.sources.sdist import SdistSource
 from etude.factory.making.order import Discarded
 from etude.factory.sources.projects import Wanted
 from etude.link.git import GitError, git
-from etude.tasks.content import PLAIN, file_text, files_below, mode_of, read_file, texts_of
+from etude.tasks.content import PLAIN, file_text, files_below, is_text, mode_of, read_file, texts_of
 from etude.tasks.leftovers import leftovers
 from etude.tasks.tree import TooLarge, tree
 
@@ -151,7 +151,7 @@ def _read(root: Path, wanted: Wanted) -> dict[str, bytes]:
     places = {path: root / path for path in files_below(root)}
     hidden = leftovers(places)
     for path, place in places.items():
-        if path in hidden:
+        if path in hidden or not is_text(path):  # a name that is no UTF-8, as `tasks.tree` leaves it out
             continue
         if (size := place.lstat().st_size) > MAX_FILE_BYTES:
             continue

@@ -11,7 +11,7 @@ from etude.sandbox.spec import WORKDIR
 
 _HEADER = re.compile(r"^_{3,} (?:ERROR (?:at setup of|collecting) )?(?P<name>\S.*?) _{3,}$", re.MULTILINE)
 _END = re.compile(r"^(?:=+ .* =+|-+ Captured .* -+|_{3,} \S.* _{3,})$", re.MULTILINE)
-_FRAME = re.compile(r'^  File "(?P<path>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)$', re.MULTILINE)
+_FRAME = re.compile(r'^  File "(?P<path>[^"]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)$', re.MULTILINE)
 _RAISED = re.compile(
     r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Warning|Exit|Interrupt|Iteration|[A-Z]\w*))(?:: (?P<said>.*))?$",
     re.MULTILINE,

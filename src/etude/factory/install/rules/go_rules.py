@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from functools import cache
 from pathlib import PurePosixPath
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from etude.factory.install.goal import Goal
 from etude.factory.sources.fetched import Fetched
@@ -51,13 +51,15 @@ def goals(project: Fetched) -> list[Goal]:
 
 
 def env(project: Fetched) -> dict[str, str]:
-    """Sums are checked against go.sum, not against a public log. No version of Go but this machine's is fetched."""
+    """Sums are checked against go.sum, not against a public log. No version of Go but this machine's is fetched. A mirror that this machine
+    takes modules from is the sandbox's too."""
     return {
         "GOPATH": f"{PLACE}/path",
         "GOCACHE": f"{PLACE}/cache",
         "GONOSUMDB": "*",
         "GOTOOLCHAIN": "local",
         "CGO_ENABLED": "0",
+        **({"GOPROXY": own_proxy()} if own_proxy() else {}),
         "PATH": "/usr/local/go/bin:/usr/lib/go/bin:/usr/local/bin:/usr/bin:/bin",
     }
 
@@ -79,11 +81,25 @@ def learned(project: Fetched, output: str, wanted: Sequence[str]) -> list[str]:
 
 
 @cache
-def hosts() -> tuple[str, ...]:
-    """Where this machine's Go fetches modules from; empty where there is no Go or it fetches from nowhere but the repositories."""
+def own_proxy() -> str:
+    """`GOPROXY` of this machine's Go, without credentials; empty where there is no Go."""
     try:
         done = subprocess.run(["go", "env", "GOPROXY"], capture_output=True, text=True, timeout=_PATIENCE_S, check=True)
     except (OSError, subprocess.SubprocessError):
-        return ()
-    found = [urlsplit(one).netloc for one in re.split(r"[,|]", done.stdout.strip())]
+        return ""
+    return "".join(_public(one) for one in re.split(r"([,|])", done.stdout.strip()))
+
+
+def _public(address: str) -> str:
+    """An address without name and password: it is kept with the tasks."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return ""
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def hosts() -> tuple[str, ...]:
+    """Where this machine's Go fetches modules from, with the port where one is named; empty where it fetches from the repositories alone."""
+    found = [urlsplit(one).netloc for one in re.split(r"[,|]", own_proxy())]
     return tuple(dict.fromkeys(one for one in found if one))

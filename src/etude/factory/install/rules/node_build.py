@@ -13,7 +13,9 @@ from typing import Any
 from etude.factory.install.rules.node_package import package, workspaces
 
 MOST_REACHED = 600  # files that are followed from the tests; a larger project is judged by these
-_IMPORTS = re.compile(r"""(?:\bfrom\s*|\brequire(?:\.resolve)?\(\s*|\bimport\s*\(?\s*|\bmock\(\s*)['"]([^'"\s]+)['"]""")
+_IMPORTS = re.compile(
+    r"""(?:\bfrom\s*|\brequire(?:\.resolve)?\(\s*|\bimport\s*(?:\(\s*)?|\bmock\(\s*)['"]([^'"\s]+)['"]"""
+)
 _SUFFIXES = (
     "",
     *(".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".jsx", ".json", ".node", ".d.ts", ".vue", ".svelte"),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from etude.tasks.environment.environment import Runner
 
 MOST_SCRIPTS = 40  # scripts may call each other in a circle
+LONGEST_GLOB, MOST_WAYS = 500, 100  # characters of a pattern, and patterns that one with braces may be
 TESTS = ("test", "test:unit", "tests-only", "unit", "test:node", "test:run", "mocha", "tap", "vitest", "jest")
 BUILDS = ("build", "compile", "bundle", "dist", "build:lib", "prepare", "prepack", "prepublishOnly")
 _RUNNERS = frozenset(
@@ -41,6 +42,7 @@ _BUILD_FILE = re.compile(r"(^|[/_.-])(build|esbuild|compile|bundle|generate)[^/]
 _MANAGERS = frozenset(("npm", "yarn", "pnpm", "bun", "bunx"))
 _ALL_OF = frozenset(("run-s", "run-p", "npm-run-all", "npm-run-all2", "concurrently"))
 _MEMBERS = frozenset(("lerna", "turbo", "nx"))
+_BRACES = re.compile(r"\{([^{}]*)\}")
 _SEPARATORS = frozenset(("&&", "||", ";", "|", "&", "(", ")"))
 _TESTS_BY_NAME = re.compile(r"test|spec", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
@@ -130,9 +132,9 @@ class _Reader:
                 yield from inner.commands(name)
 
     def _matching(self, pattern: str) -> list[str]:
-        if "*" not in pattern:
+        if "*" not in pattern or len(pattern) > LONGEST_GLOB:
             return [pattern] if pattern in self.scripts else []
-        shape = re.compile(re.escape(pattern).replace(r"\*\*", ".*").replace(r"\*", "[^:]*"))
+        shape = re.compile(_shape(pattern, ":"))
         return [name for name in self.scripts if shape.fullmatch(name)]
 
 
@@ -194,19 +196,48 @@ def simple(text: str) -> list[list[str]]:
 
 
 def glob(pattern: str) -> re.Pattern[str]:
-    """`**/` any folders, `*` and `?` within a name, `{a,b}` either."""
-    out, at = "", 0
-    while at < len(pattern):
-        rest = pattern[at:]
-        if rest.startswith("**/"):
-            out, at = f"{out}(?:[^/]+/)*", at + 3
-        elif braces := re.match(r"\{([^{}]*)\}", rest):
-            either = "|".join(glob(one).pattern for one in braces[1].split(","))
-            out, at = f"{out}(?:{either})", at + braces.end()
-        else:
-            out += {"*": "[^/]*", "?": "[^/]"}.get(rest[0], re.escape(rest[0]))
-            at += 1
-    return re.compile(out.replace("[^/]*[^/]*", ".*"))
+    """`**/` any folders, `**` anything, `*` and `?` within a name, `{a,b}` either. A pattern that is too long, or has too many braces,
+    matches nothing. Matching takes no exponential time: what is between two `**` is matched once, at its first place."""
+    ways = _expanded(pattern) if len(pattern) <= LONGEST_GLOB else []
+    return re.compile("|".join(f"(?:{_shape(one)})" for one in ways) or r"(?!)")
+
+
+def _expanded(pattern: str) -> list[str]:
+    """The patterns without braces; none where there are more than MOST_WAYS."""
+    ways = [pattern]
+    while (found := _BRACES.search(ways[0])) is not None:
+        if len(ways) * (found[1].count(",") + 1) > MOST_WAYS:
+            return []
+        split = [(way, _BRACES.search(way)) for way in ways]
+        ways = [
+            f"{way[: braces.start()]}{one}{way[braces.end() :]}"
+            for way, braces in split
+            if braces is not None
+            for one in braces[1].split(",")
+        ]
+    return ways
+
+
+def _shape(pattern: str, mark: str = "/") -> str:
+    """`mark`: what is between the names of a path."""
+    first, *rest = re.split(rf"((?:\*\*{mark})+|\*{{2,}})", pattern)
+    parts = [_names(first, mark)]
+    for stars, chunk in zip(rest[::2], rest[1::2], strict=True):
+        parts.append((rf"(?:[^{mark}]++{mark})*?" if stars.endswith(mark) else ".*?") + _names(chunk, mark))
+    return "".join([*(f"(?>{part})" for part in parts[:-1]), parts[-1]])
+
+
+def _names(chunk: str, mark: str) -> str:
+    """Part of a path without `**`: in each name, what is between two stars is matched at its first place."""
+    found: list[str] = []
+    for name in chunk.split(mark):
+        first, *rest = (re.escape(one).replace(r"\?", f"[^{mark}]") for one in name.split("*"))
+        found.append(
+            "".join(
+                [first, *(f"(?>[^{mark}]*?{one})" for one in rest[:-1]), *(f"[^{mark}]*?{one}" for one in rest[-1:])]
+            )
+        )
+    return mark.join(found)
 
 
 def _everywhere(words: Sequence[str]) -> bool:

@@ -6,6 +6,7 @@ A step looks for the chosen versions inside the sandbox and says what is missing
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -16,7 +17,8 @@ from etude.tasks.environment.toolchains import INSIDE, PYTHONS
 
 DEMAND = "python"  # in a list of wanted distributions: a demand on the interpreter, e.g. "python>=3.12"
 _LATEST = 99  # a patch release of a minor version whose own is not known
-_CARET = re.compile(r"([\^~])\s*(\d+)(?:\.(\d+))?(?:\.\d+)*")
+_CARET = re.compile(r"([\^~])\s*(\d{1,9})(?:\.(\d{1,9}))?(?:\.\d{1,9})*")
+LONGEST = 200  # characters of a demand; longer ones are none, and Python reads no number of thousands of digits
 _DECLARED = re.compile(r"python_requires\s*=\s*[\"']([^\"']+)[\"']")
 _IGNORED = re.compile(r"Requires-Python ([<>=!~][<>=!~\d.*, ]*\d)")
 _MISSED = re.compile(
@@ -78,7 +80,7 @@ def venv(files: Mapping[str, str], wanted: Sequence[str], folder: str) -> str:
     look = (
         f'for one in {places}; do if command -v "$one" >/dev/null; then python=$one; break; fi; done; ' if able else ""
     )
-    return f'python=; {look}if [ -n "$python" ]; then "$python" -m venv {folder}; else echo \'{why}\' >&2; false; fi'
+    return f'python=; {look}if [ -n "$python" ]; then "$python" -m venv {folder}; else echo {shlex.quote(why)} >&2; false; fi'
 
 
 def demands(wanted: Iterable[str]) -> list[str]:
@@ -94,6 +96,8 @@ def _own(asked: SpecifierSet) -> bool:
 def _specifier(text: str) -> SpecifierSet:
     """Poetry's `^3.12` and `~3.12` among them; of alternatives the first; empty where it is no specifier."""
     first = text.split("||")[0].strip()
+    if len(first) > LONGEST:
+        return SpecifierSet()
     plain = _CARET.sub(_plain, first) if "^" in first or re.match(r"~\s*\d", first) else first
     plain = f"=={plain}" if re.fullmatch(r"\d+(\.\d+)*(\.\*)?", plain) else plain
     try:

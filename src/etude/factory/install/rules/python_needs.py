@@ -17,6 +17,7 @@ _TOOLS = frozenset(
     "black ruff flake8 mypy pyright pre-commit tox nox twine build wheel bump2version sphinx furo isort pylint "
     "coveralls codecov setuptools pip check-manifest towncrier cibuildwheel interrogate pyroma zest-releaser".split()
 )
+_LISTED = re.compile(r"install_requires\s*=\s*\[")
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -43,8 +44,8 @@ def extras(files: Mapping[str, str]) -> list[str]:
     config = setup_cfg(files)
     if config.has_section("options.extras_require"):
         told |= set(config.options("options.extras_require"))
-    for text in (files.get("setup.py", ""),):
-        told |= {name for name in GROUPS if re.search(rf"extras_require.*[\"']{name}[\"']\s*:", text, re.DOTALL)}
+    _, _, text = files.get("setup.py", "").partition("extras_require")
+    told |= {name for name in GROUPS if re.search(rf"[\"']{name}[\"']\s*:", text)}
     return [name for name in GROUPS if name in told][:MOST_EXTRAS]
 
 
@@ -78,9 +79,19 @@ def own_requirements(files: Mapping[str, str], chosen: Iterable[str] = ()) -> li
     found += [name for name in mapping(mapping(tool.get("poetry")).get("dependencies")) if name.lower() != "python"]
     config = setup_cfg(files)
     found += _lines(config.get("options", "install_requires", fallback=""))
-    for listed in re.findall(r"install_requires\s*=\s*\[(.*?)\]", files.get("setup.py", ""), re.DOTALL):
+    for listed in _listed(files.get("setup.py", "")):
         found += re.findall(r"[\"']([^\"']+)[\"']", listed)
     return [*_kept(found or _lines(files.get("requirements.txt", ""))), *own_extras(files, chosen)]
+
+
+def _listed(text: str) -> list[str]:
+    """What is in the brackets of `install_requires=[…]`, each up to the first that closes."""
+    found: list[str] = []
+    opened = _LISTED.search(text)
+    while opened is not None and (end := text.find("]", opened.end())) >= 0:
+        found.append(text[opened.end() : end])
+        opened = _LISTED.search(text, end)
+    return found
 
 
 def own_extras(files: Mapping[str, str], chosen: Iterable[str]) -> list[str]:
@@ -130,11 +141,11 @@ def _kept(lines: Iterable[str]) -> list[str]:
     """Requirements of packages: no options, paths, addresses, substitutions; no tools that no test imports. Pins of a lock are loosened:
     a pin of years ago may not build here."""
     found: dict[str, str] = {}
-    for line in lines:
+    for line in (" ".join(line.split()) for line in lines):
         name = _NAME.match(line)
         if name is None or "://" in line or "{" in line or line.startswith(("-", ".", "/")) or " @ " in line:
             continue
         plain = re.sub(r"[-_.]+", "-", name[0]).lower()
         if plain not in _TOOLS and not plain.startswith(("sphinx", "types-", "flake8-")):
-            found.setdefault(plain, re.sub(r"\s*==.*?(?=;|$)", "", line).strip())
+            found.setdefault(plain, re.sub(r" ?==[^;]*", "", line).strip())
     return list(found.values())

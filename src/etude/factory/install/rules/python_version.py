@@ -8,11 +8,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from etude.factory.install.rules.python_needs import project_table
+from etude.factory.install.rules.python_needs import mapping, project_table
 from etude.factory.sources.fetched import Fetched
 
 UNKNOWN = "999.0.0"  # above every bound of another package that asks for a recent one
@@ -23,6 +22,7 @@ _TOOLS: tuple[tuple[str, str], ...] = (
     (r"poetry-dynamic-versioning", "POETRY_DYNAMIC_VERSIONING_BYPASS"),
     (r"uv-dynamic-versioning", "UV_DYNAMIC_VERSIONING_BYPASS"),
 )
+LONGEST = 200  # characters of a version
 _FILE_KEYS = ("write_to", "version_file", "version-file")
 _WRITTEN = re.compile(r"""["']?(?:write_to|version_file)["']?\s*[:=]\s*["']([\w./-]+\.py)["']""")
 
@@ -37,6 +37,7 @@ def version(project: Fetched) -> str:
 
 def _version_in(text: str) -> str:
     """Of a release's number, or a tag with one at its end: as PEP 440 writes it; empty where there is none."""
+    text = text[-LONGEST:]
     found = re.search(r"\d+(\.\d+)+\S*$", text) or re.fullmatch(r"v?\d{1,4}", text)
     try:
         return str(Version(found[0])) if found else ""
@@ -54,18 +55,14 @@ def variables(project: Fetched) -> str:
 
 def written(files: Mapping[str, str]) -> list[str]:
     """Files of the tree that the build writes the version into, by the project's own settings; those that the tree has are left out."""
-    tool = project_table(files).get("tool", {})
-    tables = [tool.get("setuptools_scm"), tool.get("setuptools-scm"), _table(_table(tool.get("pdm")).get("version"))]
-    build = _table(_table(tool.get("hatch")).get("build"))
-    tables.append(_table(_table(build.get("hooks")).get("vcs")))
-    found = [str(table[key]) for table in map(_table, tables) for key in _FILE_KEYS if key in table]
+    tool = mapping(project_table(files).get("tool"))
+    tables = [tool.get("setuptools_scm"), tool.get("setuptools-scm"), mapping(mapping(tool.get("pdm")).get("version"))]
+    build = mapping(mapping(tool.get("hatch")).get("build"))
+    tables.append(mapping(mapping(build.get("hooks")).get("vcs")))
+    found = [str(table[key]) for table in map(mapping, tables) for key in _FILE_KEYS if key in table]
     found += _WRITTEN.findall(files.get("setup.py", ""))
     return [path for path in dict.fromkeys(found) if path not in files and _inside(path)]
 
 
 def _inside(path: str) -> bool:
     return re.fullmatch(r"[\w.-]+(/[\w.-]+)*", path) is not None and ".." not in path.split("/")
-
-
-def _table(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

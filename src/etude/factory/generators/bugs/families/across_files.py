@@ -105,6 +105,6 @@ def _constants(codes: Mapping[str, Code]) -> Iterator[tuple[str, tuple[str, str]
 def _older(value: str) -> list[str]:
     if value in ("True", "False"):
         return ["False" if value == "True" else "True"]
-    if re.fullmatch(r"\d+", value):
+    if re.fullmatch(r"[0-9]{1,9}", value):
         return [str(int(value) + 1)]
     return [value[:-2] + value[-1]] if len(value) > 3 and value[-2] != "\\" and value[0] in "'\"" else []
