@@ -16,7 +16,8 @@ from etude.recipe.errors import RecipeError
 from etude.recipe.read import find_recipe, read_recipe
 from etude.recipe.recipe import Recipe
 from etude.run.execute import Run
-from etude.run.manifest import Manifest, NotARunDirectory, is_run_directory, owned, remove
+from etude.run.lock import NotALock, RunLock, holder
+from etude.run.manifest import Manifest, NotARunDirectory, is_run_directory, owned, remove, set_aside
 from etude.run.settings import RunSettings
 from etude.run.stage import Context, Stage
 
@@ -24,9 +25,9 @@ BODY = f"{__name__}:body"
 
 
 def body(context: Context) -> None:
-    (context.folder / "made.txt").write_text("x")
+    (context.folder / "made.json").write_text("x")
     (context.folder / "deep").mkdir(exist_ok=True)
-    (context.folder / "deep" / "made.txt").write_text("x")
+    (context.folder / "deep" / "made.json").write_text("x")
 
 
 def _stage(name: str, *after: str, seed: str = "rl.seed") -> Stage:
@@ -92,7 +93,7 @@ def test_new_empty_and_own_directories_are_taken(done: Run, recipe: Recipe, tmp_
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "lock").touch()  # what a run leaves that was killed at once
     Run(recipe, tmp_path / "empty", (_stage("base"),)).execute(["base"], view=False)
-    assert (tmp_path / "empty" / "base" / "made.txt").is_file()
+    assert (tmp_path / "empty" / "base" / "made.json").is_file()
 
 
 def test_a_directory_of_an_earlier_release_goes_on_and_can_be_cleaned(done: Run) -> None:
@@ -137,7 +138,7 @@ def test_clean_follows_no_link(done: Run, tmp_path: Path) -> None:
 def test_a_stage_that_is_cleaned_is_made_again_and_keeps_a_persons_file(done: Run) -> None:
     (done.folder / "sft" / "mine.txt").write_text("mine")
     clean([done.folder], stage="sft", yes=True)
-    assert _tree(done.folder / "sft") == {"mine.txt": "mine"} and (done.folder / "base" / "made.txt").is_file()
+    assert _tree(done.folder / "sft") == {"mine.txt": "mine"} and (done.folder / "base" / "made.json").is_file()
     clean([done.folder], stage="base", yes=True)
     assert not (done.folder / "base").exists()
 
@@ -158,7 +159,7 @@ def test_what_a_killed_stage_wrote_is_the_runs(tmp_path: Path) -> None:
     manifest.begin()
     manifest.open("base")
     (tmp_path / "base").mkdir()
-    (tmp_path / "base" / "half").write_text("x")
+    (tmp_path / "base" / "half.part").write_text("x")
     with (tmp_path / "manifest.jsonl").open("a") as file:
         file.write('{"folder": "ba')  # torn by the kill
     assert remove(tmp_path) == [] and not tmp_path.exists()
@@ -169,19 +170,19 @@ def test_what_lay_in_a_folder_before_a_stage_went_on_stays_a_persons(tmp_path: P
     manifest.begin()
     manifest.open("base")
     (tmp_path / "base").mkdir()
-    (tmp_path / "base" / "made").write_text("x")
+    (tmp_path / "base" / "made.json").write_text("x")
     manifest.close("base")
     (tmp_path / "base" / "mine").write_text("mine")
     Manifest(tmp_path).open("base")
-    (tmp_path / "base" / "more").write_text("x")
+    (tmp_path / "base" / "more.json").write_text("x")
     assert [path.name for path in remove(tmp_path)] == ["mine"]
 
 
-NAMES = st.lists(st.sampled_from(["a", "b", "c/d", "c/e", "c/f/g"]), unique=True)
+NAMES = st.lists(st.sampled_from(["a.json", "b.bin", "c/d.zst", "c/e.zst", "c/f/g.npy"]), unique=True)
 
 
 @given(NAMES, NAMES, st.booleans())
-def test_exactly_what_was_made_while_a_folder_was_open_is_the_runs(
+def test_exactly_the_outputs_that_were_made_while_a_folder_was_open_are_the_runs(
     before: list[str], made: list[str], closed: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -199,6 +200,101 @@ def test_exactly_what_was_made_while_a_folder_was_open_is_the_runs(
             manifest.close("base")
         assert {path.relative_to(run / "base").as_posix() for path in remove(run)} == set(before)
         assert set(_tree(run / "base") if run.exists() else {}) == set(before)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("name", ["notes.txt", "plot.png", "deep/notes.md", "eval.py", "Makefile", "a.csv"])
+def test_what_a_person_puts_into_a_folder_while_its_stage_runs_stays_a_persons(
+    tmp_path: Path, name: str, closed: bool
+) -> None:
+    manifest = Manifest(tmp_path)
+    manifest.begin()
+    manifest.open("sft")
+    for path in ("sft/summary.json", f"sft/{name}"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("x")
+    if closed:
+        manifest.close("sft")
+    assert remove(tmp_path) == [tmp_path / "sft" / name]
+
+
+def test_what_lay_in_a_stages_place_before_it_ran_stays_a_persons_when_it_is_set_aside(tmp_path: Path) -> None:
+    Manifest(tmp_path).begin()
+    for _ in range(3):
+        (tmp_path / "probes").mkdir()
+        (tmp_path / "probes" / "notes.json").write_text("mine")
+        set_aside(tmp_path, "probes")
+    assert {path.name for path in remove(tmp_path)} == {"notes.json"} and len(list(tmp_path.rglob("*.json"))) == 3
+
+
+def test_a_run_of_an_earlier_release_owns_its_outputs_after_it_went_on(done: Run) -> None:
+    (done.folder / "manifest.jsonl").unlink()
+    (done.folder / "base" / "notes.txt").write_text("mine")
+    (done.folder / "photos").mkdir()
+    (done.folder / "photos" / "a.json").write_text("mine")
+    Manifest(done.folder).begin()
+    kept = remove(done.folder)
+    assert sorted(path.name for path in kept) == ["a.json", "notes.txt"]
+    assert set(_tree(done.folder)) == {"base/notes.txt", "photos/a.json"}
+
+
+DAMAGED = [
+    '{"folder": "base", "moved_to": []}', '{"folder": "base", "files": null}', '{"folder": "base", "files": [[]]}',
+    '{"folder": "base", "files": "made.json"}', '{"folder": "base", "open": true, "foreign": [1]}', '{"folder": []}', "[]", "\x00",
+]  # fmt: skip
+
+
+def test_a_damaged_line_of_a_manifest_counts_for_nothing(done: Run) -> None:
+    before = owned(done.folder)
+    for line in DAMAGED:
+        with (done.folder / "manifest.jsonl").open("a") as file:
+            file.write(line + "\n")
+        assert owned(done.folder) == before, line
+
+
+def test_a_manifest_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "manifest.jsonl")
+    assert Manifest(tmp_path).folders == {} and not is_run_directory(tmp_path)
+
+
+STATE = ["lock", "manifest.jsonl", "ledger.jsonl", "events.jsonl", "recipe.toml", "machine.json", "stages.json"]
+
+
+def test_no_file_of_a_run_directory_is_written_through_a_link(done: Run, tmp_path: Path) -> None:
+    for name in STATE:
+        home, place = tmp_path / "home.txt", done.folder / name
+        before = place.read_text()
+        home.write_text(before)
+        place.unlink()
+        place.symlink_to(home)
+        with pytest.raises(NotARunDirectory, match=f"{name} is a link or no regular file"):
+            done.execute(["base"], view=False)
+        for dry_run in (True, False):
+            with pytest.raises(CleanError, match="is no run directory"):
+                clean([done.folder], dry_run=dry_run, yes=True)
+        assert home.read_text() == before and place.is_symlink()
+        place.unlink()
+        place.write_text(before)
+
+
+@pytest.mark.parametrize("text", ["a note\n", "9" * 100])
+def test_a_persons_file_that_is_called_lock_is_kept(done: Run, recipe: Recipe, tmp_path: Path, text: str) -> None:
+    (tmp_path / "own").mkdir()
+    for folder in (tmp_path / "own", done.folder):
+        (folder / "lock").write_text(text)
+        with pytest.raises(NotALock, match="lock is a link, no regular file, or holds something that no run wrote"):
+            RunLock(folder).__enter__()
+        assert holder(folder) is None
+    with pytest.raises(NotARunDirectory, match="holds lock and is no run directory"):
+        Run(recipe, tmp_path / "own", (_stage("base"),)).execute(["base"], view=False)
+    clean([done.folder], yes=True)
+    assert (tmp_path / "own" / "lock").read_text() == text and _tree(done.folder) == {"lock": text}
+
+
+def test_a_look_at_what_would_be_removed_writes_nothing(done: Run) -> None:
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in done.folder.rglob("*")}
+    clean([done.folder], dry_run=True)
+    assert before == {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in done.folder.rglob("*")}
 
 
 ODD_NAMES = ["../x", "/tmp/x", "a/b", "..", ".", ".hidden", "-rf", "~", "a\\b", "a\nb", "a\0b", "x" * 101]

@@ -86,7 +86,7 @@ class EventLog:
 def _open_after_whole_line(path: Path) -> int:
     """The file opened for appending, with a line torn by an earlier kill ended so that the next one stays whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     if _ends_torn(file):
         time.sleep(ANOTHER_WRITES_S)  # a line that another process is writing looks torn too, at a page's edge
         if _ends_torn(file):

@@ -51,7 +51,7 @@ class Run:
         return plan(self.graph, ledger, self.settings, selected, lambda name: (self.folder / name).is_dir())
 
     def execute(self, selected: Collection[str], *, view: bool = True) -> list[Step]:
-        """Runs what the plan says and returns it. Raises PlanError, RunBusy, or whatever a stage raises."""
+        """Runs what the plan says and returns it. Raises PlanError, NotARunDirectory, NotALock, RunBusy, or whatever a stage raises."""
         self.plan(selected)  # what can't run is refused before anything is written
         with RunLock(self.folder):
             steps = self.plan(selected)

@@ -63,7 +63,7 @@ class Ledger:
     def _record(self, **entry: Any) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         line = dumps({"time": round(time.time(), 3), **entry}).encode() + b"\n"
-        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
             size = os.fstat(file).st_size
             if size and os.pread(file, 1, size - 1) != b"\n":  # a kill tore the last line: end it

@@ -2,40 +2,72 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
+import struct
 from pathlib import Path
 from types import TracebackType
+
+NAME = "lock"
+_MOST_BYTES = 32  # a process number and a line end
+_FLOCK = "hhqqi"  # struct flock: type, whence, start, length, process
+_PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a link is refused, and a pipe doesn't block
 
 
 class RunBusy(Exception):
     """Another process works in this run directory."""
 
 
+class NotALock(Exception):
+    """What has the lock's name is another's file, and was left as it is."""
+
+
 class RunLock:
-    """Context manager around `<run>/lock`. The file names the holder; a file left by a dead one locks nothing.
+    """Context manager around `<run>/lock`. The file names the holder; a file left by a dead one locks nothing. Raises RunBusy, and NotALock for
+    a link, for what is no regular file, and for a file with other content.
 
     A POSIX record lock, not flock: forked children don't inherit it, so a sandbox that outlives a killed run can't keep
     the next run out.
     """
 
     def __init__(self, run: Path) -> None:
-        self._path = run / "lock"
+        self._path = run / NAME
 
     def __enter__(self) -> RunLock:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | _PLAIN, 0o644)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+                raise self._foreign() from error
+            raise
+        try:
+            if not _is_lock(self._file):
+                raise self._foreign()
+            self._take()
+        except BaseException:
+            os.close(self._file)
+            raise
+        return self
+
+    def _take(self) -> None:
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            holder = os.read(self._file, 32).decode(errors="replace").strip() or "unknown"
-            os.close(self._file)
+            holder = os.read(self._file, _MOST_BYTES).decode(errors="replace").strip() or "unknown"
             raise RunBusy(
                 f"{self._path.parent} is in use by process {holder}; wait for it, stop it, or choose another --out"
             ) from None
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
-        return self
+
+    def _foreign(self) -> NotALock:
+        return NotALock(
+            f"{self._path} is a link, no regular file, or holds something that no run wrote; nothing was changed: "
+            "move it away, or choose another --out"
+        )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -44,11 +76,38 @@ class RunLock:
         os.close(self._file)
 
 
-def holder(run: Path) -> int | None:
-    """The process that works in a run directory now, None if nobody does."""
+def is_lock(path: Path) -> bool:
+    """Whether a file is a run's lock: a regular file that is empty or holds a process number."""
     try:
-        with RunLock(run):
+        file = os.open(path, os.O_RDONLY | _PLAIN)
+    except OSError:
+        return False
+    try:
+        return _is_lock(file)
+    finally:
+        os.close(file)
+
+
+def holder(run: Path) -> int | None:
+    """The process that works in a run directory now, 0 for one whose number is unknown, None without one. Writes nothing."""
+    try:
+        file = os.open(run / NAME, os.O_RDONLY | _PLAIN)
+    except OSError:
+        return None
+    try:
+        if not _is_lock(file):
             return None
-    except RunBusy:
-        text = (run / "lock").read_text().strip()
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        if struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))[0] == fcntl.F_UNLCK:
+            return None
+        text = os.pread(file, _MOST_BYTES, 0).strip()
         return int(text) if text.isdigit() else 0
+    finally:
+        os.close(file)
+
+
+def _is_lock(file: int) -> bool:
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        return False
+    content = os.pread(file, _MOST_BYTES + 1, 0)
+    return len(content) <= _MOST_BYTES and (not content.strip() or content.strip().isdigit())

@@ -2,30 +2,37 @@
 
     {"etude": "run directory", "format": 1}
     {"folder": "sft", "open": true, "foreign": []}         before a stage writes: what it finds there and did not make is foreign
-    {"folder": "sft", "files": ["model.safetensors", ...]} after it: the files that are the run's
+    {"folder": "sft", "files": ["model.safetensors", ...]} after it: the outputs of the stage (`outputs.py`), which are the run's
     {"folder": "sft", "moved_to": "sft.previous"}
 
-Promise: a file that the run did not make is never removed, wherever in the directory it lies. A directory of an earlier release has no
-manifest; there the folders that are named as stages are the run's.
+Promise: a file that the run did not make is never removed, wherever in the directory it lies. What a person puts into a stage's folder while
+the stage runs differs from outputs by its name: one that is named as an output counts as the run's. A directory of an earlier release has
+no manifest; there the outputs in folders that are named as stages are the run's.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from etude.run.lock import NAME as LOCK
+from etude.run.lock import is_lock
+from etude.run.outputs import is_output
+
 NAME, LEDGER = "manifest.jsonl", "ledger.jsonl"
 FORMAT = 1
 # Files that a run writes next to its stages' folders, and folders that belong to no stage.
 FILES = frozenset(
-    (NAME, LEDGER, "recipe.toml", "machine.json", "events.jsonl", "stages.json", "lock", "report.json", "report.html")
+    (NAME, LEDGER, "recipe.toml", "machine.json", "events.jsonl", "stages.json", LOCK, "report.json", "report.html")
 )
 SHARED = "downloads"  # of the corpus stage, kept when the stage is run again
 PREVIOUS, KEPT = ".previous", ".kept"
+_MOST_BYTES = 1 << 30  # of a manifest or a ledger: far above what a run writes, and read as a whole
 
 
 class NotARunDirectory(Exception):
@@ -34,14 +41,14 @@ class NotARunDirectory(Exception):
 
 @dataclass
 class Folder:
-    """What the manifest says of one folder: while it is open everything but `foreign` is the run's, later `files` alone."""
+    """What the manifest says of one folder: while `stage` writes there its outputs but `foreign` are the run's, later `files` alone."""
 
-    open: bool = True
+    stage: str = ""
     foreign: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
 
     def owns(self, path: str) -> bool:
-        return path not in self.foreign if self.open else path in self.files
+        return path not in self.foreign and is_output(self.stage, path) if self.stage else path in self.files
 
 
 @dataclass
@@ -57,9 +64,12 @@ class Manifest:
             self._apply(entry)
 
     def begin(self) -> None:
-        """Mark the directory as a run's."""
+        """Mark the directory as a run's. What a run of an earlier release made there stays the run's."""
         if not self.known:
-            self._append({"etude": "run directory", "format": FORMAT})
+            places = sorted(self.run.iterdir()) if self.run.is_dir() and is_run_directory(self.run) else []
+            stages = [place.name for place in places if _named_as_stage(place.name)]
+            lists = [{"folder": name, "files": self._owned(name)} for name in stages]
+            self._append({"etude": "run directory", "format": FORMAT}, *lists)
 
     def open(self, folder: str) -> None:
         """A stage is about to write there."""
@@ -68,11 +78,8 @@ class Manifest:
         self._append({"folder": folder, "open": True, "foreign": foreign})
 
     def close(self, folder: str) -> None:
-        """The stage has ended: what is there now and was not foreign is the run's."""
-        before = self.folders.get(folder, Folder())
-        self._append(
-            {"folder": folder, "files": sorted(path for path in files_below(self.run / folder) if before.owns(path))}
-        )
+        """The stage has ended: its outputs that are there now and were not foreign are the run's."""
+        self._append({"folder": folder, "files": self._owned(folder)})
 
     def moved(self, folder: str, place: str) -> None:
         self._append({"folder": folder, "moved_to": place})
@@ -81,21 +88,26 @@ class Manifest:
         """Whether the run made this file (`path` relative to the run directory)."""
         top, *rest = path.parts
         if not rest:
-            return top in FILES
+            return is_lock(self.run / top) if top == LOCK else top in FILES
         found = self.folders.get(top)
         if found is None:
-            return not self.known and _named_as_stage(top)
+            return not self.known and _named_as_stage(top) and is_output(top.removesuffix(PREVIOUS), "/".join(rest))
         return found.owns("/".join(rest))
 
-    def _append(self, entry: dict[str, Any]) -> None:
+    def _owned(self, folder: str) -> list[str]:
+        return sorted(path for path in files_below(self.run / folder) if self.owns(Path(folder, path)))
+
+    def _append(self, *entries: dict[str, Any]) -> None:
         self.run.mkdir(parents=True, exist_ok=True)
-        path = self.run / NAME
-        torn = path.is_file() and not path.read_bytes().endswith(b"\n") and path.stat().st_size > 0
-        with path.open("ab") as file:
-            file.write((b"\n" if torn else b"") + json.dumps(entry).encode() + b"\n")
-            file.flush()
+        lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(self.run / NAME, flags, 0o644), "r+b", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            torn = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
+            file.write((b"\n" if torn else b"") + lines)
             os.fsync(file.fileno())
-        self._apply(entry)
+        for entry in entries:
+            self._apply(entry)
 
     def _apply(self, entry: dict[str, Any]) -> None:
         if entry.get("etude") == "run directory":
@@ -103,12 +115,14 @@ class Manifest:
         name = entry.get("folder")
         if not isinstance(name, str):
             return
-        if "moved_to" in entry:
-            self.folders[entry["moved_to"]] = self.folders.pop(name, Folder())
-        elif entry.get("open"):
-            self.folders[name] = Folder(foreign=frozenset(entry.get("foreign", ())))
-        else:
-            self.folders[name] = Folder(open=False, files=frozenset(entry.get("files", ())))
+        place, foreign, files = entry.get("moved_to"), _paths(entry.get("foreign")), _paths(entry.get("files"))
+        if isinstance(place, str):
+            moved = self.folders.pop(name, Folder())
+            self.folders[place] = moved
+        elif entry.get("open") and foreign is not None:
+            self.folders[name] = Folder(stage=name, foreign=foreign)
+        elif files is not None:
+            self.folders[name] = Folder(files=files)
 
 
 def require_run_directory(folder: Path) -> None:
@@ -117,7 +131,12 @@ def require_run_directory(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise NotARunDirectory(f"{folder} is no folder; choose another --out")
-    strange = sorted(path.name for path in folder.iterdir() if path.name != "lock")
+    strange = sorted(path.name for path in folder.iterdir() if path.name != LOCK or not is_lock(path))
+    if odd := _not_regular(folder):
+        raise NotARunDirectory(
+            f"{folder / odd[0]} is a link or no regular file, and a run would write into it; nothing was changed: move it away, or choose "
+            "another folder (--out)"
+        )
     if strange and not is_run_directory(folder):
         more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
         raise NotARunDirectory(
@@ -127,14 +146,16 @@ def require_run_directory(folder: Path) -> None:
 
 def is_run_directory(folder: Path) -> bool:
     """By its manifest; of an earlier release, by a ledger that holds the events of stages and nothing else. A run that was killed before its
-    first stage has no event, and no file but its own."""
+    first stage has no event, and no file but its own. One whose files are links is none: they would be written through."""
+    if _not_regular(folder):
+        return False
     if Manifest(folder).known:
         return True
     ledger = folder / LEDGER
     if (folder / NAME).exists() or not ledger.is_file():
         return False
     entries = _lines(ledger)
-    whole = [line for line in ledger.read_bytes().splitlines()[:-1] if line.strip()]
+    whole = [line for line in _content(ledger).splitlines()[:-1] if line.strip()]
     ours = all(entry.get("event") in ("started", "finished") and "stage" in entry for entry in entries)
     if not entries:
         return not whole and all(path in FILES for path in files_below(folder))
@@ -197,13 +218,38 @@ def _named_as_stage(name: str) -> bool:
     return name.removesuffix(PREVIOUS) in {*names(GRAPH), SHARED}
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _not_regular(folder: Path) -> list[str]:
+    """Names of a run's files that something else has there."""
+    return [
+        name
+        for name in sorted(FILES)
+        if os.path.lexists(folder / name) and not stat.S_ISREG((folder / name).lstat().st_mode)
+    ]
+
+
+def _paths(found: Any) -> frozenset[str] | None:
+    """A list of paths in a manifest, None for anything else."""
+    return frozenset(found) if isinstance(found, list) and all(isinstance(path, str) for path in found) else None
+
+
+def _content(path: Path) -> bytes:
+    """A regular file's bytes; none of anything else. Raises NotARunDirectory for more than any run writes."""
     try:
-        texts = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return []
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    with open(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            return b""
+        if status.st_size > _MOST_BYTES:
+            raise NotARunDirectory(f"{path} has {status.st_size:,} bytes, more than any run writes; move it away")
+        return file.read(_MOST_BYTES)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for text in texts:
+    for text in _content(path).decode(errors="replace").splitlines():
         try:
             entry = json.loads(text)
         except (ValueError, RecursionError):
