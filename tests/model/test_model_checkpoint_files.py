@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from etude.chat.special import CHAT_TOKENS, SPECIAL_TOKENS
 from etude.corpus.tokenizer import train_tokenizer
 from etude.model.card import Training, origin_of
 from etude.model.causal_lm import CausalLM
-from etude.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
 from etude.model.config import ModelConfig
 from etude.model.init import draw
 from etude.model.loadable import loadable
@@ -294,3 +295,58 @@ def test_a_link_out_of_the_base_is_not_published_with_the_checkpoint(base: Path,
     (base / "LICENSE").symlink_to(tmp_path / "secret")
     made = trained(tmp_path / "a", base)
     assert "LICENSE" not in names(made)
+
+
+def _loop(base: Path) -> Path:
+    (base / "LICENSE").unlink()
+    (base / "LICENSE").symlink_to("LICENSE")
+    return base
+
+
+def _licence_without_encoding(base: Path) -> Path:
+    (base / "README.md").write_text('---\nlicense: "\\ud800"\n---\n')
+    return base
+
+
+def _name_without_encoding(base: Path) -> Path:
+    return base.rename(base.parent / os.fsdecode(b"m\xff"))
+
+
+def _setting_without_encoding(base: Path) -> Path:
+    (base / "generation_config.json").write_text('{"eos_token_id": [3], "x": "\\ud800"}')
+    (base / "tokenizer_config.json").write_text('{"x": "\\ud800", "model_max_length": 7}')
+    return base
+
+
+def _unhashable_template_name(base: Path) -> Path:
+    (base / "chat_template.jinja").unlink()
+    (base / "generation_config.json").unlink()
+    config = json.loads((base / "config.json").read_text())
+    del config["eos_token_id"]
+    (base / "config.json").write_text(json.dumps(config))
+    (base / "tokenizer_config.json").write_text('{"chat_template": [{"name": ["x"], "template": "x"}]}')
+    return base
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [_loop, _licence_without_encoding, _name_without_encoding, _setting_without_encoding, _unhashable_template_name],
+)
+def test_no_file_or_name_of_a_base_keeps_a_trained_model_from_being_saved(base: Path, tmp_path: Path, damage) -> None:
+    base = damage(base)
+    save_checkpoint(tiny(), tmp_path / "b", base, trained=Training("sft", os.fsdecode(b"sessions of c\xff")))
+    assert "sessions of c\ufffd" in (tmp_path / "b" / "README.md").read_text(encoding="utf-8")
+    assert names(tmp_path / "b") >= WHOLE
+    check_companions(load_checkpoint(tmp_path / "b").config, base)
+
+
+def test_a_tokenizer_that_is_too_large_to_be_carried_over_is_refused_before_training(base: Path) -> None:
+    with (base / "tokenizer.json").open("ab") as file:
+        file.truncate((256 << 20) + 1)
+    with pytest.raises(CheckpointError, match="tokenizer.json has 268,435,457 bytes, and .* at most 268,435,456"):
+        check_companions(load_checkpoint(base).config, base)
+
+
+def test_a_tokenizer_of_another_model_is_refused_before_training(base: Path) -> None:
+    with pytest.raises(CheckpointError, match="the tokenizer has the id 89, and the model 80 rows"):
+        check_companions(tiny(vocabulary=80).config, base)

@@ -58,7 +58,8 @@ def read_template(folder: Path) -> str | None:
         return read_bounded(file, MAX_TEMPLATE_BYTES)
     template = read_json(folder / "tokenizer_config.json").get("chat_template")
     if isinstance(template, list):
-        named = {row.get("name"): row.get("template") for row in template if isinstance(row, dict)}
+        rows = [row for row in template if isinstance(row, dict) and isinstance(row.get("name"), str)]
+        named = {row["name"]: row.get("template") for row in rows}
         template = named.get("tool_use") or named.get("default")
     if template is not None and not isinstance(template, str):
         raise ValueError(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from etude.recipe.bounded_yaml import YamlRefused, loads
+from etude.trace.unicode import whole
 
 CARD = "README.md"
 LICENCE_KEYS = ("license", "license_name", "license_link")
@@ -57,7 +58,8 @@ def origin_of(folder: Path) -> Origin:
 
 
 def card(origin: Origin, config: Mapping[str, Any], tokens: int | None) -> str:
-    """The text of README.md. `config` is the content of config.json, `tokens` the size of the tokenizer if there is one."""
+    """The text of README.md. `config` is the content of config.json, `tokens` the size of the tokenizer if there is one. The text
+    has an encoding in UTF-8, whatever the base's card and folder names hold."""
     import yaml
 
     matter: dict[str, Any] = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["etude"]}
@@ -65,9 +67,9 @@ def card(origin: Origin, config: Mapping[str, Any], tokens: int | None) -> str:
         matter["base_model"] = origin.base
     matter |= dict(origin.licence)
     matter["etude"] = {"stages": [asdict(stage) for stage in origin.stages]}
-    head = yaml.safe_dump(matter, sort_keys=False, allow_unicode=True)
+    head = yaml.safe_dump(whole(matter), sort_keys=False, allow_unicode=True)
     parts = [f"{_FENCE}\n{head}{_FENCE}", "# Model card", _made(origin), _vocabulary(config, tokens), _LOAD]
-    return "\n\n".join([*parts, _licence(origin)]) + "\n"
+    return whole("\n\n".join([*parts, _licence(origin)]) + "\n")
 
 
 _LOAD = """## How to load it

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,15 @@ def save_checkpoint(
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
+
+
+def check_companions(config: ModelConfig, tokenizer_from: Path | str) -> None:
+    """Writes what a checkpoint of this model holds besides weights, and removes it: what can't be saved is found before training. Raises
+    CheckpointError, ValueError or OSError."""
+    with tempfile.TemporaryDirectory(prefix="etude-checkpoint-") as name:
+        raw = to_hf_config(config) | token_ids(tokenizer_from)
+        _write_json(Path(name) / "config.json", raw)
+        Companions(Path(tokenizer_from)).write(Path(name), raw, config.context_length)
 
 
 def token_ids(folder: Path | str | None) -> dict[str, Any]:
@@ -201,7 +211,7 @@ def _write_tensors(folder: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _replace(draft: Path, folder: Path) -> None:

@@ -28,6 +28,7 @@ from etude.chat.nano_template import nano_template
 from etude.chat.special import BOS, CHAT_TOKENS, END, PAD
 from etude.chat.tokenizer_file import read_tokenizer
 from etude.model.card import CARD, Origin, Training, card, origin_of
+from etude.trace.unicode import whole
 from etude.weights.hf_files import CheckpointError
 
 TOKENIZER = "tokenizer.json"
@@ -60,7 +61,8 @@ class Companions:
         if tokens is not None or (folder / TIKTOKEN).is_file():
             self._write_tokenizer_config(folder, config, before, tokens or {}, positions, nano=nano)
         self._write_generation_config(folder, config, before)
-        (folder / CARD).write_text(card(self._origin(before), config, None if tokens is None else len(tokens)))
+        text = card(self._origin(before), config, None if tokens is None else len(tokens))
+        (folder / CARD).write_text(text, encoding="utf-8")
 
     def _write_tokenizer(self, folder: Path, rows: int) -> dict[str, int] | None:
         """The tokenizer's files as they are; ids by token, None without a tokenizer."""
@@ -106,7 +108,7 @@ class Companions:
             changed |= {"bos_token": BOS, "eos_token": END, "pad_token": PAD}
             changed.pop("chat_template", None)
             (folder / "special_tokens_map.json").unlink(missing_ok=True)  # it would name those of the former format
-            (folder / TEMPLATE).write_text(nano_template())
+            (folder / TEMPLATE).write_text(nano_template(), encoding="utf-8")
         if file is not None and changed == found:
             shutil.copyfile(file, folder / TOKENIZER_CONFIG)
         else:
@@ -135,13 +137,23 @@ class Companions:
 
 def _own_files(folder: Path, pattern: str) -> Iterator[Path]:
     """The folder's files of that name. A link may lead into the hub's cache, where a snapshot's files are links; other links out of the folder are
-    left: what they lead to would be published with the checkpoint."""
+    left: what they lead to would be published with the checkpoint; so are links that lead nowhere. Raises CheckpointError for a file that is too
+    large."""
     root = folder.resolve()
     for path in sorted(folder.glob(pattern)):
-        place = path.resolve()
+        try:
+            place = path.resolve()
+            size = place.stat().st_size if place.is_file() else None
+        except (OSError, RuntimeError):  # a loop of links, or a folder that is closed
+            continue
         inside = place.is_relative_to(root) or place.parent == root.parent.parent / "blobs"
-        if place.is_file() and (inside or pattern == TOKENIZER) and place.stat().st_size <= _MOST_BYTES:
-            yield path
+        if size is None or not (inside or pattern == TOKENIZER):
+            continue
+        if size > _MOST_BYTES:
+            raise CheckpointError(
+                f"{path} has {size:,} bytes, and of {pattern} at most {_MOST_BYTES:,} are carried over into a checkpoint; remove or replace it"
+            )
+        yield path
 
 
 def _marks(config: Mapping[str, Any], tokens: Mapping[str, int]) -> dict[str, str]:
@@ -165,4 +177,4 @@ def _stop_ids(folder: Path) -> list[int]:
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(whole(content), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

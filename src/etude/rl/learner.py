@@ -25,7 +25,7 @@ import torch
 
 from etude.engine.probe import Mismatch, compare
 from etude.model.card import Training
-from etude.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
 from etude.model.device import device_of
 from etude.rl.baseline import RunningMeans, by_group, of_sound_groups
 from etude.rl.hints.flagged import chosen
@@ -89,6 +89,7 @@ class Learner:
         self.groups = GroupStore(folder / "groups")
         self.mixes = MixedFile(folder / MIXED)
         self._at_model(self._begin)
+        check_companions(self.trainer.model.config, checkpoint)
 
     @cached_property
     def _own_publisher(self) -> BackgroundPublisher:

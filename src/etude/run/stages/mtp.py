@@ -11,7 +11,7 @@ import numpy as np
 
 from etude.model.card import Training
 from etude.model.causal_lm import CausalLM
-from etude.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
 from etude.model.count import count_parameters
 from etude.model.init import with_drafts
 from etude.run.stage import Context
@@ -29,6 +29,7 @@ def run(context: Context) -> None:
     """Leaves `checkpoint/`, the trunk with draft layers, and `summary.json`."""
     settings, start = context.recipe.mtp, _start(context)
     model = with_drafts(load_checkpoint(start), settings.layers, settings.seed)
+    check_companions(model.config, start)
     source = batches_of(settings, mixture_of(context, "short"))
     result = run_mtp(settings, model, source, context.folder, context.log)
     trained = Training(

@@ -13,7 +13,7 @@ from etude.corpus.shards import DONE_FILE, TokenShards
 from etude.corpus.tokenizer import load_tokenizer
 from etude.model.card import Training
 from etude.model.causal_lm import CausalLM
-from etude.model.checkpoint import save_checkpoint
+from etude.model.checkpoint import check_companions, save_checkpoint
 from etude.model.count import count_parameters
 from etude.run.stage import Context, StageError
 from etude.run.stages.corpus import HELDOUT, TRAIN
@@ -36,6 +36,7 @@ JUDGED = 400
 def train_phase(context: Context, model: CausalLM, tokenizer_from: Path) -> TrainingResult:
     """The phase that this stage is, on `model` in place; leaves `midway/` if the recipe asks for it."""
     settings = phase(context, context.stage)
+    check_companions(model.config, tokenizer_from)
     result = run_pretrain(
         context.stage,
         settings,

@@ -12,7 +12,7 @@ from dataclasses import asdict
 
 from etude.events.finite import loads
 from etude.model.card import Training
-from etude.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
 from etude.rl.store import GroupStore
 from etude.run.stage import Context
 from etude.run.stages.attempts import GROUPS
@@ -36,6 +36,7 @@ def run(context: Context) -> None:
         )
         return context.summarize(facts | {"segments": 0, "steps": 0, "tokens": 0})
     model = load_checkpoint(start)
+    check_companions(model.config, start)
     result = run_sft(_settings(context), model, taught, context.folder, context.log, stage=context.stage)
     trained = Training(context.stage, f"{len(taught):,} segments of attempts that solved their tasks")
     save_checkpoint(model, context.folder / CHECKPOINT, tokenizer_from=start, trained=trained)

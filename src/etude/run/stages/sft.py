@@ -15,7 +15,7 @@ from etude.chat.load import load_renderer
 from etude.factory.collect.taught import taught
 from etude.factory.sessions import read_sessions
 from etude.model.card import Training
-from etude.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
 from etude.run.stage import Context
 from etude.run.stages.pretraining import CHECKPOINT, pretrained
 from etude.trace.segment import Segment
@@ -67,6 +67,7 @@ def _taught(context: Context) -> int:
 def _fine_tune(context: Context, taught: list[Segment], facts: dict, *, drafts: bool) -> None:
     recipe, start = context.recipe, pretrained(context)
     model = load_checkpoint(start, drafts=drafts)
+    check_companions(model.config, start)
     held = fitted(
         held_segments(context),
         model.config.context_length,
