@@ -21,6 +21,7 @@ GOOD = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
     [
         ("[]", -32600), ('[{"jsonrpc": "2.0"}]', -32600), ("5", -32600), ('"x"', -32600), ("null", -32600), ("true", -32600),
         ("{", -32700), ("not json", -32700), ("[" * 100_000, -32700), ("\udcff", -32700),
+        pytest.param('{"a": ' + "[" * 600 + "]" * 600 + "}", -32700, id="deep"), ('{"a": NaN}', -32700), ('{"a": 1e999}', -32700),
     ],
 )  # fmt: skip
 async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read(line: str, code: int) -> None:

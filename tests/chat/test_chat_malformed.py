@@ -48,6 +48,16 @@ def test_arguments_that_are_no_object_are_typed(make_renderer: Callable[..., Fam
         assert message.problem == "bad JSON: the arguments of list_todos are no JSON object"
 
 
+@pytest.mark.parametrize("value", ["NaN", "1e999", "[" * 150 + "]" * 150], ids=["nan", "too large", "deep"])
+def test_arguments_that_no_other_reader_takes_are_typed(
+    make_renderer: Callable[..., FamilyRenderer], value: str
+) -> None:
+    for name in ("qwen3", "kimi-k2", "deepseek-v3", "deepseek-v3.1", "gpt-oss", "qwen3-coder", "glm-4.5", "minimax-m2"):
+        call = Message("assistant", "", calls=(ToolCall("c0", "edit_file", {"path": "p", "edits": [417]}),))
+        message = wrong(make_renderer(name), lambda text: text.replace("[417]", f"[{value}]"), call)
+        assert message.problem and kind_of(message.problem) is Problem.BAD_JSON, (name, message)
+
+
 def test_a_call_without_an_end_is_typed(make_renderer: Callable[..., FamilyRenderer]) -> None:
     ends = {"qwen3": "</tool_call>", "qwen3-coder": "</tool_call>", "glm-4.5": "</tool_call>",
             "kimi-k2": "<|tool_call_end|>", "minimax-m2": "</minimax:tool_call>"}  # fmt: skip

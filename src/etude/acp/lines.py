@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from etude.trace.plain_json import parse
 from etude.trace.unicode import whole
 
 # A prompt with a large file in it has some megabytes.
@@ -79,9 +80,9 @@ class Lines:
 
 def _message(line: bytes) -> dict[str, Any] | BadLine:
     try:
-        message = json.loads(line.decode(errors="replace"))
-    except (ValueError, RecursionError):
-        return BadLine(_PARSE_ERROR, "the line is no JSON")
+        message = parse(line.decode(errors="replace"))
+    except ValueError as error:
+        return BadLine(_PARSE_ERROR, f"the line is no JSON: {error}")
     if isinstance(message, list):
         return BadLine(_INVALID_REQUEST, "the line is a JSON array; send one request a line, batches are not taken")
     if not isinstance(message, dict):

@@ -6,12 +6,12 @@ Anybody who reaches the endpoint may begin a body, so none may hold a connection
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 from fastapi import Request
 
 from etude.capture.ask import Refused
+from etude.trace.plain_json import parse
 
 # A conversation of a million tokens is some megabytes of text.
 MAX_BODY_BYTES = 64 << 20
@@ -59,8 +59,8 @@ class Bodies:
 def parsed(data: bytes) -> dict[str, Any]:
     """A body. Raises Refused for what is no JSON object."""
     try:
-        body = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        body = parse(data)
+    except ValueError as error:
         raise Refused(f"the body is no JSON: {error}") from error
     if not isinstance(body, dict):
         raise Refused(f"the body is a JSON {type(body).__name__}; send an object")

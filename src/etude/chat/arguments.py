@@ -6,12 +6,12 @@ own readers strip the text, which would change the lines an edit looks for.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any, Sequence
 
 from etude.chat.families import Arguments
 from etude.chat.hub_tokenizer import HubTokenizer
+from etude.trace.plain_json import parse
 
 # How a format's parameters and calls are written: what opens a name, what ends it, what closes the value, and what may follow.
 # A value ends where one of these follows, so that it may contain the closing tag itself.
@@ -93,8 +93,8 @@ def _value(key: str, text: str, types: set[str]) -> Any:
     if stripped.lower() in _CONSTANTS and (types & {"boolean", "null"} or not types):
         return _CONSTANTS[stripped.lower()]
     try:
-        return json.loads(stripped)
-    except (ValueError, RecursionError) as error:
+        return parse(stripped)
+    except ValueError as error:
         if types and "string" not in types:
             wanted = " or ".join(sorted(types))
             raise Unreadable(f"{key} is {stripped[:40]!r}, which is no {wanted}") from error

@@ -14,6 +14,8 @@ from typing import Any, Sequence
 from renderers import ParsedResponse, ParsedToolCall, RenderedTokens, ToolCallParseStatus, trim_to_turn_close
 from renderers.deepseek_v3 import DeepSeekV3Renderer
 
+from etude.trace.plain_json import parse
+
 _RULES = """
 Where:
 - `tool_call_name` must be an exact match to one of the available tools
@@ -100,8 +102,8 @@ class DeepSeek31(DeepSeekV3Renderer):
             border = body.index(self._tool_sep)
             call.name = self._tokenizer.decode(body[:border]).strip() or None
             try:
-                call.arguments = json.loads(self._tokenizer.decode(body[border + 1 :]))
-            except (ValueError, RecursionError):
+                call.arguments = parse(self._tokenizer.decode(body[border + 1 :]))
+            except ValueError:
                 call.status = ToolCallParseStatus.INVALID_JSON
         else:
             call.status = ToolCallParseStatus.MALFORMED_STRUCTURE

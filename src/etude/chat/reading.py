@@ -15,6 +15,7 @@ from etude.chat.families import Family
 from etude.chat.hub_tokenizer import HubTokenizer
 from etude.chat.problem import Problem
 from etude.trace.message import Message, ToolCall
+from etude.trace.plain_json import fault_of
 from etude.trace.unicode import whole
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ def _arguments(
             raise Malformed(Problem.BAD_JSON.say(f"{name}: {error}")) from error
     if not isinstance(given, dict):
         raise Malformed(Problem.BAD_JSON.say(f"the arguments of {name} are no JSON object"))
+    if (fault := fault_of(given)) is not None:
+        raise Malformed(Problem.BAD_JSON.say(f"the arguments of {name} are no JSON: {fault}"))
     return whole(given)
 
 

@@ -6,7 +6,6 @@ neither, calls are read by their names and arguments, and tokens are estimated f
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from typing import Any
 
@@ -17,6 +16,7 @@ from etude.hygiene.todo import STATUSES, TodoList
 from etude.hygiene.tokens import Spoken, estimate, spoken
 from etude.trace.entry import Entry, Header
 from etude.trace.message import Message, ToolCall
+from etude.trace.plain_json import parse
 from etude.trace.session import Session
 
 # What presets and other agents call the list, the text of an item, and its states.
@@ -163,8 +163,8 @@ def _rows(value: Any) -> list[dict[str, Any]] | None:
     """The items of a to-do list; None for anything else."""
     if isinstance(value, str):  # JSON text, where arguments are checked leniently
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
+            value = parse(value)
+        except ValueError:
             return None
     if not isinstance(value, list) or not all(isinstance(row, dict) and _state(row) in STATUSES for row in value):
         return None

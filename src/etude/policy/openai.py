@@ -28,6 +28,7 @@ from etude.policy.wire.outgoing import Outgoing
 from etude.redact.keys import api_key, bearer, masked
 from etude.trace.completion import Completion, Usage
 from etude.trace.message import Message
+from etude.trace.plain_json import plain
 from etude.trace.unicode import whole
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class OpenAIPolicy:
         try:
             return from_wire(body, request.messages, time.perf_counter() - start, self._outgoing.provider)
         except (KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
-            raise PolicyError(f"{self._url} answered no chat completion: {masked(str(body))[:200]}") from error
+            raise PolicyError(f"{self._url} answered no chat completion: {masked(str(plain(body)))[:200]}") from error
 
     async def release(self, session_id: str) -> None:
         """Endpoints keep nothing by session."""
@@ -129,7 +130,7 @@ class OpenAIPolicy:
             self._max_tokens_field: min(limit for limit in limits if limit is not None),
         }
         if request.tools:
-            body["tools"] = whole(list(request.tools))
+            body["tools"] = whole(plain(request.tools))  # a server's schema may hold anything
         if request.tools and request.extra.get("summary"):
             body["tool_choice"] = "none"  # the tools stay declared, so that the endpoint's prompt cache still fits
         if request.seed is not None:

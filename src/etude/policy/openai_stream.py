@@ -19,6 +19,7 @@ from etude.policy.wire.chat_assembly import ChatAssembly
 from etude.policy.wire.errors import ProviderError, WireError
 from etude.policy.wire.sse import Event, EventReader
 from etude.redact.keys import masked
+from etude.trace.plain_json import fault_of
 
 if TYPE_CHECKING:
     import httpx
@@ -121,7 +122,7 @@ def _chunk(event: Event) -> dict[str, Any]:
         row = json.loads(event.data)
     except (ValueError, RecursionError) as error:
         raise WireError(f"the stream holds no JSON: {masked(event.data)[:200]!r}") from error
-    if not isinstance(row, dict):
+    if not isinstance(row, dict) or fault_of(row, finite=False) is not None:
         raise WireError(f"the stream holds no chunk: {masked(event.data)[:200]!r}")
     if event.name == "error":
         raise ProviderError(status_of(row), error_of(row) or event.data)

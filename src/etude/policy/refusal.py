@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from etude.trace.plain_json import plain
+
 _NUMBER = r"[*`'\"\s]*(\d[\d,_]*)"
 # The window in tokens.
 _WINDOW = [
@@ -137,7 +139,7 @@ def error_words(text: str) -> str:
 
 def error_of(body: Any) -> str | None:
     """The message of an error's body, whatever form it has; None for a body that is none."""
-    row = body[0] if isinstance(body, list) and body else body
+    row = plain(body[0] if isinstance(body, list) and body else body)
     if not isinstance(row, dict):
         return None
     error = row.get("error")
@@ -153,7 +155,7 @@ def error_of(body: Any) -> str | None:
 
 def status_of(body: Any) -> int:
     """The HTTP status that an error in the body of a 200 means; 502 where it doesn't name one: such errors pass."""
-    row = body[0] if isinstance(body, list) and body else body
+    row = plain(body[0] if isinstance(body, list) and body else body)
     error = row.get("error") if isinstance(row, dict) else None
     found = error if isinstance(error, dict) else row if isinstance(row, dict) else {}
     for key in ("code", "status", "status_code"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from etude.trace.plain_json import plain
 from etude.trace.unicode import is_whole, whole
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -24,7 +25,9 @@ NO_ANSWER = frozenset({EMPTY, FILTERED, FAILED})
 @dataclass(frozen=True)
 class ToolCall:
     """One call of one tool. `id` is unique within its session; `arguments` are JSON values by parameter name. `opaque` are the
-    fields that only the provider of its message understands; calls that say the same are equal whatever these are."""
+    fields that only the provider of its message understands; calls that say the same are equal whatever these are.
+
+    Both are plain (`plain_json`): who reads a model's call says what is wrong with it first; here the rest becomes null."""
 
     id: str
     name: str
@@ -32,8 +35,8 @@ class ToolCall:
     opaque: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "arguments", whole(self.arguments))
-        object.__setattr__(self, "opaque", whole(self.opaque))
+        object.__setattr__(self, "arguments", whole(plain(self.arguments)))
+        object.__setattr__(self, "opaque", whole(plain(self.opaque)))
         _make_whole(self, "id", "name")
 
     def to_json(self) -> dict[str, Any]:
@@ -67,7 +70,7 @@ class Message:
     opaque: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "opaque", whole(self.opaque))
+        object.__setattr__(self, "opaque", whole(plain(self.opaque)))
         _make_whole(self, "text", "thinking", "call_id", "problem", "provider")
 
     @property

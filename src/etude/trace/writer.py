@@ -17,13 +17,14 @@ from typing import Any, BinaryIO, Literal
 
 from etude.trace.block import pack_routes, pack_tokens
 from etude.trace.entry import Entry, EntryRoutes, EntryTokens, EntryType, Header
+from etude.trace.plain_json import MOST_DEPTH, plain
 from etude.trace.reader import read_session
 from etude.trace.session import Recorder, Session
 
 Every = Literal["line", "turn", "end"]
 # The order in which buffers reach the disk: tokens before the lines that count them.
 _SUFFIXES = (".tokens", ".routes", ".jsonl")
-_JSON = json.JSONEncoder(separators=(",", ":"))  # made once: json.dumps would make one for every line
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)  # made once: json.dumps would make one for every line
 
 
 class SessionBusy(OSError):
@@ -201,4 +202,9 @@ def _entry_line(entry: Entry) -> bytes:
 
 
 def _line(row: dict[str, Any]) -> bytes:
-    return _JSON.encode(row).encode() + b"\n"
+    """Strict JSON: a number that is not finite becomes null."""
+    try:
+        text = _JSON.encode(row)
+    except ValueError:
+        text = _JSON.encode(plain(row, 2 * MOST_DEPTH))
+    return text.encode() + b"\n"

@@ -14,6 +14,7 @@ from typing import Any
 
 from etude.harness.presets.parameter import Parameter
 from etude.recipe.spelling import similar
+from etude.trace.plain_json import parse
 
 # Enough of a wrong value to recognise it.
 SHOWN_CHARS = 60
@@ -120,8 +121,8 @@ def _parsed(text: str) -> Any:
     """The JSON value a text holds, also in Python's spelling of true and false; else the text."""
     word = text.strip()
     try:
-        return json.loads({"True": "true", "False": "false"}.get(word, word))
-    except (ValueError, RecursionError):
+        return parse({"True": "true", "False": "false"}.get(word, word))
+    except ValueError:
         return text
 
 

@@ -7,6 +7,7 @@ leaves it out, a server sends it unsigned.
 
 from __future__ import annotations
 
+import json
 from typing import Any, Sequence
 
 from etude.policy.wire.anthropic_types import (
@@ -22,6 +23,7 @@ from etude.policy.wire.errors import WireError
 from etude.policy.wire.placeholder import placed, placeholder
 from etude.trace.completion import Completion, Finish, Usage
 from etude.trace.message import CUT_OFF, FILTERED, Message, ToolCall
+from etude.trace.plain_json import fault_of, plain
 from etude.trace.unicode import whole
 
 
@@ -135,11 +137,14 @@ def _assistant(row: AnthropicMessage, place: str) -> Message:
     text = whole(_text(said, place))
     thinking = whole("".join(block.thinking or "" for block in row.content if block.type == "thinking"))
     for block in row.content:
-        if broken := (block.model_extra or {}).get("partial_json"):
+        broken = (block.model_extra or {}).get("partial_json")
+        if block.type == "tool_use" and fault_of(block.input) is not None:
+            broken = json.dumps(plain(block.input), ensure_ascii=False)
+        if broken:
             problem = f"the arguments of {block.name} are no JSON object"
             return Message("assistant", f"{text}\n{broken}".strip(), thinking, problem=problem)
     calls = tuple(
-        ToolCall(block.id or f"call-{i}", block.name or "", whole(block.input or {}))
+        ToolCall(block.id or f"call-{i}", block.name or "", block.input or {})
         for i, block in enumerate(row.content)
         if block.type == "tool_use"
     )

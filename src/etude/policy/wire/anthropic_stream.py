@@ -16,6 +16,7 @@ from etude.policy.wire.anthropic_types import AnthropicUsage, MessagesResponse
 from etude.policy.wire.errors import WireError
 from etude.redact.keys import masked
 from etude.trace.completion import Completion, Usage
+from etude.trace.plain_json import parse
 
 _DELTAS: dict[Said, str] = {"text": "text_delta", "thinking": "thinking_delta"}
 
@@ -119,7 +120,7 @@ class MessagesAssembly:
 
 def _input(text: str) -> dict[str, Any] | None:
     try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+        value = parse(text or "{}")
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None

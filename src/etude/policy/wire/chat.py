@@ -27,6 +27,7 @@ from etude.policy.wire.parts import is_plain, text_of, thinking_of
 from etude.policy.wire.placeholder import placed, placeholder
 from etude.trace.completion import Completion, Finish, Usage
 from etude.trace.message import CUT_OFF, FAILED, FILTERED, Message, ToolCall
+from etude.trace.plain_json import fault_of, parse, plain
 from etude.trace.unicode import whole
 
 # Parts of an answer that come back without a text: thinking has another field.
@@ -40,14 +41,15 @@ def from_wire(body: dict[str, Any], history: Sequence[Message], seconds: float, 
     """The first choice of a chat completion that `provider` sent. Raises KeyError, IndexError, TypeError or AttributeError if
     `body` is none."""
     choice = body["choices"][0]
-    row = whole(choice["message"])
+    calls = choice["message"].get("tool_calls") or []  # as they came: what is wrong with their arguments is to be found
+    row = whole(plain(choice["message"]))
     finish: Finish = "length" if choice.get("finish_reason") == "length" else "stop"
     # A refusal is an answer of the model, in another field.
     text, thinking = text_of(row.get("content")) or text_of(row.get("refusal")), _thinking(row)
     seen = sum(len(message.calls) for message in history)
-    message = _assistant(text, thinking, row.get("tool_calls") or [], seen)
+    message = _assistant(text, thinking, calls, seen)
     if (problem := _UNFINISHED.get(str(choice.get("finish_reason")).lower())) is not None:
-        message = Message("assistant", _said(text, row.get("tool_calls") or []), thinking, problem=problem)
+        message = Message("assistant", _said(text, calls), thinking, problem=problem)
     if finish == "length" and not message.calls and message.problem is None:
         message = Message("assistant", text, thinking, problem=CUT_OFF)
     message = _provided(message, row, provider) if provider else message
@@ -156,7 +158,7 @@ def _assistant(text: str, thinking: str, rows: list[dict[str, Any]], seen: int) 
 
 def _said(text: str, rows: list[dict[str, Any]]) -> str:
     """A turn whose calls can't be run: they stay as text."""
-    raw = "\n".join(json.dumps(call.get("function")) for call in rows)
+    raw = "\n".join(json.dumps(plain(call.get("function"))) for call in rows)
     return f"{text}\n{raw}".strip()
 
 
@@ -168,23 +170,14 @@ def _calls(rows: list[dict[str, Any]], seen: int) -> tuple[list[ToolCall], list[
         name = str(function.get("name") or "")
         try:
             given = function.get("arguments") or "{}"
-            arguments = whole(_parsed(given) if isinstance(given, str) else given)  # some servers parse them already
-        except (ValueError, RecursionError):  # brackets nested without end are a model's doing like any other slip
+            arguments = parse(given) if isinstance(given, str) else given  # some servers parse them already
+        except ValueError:  # brackets nested without end are a model's doing like any other slip
             arguments = None
-        if isinstance(arguments, dict):
+        if isinstance(arguments, dict) and fault_of(arguments) is None:
             calls.append(ToolCall(str(row.get("id") or f"call-{seen + i}"), name, arguments, fields_of_call(row)))
         else:
             problems.append(f"the arguments of {name or 'a call'} are no JSON object")
     return calls, problems
-
-
-def _parsed(text: str) -> Any:
-    """JSON as the standard has it: NaN and Infinity, which Python would read and write, are no values."""
-    return json.loads(text, parse_constant=_no_value)
-
-
-def _no_value(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON value")
 
 
 def _usage(row: dict[str, Any], seconds: float) -> Usage:

@@ -14,6 +14,7 @@ from typing import Any
 from etude.policy.wire.errors import WireError
 from etude.policy.wire.responses_types import ResponseItem
 from etude.trace.message import Message, ToolCall
+from etude.trace.plain_json import parse
 from etude.trace.unicode import whole
 
 # Run by the maker's server, and offered beside the client's own: a model that isn't told of one can't call it.
@@ -78,8 +79,8 @@ def call_message(item: ResponseItem, place: str) -> Message:
     """A client's item as a turn that calls. Raises WireError for one that doesn't say what is called."""
     custom = item.type == "custom_tool_call"
     try:
-        arguments = {"input": whole(item.input or "")} if custom else whole(json.loads(item.arguments or "{}"))
-    except (ValueError, RecursionError):
+        arguments = {"input": whole(item.input or "")} if custom else whole(parse(item.arguments or "{}"))
+    except ValueError:
         arguments = None
     if not isinstance(arguments, dict):
         problem = f"the arguments of {item.name} are no JSON object"
