@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from etude.cli import answer
 from etude.cli.answer import BROKEN_PIPE, Answer, give
+from etude.run.manifest import Manifest
 
 MODULES = ["etude", "etude.cli.main"]
 
@@ -44,6 +46,21 @@ def test_a_reader_that_leaves_early_is_no_error(words: tuple[str, ...], tmp_path
     os.close(writing)
     _, err = running.communicate()
     assert err == ""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])
+def test_a_name_without_an_encoding_is_shown_and_ends_nothing(tmp_path: Path, encoding: str) -> None:
+    for flags in (["--dry-run"], ["--dry-run", "--json"], ["--yes"]):
+        Manifest(tmp_path / "r").begin()
+        (tmp_path / "r" / os.fsdecode(b"m\xff" + "é".encode())).touch()
+        words = [sys.executable, "-m", "etude", "clean", *flags, "r"]
+        done = subprocess.run(
+            words, cwd=tmp_path, capture_output=True, env={**os.environ, "PYTHONIOENCODING": encoding}
+        )
+        assert done.returncode == 0 and done.stderr == b"", done.stderr
+        assert b"m\\udcff" in done.stdout
+        if "--json" in flags:
+            assert json.loads(done.stdout)["would_keep"] == [os.fsdecode(b"r/m\xff") + "é"]
 
 
 def test_a_pipe_that_breaks_elsewhere_is_still_an_error(capsys: pytest.CaptureFixture[str]) -> None:

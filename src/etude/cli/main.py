@@ -5,6 +5,7 @@ Promise: `etude --help` opens in under half a second, because neither torch nor 
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 from typing import Annotated, Any
@@ -116,6 +117,9 @@ def main() -> None:
     """Entry point of the console script."""
     if not sys.platform.startswith("linux"):
         sys.exit("etude: this system has none of the Linux sandboxes this needs; use a Linux VM, on Windows WSL2.")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a file's name may have no encoding in UTF-8
     raise_when_stopped()
     logging.setLogRecordFactory(MaskedRecord)
     words = sys.argv[1:]
