@@ -3,13 +3,13 @@
     OUT/tasks/<id>/       one Harbor directory a task
     OUT/imported.json     what was asked, which tasks were taken, and why others were not
 
-Work that was killed goes on where it was (`validation/workshop.py`).
+Work that was killed goes on where it was (`validation/workshop.py`). The folder appears whole or not at all. The same import again, once it is
+there, answers from its report.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -20,10 +20,9 @@ from etude.sandbox.protocol import Machines
 from etude.tasks.errors import TaskError
 from etude.tasks.graders.script import ScriptGrader, sound
 from etude.tasks.importers.terminal import in_image
-from etude.tasks.place import TASKS
 from etude.tasks.task import Task
 from etude.tasks.validation.proof import LeftOut
-from etude.tasks.validation.workshop import Candidate, Decision, Workshop, make_tasks
+from etude.tasks.validation.workshop import Candidate, Decision, Workshop, make_tasks, tidy
 
 REPORT = "imported.json"
 Progress = Callable[[int, int, Decision], None]
@@ -48,7 +47,10 @@ async def import_tasks(
     count: int | None = None,
     concurrency: int = 2,
 ) -> Imported:
-    """Raises TaskError for a folder that is there already and where nothing could be taken, InfraError."""
+    """Raises TaskError for a folder that is there already, unless the same import made it, and where nothing could be taken; InfraError."""
+    if (done := _finished(out, asked)) is not None:
+        tidy(out)
+        return done
     if out.exists():
         raise TaskError(f"{out} exists already: give another --out, or remove it first")
     workshop = Workshop(out, asked)
@@ -58,12 +60,21 @@ async def import_tasks(
         first = next((f"; {name}: {reason}" for name, reason in reasons.items()), "")
         raise TaskError(f"nothing could be imported, {len(reasons)} left out{first}")
     report = {"asked": asked, "taken": [task.id for task in tasks], "left_out": reasons}
-    (workshop.folder / REPORT).write_text(json.dumps(report, indent=1, ensure_ascii=False, default=str) + "\n")
-    out.mkdir(parents=True)
-    for name in (TASKS, REPORT):
-        os.replace(workshop.folder / name, out / name)
-    workshop.close()
+    text = json.dumps(report, indent=1, ensure_ascii=False, default=str) + "\n"
+    (workshop.folder / REPORT).write_text(text, encoding="utf-8", errors="backslashreplace")
+    workshop.folder.rename(out)
+    tidy(out)
     return Imported(out, tuple(report["taken"]), reasons)
+
+
+def _finished(out: Path, asked: dict[str, Any]) -> Imported | None:
+    """What the same import left in `out`; None where it did not end, or another made the folder."""
+    try:
+        report = json.loads((out / REPORT).read_text(encoding="utf-8"))
+        same = report["asked"] == json.loads(json.dumps(asked, default=str))
+        return Imported(out, tuple(report["taken"]), dict(report["left_out"])) if same else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def foreign_candidates(tasks: Sequence[Task], images: Mapping[str, str], pool: Machines) -> list[Candidate]:

@@ -21,6 +21,8 @@ from etude.tasks.place import folder_of
 from etude.tasks.task import Task
 from etude.tasks.validation.proof import LeftOut
 
+ASKED, MADE = "asked.json", "made.jsonl"
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -46,14 +48,14 @@ class Workshop:
             raise TaskError(f"{root} exists, and a suite is frozen: give another name, or --version and another --out")
         self.folder = root.parent / f".{root.name}.making"
         self.folder.mkdir(parents=True, exist_ok=True)
-        told = self.folder / "asked.json"
+        told = self.folder / ASKED
         text = json.dumps(asked, sort_keys=True, default=str)
         if told.is_file() and told.read_text() != text:
             raise TaskError(
                 f"{self.folder} holds a suite half made of something else: remove it, or ask for the same again"
             )
         told.write_text(text)
-        self._log = self.folder / "made.jsonl"
+        self._log = self.folder / MADE
         self.decisions = self._read()
 
     def decide(self, candidate_id: str, task: Task | None, reason: str = "") -> Decision:
@@ -85,6 +87,12 @@ class Workshop:
             self._log.write_bytes(whole)
         rows = [Decision(**json.loads(line)) for line in whole.splitlines()]
         return {row.id: row for row in rows}
+
+
+def tidy(folder: Path) -> None:
+    """Removes the work's own files from a finished folder."""
+    for name in (ASKED, MADE):
+        (folder / name).unlink(missing_ok=True)
 
 
 async def make_tasks(
