@@ -63,6 +63,8 @@ def test_old_results_go_first_and_those_of_the_last_turn_share_what_is_left() ->
     assert set(shortened(messages, 4000)) == {2}
     texts = shortened(messages, 2000)
     assert set(texts) == {2, 4} and texts[2].startswith("[left out to make room: 4,000 characters")
+    shorter = [replace(message, text=texts.get(place, message.text)) for place, message in enumerate(messages)]
+    assert 2 not in shortened(shorter, 100)  # it says already how much is missing
     assert (
         texts[4].startswith("nnn") and texts[4].endswith("nnn") and "[3,000 characters, cut to make room]" in texts[4]
     )

@@ -422,3 +422,5 @@ async def test_a_named_file_that_is_binary_says_so_and_a_newline_in_a_pattern_is
             await Grep().run({"pattern": pattern}, context)
     (tmp_path / "src").mkdir()
     assert "src is a folder, use src/**" in (await Glob().run({"pattern": "src"}, context)).text
+    for pattern in (r"src\foo.py", "~/x", "$HOME/x", "C:/x", "[src", "../x"):
+        assert (await Glob().run({"pattern": pattern}, context)).text == "no file matches"

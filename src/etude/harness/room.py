@@ -13,6 +13,7 @@ from etude.trace.message import Message
 
 # What is left of a text that is cut: below this it says nothing any more.
 LEAST_CHARS = 200
+_LEFT_OUT = "[left out to make room: "
 
 
 def size(messages: Sequence[Message]) -> int:
@@ -59,8 +60,9 @@ def _share(texts: dict[int, str], group: Sequence[int], over: int) -> None:
 
 
 def _left_out(text: str) -> str:
-    stub = f"[left out to make room: {len(text):,} characters; call the tool again if you need them]"
-    return stub if len(stub) < len(text) else text
+    """A line in place of a result; one that is such a line already stays, with the length that was."""
+    stub = f"{_LEFT_OUT}{len(text):,} characters; call the tool again if you need them]"
+    return stub if len(stub) < len(text) and not text.startswith(_LEFT_OUT) else text
 
 
 def _cut(text: str, most_chars: int) -> str:

@@ -65,9 +65,8 @@ $etude_code" EXIT ;;
 if [ -n "${{BASH_VERSION-}}" ]; then eval 'trap() {{ etude_trap "$@"; }}'; else alias trap=etude_trap; fi
 command trap '{{ etude_remember; }} 2>/dev/null' EXIT
 """
-# The command sees no arguments of ours, and bash's messages no line numbers of ours.
+# The command sees no arguments of ours. bash's messages name lines of this text and the command's together.
 _RUN = """[ -z "${5-}" ] || set -- "${1%.}"
-LINENO=0
 eval "set --
 $1"
 """

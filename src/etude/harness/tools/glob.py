@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from typing import Any
 
 from etude.harness.presets.parameter import Parameter, optional
 from etude.harness.tools.tool import ToolContext, ToolError, ToolResult
 from etude.workspace.search import Query, SearchFailed
+
+_GLOBBED = re.compile(r"[*?\[{\\~$:]|\.\.")  # no plain path, or one that is refused with a hint of its own
 
 
 class Glob:
@@ -39,6 +42,6 @@ class Glob:
 
 async def _nothing(pattern: str, path: str, context: ToolContext) -> str:
     """That no file matches, and the remedy where the pattern is a folder's name."""
-    if "*" not in pattern and ".." not in pattern and await context.workspace.is_folder(posixpath.join(path, pattern)):
+    if not _GLOBBED.search(pattern) and await context.workspace.is_folder(posixpath.join(path, pattern)):
         return f"no file matches; {pattern} is a folder, use {pattern.rstrip('/')}/**"
     return "no file matches"
