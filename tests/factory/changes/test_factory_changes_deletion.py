@@ -18,6 +18,7 @@ from etude.factory.generators.deletion.language import language
 from etude.factory.generators.deletion.leftovers import leftovers, undocumented
 from etude.factory.generators.deletion.related import References
 from etude.factory.generators.generator import Baseline, Installed
+from etude.tasks.content import EXECUTABLE, LINK, FileText, file_text, mode_of
 from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.validation.proof import LeftOut
 
@@ -260,3 +261,40 @@ def test_a_request_quotes_no_line_of_code_that_the_documentation_shows():
     modules = {path: files[path] for path in MODULES}
     draft = drafted(project, index(modules), FEATURE, "small", "features/shapes/area")
     assert "The area:" in draft.prompts["full"] and "squared_radius" not in draft.prompts["full"]
+
+
+SPECIAL = {
+    "logo.png": file_text(b"\x89PNG area\0"),
+    "area": FileText("shapes/circle.py", LINK),
+    "docs/old.txt": file_text(b"caf\xe9 without the word\n"),
+    "tests/test_latin.py": file_text(b"# caf\xe9\ndef test_nothing(): pass\n"),
+}
+
+
+def test_files_that_are_no_text_do_not_hinder_a_deletion_and_stay_as_they_are():
+    project = replace(PROJECT, files={**FILES, **SPECIAL})
+    known = language(project).index(project)
+    draft = drafted(project, known, FEATURE, "small", "x")
+    assert not SPECIAL.keys() & {*draft.changed, *draft.solution, *draft.removed} and draft.base == project.files
+    assert [*chosen(project, known, 0, "small")] == [*chosen(PROJECT, known, 0, "small")]
+
+
+def test_a_feature_that_code_in_another_encoding_names_is_refused_with_its_path():
+    project = replace(PROJECT, files={**FILES, "old.py": file_text(b"# caf\xe9\nfrom shapes import area\n")})
+    with pytest.raises(LeftOut, match=r"old\.py names a part of it and is no UTF-8 text"):
+        drafted(project, language(project).index(project), FEATURE, "small", "x")
+
+
+def test_a_document_in_another_encoding_loses_what_speaks_of_the_feature():
+    text = b"# caf\xe9\n\n- `area(r)`: the area\n- `perimeter(r)`: around it\n"
+    project = replace(PROJECT, files={**FILES, "OLD.md": file_text(text)})
+    draft = drafted(project, language(project).index(project), FEATURE, "small", "x")
+    assert bytes(draft.changed["OLD.md"].encode()) == b"# caf\xe9\n\n- `perimeter(r)`: around it\n"
+    assert draft.solution["OLD.md"] == file_text(text)
+
+
+def test_a_file_that_can_be_run_can_be_run_without_the_feature():
+    program = FileText("#!/usr/bin/env python\n" + SHAPES, EXECUTABLE)
+    project = replace(PROJECT, files={**FILES, "shapes/circle.py": program})
+    draft = drafted(project, language(project).index(project), FEATURE, "small", "x")
+    assert mode_of(draft.changed["shapes/circle.py"]) == mode_of(draft.solution["shapes/circle.py"]) == EXECUTABLE

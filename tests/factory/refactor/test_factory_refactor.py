@@ -16,6 +16,7 @@ from etude.factory.making.finishing import finish
 from etude.factory.prompts.checks import words
 from etude.tasks.audit import leaks
 from etude.tasks.cheats.refactored import REFACTORED
+from etude.tasks.content import EXECUTABLE, LINK, FileText, file_text, mode_of
 from etude.tasks.graders.canonical import program
 from etude.tasks.registry import grade
 from etude.tasks.validation.proof import LeftOut
@@ -93,3 +94,35 @@ async def test_a_task_is_proved_and_no_cheat_scores(ink: Installed, bench: Bench
     )
     for name, cheat in REFACTORED.items():
         assert (await grade(task, cheat(task), bench.pool)).score == 0, name
+
+
+def with_special(ink: Installed, **files: str) -> Installed:
+    special = {
+        "logo.png": file_text(b"\x89PNG wrap_line\0"),
+        "wrap_line": FileText("ink/lines.py", LINK),
+        "tests/test_latin.py": file_text(b"# caf\xe9\ndef test_nothing(): pass\n"),
+        "ink/link.py": FileText("lines.py", LINK),
+    }
+    return replace(ink, files={**ink.files, **special, **files})
+
+
+def test_files_that_are_no_text_do_not_hinder_a_refactoring(ink: Installed, bench: Bench) -> None:
+    project = with_special(ink)
+    assert renamed(Sources(project), WRAP, "fold_line") == renamed(Sources(ink), WRAP, "fold_line")
+    ids = [each.id for each in Refactor().candidates(project, bench, 0)]
+    assert sorted(ids) == sorted(each.id for each in Refactor().candidates(ink, bench, 0))
+
+
+def test_code_in_another_encoding_that_names_the_thing_refuses_it_with_its_path(ink: Installed) -> None:
+    project = with_special(ink, **{"old.py": file_text(b"# caf\xe9\nfrom ink.lines import wrap_line\n")})
+    with pytest.raises(LeftOut, match=r"old\.py names it, and is no UTF-8 text"):
+        renamed(Sources(project), WRAP, "fold_line")
+
+
+def test_prose_in_another_encoding_and_programs_keep_their_bytes_and_modes(ink: Installed) -> None:
+    prose = {"OLD.md": file_text(b"caf\xe9: `wrap_line(text)`\n")}
+    program = {"ink/lines.py": FileText(ink.files["ink/lines.py"], EXECUTABLE)}
+    draft, _ = drafted(Sources(with_special(ink, **prose, **program)), WRAP, "rename", "x", 0)
+    new = draft.solution["OLD.md"]
+    assert bytes(new.encode()).startswith(b"caf\xe9: `") and "`wrap_line" not in new
+    assert mode_of(draft.solution["ink/lines.py"]) == EXECUTABLE

@@ -22,6 +22,7 @@ from etude.factory.generators.kinds.draft import Draft, drafted, proved
 from etude.factory.generators.kinds.modules import modules
 from etude.factory.generators.kinds.same import same
 from etude.factory.prompts.facts import Facts
+from etude.tasks.content import like
 from etude.tasks.graders.documentation import NAME as GRADER
 from etude.tasks.graders.documentation import groups_of, outcomes
 from etude.tasks.graders.documented import symbols, unfenced
@@ -80,7 +81,7 @@ def _of_modules(project: Installed, seed: int) -> Iterator[_Asked]:
 
 
 def _of_pages(project: Installed, seed: int) -> Iterator[_Asked]:
-    for path in sorted(project.files):
+    for path in sorted(project.texts):
         if PAGES.search(path) and not NOT_PAGES.search(path) and project.files[path].count(">>> ") >= 4:
             yield _Asked(f"{project.name}/documentation/{path.replace('/', '.')}", "examples", path, seed=seed)
 
@@ -96,7 +97,7 @@ def _undocumented(asked: _Asked, project: Installed) -> Draft:
     nodes = symbols(ast.parse(text))
     said = {name: ast.get_docstring(nodes[name]) or "" for name in asked.names}
     told = {name: docstrings.facts(nodes[name], said[name]) for name in asked.names}
-    base = dict(project.files) | {asked.path: docstrings.without(text, set(asked.names))}
+    base = dict(project.files) | {asked.path: like(text, docstrings.without(text, set(asked.names)))}
     path = asked.path
     solution = text
     if asked.form == "page":
@@ -132,7 +133,7 @@ def _stale(asked: _Asked, project: Installed) -> Draft:
     stale = text
     for one in rng.sample(able, min(len(able), rng.randint(*STALE))):
         stale = stale.replace(one.want, _stale_want(one.want), 1)
-    base = dict(project.files) | {asked.path: stale}
+    base = dict(project.files) | {asked.path: like(text, stale)}
     sources = sorted({" ".join(one.source.split()) for one in examples})
     return _draft(asked, "", asked.path, base, {asked.path: text}, symbols=[], facts={}, sources=sources)
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 from etude.sandbox.protocol import SandboxPool
+from etude.tasks.content import texts_of
 from etude.tasks.environment.environment import Environment
 from etude.tasks.validation.workshop import Candidate
 
@@ -47,6 +49,11 @@ class Installed:
     @property
     def name(self) -> str:
         return self.environment.name
+
+    @cached_property
+    def texts(self) -> Mapping[str, str]:
+        """The files that are UTF-8 texts: what generators read and rewrite. The tree of a task is `files`."""
+        return texts_of(self.files)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from etude.factory.prompts.facts import Facts
 from etude.factory.sources.fetched import fetch, versions
 from etude.factory.sources.projects import Kind, Wanted
 from etude.sandbox.errors import InfraError
+from etude.tasks.content import texts_of
 from etude.tasks.protected import is_protected, is_test
 from etude.tasks.recorded.asked import category
 from etude.tasks.running.pin import default_cache
@@ -58,7 +59,7 @@ def earlier_release(project: Installed, back: int) -> Release:
         listed = before(versions(wanted, cache), version)
         if back > len(listed):
             raise LeftOut(f"the index has no release {back} before {name} {version}")
-        return Release(listed[back - 1], fetch(replace(wanted, version=listed[back - 1]), cache).texts())
+        return Release(listed[back - 1], fetch(replace(wanted, version=listed[back - 1]), cache).tree())
     except Discarded as error:
         raise LeftOut(f"a release before {version} can't be taken: {error}") from error
     except SourceOffline as error:
@@ -103,7 +104,7 @@ def states(project: Installed, earlier: Earlier, back: int, task_id: str) -> Sta
     before = earlier(project, back + 1)
     if not any(is_test(path) and before.files.get(path) != text for path, text in later.files.items()):
         raise LeftOut(f"{before.version} passes the tests of {later.version}: none of them changed")
-    points = wanted(before.files, later.files)
+    points = wanted(texts_of(before.files), texts_of(later.files))
     headline, _, rest = points[0].partition(". ")
     facts = Facts(headline=headline, expected=rest, notes=tuple(points[1:]))
     # A short prompt that leaves out a point would ask for less than the tests do.

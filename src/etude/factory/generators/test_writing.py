@@ -18,6 +18,7 @@ from etude.factory.generators.kinds.modules import Tested
 from etude.factory.generators.kinds.reading import LANGUAGES, reading
 from etude.factory.generators.kinds.trial import Trial
 from etude.factory.prompts.facts import Facts
+from etude.tasks.content import like
 from etude.tasks.graders.mutants import NAME as GRADER
 from etude.tasks.task import Task
 from etude.tasks.validation.proof import LeftOut
@@ -98,7 +99,7 @@ async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
         facts=facts,
         demand=f"Put tests of {_what(place, asked.part)} into `{test}`, and change no other file.",
         files=files,
-        solution={test: reference},
+        solution={test: like(project.files[test], reference)},
         hidden={
             "path": test,
             "module": place.path,

@@ -41,7 +41,7 @@ def signature(task: Task, name: str) -> str:
 def _python(source: str, name: str) -> str:
     try:
         tree = ast.parse(source)
-    except SyntaxError:
+    except (SyntaxError, ValueError):
         return ""
     for owner, node in _definitions(tree, ""):
         if node.name != name:

@@ -17,6 +17,7 @@ from etude.factory.generators.generator import Bench, Installed
 from etude.factory.prompts.facts import Facts
 from etude.factory.prompts.interface import with_interface
 from etude.factory.prompts.writing import written
+from etude.tasks.content import like
 from etude.tasks.task import Task
 from etude.tasks.validation.project import Draft, task_of
 from etude.tasks.validation.proof import LeftOut
@@ -74,7 +75,8 @@ def with_bugs(trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], ta
         "origin": project.origin,
         "licence": project.licence,
     }
-    return draft_of(project, task_id, {path: text.decode() for path, text in outcome}, tests, told)
+    changed = {path: like(project.files[path], text.decode()) for path, text in outcome}
+    return draft_of(project, task_id, changed, tests, told)
 
 
 def with_prompts(draft: Draft, found: Facts) -> Draft:

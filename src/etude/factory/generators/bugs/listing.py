@@ -16,6 +16,7 @@ from etude.factory.generators.bugs.edit import Overlap, changed_files
 from etude.factory.generators.bugs.families import across_files
 from etude.factory.generators.bugs.operator import Site
 from etude.factory.generators.bugs.registry import OPERATORS
+from etude.tasks.content import is_text
 from etude.tasks.protected import is_protected
 
 SOURCES = re.compile(r"\.(py|js|mjs|cjs|jsx|ts|mts|cts|tsx)$")
@@ -30,10 +31,12 @@ SHARE = 0.5  # an operator's sites share weight by n^0.5: many sites still mean 
 
 
 def sources(files: Mapping[str, str]) -> dict[str, Code]:
-    """The files that bugs are put into, parsed."""
+    """The files that bugs are put into, parsed: texts in UTF-8."""
     found = {}
     for path in sorted(files):
-        if SOURCES.search(path) and not ASIDE.search(path) and not is_protected(path) and len(files[path]) < LARGEST:
+        if not SOURCES.search(path) or ASIDE.search(path) or is_protected(path):
+            continue
+        if len(files[path]) < LARGEST and is_text(files[path]):
             found[path] = Code(path, files[path].encode())
     return found
 

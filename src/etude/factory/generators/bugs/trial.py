@@ -17,6 +17,7 @@ from etude.factory.generators.generator import Bench, Installed
 from etude.sandbox.errors import UserError
 from etude.tasks.audit import solved
 from etude.tasks.cheats.exercise import nop
+from etude.tasks.content import like
 from etude.tasks.graders.commands import machine, tests_of, unfitted
 from etude.tasks.graders.judged import graded_files
 from etude.tasks.real.hiding import hidden
@@ -90,6 +91,7 @@ class Trial:
         except (ValueError, SyntaxError):
             cut = None
         if cut and self.project.environment.language == "python":
+            cut = {path: like(tests[path], text) for path, text in cut.items()}
             return replace(draft, changed={**draft.changed, **cut}, hidden={path: tests[path] for path in cut})
         return replace(draft, removed=tuple(tests), hidden=tests)
 

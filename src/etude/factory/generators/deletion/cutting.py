@@ -30,7 +30,7 @@ def tests_without(text: str, names: Collection[str]) -> str | None:
     users = frozenset(name for name, used in functions(text) if told & used)
     try:
         trimmed, tree = _Cutting(text, told, users).made()
-    except SyntaxError:
+    except (SyntaxError, ValueError):
         ast.parse(text)  # what can't be read at all is told
         return None
     left = any(isinstance(node, ast.FunctionDef) and node.name.startswith("test") for node in ast.walk(tree))

@@ -22,6 +22,7 @@ from etude.factory.generators.deletion.related import Groups, References
 from etude.factory.generators.generator import Bench, Installed
 from etude.factory.prompts.facts import KEY, Facts
 from etude.factory.prompts.writing import written
+from etude.tasks.content import LINK, like, mode_of
 from etude.tasks.protected import PROSE, SETTINGS, is_protected
 from etude.tasks.task import Task
 from etude.tasks.validation.project import Draft, proved_over, task_of
@@ -71,7 +72,7 @@ def chosen(project: Installed, known: Index, seed: int, size: Size) -> Iterator[
     if size == "small":
         yield from pieces
         return
-    told_in = {path: _words(text) for path, text in project.files.items() if _may_change(path, tongue)}
+    told_in = {path: _words(text) for path, text in project.texts.items() if _may_change(path, tongue)}
     groups = Groups(References(known), tuple(pieces), partial(_is_large, known, told_in), LARGE_MOST)
     lines = {one.name: one.lines for one in known.defined}
     proposed: list[frozenset[str]] = []
@@ -162,8 +163,10 @@ def _cut(project: Installed, names: frozenset[str]) -> tuple[dict[str, str], set
     tests = set(tongue.tests(project))
     spoken = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in sorted(names)))
     for path, text in project.files.items():
-        if not spoken.search(text):
+        if mode_of(text) == LINK or "\0" in text or not spoken.search(text):
             continue
+        if tongue.code.search(path) and path not in project.texts:
+            raise LeftOut(f"{path} names a part of it and is no UTF-8 text")
         if path.rpartition("/")[2] in SETTINGS and path not in tests and not path.endswith("conftest.py"):
             if spoken.search(told_settings(path, text)):
                 raise LeftOut(f"{path} names a part of it")
@@ -174,7 +177,7 @@ def _cut(project: Installed, names: frozenset[str]) -> tuple[dict[str, str], set
             raise LeftOut(f"{path} names a part of it and can't be taken apart: {error}") from error
         if new is None:
             removed.add(path)
-        elif new != text:
+        elif (new := like(text, new)) != text:
             changed[path] = new
     return changed, removed
 

@@ -43,7 +43,7 @@ def language(project: Installed) -> Language:
 
 def script_tests(project: Installed) -> list[str]:
     """The test files that run here."""
-    return sorted(p for p in project.baseline.by_file or project.environment.tests.files if p in project.files)
+    return sorted(p for p in project.baseline.by_file or project.environment.tests.files if p in project.texts)
 
 
 def told_settings(path: str, text: str) -> str:

@@ -29,7 +29,7 @@ class Tested:
 def modules(project: Installed) -> dict[str, str]:
     """Dotted names of the modules by path, in the order of their paths."""
     found: dict[str, str] = {}
-    for path in sorted(project.files):
+    for path in sorted(project.texts):
         place = PurePosixPath(path)
         parts = place.parts[1:] if place.parts[0] in ("src", "lib") else place.parts
         if place.suffix != ".py" or is_protected(path) or not parts or parts[0] in NOT_CODE or place.name == "setup.py":
@@ -42,8 +42,8 @@ def modules(project: Installed) -> dict[str, str]:
 def test_files(project: Installed) -> list[str]:
     """The Python test files that run here, whatever they are called; where nobody ran them, those that pytest would collect."""
     known = project.baseline.by_file or project.environment.tests.files
-    found = known or [path for path in project.files if PYTEST_FILE.search(path)]
-    return sorted(path for path in found if path in project.files and path.endswith(".py") and is_test(path))
+    found = known or [path for path in project.texts if PYTEST_FILE.search(path)]
+    return sorted(path for path in found if path in project.texts and path.endswith(".py") and is_test(path))
 
 
 def tested(project: Installed) -> Iterator[Tested]:

@@ -35,7 +35,7 @@ def script_tested(project: Installed) -> Iterator[Tested]:
         if code.language == "javascript" and code.functions:
             names = [function.name for function in code.functions]
             tests = concern.files({path: names}) or project.environment.tests.files
-            near = nearest(path, (test for test in tests if test in project.files), project.files)
+            near = nearest(path, (test for test in tests if test in project.texts), project.files)
             if near:
                 yield Tested(path, path, near, tuple(test for test in every if test not in near))
 

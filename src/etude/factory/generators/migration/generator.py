@@ -24,6 +24,7 @@ from etude.factory.prompts.checks import words
 from etude.factory.prompts.facts import KEY, Facts
 from etude.factory.prompts.interface import with_interface
 from etude.factory.prompts.writing import written
+from etude.tasks.content import like
 from etude.tasks.protected import is_test
 from etude.tasks.task import Task
 from etude.tasks.validation.project import Draft, proved_over, task_of
@@ -68,7 +69,7 @@ def rewritten(project: Installed) -> dict[str, str]:
     for path in modules(project):
         try:
             if said.stale(ast.parse(project.files[path])):
-                found[path] = migrated(project.files[path])
+                found[path] = like(project.files[path], migrated(project.files[path]))
         except LeftOut:
             found[path] = ""
         except (SyntaxError, ValueError):
@@ -133,7 +134,9 @@ def concerned(project: Installed, scope: Scope) -> list[str]:
     """Test files that speak of the modules, the most telling first, as long as their time allows. Raises LeftOut."""
     stems = {PurePosixPath(path).stem for path in scope.paths} - {"__init__"}
     stems |= {PurePosixPath(path).parent.name for path in scope.paths} - {"", "src", "lib"}
-    known = [path for path in project.baseline.by_file if path.endswith(".py")] or test_files(project)
+    known = [path for path in project.baseline.by_file if path.endswith(".py") and path in project.texts] or test_files(
+        project
+    )
     counts = {path: sum(project.files[path].count(word) for word in stems) for path in known if is_test(path)}
     spent, kept = 0.0, []
     for path in sorted((path for path in counts if counts[path]), key=lambda path: (-counts[path], path)):

@@ -20,6 +20,7 @@ from etude.factory.prompts.facts import KEY, Facts
 from etude.factory.prompts.writing import written
 from etude.tasks.audit import check
 from etude.tasks.cheats.refactored import REFACTORED
+from etude.tasks.content import like
 from etude.tasks.graders.refactor import NAME as GRADER
 from etude.tasks.graders.refactor import RefactorGrader
 from etude.tasks.protected import is_protected
@@ -70,6 +71,8 @@ def drafted(
         new = subject.name
         changed, target_path = _placed(sources, subject, task_id, seed)
         target = dotted_beside(subject.module, target_path)
+    changed = {path: like(project.files.get(path), text) for path, text in changed.items()}
+    changed = {path: text for path, text in changed.items() if text != project.files.get(path)}
     tests = sources.concerned(set(changed))
     facts = _facts(subject, operation, new, target, target_path, target_path in project.files)
     asked = {"operation": operation, "module": subject.module, "old": subject.name, "new": new, "target": target}

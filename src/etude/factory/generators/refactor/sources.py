@@ -9,6 +9,7 @@ from functools import cached_property
 
 from etude.factory.generators.generator import Installed
 from etude.factory.generators.kinds.modules import modules, test_files
+from etude.tasks.content import LINK, mode_of
 from etude.tasks.graders.canonical import DEFINITION, Program, Unreadable, program
 from etude.tasks.graders.refactor import PROSE
 from etude.tasks.protected import SETTINGS, is_protected
@@ -44,7 +45,7 @@ class Sources:
         """Dotted names of all Python files by path; a test's is made of its path, that its imports can be resolved."""
         tests = {
             path: path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
-            for path in self.project.files
+            for path in self.project.texts
             if path.endswith(".py") and path not in self.modules
         }
         return {**tests, **self.modules}
@@ -59,7 +60,9 @@ class Sources:
 
     @cached_property
     def words(self) -> dict[str, frozenset[str]]:
-        return {path: frozenset(re.findall(r"[A-Za-z_]\w*", text)) for path, text in self.project.files.items()}
+        """Of every file that people read, in whatever encoding."""
+        read = {path: text for path, text in self.project.files.items() if mode_of(text) != LINK and "\0" not in text}
+        return {path: frozenset(re.findall(r"[A-Za-z_]\w*", text)) for path, text in read.items()}
 
     def subjects(self) -> list[Subject]:
         """Those that a test file speaks of, in the order of their paths."""
@@ -93,6 +96,8 @@ class Sources:
             p for p in found if p.endswith((".py", ".pyi")) or PROSE.search(p) or told.search(self.project.files[p])
         ]
         for path in found:
+            if path.endswith((".py", ".pyi")) and path not in self.project.texts:
+                raise LeftOut(f"{path} names it, and is no UTF-8 text")
             if path.rpartition("/")[2] in SETTINGS and not path.endswith(".py") and is_protected(path):
                 raise LeftOut(f"{path} names it, and decides how tests run")
             if not path.endswith(".py") and not PROSE.search(path) and not is_protected(path):
