@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from etude.model.checkpoint import load_checkpoint, load_config, save_checkpoint
 from etude.model.hf_config import UnsupportedConfig, from_hf_config, to_hf_config
 from etude.model.init import new_model
+from etude.model.loadable import loadable
 from etude.model.settings import ModelSettings
 from etude.weights.folders import read_state
 from etude.weights.hf_files import INDEX, SINGLE, CheckpointError, tensor_files
@@ -164,6 +165,10 @@ def test_a_weight_that_overflows_in_the_type_asked_for_is_refused(folder):
         {"num_hidden_layers": 10**30}, {"num_hidden_layers": -1}, {"hidden_size": "many"}, {"rms_norm_eps": float("inf")},
         {"rope_theta": float("nan"), "rope_parameters": None}, {"model_type": ["deepseek_v3"]}, {"rope_parameters": 3},
         {"rope_scaling": None, "rope_parameters": {"rope_type": "yarn", "factor": 1e9, "original_max_position_embeddings": 4096}},
+        {"rope_scaling": None, "rope_parameters": {"rope_type": "yarn", "factor": 1e308, "original_max_position_embeddings": 10**30}},
+        {"max_position_embeddings": 1 << 22, "qk_rope_head_dim": 1 << 14},
+        {"rope_scaling": None, "qk_rope_head_dim": 1 << 12,
+         "rope_parameters": {"rope_type": "yarn", "factor": 1024, "original_max_position_embeddings": 4096}},
     ],
     ids=str,
 )  # fmt: skip
@@ -173,6 +178,42 @@ def test_absurd_configs_are_refused_before_memory_is_taken(folder, changes):
     with pytest.raises((CheckpointError, UnsupportedConfig)):
         load_checkpoint(folder)
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize("changes", [{"hidden_size": 1}, {"heads": 3, "hidden_size": 48}], ids=str)
+def test_a_rope_table_larger_than_the_model_is_refused_when_a_model_is_described(changes):
+    with pytest.raises(ValueError, match="4,194,304 positions of 16,384 rotated numbers .* more than 1 GiB"):
+        ModelSettings.model_validate({"rope_dim": 1 << 14, "max_positions": 1 << 22} | changes)
+    assert ModelSettings.model_validate({"rope_dim": 128, "max_positions": 1 << 21} | changes).rotary_dim == 128
+
+
+def without(folder: Path, *names: str, **changed: torch.Tensor) -> None:
+    tensors = {key: tensor for key, tensor in load_file(folder / FILE).items() if key not in names}
+    put(folder, tensors | {key.replace("__", "."): tensor for key, tensor in changed.items()})
+
+
+CANNOT = {
+    "one tensor alone": (lambda folder: (put(folder, {"x": torch.ones(20_000)}), index(folder, {"x": FILE})), "missing"),
+    "a tensor that the index names and the file lacks": (lambda folder: without(folder, "lm_head.weight"), "lacks lm_head.weight"),
+    "a scalar head": (lambda folder: without(folder, lm_head__weight=torch.tensor(1.0)), r"lm_head.weight is \(\) in the checkpoint"),
+    "another width": (lambda folder: without(folder, lm_head__weight=torch.ones(31, 8)), r"is \(31, 8\) in the checkpoint"),
+    "other rows": (lambda folder: without(folder, lm_head__weight=torch.ones(30, 16)), "has 30 rows, and config.json says vocab_size 31"),
+    "integers": (lambda folder: without(folder, lm_head__weight=torch.ones(31, 16, dtype=torch.int8)), "is I8: quantised"),
+    "one tensor too many": (lambda folder: (without(folder, model__more=torch.ones(3)),
+                                            index(folder, dict.fromkeys(load_file(folder / FILE), FILE))), "model.more is not part"),
+    "too small a file": (lambda folder: set_config(folder, intermediate_size=1 << 19), "parameters, and its files hold"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CANNOT)
+def test_a_checkpoint_passes_the_check_exactly_if_it_can_be_loaded(folder, name):
+    assert loadable(folder).endswith(f" {len(load_file(folder / FILE))} tensors")
+    damage, words = CANNOT[name]
+    damage(folder)
+    with pytest.raises(CheckpointError, match=words):
+        loadable(folder)
+    with pytest.raises(CheckpointError):
+        load_checkpoint(folder)
 
 
 def test_a_model_that_the_files_can_not_fill_is_refused_before_it_is_built(folder):
@@ -200,7 +241,7 @@ def test_the_language_model_of_a_multimodal_checkpoint_is_read_and_the_rest_left
     (folder / "config.json").write_text(
         json.dumps({"model_type": "kimi_k25", "text_config": kimi(), "vision_config": {}})
     )
-    assert equal(load_checkpoint(folder))
+    assert equal(load_checkpoint(folder)) and loadable(folder).endswith(f" {len(tensors) - 1} tensors")
 
 
 def test_a_wrapper_without_its_text_config_or_with_quantised_weights_is_refused():

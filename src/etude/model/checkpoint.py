@@ -111,15 +111,10 @@ def load_checkpoint(
     config = load_config(folder)
     if not drafts:
         config = config.model_copy(update={"mtp_layers": 0})
-    _check_size(config, folder)
+    check_size(config, folder)
     model = CausalLM(config).to(dtype)
-    prefix = WRAPPED if raw_config(folder).get("model_type") in WRAPPERS else ""
-    found = read_tensors(
-        folder,
-        lambda key: (
-            key.startswith(prefix) and not ignorable(key.removeprefix(prefix), config.layers, config.mtp_layers)
-        ),
-    )
+    prefix = prefix_of(folder)
+    found = read_tensors(folder, lambda key: belongs(key, prefix, config))
     found = {key.removeprefix(prefix): tensor for key, tensor in found.items()}
     from_hf(model.state_dict(), found, config.layers)
     if dtype == torch.float16:  # of a shorter range than the others
@@ -180,7 +175,17 @@ def check_weight(name: str, tensor: Tensor) -> None:
         )
 
 
-def _check_size(config: ModelConfig, folder: Path | str) -> None:
+def prefix_of(folder: Path | str) -> str:
+    """What the keys of the language model's tensors begin with in a checkpoint directory."""
+    return WRAPPED if raw_config(folder).get("model_type") in WRAPPERS else ""
+
+
+def belongs(key: str, prefix: str, config: ModelConfig) -> bool:
+    """Whether a tensor on disk is one of the model's."""
+    return key.startswith(prefix) and not ignorable(key.removeprefix(prefix), config.layers, config.mtp_layers)
+
+
+def check_size(config: ModelConfig, folder: Path | str) -> None:
     """Raises CheckpointError before memory is taken for a model that the files can't fill, at one byte a parameter."""
     size = sum((Path(folder) / name).stat().st_size for name in tensor_files(Path(folder)))
     count = count_parameters(config)

@@ -46,8 +46,3 @@ class ModelConfig(Architecture):
     def moe_layers(self) -> tuple[int, ...]:
         """Blocks with experts, in order; index l of a route array belongs to block `moe_layers[l]`."""
         return tuple(n for n in range(self.layers) if self.has_experts(n))
-
-    @property
-    def rotary_dim(self) -> int:
-        """Width that rope rotates."""
-        return self.rope_dim if self.family == "deepseek_v3" else self.head_dim

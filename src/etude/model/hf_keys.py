@@ -7,8 +7,9 @@ expert keys (`mlp.experts.gate_up_proj`), as some writers leave them, are read a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -112,8 +113,23 @@ def to_hf(state: Mapping[str, Tensor], layers: int) -> Iterator[tuple[str, Tenso
         yield from zip(keys, rows.chunk(len(keys)), strict=True)
 
 
+class Shaped(Protocol):
+    """A tensor, or what a file's header says of one."""
+
+    @property
+    def shape(self) -> Sequence[int]: ...
+
+
 def from_hf(own: Mapping[str, Tensor], found: Mapping[str, Tensor], layers: int) -> None:
     """Fill our tensors in place from `found`. Raises before any is written if keys or shapes do not match."""
+    with torch.no_grad():
+        for name, keys in matched(own, found, layers).items():
+            for key, rows in _rows(own[name], keys):
+                rows.copy_(found[key])
+
+
+def matched(own: Mapping[str, Tensor], found: Mapping[str, Shaped], layers: int) -> dict[str, list[str]]:
+    """For each of our tensors the keys in `found` that fill it. Raises MissingTensors, UnexpectedTensors or WrongShape."""
     sources = {name: _source(name, tensor.shape, layers, found) for name, tensor in own.items()}
     missing = [key for keys in sources.values() for key in keys if key not in found]
     if missing:
@@ -126,10 +142,7 @@ def from_hf(own: Mapping[str, Tensor], found: Mapping[str, Tensor], layers: int)
         raise UnexpectedTensors(f"{_some(unexpected)} not part of the model that config.json describes")
     for name, keys in sources.items():
         _check_shapes(own[name], keys, found)
-    with torch.no_grad():
-        for name, keys in sources.items():
-            for key, rows in _rows(own[name], keys):
-                rows.copy_(found[key])
+    return sources
 
 
 def _source(name: str, shape: torch.Size, layers: int, found: Collection[str]) -> list[str]:
@@ -146,9 +159,9 @@ def _rows(own: Tensor, keys: list[str]) -> Iterator[tuple[str, Tensor]]:
     return zip(keys, rows.chunk(len(keys)), strict=True)
 
 
-def _check_shapes(own: Tensor, keys: list[str], found: Mapping[str, Tensor]) -> None:
+def _check_shapes(own: Tensor, keys: list[str], found: Mapping[str, Shaped]) -> None:
     for key, rows in _rows(own, keys):
-        if found[key].shape != rows.shape:
+        if tuple(found[key].shape) != tuple(rows.shape):
             raise WrongShape(
                 f"{key} is {tuple(found[key].shape)} in the checkpoint, the model needs {tuple(rows.shape)}"
             )

@@ -27,7 +27,8 @@ MOST_LAYERS, MOST_DRAFT_LAYERS = 1_000, 64
 MOST_WIDTH = 1 << 20  # of the stream and of a feed-forward
 MOST_HEADS = 1 << 14
 MOST_HEAD_WIDTH = 1 << 14
-MOST_POSITIONS = 1 << 22  # their rope table takes some gigabytes
+MOST_POSITIONS = 1 << 22
+MOST_ROTATIONS = 1 << 28  # positions times the width that rope rotates, a float each: a table of 1 GiB
 MOST_VOCABULARY = 1 << 24
 MOST_EXPERTS = 65_535  # routes are 16-bit ids below a marker (trace/segment.py)
 
@@ -37,8 +38,8 @@ class YarnSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    factor: float = Field(4.0, ge=1, description="context is stretched by this factor")
-    original_positions: int = Field(512, ge=1, description="context length before stretching")
+    factor: float = Field(4.0, ge=1, le=MOST_POSITIONS, description="context is stretched by this factor")
+    original_positions: int = Field(512, ge=1, le=MOST_POSITIONS, description="context length before stretching")
     beta_fast: float = Field(32.0, gt=0, description="rotations above which a frequency is kept as it is")
     beta_slow: float = Field(1.0, gt=0, description="rotations below which a frequency is fully stretched")
     mscale: float = Field(
@@ -99,6 +100,11 @@ class Architecture(BaseModel):
         return max(self.max_positions, stretched)
 
     @property
+    def rotary_dim(self) -> int:
+        """Width that rope rotates."""
+        return self.rope_dim if self.family == "deepseek_v3" else self.head_dim
+
+    @property
     def cache_width(self) -> int:
         """Floats one token holds in one layer of the cache: MLA latent + rope key, or keys + values."""
         if self.family == "deepseek_v3":
@@ -110,6 +116,11 @@ class Architecture(BaseModel):
         if self.context_length > MOST_POSITIONS:
             raise ValueError(
                 f"YaRN stretches to {self.context_length:,} positions; at most {MOST_POSITIONS:,} are possible"
+            )
+        if self.context_length * self.rotary_dim > MOST_ROTATIONS:
+            raise ValueError(
+                f"{self.context_length:,} positions of {self.rotary_dim:,} rotated numbers each need a rope table of more than "
+                f"{MOST_ROTATIONS >> 28} GiB; lower the positions or the width"
             )
         if self.experts_per_token > self.experts:
             raise ValueError(f"experts_per_token={self.experts_per_token} exceeds experts={self.experts}; lower it")
