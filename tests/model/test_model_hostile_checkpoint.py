@@ -80,8 +80,19 @@ def test_a_tensor_that_the_index_does_not_name_does_not_exist(folder):
 
 def test_a_tensor_that_its_file_lacks_is_named_with_the_file(folder):
     put(folder, {key: tensor for key, tensor in load_file(folder / FILE).items() if key != "lm_head.weight"})
-    with pytest.raises(CheckpointError, match=f"{FILE} lacks lm_head.weight"):
-        load_checkpoint(folder)
+    for reader in (load_checkpoint, read_state):
+        with pytest.raises(CheckpointError, match=f"{FILE} lacks lm_head.weight"):
+            reader(folder)
+
+
+@pytest.mark.parametrize("reader", [load_checkpoint, read_state, loadable])
+def test_a_file_that_is_no_safetensors_and_a_name_that_is_too_long_are_checkpoint_errors(folder, reader):
+    (folder / FILE).write_bytes(b"\xff" * (1 << 20))
+    with pytest.raises(CheckpointError, match=f"{FILE} can't be read .*; the checkpoint is damaged"):
+        reader(folder)
+    index(folder, {"lm_head.weight": "x" * 300 + ".safetensors"})
+    with pytest.raises(CheckpointError, match="names a file that can't be looked up .File name too long.: xxx"):
+        reader(folder)
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from etude.weights.hf_files import INDEX, SINGLE, tensor_files
+from etude.weights.hf_files import INDEX, SINGLE, CheckpointError, tensor_files
 
 
 def read_state(folder: Path) -> dict[str, Tensor]:
     """The tensors of a checkpoint directory, each from the file that its index names; without index and model.safetensors those of all files.
 
-    Raises FileNotFoundError if there are none, CheckpointError for a damaged index.
+    Raises FileNotFoundError if there are none, CheckpointError for a damaged index or file.
     """
     names = sorted(path.name for path in folder.glob("*.safetensors"))
     if not names:
@@ -23,6 +23,14 @@ def read_state(folder: Path) -> dict[str, Tensor]:
     files: dict[str, frozenset[str] | None] = tensor_files(folder) if indexed else dict.fromkeys(names)
     state: dict[str, torch.Tensor] = {}
     for name, listed in files.items():
-        with safe_open(folder / name, framework="pt") as tensors:
-            state.update({key: tensors.get_tensor(key) for key in (listed or tensors.keys())})
+        try:
+            with safe_open(folder / name, framework="pt") as tensors:
+                there = set(tensors.keys())
+                if absent := sorted((listed or there) - there):
+                    raise CheckpointError(
+                        f"{folder / name} lacks {absent[0]}, which {INDEX} says is there; the checkpoint is incomplete"
+                    )
+                state.update({key: tensors.get_tensor(key) for key in (listed or there)})
+        except SafetensorError as error:
+            raise CheckpointError(f"{folder / name} can't be read ({error}); the checkpoint is damaged") from error
     return state

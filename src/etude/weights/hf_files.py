@@ -47,7 +47,13 @@ def tensor_files(folder: Path) -> dict[str, frozenset[str] | None]:
             keys.setdefault(name, []).append(key)
         files = {name: frozenset(taken) for name, taken in keys.items()}
     for name in files:
-        if not (folder / name).is_file():
+        try:
+            there = (folder / name).is_file()
+        except OSError as error:
+            raise CheckpointError(
+                f"{index} names a file that can't be looked up ({error.strerror}): {name:.100}"
+            ) from error
+        if not there:
             raise CheckpointError(f"{folder / name} does not exist; the checkpoint is incomplete")
     return files
 
