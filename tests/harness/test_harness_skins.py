@@ -411,6 +411,20 @@ async def test_odd_names_that_are_names_are_written(tmp_path: Path, path: str) -
     assert (await tools["write"].run({"file_path": path, "contents": "x\n"}, there)).text == f"created {path}, 1 line"
 
 
+async def test_outputs_of_another_session_on_this_machine_are_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The path under which a sandbox keeps outputs may be there on the host too, made by anything."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "folder").mkdir()
+    for module in ("workspace", "local_folder"):
+        monkeypatch.setattr(f"etude.workspace.{module}.OUTPUTS_FOLDER", str(elsewhere))
+    there, tools = context(LocalFolder(tmp_path / "folder")), preset_of(ALL).tools
+    written = await tools["write"].run({"file_path": "$OUTPUTS/x.txt", "contents": "x\n"}, there)
+    assert written.text == "created $OUTPUTS/x.txt, 1 line" and not list(elsewhere.iterdir())
+
+
 @pytest.mark.parametrize(
     ("old", "note"),
     [(b"caf\xe9\n", "is not UTF-8 text (byte 3)"), ("é".encode("utf-16"), "is UTF-16 text"), (b"\0", "is binary")],

@@ -190,7 +190,7 @@ class Workspace:
         """As the machine names it. Raises WorkspaceError for a relative path that climbs out, and for one that is written for another
         machine or a shell (`require_path`)."""
         if path == OUTPUTS or path.startswith(OUTPUTS + "/"):
-            return OUTPUTS_FOLDER + posixpath.normpath("/" + path[len(OUTPUTS) :])
+            return OUTPUTS_FOLDER + posixpath.normpath("/" + path[len(OUTPUTS) :].lstrip("/"))
         require_path(path)
         normal = posixpath.normpath(path)
         root = self._operations.spec.workdir.rstrip("/")
@@ -300,10 +300,13 @@ class Workspace:
         return place
 
     async def _link(self, place: str) -> str | None:
-        """Where links on the way to a place lead, which a sandbox never follows; None if there is none.
+        """Where links on the way to a place lead, which a sandbox never follows; None if there is none, and for kept outputs, which a folder
+        of the host keeps under another name than its commands see.
 
         Raises WorkspaceError if they lead out.
         """
+        if place.startswith(f"{OUTPUTS_FOLDER}/"):
+            return None
         argv = ["/bin/sh", "-c", 'pwd -P; readlink -f -- "$1"', "link", place]
         found = await self.run(argv, timeout_s=10, max_output_bytes=1 << 14)
         root, _, target = found.out.decode(errors="replace").removesuffix("\n").partition("\n")
