@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -244,6 +245,29 @@ def test_fresh_drafts_go_to_the_engines_and_into_the_checkpoint_and_the_trunk_do
         model = load_checkpoint(checkpoint, drafts=drafts)
         load_checked(model, received)
         assert all(torch.equal(tensor, received[name]) for name, tensor in model.state_dict().items())
+
+
+@pytest.mark.parametrize("broken", [[1], [0, 1]])
+def test_a_broken_group_teaches_nothing_by_feedback_or_to_drafts(checkpoint, folder, broken):
+    store, half = GroupStore(folder / "groups"), folder / "half"
+    for group in (0, 1):
+        rollouts = store.load(group)
+        for rollout in rollouts:
+            stop = len(rollout.segments[0])
+            rollout.info["hints"] = [{"segment": 0, "at": 12, "start": 12, "stop": stop, "ids": [5, 6]}]
+        if group in broken:
+            rollouts[0].segments[0].logprobs[-1] = np.nan
+        store.save(group, rollouts)
+    shutil.copytree(folder, half)
+    settings = settings_for(1, kl_beta=0.0, drafts={"every": 1}, feedback={"weight": 1.0})
+    whole, rest = (Learner(checkpoint, place, settings, 1, ALONE) for place in (folder, half))
+    before = state_digest(whole.trainer.model.state_dict())
+    found = whole.train([0, 1])
+    assert len(found.notes) == len(broken) and found.figures["skipped"] == float(broken == [0, 1])
+    if broken == [1]:
+        assert found.digest == rest.train([0]).digest != before and found.figures["feedback_turns"] == SIZE
+    else:
+        assert found.digest == before and "feedback_turns" not in found.figures
 
 
 def test_a_state_of_other_lessons_is_refused_with_the_remedy(checkpoint, folder):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from etude.train.broken_rollouts import broken_rollouts
 from etude.train.loop import TrainingDiverged
 from etude.train.mismatch import Mismatch
 from etude.train.policy_step import PolicyTrainer
@@ -90,6 +91,30 @@ def test_a_batch_with_such_a_token_of_advantage_0_is_trained(model, make, kind):
     state, figures, lines = trained(model, rollouts, advantages, trust=TrustSettings(kind=kind))
     assert figures["skipped"] == 0 and lines == [] and not equal(state, model.state_dict())
     assert all(tensor.isfinite().all() for tensor in state.values())
+
+
+@pytest.mark.parametrize("advantage", [1.0, -1.0])
+def test_ppo_without_a_dual_clip_drops_a_token_that_the_sampler_gave_no_chance(model, make, advantage):
+    settings = TrustSettings(kind="ppo_clip", ppo_clip=PpoClipSettings(dual=None))
+    now, sampler = torch.tensor([-1.0, -1.0]), torch.tensor([-math.inf, -1.0])
+    assert trusted(now, sampler, torch.full((2,), advantage), settings).tolist() == [0.0, 1.0]
+    rollouts = make.rollouts(model, 8)
+    break_logprob(rollouts, -math.inf)
+    state, figures, lines = trained(model, rollouts, [1.0, -1.0, 0.5, -0.5, 0.0, advantage, 0.0, 0.0], trust=settings)
+    assert figures["skipped"] == 0 and figures["grad_norm"] < 1e3 and lines == []
+    assert all(tensor.isfinite().all() for tensor in state.values())
+
+
+def test_a_token_that_sampler_and_trainer_give_no_chance_breaks_its_rollout(model, make):
+    rollouts = make.rollouts(model, 8)
+    current = [[segment.logprobs.copy() for segment in rollout.segments] for rollout in rollouts]
+    place = np.flatnonzero(rollouts[5].segments[0].sampled)[1]
+    current[5][0][place] = -math.inf
+    assert broken_rollouts(rollouts, [0.0] * 8, current) == {}
+    break_logprob(rollouts, -math.inf)
+    assert broken_rollouts(rollouts, [0.0] * 8, current) == {
+        5: "1 of its tokens have a logprob of -inf by the sampler and the trainer"
+    }
 
 
 @pytest.mark.parametrize("count", [1, 2, 99, 100, 101, 1000])

@@ -146,10 +146,11 @@ class Learner:
         shared = self._advantages([sum(part.values()) for part in parts], batch)
         if self._first:
             self._keep_gaps(groups, batch, scores)
-        fed = self._feed_back(rollouts)
+        sound = self.trainer.sound(rollouts, shared, scores)
+        fed = self._feed_back(sound)
         figures = fed | self.trainer.update(rollouts, shared, scores)
         if self.drafts is not None:
-            figures |= self.drafts.after(self.trainer.steps, rollouts)
+            figures |= self.drafts.after(self.trainer.steps, sound)
         digest = self._digest()
         busy_s, cpu_s = time.perf_counter() - started, time.process_time() - cpu_started
         notes = [*_broken_rewards(rollouts, parts), *self.trainer.broken]

@@ -16,8 +16,8 @@ from etude.trace.segment import Rollout
 def broken_rollouts(
     rollouts: Sequence[Rollout], advantages: Sequence[float], current: Sequence[Sequence[np.ndarray]]
 ) -> dict[int, str]:
-    """By index of the rollout what is broken: its advantage (NaN or infinite), or a logprob of the sampler or of the trainer (NaN or +inf; a
-    probability of 0 is none of that, and `trust` bounds its ratio).
+    """By index of the rollout what is broken: its advantage (NaN or infinite), a logprob of the sampler or of the trainer (NaN or +inf), or a
+    token to which both give probability 0, which has no ratio. `trust` handles a probability of 0 by one of them.
 
     `current` are the trainer's logprobs (T_i,) by rollout and segment.
     """
@@ -32,6 +32,9 @@ def broken_rollouts(
                 odd = sampled[np.isnan(sampled) | (sampled == np.inf)]
                 if len(odd):
                     found[index] = f"{len(odd)} of its tokens have a logprob of {odd[0]} by the {whose}"
+            impossible = np.isneginf(segment.logprobs) & np.isneginf(now) & segment.sampled
+            if impossible.any():
+                found[index] = f"{impossible.sum()} of its tokens have a logprob of -inf by the sampler and the trainer"
     return found
 
 

@@ -129,6 +129,11 @@ class PolicyTrainer:
             norm = self._optimizers.clip()
         return figures | self._step(norm, scores)
 
+    def sound(self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: Scores) -> list[Rollout]:
+        """The rollouts that `update` trains on: those of groups without a number that is not finite."""
+        groups = {rollouts[index].group for index in broken_rollouts(rollouts, advantages, scores.current)}
+        return [rollout for rollout in rollouts if rollout.group not in groups]
+
     def _without_broken_groups(
         self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: Scores
     ) -> tuple[Sequence[Rollout], Sequence[float], Scores] | None:

@@ -18,9 +18,10 @@ LARGEST_LOG_RATIO = 60.0
 
 
 def weights(logprobs: Tensor, sampler: Tensor, advantages: Tensor, settings: TrustSettings) -> Tensor:
-    """(N,) the ratio or 0."""
+    """(N,) the ratio or 0. It is 0 for a token to which the sampler gave probability 0: it has no ratio, and without `dual` nothing bounds it."""
     bounds, ratios = settings.ppo_clip, (logprobs - sampler).clamp(max=LARGEST_LOG_RATIO).exp()
     stopped = ((advantages > 0) & (ratios > 1 + bounds.high)) | ((advantages < 0) & (ratios < 1 - bounds.low))
     if bounds.dual is not None:
         stopped |= (advantages < 0) & (ratios > bounds.dual)
+    stopped |= sampler.isneginf()
     return ratios.masked_fill(stopped, 0.0)
