@@ -49,3 +49,22 @@ async def test_what_runs_and_shows_nothing_is_no_trouble_of_the_environment() ->
         with pytest.raises(LeftOut) as found:
             await proved(after, before)
         assert not isinstance(found.value, TestsDoNotRun)
+
+
+@pytest.mark.parametrize(
+    ("later", "why"),
+    [
+        (ran(said="certificate has expired"), "status 1: certificate has expired"),
+        (ran("a", timed_out=True), "they take too long"),
+    ],
+)
+async def test_what_runs_today_and_not_on_a_later_date_needs_no_other_environment(later: Ran, why: str) -> None:
+    async def today(files: Mapping[str, bytes]) -> Ran:
+        return ran("a") if files["state"] == b"after" else ran()
+
+    async def then(files: Mapping[str, bytes]) -> Ran:
+        return later
+
+    with pytest.raises(LeftOut, match=rf"holds only on the day of its proof.*{why}") as found:
+        await prove({"state": b"before"}, {"state": b"after"}, today, later=then)
+    assert not isinstance(found.value, TestsDoNotRun)

@@ -77,6 +77,21 @@ async def test_a_run_installs_no_more_of_a_project_than_it_may(tmp_path: Path) -
     assert len(install.asked) == 2
 
 
+async def test_another_run_installs_what_the_first_had_no_room_for(tmp_path: Path) -> None:
+    async def installed_in_a_run() -> list[int]:
+        environments = CommitEnvironments(Installing(), LISTED, tmp_path, most=2)
+        good = []
+        for number in range(6):
+            try:
+                await environments.of("m", commit(number), {**FILES, "tox.ini": str(number)})
+            except LeftOut:
+                continue
+            good.append(number)
+        return good
+
+    assert [await installed_in_a_run() for _ in range(3)] == [[0, 1], [0, 1, 2, 3], [0, 1, 2, 3, 4, 5]]
+
+
 async def test_needs_that_can_not_be_installed_are_tried_once_and_say_why(tmp_path: Path) -> None:
     install = Installing("no such distribution")
     environments = CommitEnvironments(install, LISTED, tmp_path)

@@ -77,8 +77,9 @@ class CommitEnvironments:
 
     async def _try(self, project: str, commit: str, key: str) -> None:
         """Raises LeftOut beyond the bound, which another run may lift, and InfraError."""
-        for state in dict.fromkeys(one for one in (self._kept(key), commit) if one):
-            if state == commit:
+        kept = self._kept(key)
+        for state in dict.fromkeys(one for one in (kept, commit) if one):
+            if state != kept:  # a kept one costs no build, so that another run gets further
                 self._count(project)
             try:
                 built = await self.install(replace(self.listed[project], version=state))

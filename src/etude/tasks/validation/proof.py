@@ -74,10 +74,12 @@ async def prove(
         await look()
     for name, files in (("after", after), ("before", before)):
         states[name] += [await run(files) for _ in range(times - len(states[name]))]
-        if later is not None:
-            states[name].append(await later(files))
     for ran in states["after"]:
         _require(ran)
+    for name, files in (("after", after), ("before", before)) if later is not None else ():
+        states[name].append(await later(files))  # type: ignore[misc]
+        if name == "after":
+            _require_later(states[name][-1])
     return _weighed(states["before"], states["after"], xfail, 1 if later is None else 2)
 
 
@@ -123,6 +125,17 @@ def _require(ran: Ran) -> None:
         lacking = _LACKING.search(said)  # first, for what quotes reasons cuts them
         why = f"{lacking[0]}; it printed {said}" if lacking else said
         raise TestsDoNotRun(f"the tests do not run after the change (status {ran.run.rc}): {why}")
+
+
+def _require_later(ran: Ran) -> None:
+    """Of the run on a later date, where the same tests passed on this one: they depend on the date."""
+    if ran.run.timed_out or not ran.run.passed or not ran.honest:
+        why = (
+            "they take too long"
+            if ran.run.timed_out
+            else f"status {ran.run.rc}: {' '.join(ran.said.split())[:300] or 'no output'}"
+        )
+        raise LeftOut(f"it holds only on the day of its proof: on a later date the tests do not run ({why})")
 
 
 def _always(runs: list[Ran], xfail: bool) -> frozenset[str]:
