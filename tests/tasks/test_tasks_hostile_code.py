@@ -56,6 +56,15 @@ def _reaching(*lines: str) -> str:
     return REACH.format(lines=lines) + "def f(n):\n    reach()\n    return n\n"
 
 
+@pytest.mark.parametrize("size", [20_000, 60_000, 1_000_000])
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_value_that_is_too_long_is_lost_alone(pool: SandboxPool, size: int, number: int) -> None:
+    source = f"def f(n):\n    return chr(0x1F600) * {size} if n == {number} else n\n"
+    answers = await run_calls({"core.py": source.encode()}, CALLS, pool)
+    values = [result.value for result in answers.results if result.arrived]
+    assert [value for value in values if isinstance(value, int)] == [n for n in range(3) if n != number], answers
+
+
 @pytest.mark.parametrize("line", ["0 7", "² 1", "-1", "-2", "1 '7'", "'7'", "['" * 50_000])
 async def test_code_that_writes_to_everything_it_can_find_forges_no_value(pool: SandboxPool, line: str) -> None:
     answers = await run_calls({"core.py": _reaching(line).encode()}, CALLS, pool)

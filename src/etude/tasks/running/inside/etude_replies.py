@@ -16,7 +16,8 @@ an example.
 import os
 import sys
 
-MOST_REPLY_BYTES = 1 << 16
+MOST_REPLY_BYTES = 1 << 17  # of a reply as it is sent: in ASCII, with escapes
+MOST_TOKEN_BYTES = 64  # before it
 MOST_OUTPUT_CHARS = 8000  # of one example
 DUMPABLE = 4  # prctl(2)
 
@@ -70,13 +71,13 @@ def ask(nonce, setup, batches, asking, replied):
             return True
         for _ in batch:
             line, mark, rest = rest.partition(b"\n")
-            while not mark and len(line) <= 2 * MOST_REPLY_BYTES:
+            while not mark and len(line) <= MOST_REPLY_BYTES + MOST_TOKEN_BYTES:
                 part = os.read(replied, 1 << 16)
                 if not part:
                     return True  # it ended without a reply, or was killed in the middle of one
                 line, mark, rest = (line + part).partition(b"\n")
             said, _, reply = line.partition(b" ")
-            if said != token.encode():
+            if not mark or said != token.encode():
                 return False
             say("{} {} {}".format(nonce, number, reply.decode("ascii", "replace")))
             number += 1
@@ -123,11 +124,13 @@ def serve(asked, replying):
             for line in requests:
                 token, setup, batch = literal(line)
                 for request in batch:
-                    text = called(load, *request) if setup is None else shown(load, place, shared, setup, *request)
+                    text = show(
+                        called(load, *request) if setup is None else shown(load, place, shared, setup, *request)
+                    )
                     if len(text) > MOST_REPLY_BYTES:
-                        text = "!TooLong"
+                        text = show("!TooLong")
                     flush()
-                    transmit(replying, token + " " + show(text))
+                    transmit(replying, token + " " + text)
     except SystemExit as error:
         leave(status_of(error.code))
     except BaseException as error:  # noqa: BLE001 - this is the program's top level

@@ -51,14 +51,9 @@ def _sender(fd, key):
 
 
 def _watch(send, changed, clock=time.perf_counter):
-    """Everything lives in this frame's cells: no attribute of the plugin leads to it."""
-    raised, reports, told = set(), {}, set()
-
-    def look():
-        what = changed()
-        if what and what not in told:
-            told.add(what)
-            send(b"x", text=what)
+    """Everything is in cells of this frame and of those that it calls once: no attribute of the plugin leads to it."""
+    raised, reports = set(), {}
+    look, note, end = _looking(send, changed), _noting(reports), _ending(send, raised, reports)
 
     class Watch:
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -70,17 +65,7 @@ def _watch(send, changed, clock=time.perf_counter):
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_runtest_logreport(self, report):
-            expected = hasattr(report, "wasxfail")
-            kind = (
-                "x"
-                if expected and report.skipped
-                else "s"
-                if expected or report.skipped
-                else "p"
-                if report.passed
-                else "f"
-            )
-            reports.setdefault(report.nodeid, []).append((report.when, kind))
+            note(report)
 
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
         def pytest_runtest_call(self, item):
@@ -92,14 +77,7 @@ def _watch(send, changed, clock=time.perf_counter):
             start = clock()
             yield
             look()
-            seen = reports.pop(item.nodeid, [])
-            kinds = {kind for _, kind in seen}
-            whole = {when for when, _ in seen} >= {"setup", "call", "teardown"}
-            clean = not any((item.nodeid, when) in raised for when in ("setup", "call", "teardown"))
-            good = kinds == {"p"} and whole and clean
-            expected = "x" in kinds and kinds <= {"p", "x"} and whole
-            outcome = b"p" if good else b"x" if expected else b"s" if kinds & {"s", "x"} and "f" not in kinds else b"f"
-            send(b"t", b"%.4f" % (clock() - start), outcome, text=item.nodeid)
+            end(item.nodeid, clock() - start)
 
         def pytest_collectreport(self, report):
             if report.failed:
@@ -113,6 +91,51 @@ def _watch(send, changed, clock=time.perf_counter):
             send(b"e", b"%d" % int(exitstatus))
 
     return Watch()
+
+
+def _looking(send, changed):
+    """A function that sends what is another object than it was, once."""
+    sent = set()
+
+    def look():
+        what = changed()
+        if what and what not in sent:
+            sent.add(what)
+            send(b"x", text=what)
+
+    return look
+
+
+def _noting(reports):
+    """A function that notes what a report says of its phase: p passed, f failed, s skipped, x failed as expected."""
+
+    def note(report):
+        expected = hasattr(report, "wasxfail")
+        if expected and report.skipped:
+            kind = "x"
+        elif expected or report.skipped:
+            kind = "s"
+        else:
+            kind = "p" if report.passed else "f"
+        reports.setdefault(report.nodeid, []).append((report.when, kind))
+
+    return note
+
+
+def _ending(send, raised, reports):
+    """A function that sends how a test ended, by what was raised and by its reports."""
+
+    def end(nodeid, seconds):
+        seen = reports.pop(nodeid, [])
+        kinds = {kind for _, kind in seen}
+        whole = {when for when, _ in seen} >= {"setup", "call", "teardown"}
+        clean = not any((nodeid, when) in raised for when in ("setup", "call", "teardown"))
+        good = kinds == {"p"} and whole and clean
+        expected = "x" in kinds and kinds <= {"p", "x"} and whole
+        outcome = b"p" if good else b"x" if expected else b"s" if kinds & {"s", "x"} and "f" not in kinds else b"f"
+        send(b"t", b"%.4f" % seconds, outcome, text=nodeid)
+
+    return end
 
 
 def _universal(root):
