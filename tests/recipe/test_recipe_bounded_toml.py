@@ -28,6 +28,13 @@ HOSTILE = {
     "tables": f"[[{'.'.join(['a'] * LONG)}]]",
     "inline": f"x = {{ {'.'.join(['a'] * LONG)} = 1 }}",
     "behind others": "a = 1\n[b]\n" + ".".join(["a"] * LONG) + " = 1",
+    "many tables": "\n".join(f"[x{number}.{'.'.join(['a'] * 62)}]" for number in range(4000)),
+    "many keys": "\n".join(f"x{number}.{'.'.join(['a'] * 62)} = 1" for number in range(4000)),
+    "many inline": f"x = [{', '.join(['{ a.a.a.a.a = 1 }'] * 40_000)}]",
+    "behind a string": f'x = [""" "b" \\""" """"", {{ {".".join(["a"] * LONG)} = 1 }}]',
+    "quotes without an end": '"' + r"\"" * 500_000,
+    "strings without an end": '"""' + r'\"""' * 250_000,
+    "broken table": f"[{'.'.join(['a'] * LONG)}",
     "arrays": "a = " + "[" * 100_000,
     "inline tables": "a = " + "{a=" * 100_000,
     "digits": "a = " + "9" * 100_000,
@@ -67,6 +74,17 @@ KEYS = st.text("abc-_1", min_size=1, max_size=4)
 VALUES = st.sampled_from(
     ["1", "1.5", '"a.b.c.d"', "true", "[1, [2, 3]]", '{ a = 1, b.c = "x" }', "1979-05-27", "'''\na.b\n'''"]
 )
+
+
+DOTS = ".".join(["1"] * 200)
+DOTTED = [f'"{DOTS}"', f"'{DOTS}'", f'["{DOTS}", "{DOTS}"]', f"'''\n{DOTS} = 1\n[{DOTS}]\n'''", f'"""{DOTS}"""""', f"1 # {DOTS} = 1",
+          f'"\\" {DOTS} ="', f'{{ "{DOTS}" = 1 }}', f'{{ a = "{DOTS}", "x" = 1 }}', str([[1.5]] * 20_000)]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", DOTTED, ids=range(len(DOTTED)))
+def test_dots_in_strings_comments_and_numbers_are_no_keys(value):
+    text = f"# {DOTS} = 1\nx = {value}\n[y]\nz = 1\n"
+    assert loads(text) == tomllib.loads(text)
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=8), st.integers(1, MOST_KEY_PARTS))
