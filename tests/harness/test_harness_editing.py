@@ -168,3 +168,25 @@ def test_each_line_is_compared_a_few_times_however_often_lines_repeat() -> None:
     wanted = [*(Counted("x = 1") for _ in range(500)), Counted("y")]
     assert windows(list[str](lines), list[str](wanted)) == []
     assert 5_000 <= Counted.compared < 5 * (len(lines) + len(wanted))
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize(("old", "new"), [("ab", "cde"), ("b\nab", "b\nx\nab"), ("ab\n", "")])
+def test_many_places_are_replaced_as_few_are(ends: str, old: str, new: str) -> None:
+    few = edit(TextFile.decode(f"ab{ends}ab{ends}zz{ends}".encode() * 2), [Replace(old, new, all=True)]).file.encode()
+    many = edit(
+        TextFile.decode(f"ab{ends}ab{ends}zz{ends}".encode() * 30_000), [Replace(old, new, all=True)]
+    ).file.encode()
+    assert many == few[: len(few) // 2] * 30_000
+
+
+def test_many_places_in_a_file_of_mixed_line_ends_keep_each_its_own() -> None:
+    data = b"ab\r\nzz\nab\nzz\r\n" * 200
+    done = edit(TextFile.decode(data), [Replace("ab", "c", all=True)])
+    assert done.file.encode() == data.replace(b"ab", b"c")
+
+
+def test_places_that_overlap_without_end_are_several_at_once() -> None:
+    with pytest.raises(NoPlace) as refused:
+        edit(TextFile.decode(b"a" * 1_000_000), [Replace("a" * 8000, "b")])
+    assert refused.value.problem == "several"

@@ -181,3 +181,15 @@ async def test_an_edit_that_would_break_the_file_is_refused_by_every_tool(
     right = {name: text.replace("        return 2", "            return 2") for name, text in arguments.items()}
     await chosen.tools[tool].run(right, context)
     assert (tmp_path / "a.py").read_text() == f"{METHOD}        return 2\n"
+
+
+def test_lines_that_repeat_without_end_are_all_translated() -> None:
+    found, quoted, new = ["\tx"] * 3000, ["    x"] * 3000, ["    x", "    y", "        z"] * 1000
+    assert relocate(found, quoted, new, found) == ["\tx", "\ty", "\t\tz"] * 1000
+
+
+def test_where_lines_repeat_the_beginning_and_the_end_that_stay_are_the_files_own() -> None:
+    found = ["\ta = 1", *["\tx"] * 3000, "\tb  =  2"]
+    quoted = [line.replace("\t", "    ") for line in found]
+    new = [quoted[0], *["    x", "    y"] * 1500, quoted[-1]]
+    assert relocate(found, quoted, new, found) == [found[0], *["\tx", "\ty"] * 1500, found[-1]]

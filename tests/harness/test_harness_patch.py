@@ -147,3 +147,23 @@ def test_a_hunk_that_fits_nowhere_shows_the_closest_region() -> None:
         changed("-beta = 3\n+x", "alpha = 1\nbeta = 2\n")
     with pytest.raises(BadPatch, match="no line 'def g' at or below line 1"):
         changed("@@ def g\n-x\n+y")
+
+
+def test_a_number_that_is_no_lines_place_is_a_header() -> None:
+    patch = f"*** Begin Patch\n*** Update File: f\n@@ -{'9' * 5000},1 +1,1 @@\n-x\n+y\n*** End Patch"
+    [change] = parse(patch)
+    assert change.hunks[0].line == -1
+    with pytest.raises(BadPatch, match="no line"):
+        apply("f", TextFile.decode(b"x\n"), change.hunks)
+
+
+@pytest.mark.parametrize("opening", ["```", "```patch", "<<EOF", "<<-'EOF'", 'apply_patch <<"EOF"'])
+def test_what_is_around_an_envelope_is_taken_off(opening: str) -> None:
+    inner = "*** Begin Patch\n*** Delete File: a\n*** End Patch"
+    end = "```" if opening.startswith("`") else "EOF"
+    assert parse(f"\n{opening}\n\n{inner}\n{end}\n ") == parse(inner)
+
+
+def test_a_wrapper_without_end_is_refused_at_once() -> None:
+    with pytest.raises(BadPatch, match="a patch begins with"):
+        parse("```" + "\n" * 1_000_000 + "x")

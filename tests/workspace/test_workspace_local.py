@@ -208,3 +208,17 @@ async def test_outputs_lie_beside_the_folder_and_go_with_the_session(root: Path)
     assert os.path.isdir(place) and not place.startswith(str(root))
     await folder.kill()
     assert not os.path.exists(place)
+
+
+@pytest.mark.parametrize("path", ["a/" * 100_000, "$OUTPUTS/" + "x" * 200_000])
+async def test_a_path_longer_than_any_is_refused_before_it_is_walked(tmp_path: Path, path: str) -> None:
+    folder = Workspace(LocalFolder(tmp_path))
+    for call in (
+        folder.load(path),
+        folder.read(path),
+        folder.write(path, ""),
+        folder.entries(path),
+        folder.remove(path),
+    ):
+        with pytest.raises(WorkspaceError, match="is no path: it has 200,0"):
+            await call

@@ -424,3 +424,30 @@ async def test_a_named_file_that_is_binary_says_so_and_a_newline_in_a_pattern_is
     assert "src is a folder, use src/**" in (await Glob().run({"pattern": "src"}, context)).text
     for pattern in (r"src\foo.py", "~/x", "$HOME/x", "C:/x", "[src", "../x"):
         assert (await Glob().run({"pattern": pattern}, context)).text == "no file matches"
+
+
+@pytest.mark.parametrize(
+    ("glob", "said"),
+    [
+        ("{" * 1500 + "a" + "}" * 1500, "longer than 1000 characters"),
+        ("{" * 20_000, "longer than 1000 characters"),
+        ("{" * 400 + "a" + "}" * 400, "more than 10 braces within braces"),
+        ("{a,b,c,d,e,f,g,h,i}" * 3, "more than 128 patterns"),
+    ],
+)
+def test_a_glob_that_no_person_writes_is_refused_with_the_reason(glob: str, said: str) -> None:
+    with pytest.raises(SearchFailed, match=f"{said}; use a simpler one"):
+        Query("files").only(glob)
+
+
+def test_braces_within_braces_are_expanded() -> None:
+    assert set(Query("files").only("{a,{b,{c,d}}}.py").names) >= {"a.py", "b.py", "c.py", "d.py"}
+
+
+@given(st.text("{}[]*?,!\\/ab", max_size=1000))
+@settings(max_examples=50)
+def test_any_glob_is_expanded_or_refused(glob: str) -> None:
+    try:
+        Query("files").only(glob)
+    except SearchFailed as refused:
+        assert "use a simpler one" in str(refused)

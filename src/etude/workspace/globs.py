@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from itertools import product
 
-# Alternatives of one glob; more of them are no glob that a person writes.
-MAX_ALTERNATIVES = 128
+# Alternatives of one glob, its characters, and braces within braces; more of them are no glob that a person writes.
+MAX_ALTERNATIVES, MAX_CHARS, MAX_BRACES = 128, 1000, 10
 _SPECIAL = "*?[]{}!,\\ #"
 _POSIX = {
     "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "A-Z", "lower": "a-z", "space": " \t", "blank": " \t",
@@ -22,13 +22,18 @@ _CLASS = re.compile(r"\[([!^]?)(\]?(?:\[:\w+:\]|[^\]/])*)\]")
 
 
 class TooManyAlternatives(Exception):
-    """A glob that means more plain globs than MAX_ALTERNATIVES."""
+    """A glob that means more plain globs than MAX_ALTERNATIVES, or is too long or nested too deeply to be expanded; says which."""
+
+    def __init__(self, words: str = f"expands to more than {MAX_ALTERNATIVES} patterns") -> None:
+        super().__init__(words)
 
 
 def plain_globs(glob: str, folder: str = "", root: str = "") -> list[str]:
     """The plain globs of one glob, in order. Without a slash a glob is for names at any depth; with one it is for paths and
     relative to `folder` ("" or a path below the workspace), as well as to the workspace where it begins with `folder`. `root`: the
     workspace's own path, with which an absolute glob begins. Raises TooManyAlternatives."""
+    if len(glob) > MAX_CHARS:
+        raise TooManyAlternatives(f"is longer than {MAX_CHARS} characters")
     text = _relative(glob.strip(), root)
     found: dict[str, None] = {}
     for part in _listed(text):
@@ -67,8 +72,10 @@ def _listed(glob: str) -> list[str]:
     return [glob, *parts] if len(parts) > 1 and all(parts) else [glob]
 
 
-def _expanded(glob: str) -> list[str]:
-    """Plain globs without their anchor: the product of what each piece may be."""
+def _expanded(glob: str, within: int = 0) -> list[str]:
+    """Plain globs without their anchor: the product of what each piece may be. `within`: so many braces."""
+    if within > MAX_BRACES:
+        raise TooManyAlternatives(f"holds more than {MAX_BRACES} braces within braces")
     pieces: list[list[str]] = []
     at = 0
     while at < len(glob):
@@ -81,7 +88,7 @@ def _expanded(glob: str) -> list[str]:
             pieces.append([*_class(match[1], match[2]), literal(text)])
             at = match.end()
         elif c == "{" and (stop := _closing(glob, at)) > 0:
-            pieces.append(_braces(glob[at + 1 : stop]))
+            pieces.append(_braces(glob[at + 1 : stop], within + 1))
             at = stop + 1
         elif c == "*":
             stop = at + len(glob[at:]) - len(glob[at:].lstrip("*"))
@@ -120,7 +127,7 @@ def _closing(glob: str, start: int) -> int:
     return -1
 
 
-def _braces(inner: str) -> list[str]:
+def _braces(inner: str, within: int) -> list[str]:
     options, depth, start = [], 0, 0
     for at, c in enumerate(inner):
         depth += (c == "{") - (c == "}")
@@ -128,7 +135,7 @@ def _braces(inner: str) -> list[str]:
             options.append(inner[start:at])
             start = at + 1
     options.append(inner[start:])
-    found = [one for option in options for one in _expanded(option)]
+    found = [one for option in options for one in _expanded(option, within)]
     return found if len(options) > 1 else [*found, literal("{" + inner + "}")]
 
 

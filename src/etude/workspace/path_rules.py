@@ -12,6 +12,7 @@ class WorkspaceError(Exception):
     """What the workspace refused, in words for the model."""
 
 
+MAX_PATH_CHARS = 4096  # PATH_MAX of Linux, in bytes
 # What names no file here, and what to write instead.
 _FOREIGN: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"~(?:$|/)"), "~ is not expanded here; give a path relative to the workspace"),
@@ -25,10 +26,19 @@ _FOREIGN: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
+def require_length(path: str) -> None:
+    """Raises WorkspaceError for a path that is longer than any of a machine, before anything walks it."""
+    if len(path) > MAX_PATH_CHARS:
+        raise WorkspaceError(
+            f"{path[:80]!r}... is no path: it has {len(path):,} characters, and {MAX_PATH_CHARS:,} are the most"
+        )
+
+
 def require_path(path: str) -> None:
     """Refuse what names no file of this machine, with a hint. Raises WorkspaceError."""
     if not path.strip():
         raise WorkspaceError("an empty path; use . for the workspace")
+    require_length(path)
     if "\0" in path:
         raise WorkspaceError(f"{path!r} holds a zero byte")
     for pattern, hint in _FOREIGN:

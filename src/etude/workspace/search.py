@@ -8,7 +8,7 @@ from typing import Literal
 
 from etude.sandbox.spec import ExecResult
 from etude.workspace import scripts
-from etude.workspace.globs import MAX_ALTERNATIVES, TooManyAlternatives, plain_globs
+from etude.workspace.globs import TooManyAlternatives, plain_globs
 from etude.workspace.workspace import Workspace
 
 Mode = Literal["content", "files", "count", "glob"]
@@ -50,10 +50,8 @@ class Query:
         inside = self.path not in ("", ".") and not self.path.startswith("/")
         try:
             found = plain_globs(text.removeprefix("!"), self.path.strip("/") if inside else "", root)
-        except TooManyAlternatives:
-            raise SearchFailed(
-                f"{glob[:80]!r} expands to more than {MAX_ALTERNATIVES} patterns; use a simpler one"
-            ) from None
+        except TooManyAlternatives as error:
+            raise SearchFailed(f"{glob[:80]!r} {error}; use a simpler one") from None
         if text in ("", "!") or not excludes and any(plain in ("", "*", "**", "/**") for plain in found):
             return self
         if self.path.startswith("/"):  # an absolute folder, to which no glob of the workspace is relative

@@ -73,15 +73,13 @@ class TextFile:
     def splice(self, start: int, stop: int, new: list[str]) -> TextFile:
         """Lines [start, stop) replaced by `new`. Lines that stay keep their ends; a new line ends as the one it replaces did, or
         as most of the file does; the file's last line has no end."""
-        while start < stop and new and self.lines[start] == new[0]:
-            start, new = start + 1, new[1:]
-        while start < stop and new and self.lines[stop - 1] == new[-1]:
-            stop, new = stop - 1, new[:-1]
-        known = (
-            *self.returns[:-1],
-            self.mostly_returns,
-        )  # the last line has no end yet; it gets the usual one if it needs one
-        ends = [known[start + i] if start + i < stop else self.mostly_returns for i in range(len(new))]
+        most = min(stop - start, len(new))
+        head = next((i for i in range(most) if self.lines[start + i] != new[i]), most)
+        tail = next((i for i in range(most - head) if self.lines[stop - 1 - i] != new[-1 - i]), most - head)
+        start, stop, new = start + head, stop - tail, new[head : len(new) - tail]
+        usual = self.mostly_returns
+        known = (*self.returns[:-1], usual)  # the last line has no end yet; it gets the usual one if it needs one
+        ends = [known[start + i] if start + i < stop else usual for i in range(len(new))]
         lines = (*self.lines[:start], *new, *self.lines[stop:]) or ("",)
         returns = (*known[:start], *ends, *known[stop:]) or (False,)
         return replace(self, lines=lines, returns=(*returns[:-1], False))

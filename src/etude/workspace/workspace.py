@@ -20,7 +20,7 @@ from etude.sandbox.protocol import Operations
 from etude.sandbox.spec import Entry, ExecResult
 from etude.trace.unicode import is_whole
 from etude.workspace.operations import OUTPUTS, OUTPUTS_FOLDER, Outside
-from etude.workspace.path_rules import WorkspaceError, require_path
+from etude.workspace.path_rules import WorkspaceError, require_length, require_path
 from etude.workspace.text_file import NotText, TextFile
 
 # A file that `read` takes whole. Source files are far smaller; beyond it a tool answer would be cut anyway.
@@ -189,6 +189,7 @@ class Workspace:
     def place(self, path: str) -> str:
         """As the machine names it. Raises WorkspaceError for a relative path that climbs out, and for one that is written for another
         machine or a shell (`require_path`)."""
+        require_length(path)
         if path == OUTPUTS or path.startswith(OUTPUTS + "/"):
             return OUTPUTS_FOLDER + posixpath.normpath("/" + path[len(OUTPUTS) :].lstrip("/"))
         require_path(path)

@@ -20,6 +20,9 @@ from etude.workspace.text_file import TextFile
 # A hint in a file of more lines would cost too much time for what it says; `matching` bounds the comparisons below it.
 MAX_HINT_LINES = 50_000
 
+# Regions that are replaced one by one.
+MOST_REGIONS = 100
+
 How = Literal["exact", "blanks", "typography"]
 
 _PLAIN = str.maketrans(
@@ -91,7 +94,12 @@ def _edit(file: TextFile, number: int, one: Replace) -> tuple[TextFile, How, tup
     if count > 1 and not one.all:
         raise NoPlace(number, "several", [bisect_right(offsets, at) for at in _occurrences(text, old)], "")
     first, last = 0, 0
-    for start, stop in reversed(_regions(offsets, starts, len(old))):
+    regions = _regions(offsets, starts, len(old))
+    if len(regions) > MOST_REGIONS and (old.count("\n") == new.count("\n") or len(set(file.returns[:-1])) < 2):
+        regions = [
+            (regions[0][0], regions[-1][1])
+        ]  # each splice copies the file; here one of all lines gives the same bytes
+    for start, stop in reversed(regions):
         region = "\n".join(file.lines[start:stop])
         fresh = region.replace(old, new).split("\n")
         file = file.splice(start, stop, fresh)

@@ -8,12 +8,16 @@ refused (`CantTranslate`); no line keeps the quote's indentation because it fitt
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from fractions import Fraction
+from functools import cached_property
 
-Pair = tuple[str, str]
+Pair = tuple[int, str, str]  # a quoted line's place, its indentation, and that of the file's line
+# Steps of difflib's comparison at its worst, when lines repeat: some 0.3 s, in which no other session moves.
+MOST_STEPS = 4_000_000
 # Blanks of a level where neither the file nor the quote shows any.
 DEFAULT_BLANKS = 4
 
@@ -27,7 +31,7 @@ def relocate(found: Sequence[str], quoted: Sequence[str], new: Sequence[str], fi
     lines. A line of `new` that is in `quoted` too is the file's own. Raises CantTranslate."""
     own: dict[int, str] = {}
     near: dict[int, int] = {}  # line of `new` -> the quoted line that it replaces or follows
-    for tag, first, last, start, stop in SequenceMatcher(None, quoted, new, autojunk=False).get_opcodes():
+    for tag, first, last, start, stop in _opcodes(quoted, new):
         for at in range(start, stop):
             near[at] = min(first + at - start, max(last - 1, first - 1, 0))
             if tag == "equal":
@@ -36,16 +40,38 @@ def relocate(found: Sequence[str], quoted: Sequence[str], new: Sequence[str], fi
     return [own[at] if at in own else translation.line(line, near[at]) for at, line in enumerate(new)]
 
 
+def _opcodes(quoted: Sequence[str], new: Sequence[str]) -> Sequence[tuple[str, int, int, int, int]]:
+    """As difflib's. Where lines repeat so often that it would take long, only what both begin and end with is equal."""
+    counts = Counter(quoted)
+    if sum(counts[line] for line in new) * min(len(quoted), len(new)) <= MOST_STEPS:
+        return SequenceMatcher(None, quoted, new, autojunk=False).get_opcodes()
+    most = min(len(quoted), len(new))
+    head = next((at for at in range(most) if quoted[at] != new[at]), most)
+    tail = next((at for at in range(most - head) if quoted[-1 - at] != new[-1 - at]), most - head)
+    last, stop = len(quoted) - tail, len(new) - tail
+    return [
+        ("equal", 0, head, 0, head),
+        ("replace", head, last, head, stop),
+        ("equal", last, len(quoted), stop, len(new)),
+    ]
+
+
 class Translation:
     """From a quote's indentation to a file's, by the pairs that a match gives."""
 
     def __init__(self, found: Sequence[str], quoted: Sequence[str], new: Sequence[str], file: Sequence[str]) -> None:
-        self._pairs = [
+        self._pairs: list[Pair] = [
             (at, indent(q), indent(f)) for at, (q, f) in enumerate(zip(quoted, found, strict=True)) if q.strip()
         ]
         self._anchors = self._pairs
         if self._pairs and not self._pairs[0][1] and self._pairs[0][2] and all(q == f for _, q, f in self._pairs[1:]):
             self._anchors = self._pairs[1:] or self._pairs  # a quote that begins within its first line
+        self._by_indent: dict[str, list[Pair]] = defaultdict(list)
+        for pair in self._pairs:
+            self._by_indent[pair[1]].append(pair)
+        self._anchors_by_size: dict[int, list[Pair]] = defaultdict(list)
+        for pair in self._anchors:
+            self._anchors_by_size[len(pair[1])].append(pair)
         self._quoted_unit = _step(lines := [*quoted, *new])
         self._quoted_gap = _gap(lines)
         self._file = file
@@ -56,23 +82,21 @@ class Translation:
         if not line.strip() or not self._pairs:
             return line
         given = indent(line)
-        same = [(at, have) for at, quoted, have in self._pairs if quoted == given]
-        if same:
-            _, have = min(same, key=lambda pair: (abs(pair[0] - near), pair[0]))
-        else:
-            have = self._counted(given, near, line)
+        same = self._by_indent.get(given)
+        have = _nearest(same, near)[2] if same else self._counted(given, near, line)
         return have + line[len(given) :]
 
     def _counted(self, given: str, near: int, line: str) -> str:
         """The indentation of a depth that was not quoted: levels from the nearest pair."""
-        kinds = {kind(i) for _, quoted, _ in self._anchors for i in (quoted, given)} - {""}
-        have_kinds = {kind(have) for _, _, have in self._anchors} - {""} or {self._common_kind()} - {""}
+        kinds = (self._quoted_kinds | {kind(given)}) - {""}
+        have_kinds = self._have_kinds
         if len(kinds) > 1 or len(have_kinds) > 1 or "mixed" in kinds | have_kinds:
             raise CantTranslate(f"its blanks are mixed, so the indentation of {line.strip()[:60]!r} is not clear")
         target = next(iter(have_kinds), next(iter(kinds)))
-        _, quoted, have = min(
-            self._anchors, key=lambda pair: (abs(len(pair[1]) - len(given)), abs(pair[0] - near), pair[0])
-        )
+        distance = min(abs(size - len(given)) for size in self._anchors_by_size)
+        sizes = {len(given) - distance, len(given) + distance}
+        nearest = [_nearest(self._anchors_by_size[size], near) for size in sizes if size in self._anchors_by_size]
+        _, quoted, have = _nearest(sorted(nearest), near)
         size = len(have) + (len(given) - len(quoted)) * self._slope(quoted, have, next(iter(kinds)), target)
         if size < 0 or size.denominator != 1 and target != "\t":
             raise CantTranslate(f"the indentation of {line.strip()[:60]!r} has no place in the file")
@@ -80,11 +104,24 @@ class Translation:
         rest = (size - whole) * self._blanks_of_a_level(quoted, have)  # blanks that align, behind the tabs that indent
         return target * whole + " " * int(rest)
 
-    def _slope(self, quoted: str, have: str, kind_quoted: str, target: str) -> Fraction:
-        """Characters of the file's indentation for one of the quote's. Raises CantTranslate."""
+    @cached_property
+    def _quoted_kinds(self) -> set[str]:
+        return {kind(quoted) for _, quoted, _ in self._anchors}
+
+    @cached_property
+    def _have_kinds(self) -> set[str]:
+        return {kind(have) for _, _, have in self._anchors} - {""} or {self._common_kind()} - {""}
+
+    @cached_property
+    def _slopes(self) -> set[Fraction]:
+        """Between each two neighbouring sizes of quoted indentation, how much the file's grows for one character."""
         by_size = {len(q): len(h) for _, q, h in self._anchors}
         sizes = sorted(by_size)
-        slopes = {Fraction(by_size[b] - by_size[a], b - a) for a, b in zip(sizes, sizes[1:], strict=False)}
+        return {Fraction(by_size[b] - by_size[a], b - a) for a, b in zip(sizes, sizes[1:], strict=False)}
+
+    def _slope(self, quoted: str, have: str, kind_quoted: str, target: str) -> Fraction:
+        """Characters of the file's indentation for one of the quote's. Raises CantTranslate."""
+        slopes = self._slopes
         if len(slopes) == 1 and (slope := next(iter(slopes))) > 0:
             return slope
         if slopes and kind_quoted != target:
@@ -113,6 +150,12 @@ class Translation:
         """What most indented lines of the file begin with; "" if none is indented."""
         counts = Counter(line[0] for line in self._file if line[:1] in ("\t", " ") and line.strip())
         return max(sorted(counts), key=lambda one: counts[one]) if counts else ""
+
+
+def _nearest(pairs: Sequence[Pair], near: int) -> Pair:
+    """Of pairs in the order of their lines the one nearest to a line; the upper one of two."""
+    at = bisect_left(pairs, near, key=lambda pair: pair[0])
+    return min(pairs[max(0, at - 1) : at + 1], key=lambda pair: (abs(pair[0] - near), pair[0]))
 
 
 def indent(line: str) -> str:

@@ -17,6 +17,8 @@ MAX_HINT_LINES = 2000
 MAX_HINT_PAIRS = 50_000_000
 # Beyond it only the windows that share most words with `old` are compared.
 HINT_CANDIDATES = 8
+# Compared while occurrences that overlap are counted, some 0.3 s.
+MOST_OVERLAP_CHARS = 50_000_000
 # Below this likeness (difflib ratio, 0..1) the "closest" region would only mislead.
 MIN_HINT_RATIO = 0.5
 
@@ -93,9 +95,10 @@ def _candidates(lines: list[str], wanted: list[str]) -> list[int]:
 
 
 def places(text: str, old: str) -> int:
-    """Occurrences, overlapping ones counted each: `aa` stands in `aaa` twice, so it names no one place."""
+    """Occurrences, overlapping ones counted each: `aa` stands in `aaa` twice, so it names no one place. Of a long text that repeats
+    itself very often, as many as are found within a bound."""
     count, at = 0, text.find(old)
-    while at >= 0:
+    while at >= 0 and count * len(old) <= MOST_OVERLAP_CHARS:
         count, at = count + 1, text.find(old, at + 1)
     return count
 

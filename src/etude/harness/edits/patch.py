@@ -79,16 +79,15 @@ _MOVE, _END_OF_FILE = "*** Move to: ", "*** End of File"
 _BEGIN, _END = "*** Begin Patch", "*** End Patch"
 _NO_NEWLINE = "\\ No newline at end of file"
 # The header of a unified diff's hunk; what follows it is the line above.
-_UNIFIED = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")
-# What may stand around the envelope.
-_WRAPPER = re.compile(r"\s*(?:```\w*|(?:apply_patch\s+)?<<-?\s*['\"]?(\w+)['\"]?)\s*\n(.*?)\n(?:```|\1)\s*", re.S)
+_UNIFIED = re.compile(r"@@ -(\d{1,9})(?:,\d+)? \+\d+(?:,\d+)? @@ ?(.*)")
+# The line that may open what is around the envelope.
+_WRAPPER = re.compile(r"```\w*|(?:apply_patch\s+)?<<-?\s*['\"]?(\w+)['\"]?")
 
 
 def parse(text: str) -> list[FileChange]:
     """The changes in order. Raises BadPatch with the line's number."""
     text = text.replace("\r\n", "\n")
-    wrapped = _WRAPPER.fullmatch(text)
-    rows = (wrapped[2] if wrapped else text).strip("\n").split("\n")
+    rows = _unwrapped(text).strip("\n").split("\n")
     if rows[0].strip() != _BEGIN:
         raise BadPatch(f"a patch begins with the line {_BEGIN} and ends with {_END}, got {rows[0][:60]!r}")
     stop = next((at for at, row in enumerate(rows) if row.strip() == _END), len(rows))
@@ -108,6 +107,13 @@ def parse(text: str) -> list[FileChange]:
     changes = _joined(changes)
     _require(changes)
     return changes
+
+
+def _unwrapped(text: str) -> str:
+    """Without a code fence or a here-document around it."""
+    first, *inner = text.strip().split("\n")
+    wrapper = _WRAPPER.fullmatch(first.rstrip())
+    return "\n".join(inner[:-1]) if wrapper and inner and inner[-1] in ("```", wrapper[1]) else text
 
 
 def _joined(changes: list[FileChange]) -> list[FileChange]:
@@ -236,13 +242,14 @@ def _place(name: str, lines: list[str], plain: list[str], hunk: Hunk, at: int) -
 
 def _place_below(name: str, lines: list[str], plain: list[str], hunk: Hunk, at: int) -> tuple[int, How]:
     for header in hunk.headers:
-        below = [i for i in range(at, len(lines)) if plain[i] == normal(header)]
-        below = below or [i for i in range(at, len(lines)) if normal(header) in plain[i]]
-        if not below:
+        wanted = normal(header)
+        below = next((i for i in range(at, len(lines)) if plain[i] == wanted), -1)
+        below = below if below >= 0 else next((i for i in range(at, len(lines)) if wanted in plain[i]), -1)
+        if below < 0:
             if hunk.line >= 0:
                 continue  # in a unified diff it only repeats the lines above
             raise NoSuchPlace(f"{name}: no line {header!r} at or below line {at + 1}")
-        at = below[0] + 1 if hunk.line < 0 else at
+        at = below + 1 if hunk.line < 0 else at
     if not hunk.old:
         if hunk.line >= 0 and not hunk.last:
             return min(hunk.line, len(lines)), "exact"  # behind that line: nothing is taken away there
