@@ -88,15 +88,13 @@ async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
             f"the project's own tests notice {len(killed)} of {min(len(sites), TRIED)} mutants, {FEWEST} are needed"
         )
     files = {path: kept for path, kept in project.files.items() if path not in {*place.tests, *place.others}}
-    kill = math.ceil(SHARE * len(killed))
-    facts = _facts(place, asked.part)
     draft = Draft(
         id=asked.id,
         category=TestWriting.category,
         level="part-tests" if asked.part else "module-tests",
         generator=TestWriting.name,
         grader=GRADER,
-        facts=facts,
+        facts=_facts(place, asked.part),
         demand=f"Put tests of {_what(place, asked.part)} into `{test}`, and change no other file.",
         files=files,
         solution={test: like(project.files[test], reference)},
@@ -106,7 +104,7 @@ async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
             "import": read.imported(place, test),
             "broken": [[one.edit()] for one in killed],
             "same": read.same(place.path, text),
-            "kill": kill,
+            "kill": math.ceil(SHARE * len(killed)),
             "seconds": right.seconds,
         },
         editable=(test,),

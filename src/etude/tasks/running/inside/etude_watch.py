@@ -54,6 +54,7 @@ def _watch(send, changed, clock=time.perf_counter):
     """Everything is in cells of this frame and of those that it calls once: no attribute of the plugin leads to it."""
     raised, reports = set(), {}
     look, note, end = _looking(send, changed), _noting(reports), _ending(send, raised, reports)
+    finish = _finishing(send, look, _universal)
 
     class Watch:
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -85,10 +86,7 @@ def _watch(send, changed, clock=time.perf_counter):
 
         @pytest.hookimpl(trylast=True)
         def pytest_sessionfinish(self, session, exitstatus):
-            look()
-            for name in _universal(os.getcwd()):
-                send(b"u", text=name)
-            send(b"e", b"%d" % int(exitstatus))
+            finish(int(exitstatus))
 
     return Watch()
 
@@ -136,6 +134,18 @@ def _ending(send, raised, reports):
         send(b"t", b"%.4f" % seconds, outcome, text=nodeid)
 
     return end
+
+
+def _finishing(send, look, universal):
+    """A function that sends the last events of a session."""
+
+    def finish(status):
+        look()
+        for name in universal(os.getcwd()):
+            send(b"u", text=name)
+        send(b"e", b"%d" % status)
+
+    return finish
 
 
 def _universal(root):
