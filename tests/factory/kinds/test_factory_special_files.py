@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from grid_project import SHAPES, grid
+from grid_project import SHAPES, TESTS, grid
 
+from etude.factory.generators import release
+from etude.factory.generators.bugs.concern import Concern
+from etude.factory.generators.bugs.injection import with_bugs
+from etude.factory.generators.bugs.listing import listed, sources
+from etude.factory.generators.bugs.trial import Trial
 from etude.factory.generators.generator import Bench, Generator, Installed
 from etude.factory.generators.migration.generator import drafted, rewritten, scopes
 from etude.factory.generators.registry import GENERATORS
 from etude.factory.generators.release import Release, states
 from etude.factory.generators.states import drafted as state_draft
 from etude.factory.prompts.interface import signature
-from etude.tasks.content import EXECUTABLE, LINK, FileText, file_text, mode_of
+from etude.factory.sources.fetched import Fetched
+from etude.tasks.content import EXECUTABLE, LINK, FileBytes, FileText, file_text, mode_of
 from etude.tasks.task import Task
 
 SPECIAL = {
@@ -64,3 +70,25 @@ def test_of_two_releases_only_what_differs_is_in_the_reference() -> None:
 def test_a_reference_in_another_encoding_has_no_signature_that_can_be_read() -> None:
     solution = {"a.py": file_text(b"# caf\xe9\ndef f(): ...\n")}
     assert signature(Task("t", "c", "l", "", {}, (), "commands", solution=solution), "f") == "f"
+
+
+def test_an_earlier_release_has_all_files_that_the_installed_one_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"logo.png": b"\x89PNG\0", "run.sh": FileBytes(b"echo\n", EXECUTABLE), "a.py": b"x = 1\n"}
+    monkeypatch.setattr(release, "versions", lambda wanted, cache: ["1.0", "0.9"])
+    monkeypatch.setattr(release, "fetch", lambda wanted, cache: Fetched(wanted, files, "sdist grid 0.9"))
+    found = release.earlier_release(replace(grid(), origin="sdist grid 1.0"), 1)
+    assert {path: text.encode() for path, text in found.files.items()} == files
+
+
+def test_a_program_with_a_bug_can_be_run() -> None:
+    project = grid(
+        {"grid/shapes.py": FileText(SHAPES, EXECUTABLE), "tests/test_shapes.py": FileText(TESTS, EXECUTABLE)}
+    )
+    baseline = replace(project.baseline, by_file={"tests/test_shapes.py": ("test_clamp",)})
+    project = replace(project, baseline=baseline)
+    codes = sources(project.files)
+    trial = Trial(project, Bench(None), Concern(project))  # type: ignore[arg-type]
+    draft = with_bugs(trial, codes, [next(iter(listed(codes, 0)))], "x", "bug-injection")
+    assert [mode_of(text) for text in (*draft.changed.values(), *draft.solution.values())] == [EXECUTABLE, EXECUTABLE]
+    cut = trial.without_tests(draft, frozenset(["Shapes::test_clamp"]))
+    assert mode_of({**draft.changed, **cut.changed, **cut.hidden}["tests/test_shapes.py"]) == EXECUTABLE
