@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from run_in_threads import a_run, live
 
 from etude.chat.byte_tokenizer import byte_tokenizer
@@ -14,7 +16,7 @@ from etude.chat.nano import NanoRenderer
 from etude.harness.opening import first_prompt
 from etude.harness.settings import HarnessSettings
 from etude.rl.groups import Group
-from etude.rl.preflight import NoRoom, Starvation, Window, check_prompts, sample_of
+from etude.rl.preflight import NoRoom, Starvation, Window, _no_room, check_prompts, sample_of
 from etude.rl.settings import RlSettings
 from etude.rollout.attempt import task_facts
 from etude.tasks.task import Task
@@ -64,6 +66,21 @@ def test_the_engine_or_the_model_is_named_where_it_is_the_limit(renderer):
         check(renderer, [long], harness, Window(300, 4096))
     with pytest.raises(NoRoom, match="the model's context window ends at 300 tokens"):
         check(renderer, [long], harness, Window(4096, 300))
+
+
+@given(prompt=st.integers(1, 300), turn=st.integers(1, 300), engine=st.integers(1, 600), model=st.integers(1, 600))
+def test_what_the_remedy_names_leaves_room_for_a_turn(prompt, turn, engine, model):
+    harness = HarnessSettings(max_tokens_per_turn=turn, max_session_tokens=100_000)
+    why = _no_room(prompt, harness, Window(engine, model))
+    fits = prompt + min(32, turn) <= model
+    if why is None:
+        assert fits and prompt + min(32, turn) <= engine
+    elif "set engine.max_len to at least" in why:
+        length = int(why.rsplit(" ", 1)[1])
+        assert fits and engine < length <= model and _no_room(prompt, harness, Window(length, model)) is None
+        assert length == min(prompt + 1 + turn, model)
+    else:
+        assert not fits and f"context window ends at {model} tokens" in why
 
 
 def test_a_few_tasks_that_are_too_long_are_named_and_do_not_stop_the_run(renderer):

@@ -43,11 +43,11 @@ class Window:
     def tokens(self) -> int:
         return min(self.engine_tokens, self.model_tokens)
 
-    def remedy(self, needed: int) -> str:
-        """What to change so that `needed` tokens fit."""
-        if needed > self.model_tokens:
+    def remedy(self, least: int, wanted: int = 0) -> str:
+        """What to change so that `least` tokens fit, and `wanted` ones as far as the model's window allows."""
+        if least > self.model_tokens:
             return f"the model's context window ends at {self.model_tokens} tokens: choose tasks or a preset with shorter prompts"
-        return f"set engine.max_len to at least {needed}"
+        return f"set engine.max_len to at least {min(max(least, wanted), self.model_tokens)}"
 
 
 def sample_of(task_ids: Sequence[str]) -> list[str]:
@@ -90,7 +90,7 @@ def _no_room(prompt: int, harness: HarnessSettings, window: Window) -> str | Non
     needed = prompt + 1 + harness.max_tokens_per_turn
     least = min(LEAST_TURN, harness.max_tokens_per_turn)
     if prompt + least > window.tokens:
-        return f"the engine holds {window.tokens}: {window.remedy(needed)}"
+        return f"the engine holds {window.tokens}: {window.remedy(prompt + least, needed)}"
     spendable = Budget.of(harness).session_tokens
     if prompt + 1 + least > spendable:
         needed = math.ceil(needed / FACTORS[harness.effort])
@@ -139,7 +139,7 @@ class Starvation:
 
     def _remedy(self, rollouts: Sequence[Rollout]) -> str:
         if any(rollout.info.get("end") == "refused" for rollout in rollouts):
-            longer = self.window.remedy(min(self.window.tokens + 1, self.window.model_tokens + 1))
+            longer = self.window.remedy(self.window.tokens + 1)
             return f"the engine refuses prompts of {self.window.tokens} tokens and more: {longer}"
         return f"raise harness.max_session_tokens, which is {self.harness.max_session_tokens}"
 
