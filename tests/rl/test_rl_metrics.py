@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -86,6 +87,16 @@ def test_a_step_without_a_token_has_no_drift_and_does_not_hide_that_of_the_other
     blind = {**seen, "sampled_tokens": 0.0, "drift_k3": math.nan, "drift_p99": math.nan, "step": 1}
     assert summarize([blind, seen], Counter(), {})["drift"] == {"k3": 0.25, "p99": 0.5}
     assert all(math.isnan(value) for value in summarize([blind], Counter(), {})["drift"].values())
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_a_step_without_a_number_hides_no_other_steps_drift_and_is_counted(order, bad):
+    base = step_values(6, ROLLOUTS, PARTS, [0.0] * 4) | {"drift_k3_unreplayed": 1.0, "drift_p99_unreplayed": 1.0}
+    steps = [base | {"drift_k3": k3, "drift_p99": p99, "step": 0} for k3, p99 in ((0.25, 0.5), (0.75, 2.0), (bad, bad))]
+    summary = summarize([steps[place] for place in order], Counter(), {})
+    assert summary["drift"] == {"k3": 0.5, "p99": 2.0, "steps_without": 1.0}
+    assert summary["replay"]["p99"] == 1.25 and summary["replay"]["k3"] == 0.5
 
 
 def test_a_step_with_a_number_that_is_not_finite_is_kept_as_strict_json_and_read_back(tmp_path):

@@ -96,7 +96,7 @@ def _exactness(rl: dict[str, Any]) -> list[list[str]]:
         ["fixed probe, sampler against trainer: mean k3", _one(mismatch, "k3"), _at_most(mismatch, "k3", K3)],
         ["fixed probe: p99 of |dlogp|", _one(mismatch, "p99"), _at_most(mismatch, "p99", P99)],
         ["fixed probe: equal experts", *_equal_experts(rl)],
-        ["training batches as they come: mean k3, p99", _pair(drift, "k3", "p99"), ""],
+        ["training batches as they come: mean k3, p99", _pair(drift, "k3", "p99"), _left_out(drift)],
         [
             "batches scored both ways, p99 of |dlogp|: experts replayed, not",
             _pair(rl.get("replay", {}), "p99", "p99_unreplayed"),
@@ -105,6 +105,11 @@ def _exactness(rl: dict[str, Any]) -> list[list[str]]:
         ["weight delta: share of the full weights, bytes", _pair(delta, "ratio", "bytes"), ""],
     ]
     return [row for row in rows if row[1]]
+
+
+def _left_out(drift: dict[str, Any]) -> str:
+    count = int(drift.get("steps_without", 0))
+    return f"without {count} step{'' if count == 1 else 's'} whose figures are not finite" if count else ""
 
 
 def _experts_told(rl: dict[str, Any]) -> bool:

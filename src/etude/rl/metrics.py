@@ -101,10 +101,7 @@ def summarize(steps: Sequence[dict[str, float]], by_version: Counter[int], total
             "max": int(max(step["staleness_max"] for step in steps)),
             "mean": _weighted(steps, "staleness_mean", "rollouts"),
         },
-        "drift": {
-            "k3": _weighted(steps, "drift_k3", "sampled_tokens"),
-            "p99": max((step["drift_p99"] for step in steps if step["sampled_tokens"]), default=float("nan")),
-        },
+        "drift": _drift(steps),
         "replay": _replay(steps),
         "delta": {
             "ratio": _mean([step["delta_ratio"] for step in deltas]),
@@ -119,6 +116,18 @@ def summarize(steps: Sequence[dict[str, float]], by_version: Counter[int], total
     }
 
 
+def _drift(steps: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Mean k3 by tokens and the largest p99, over the steps that have both as numbers; `steps_without` counts the others that sampled tokens.
+    NaN if no step has them."""
+    sampled = [step for step in steps if step["sampled_tokens"]]
+    sound = [step for step in sampled if math.isfinite(step["drift_k3"]) and math.isfinite(step["drift_p99"])]
+    found = {
+        "k3": _weighted(sound, "drift_k3", "sampled_tokens"),
+        "p99": max((step["drift_p99"] for step in sound), default=float("nan")),
+    }
+    return found | ({"steps_without": float(len(sampled) - len(sound))} if len(sound) < len(sampled) else {})
+
+
 def _replay(steps: Sequence[dict[str, float]]) -> dict[str, float]:
     """Over the steps whose batch was scored without replay too: medians of p99 |dlogp|, means of k3, both ways; empty where there are none."""
     both = [step for step in steps if "drift_p99_unreplayed" in step]
@@ -127,7 +136,8 @@ def _replay(steps: Sequence[dict[str, float]]) -> dict[str, float]:
     found: dict[str, float] = {"steps": len(both)}
     for name in ("", "_unreplayed"):
         found[f"k3{name}"] = _mean([step[f"drift_k3{name}"] for step in both])
-        found[f"p99{name}"] = float(np.median([step[f"drift_p99{name}"] for step in both]))
+        finite = [value for step in both if math.isfinite(value := step[f"drift_p99{name}"])]
+        found[f"p99{name}"] = float(np.median(finite)) if finite else float("nan")
     return found
 
 
