@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.rl.ledger import Ledger, fold
+from etude.rl.ledger import Ledger, entries_of, fold
 from etude.rl.store import GroupStore
 from etude.trace.group_file import DamagedGroup
 from etude.trace.segment import Rollout, Segment
@@ -55,6 +55,13 @@ def test_a_finished_group_that_is_damaged_is_an_error_that_names_its_file(tmp_pa
         DamagedGroup, match=r"000007\.zst is damaged .* put it back from a copy, or remove .*/rl to start RL over"
     ):
         store.load(7)
+
+
+def test_reading_a_ledger_that_is_being_written_changes_nothing(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    path.write_bytes(b'{"kind": "saved", "step": 1}\n{"kind": "sav')
+    assert entries_of(path) == [{"kind": "saved", "step": 1}]
+    assert path.read_bytes() == b'{"kind": "saved", "step": 1}\n{"kind": "sav'
 
 
 def test_a_torn_last_line_is_cut_off_and_written_over(tmp_path):

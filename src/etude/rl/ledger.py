@@ -89,6 +89,7 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
+        _cut_torn_line(path)
         self.entries = entries_of(path)
         self._file = open(path, "a", encoding="utf-8")
 
@@ -107,14 +108,11 @@ class Ledger:
 
 
 def entries_of(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a ledger; a torn last one is cut off. Raises ValueError for earlier damage."""
+    """The whole lines of a ledger, which may be open for writing; a last line without an end is left out. Raises ValueError for earlier damage."""
     if not path.exists():
         return []
     data = path.read_bytes()
     whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        with open(path, "r+b") as file:
-            file.truncate(whole)
     entries = []
     for number, line in enumerate(data[:whole].splitlines(), 1):
         try:
@@ -124,3 +122,10 @@ def entries_of(path: Path) -> list[dict[str, Any]]:
                 f"{path} line {number} is damaged ({error}); remove the rl folder to start over"
             ) from error
     return entries
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Cuts off what a kill left of a last line, so that the next entry begins a line."""
+    if path.exists() and (data := path.read_bytes()) and not data.endswith(b"\n"):
+        with open(path, "r+b") as file:
+            file.truncate(data.rfind(b"\n") + 1)
