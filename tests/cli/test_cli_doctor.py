@@ -17,6 +17,7 @@ from etude.events.finite import dumps
 from etude.face.errors import OutOfReach
 from etude.face.place import Place, opened
 from etude.sandbox.errors import Unsupported
+from etude.sandbox.spec import ExecResult
 
 GIB = 1 << 30
 POOL = {"backend": "local", "snapshots": True, "limits": "cgroup v2"}
@@ -138,6 +139,20 @@ def test_doctor_repeats_why_nothing_serves_the_agent(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("etude.sandbox.pool.open_around", refuse)
     assert find_around() == "nothing serves here"
+
+
+def test_a_sandbox_that_runs_no_command_does_not_serve_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        async def run(self, argv: object) -> ExecResult:
+            return ExecResult(127, b"", b"true: not found\n")
+
+        async def close(self) -> None: ...
+
+    async def opened_around(spec: object) -> object:
+        return Broken(), Broken(), ()
+
+    monkeypatch.setattr("etude.sandbox.pool.open_around", opened_around)
+    assert find_around() == "a command in the agent's sandbox ended with exit status 127: true: not found"
 
 
 def test_the_document_has_one_object_for_each_purpose(monkeypatch: pytest.MonkeyPatch) -> None:

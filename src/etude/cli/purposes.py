@@ -99,6 +99,7 @@ def find_around() -> Around | str:
 
 
 async def _make_around() -> Around:
+    from etude.sandbox.errors import Unsupported
     from etude.sandbox.pool import open_around
     from etude.sandbox.spec import SandboxSpec
 
@@ -106,7 +107,12 @@ async def _make_around() -> Around:
         folder = os.path.realpath(made)
         pool, box, refusals = await open_around(SandboxSpec(workdir=folder, folder=folder))
         try:
-            await box.run("true")
+            done = await box.run("true")
+            if done.rc:
+                words = done.err.decode(errors="replace").strip()
+                raise Unsupported(
+                    f"a command in the agent's sandbox ended with exit status {done.rc}: {words or 'no output'}"
+                )
             return Around(pool.probe().backend, refusals)
         finally:
             await pool.close()
