@@ -10,6 +10,7 @@ import torch
 from engine_lab import VOCAB, answer, ask, prompt, small_model
 
 from etude.engine.core import EngineCore
+from etude.engine.drafting import LayerDrafter
 from etude.engine.greedy import greedy
 from etude.engine.policy import EnginePolicy
 from etude.engine.sampling import sample
@@ -139,6 +140,21 @@ def test_draft_layers_that_are_not_finite_cost_time_and_no_token(temperature):
     )
     assert [f.tokens.ids for f in again] == [w.tokens.ids for w in wanted]
     assert core.stats.verify_calls > 0  # and guesses again
+
+
+def test_a_copy_of_a_session_whose_drafts_are_not_finite_takes_none_of_them():
+    model = with_drafts(small_model("deepseek_v3"), 2, seed=3)
+    core = engine(model, draft_tokens=2)
+    cache, trunk = core.cache, model.config.layers
+    drafter = LayerDrafter(model, cache, core.rows, 2)
+    cache.buffer[:, 0, :9], cache.lengths[0] = 1.0, 9
+    cache.buffer[trunk:, 0, :9] = math.nan
+    drafter.tainted.add(0)
+    drafter._reach[0] = 7
+    cache.copy(0, 1, 9)
+    drafter.copy(0, 1, 9)
+    assert cache.buffer[:, 1].isfinite().all() and (cache.buffer[:trunk, 1, :9] == 1).all()
+    assert drafter._reach[1] == 0 and drafter.tainted == {0}
 
 
 @pytest.mark.parametrize("name", ["norm.weight", "blocks.1.feed.experts.down", "mtp.0.eh_proj.weight"])

@@ -99,6 +99,8 @@ class LayerDrafter:
 
     def copy(self, source: int, target: int, length: int) -> None:
         self._reach[target] = self._reach[source]
+        if source in self.tainted:
+            self.tainted.add(target)  # `keep` removes what was copied into the draft layers
         self.keep(target, length)
 
     def clear(self) -> None:
