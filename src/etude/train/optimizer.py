@@ -20,8 +20,8 @@ from etude.train.settings import OptimizerSettings
 # Coefficients of the quintic iteration from the Muon reference: steep at 0, singular values end in about [0.7, 1.2].
 NS_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 NS_STEPS = 5
-# Of a parameter group what the recipe sets and no step moves (the learning rate follows its schedule anyway).
 REMEDY = "put optimizer.matrices and optimizer.low_rank back as they were, or remove the state to begin again"
+# What the recipe sets of a parameter group and no step moves; the learning rate follows its schedule.
 SETTINGS = ("betas", "momentum", "weight_decay", "eps")
 
 # Parameters that Muon must not touch even though they are matrices: their rows are looked up or compared, not composed.
