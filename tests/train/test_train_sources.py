@@ -14,6 +14,11 @@ from hypothesis import strategies as st
 from etude.corpus.mixture import Mixture
 from etude.corpus.packing import PackedRows
 from etude.corpus.shards import TokenShards, write_shards
+from etude.events.log import EventLog
+from etude.train.checkpoint import load_state, newest_state, save_state
+from etude.train.loop import OtherData
+from etude.train.pretrain import run_pretrain
+from etude.train.settings import LoopSettings, PhaseSettings
 from etude.train.sources import PackedSource, PieceSource
 
 
@@ -78,6 +83,42 @@ def test_a_restored_mixture_gives_the_very_batches_that_were_left(tmp_path: Path
     again.restore(whole.state())
     for _ in range(70):  # into the next epoch
         assert torch.equal(whole.next().ids, again.next().ids)
+
+
+@pytest.mark.parametrize("packing", [True, False])
+def test_the_digest_names_tokens_and_shares_and_not_the_lengths_alone(tmp_path: Path, packing: bool) -> None:
+    def source(name: str, *ids: int, shares: tuple[float, float] = (0.5, 0.5)) -> PackedSource | PieceSource:
+        made = {part: write_shards(tmp_path / name / part, [[7, *ids, 9]] * 20, vocabulary=100) for part in ("a", "b")}
+        mixture = Mixture(made, dict(zip("ab", shares, strict=True)), 0)
+        return PackedSource(PackedRows(mixture, 16), 2) if packing else PieceSource(mixture, 16, 64)
+
+    first = source("1", 1, 2, 3)
+    assert first.digest == source("2", 1, 2, 3).digest
+    others = [source("3", 1, 2, 4), source("4", 3, 2, 1), source("5", 1, 2, 3, shares=(0.25, 0.75))]
+    assert len({first.digest, *(other.digest for other in others)}) == 4
+    assert {first.former_digest} == {other.former_digest for other in others}
+    assert source("6", 1, 2).former_digest != first.former_digest
+
+
+def test_a_resumed_phase_refuses_other_texts_of_the_same_lengths_and_goes_on_from_an_earlier_release(
+    tmp_path: Path, make
+) -> None:
+    settings = [
+        PhaseSettings(row_tokens=16, batch_rows=2, loop=LoopSettings(steps=steps, checkpoint_every=2))
+        for steps in (2, 4)
+    ]
+    first, other = (alone(write_shards(tmp_path / str(n), [[n, 2, 3, 4]] * 30), 0) for n in (5, 6))
+    out = tmp_path / "out"
+    run_pretrain("base", settings[0], make.model(), first, out, EventLog.null())
+    with pytest.raises(OtherData, match="was trained on other data than this run has"):
+        run_pretrain("base", settings[1], make.model(), other, out, EventLog.null())
+    path = newest_state(out / "state")
+    assert path is not None
+    former = PackedSource(PackedRows(first, 16), 2).former_digest
+    save_state(out / "state", 2, load_state(path) | {"data": former}, 2)
+    assert run_pretrain("base", settings[1], make.model(), first, out, EventLog.null()).steps == 4
+    path = newest_state(out / "state")
+    assert path is not None and load_state(path)["data"] not in ("", former)
 
 
 def test_documents_of_one_token_are_refused(tmp_path: Path) -> None:

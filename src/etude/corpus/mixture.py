@@ -37,6 +37,11 @@ class Mixture:
         return len(self.lengths)
 
     @property
+    def contents(self) -> list[tuple[str, int]]:
+        """Of each source the digest of its tokens and how many tokens an epoch takes from it."""
+        return [(shards.digest, quota) for shards, quota in zip(self._shards, self._quotas, strict=True)]
+
+    @property
     def total_tokens(self) -> int:
         """Of all sources, each counted once: the length of an epoch, up to a document of each source."""
         return sum(self._tokens)

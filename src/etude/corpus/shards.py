@@ -3,7 +3,9 @@
 Folder layout: `tokens-00000.bin`, `tokens-00001.bin` … (raw little-endian uint16, or uint32 for vocabularies above 65,536), `index.npy`
 with one row (shard, offset, tokens, bytes of text) a document, and `shards.json`, written last: a folder without it is unfinished.
 
-    {"shards": 2, "documents": 90431, "tokens": 51200345, "bytes": 160032112, "vocabulary": 151936, "dtype": "<u4"}
+    {"shards": 2, "documents": 90431, "tokens": 51200345, "bytes": 160032112, "vocabulary": 151936, "dtype": "<u4", "digest": "9f3c…"}
+
+`digest` is the XXH3-128 of all documents' ids; folders of earlier releases have none.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+import xxhash
 
 # 64 MiB of small tokens a file: large enough to read in one go, small enough to copy and to map on a 32-bit offset.
 SHARD_TOKENS = 32 * 1024 * 1024
@@ -52,6 +55,11 @@ class TokenShards:
         return self._index[:, 3]
 
     @property
+    def digest(self) -> str:
+        """Of the tokens of all documents that were written; empty for a folder of an earlier release."""
+        return str(self.meta.get("digest", ""))
+
+    @property
     def total_tokens(self) -> int:
         return int(self.lengths.sum())
 
@@ -77,6 +85,7 @@ class ShardWriter:
         self.dtype = "<u2" if vocabulary <= SMALL_VOCABULARY else "<u4"
         self._index = array("q")  # rows of four: 32 bytes a document
         self._shard = self._offset = 0
+        self._digest = xxhash.xxh3_128()
         self._file = self._open()
 
     def add(self, ids: Sequence[int], text_bytes: int = 0) -> None:
@@ -93,7 +102,9 @@ class ShardWriter:
             self._file.close()
             self._shard, self._offset = self._shard + 1, 0
             self._file = self._open()
-        self._file.write(array.astype(self.dtype).tobytes())
+        data = array.astype(self.dtype).tobytes()
+        self._file.write(data)
+        self._digest.update(data)
         self._index.extend((self._shard, self._offset, len(ids), text_bytes))
         self._offset += len(ids)
 
@@ -111,6 +122,7 @@ class ShardWriter:
             "bytes": int(index[:, 3].sum()),
             "vocabulary": self.vocabulary,
             "dtype": self.dtype,
+            "digest": self._digest.hexdigest(),
         }
         fresh = self.directory / f".{DONE_FILE}.part"
         fresh.write_text(json.dumps(meta) + "\n")

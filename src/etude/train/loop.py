@@ -194,7 +194,7 @@ class Loop:
 
     @property
     def _data(self) -> str:
-        """Names the data; empty for a source that does not tell."""
+        """Names the data; empty for a source without a digest. A state of an earlier release has the source's `former_digest`."""
         return getattr(self.source, "digest", "")
 
     def _resume(self) -> None:
@@ -204,7 +204,7 @@ class Loop:
                 watch.begin()
             return
         state = load_state(path)
-        if state.get("data", self._data) != self._data:
+        if state.get("data", self._data) not in (self._data, getattr(self.source, "former_digest", self._data)):
             raise OtherData(
                 f"{path} was trained on other data than this run has: its place in the data means nothing there. Give it the data that it had, or "
                 f"remove {path.parent} to begin the stage again"

@@ -23,7 +23,7 @@ class PackedSource:
     def __init__(self, rows: PackedRows, batch_rows: int) -> None:
         self._rows = rows
         self._batch_rows = batch_rows
-        self.digest = _digest([batch_rows, rows.length, rows.mixture.seed], [rows.mixture.lengths])
+        self.digest, self.former_digest = _digests([batch_rows, rows.length], rows.mixture)
 
     def next(self) -> Batch:
         rows = [self._rows.next() for _ in range(self._batch_rows)]
@@ -63,7 +63,7 @@ class PieceSource:
         self._mixture = mixture
         self._piece_tokens = piece_tokens
         self._batch_tokens = batch_tokens
-        self.digest = _digest([piece_tokens, batch_tokens, mixture.seed], [mixture.lengths])
+        self.digest, self.former_digest = _digests([piece_tokens, batch_tokens], mixture)
         self._epoch = self._batch = 0
         self._lay_out()
 
@@ -151,7 +151,13 @@ class DialogueSource:
         return bucket_by_length(self._lengths, self._batch_tokens, self._seed, self._epoch)
 
 
-def _digest(numbers: Sequence[int], arrays: Sequence[np.ndarray]) -> str:
+def _digests(numbers: Sequence[int], mixture: Mixture) -> tuple[str, str]:
+    """Of a mixture as it is read: by its lengths, its tokens and its quotas; and as earlier releases had it, by lengths alone."""
+    former = _digest([*numbers, mixture.seed], [mixture.lengths])
+    return _digest([former, *mixture.contents], []), former
+
+
+def _digest(numbers: Sequence[object], arrays: Sequence[np.ndarray]) -> str:
     """XXH3-128 of numbers, and of arrays with their types and lengths."""
     found = xxhash.xxh3_128(repr(list(numbers)).encode())
     for array in arrays:
