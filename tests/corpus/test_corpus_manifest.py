@@ -57,6 +57,27 @@ def test_what_was_appended_is_read_back_and_is_done(tmp_path: Path) -> None:
     assert whole["reason"] == "archive damaged"
 
 
+@pytest.mark.parametrize("text", ["a note", '{"previous": "none of ours', "\n", '{"id"'])
+def test_a_file_of_somebody_else_is_refused_and_left_as_it_was(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "manifest.jsonl"
+    for before in (filled(tmp_path / "own" / "manifest.jsonl").read_bytes(), b""):
+        path.write_bytes(before + text.encode())
+        (tmp_path / "manifest.refused.jsonl.zst").write_bytes(
+            (tmp_path / "own/manifest.refused.jsonl.zst").read_bytes()
+        )
+        with pytest.raises(ManifestBroken):
+            Manifest(path)
+        assert path.read_bytes() == before + text.encode()
+
+
+def test_a_manifest_is_not_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "home.txt").write_text("mine")
+    (tmp_path / "manifest.jsonl").symlink_to(tmp_path / "home.txt")
+    with pytest.raises(OSError, match="manifest.jsonl"):
+        Manifest(tmp_path / "manifest.jsonl")
+    assert (tmp_path / "home.txt").read_text() == "mine"
+
+
 def test_the_side_file_is_one_stream_of_json_lines(tmp_path: Path) -> None:
     filled(tmp_path / "manifest.jsonl")
     with (tmp_path / "manifest.refused.jsonl.zst").open("rb") as file:

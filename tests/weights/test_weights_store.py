@@ -33,6 +33,14 @@ class Trainer:
         return self.state
 
 
+def test_the_lock_of_a_store_empties_no_file_that_it_is_a_link_to(tmp_path: Path) -> None:
+    (tmp_path / "home.txt").write_text("mine")
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / ".lock").symlink_to(tmp_path / "home.txt")
+    Publisher(WeightStore(tmp_path / "weights")).publish(Trainer().step(), 0)
+    assert (tmp_path / "home.txt").read_text() == "mine"
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> WeightStore:
     return WeightStore(tmp_path / "weights")

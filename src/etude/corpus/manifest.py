@@ -134,6 +134,13 @@ class Manifest:
             self._side_bytes = place["start"] + place["bytes"]
             if os.fstat(self._side).st_size < self._side_bytes:
                 raise self._broken(line.number, f"its refused files are missing from {self.refused_path.name}")
+        begun = os.pread(self._file, 1 << 10, self._bytes)
+        wanted = json.dumps({"previous": self.head})[:-1].encode()
+        if not (begun.startswith(wanted) or wanted.startswith(begun)):
+            raise ManifestBroken(
+                f"{self.path}: what follows {len(self._done)} whole lines was not written by a build; nothing was changed: move the file away, "
+                "or build into another folder"
+            )
         _cut(self._file, self._bytes)
         _cut(self._side, self._side_bytes)
 

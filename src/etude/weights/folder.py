@@ -80,7 +80,7 @@ class FolderBucket:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         self.root.mkdir(parents=True, exist_ok=True)
-        with (self.root / ".lock").open("w") as file:
+        with (self.root / ".lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # ends with the file, also if we are killed
             yield
 

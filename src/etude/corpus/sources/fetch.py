@@ -86,6 +86,6 @@ class Fetcher:
         locks = self.cache / "locks"
         locks.mkdir(exist_ok=True)
         # One of 256 locks: few files, and two downloads that share one only wait for each other.
-        with (locks / hashlib.sha256(file.name.encode()).hexdigest()[:2]).open("w") as lock:
+        with (locks / hashlib.sha256(file.name.encode()).hexdigest()[:2]).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield file.with_name(file.name + ".part")

@@ -105,7 +105,7 @@ class HostCopy:
 
     @contextmanager
     def _locked(self, how: int) -> Iterator[None]:
-        with open(self.folder / LOCK, "w") as lock:
+        with open(self.folder / LOCK, "a") as lock:
             fcntl.flock(lock, how)
             yield
 
