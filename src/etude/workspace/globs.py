@@ -110,11 +110,11 @@ def _class(negation: str, inner: str) -> list[str]:
     inner = re.sub(r"\[:(\w+):\]", lambda match: _POSIX.get(match[1], ""), inner)
     if not inner or any(a > b for a, b in re.findall(r"(.)-(.)", inner)):
         return []
-    if "]" in inner:
-        inner = "]" + inner.replace("]", "")
-    return [
-        f"[!/{inner}]" if negation else f"[{inner[1:]}^]" if inner.startswith("^") and len(inner) > 1 else f"[{inner}]"
-    ]
+    first = "]" if "]" in inner else ""  # it closes the class anywhere else
+    inner = inner.replace("]", "")
+    if negation:
+        return [f"[!{first}/{inner}]"]
+    return [f"[{inner[1:]}^]" if not first and inner.startswith("^") and len(inner) > 1 else f"[{first}{inner}]"]
 
 
 def _closing(glob: str, start: int) -> int:
@@ -151,7 +151,7 @@ def _stars(glob: str, at: int, stop: int) -> list[str]:
 
 def _anchored(glob: str, folder: str) -> Iterable[str]:
     """For names as it is; for paths from the workspace."""
-    name = glob.replace("[!/", "[!")  # a class for names needs no slash
+    name = glob.replace("[!/", "[!").replace("[!]/", "[!]")  # a class for names needs no slash
     while name.startswith("**/"):
         name = name[3:]
     if "/" not in name:

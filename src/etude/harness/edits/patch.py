@@ -4,7 +4,7 @@
     *** Add File: path          lines that begin with +
     *** Delete File: path
     *** Update File: path       then optionally *** Move to: path, then hunks:
-    @@ a line that stands before the hunk (optional)
+    @@ a line before the hunk (optional)
      context, -removed, +added  then optionally *** End of File
     *** End Patch
 
@@ -39,7 +39,7 @@ class NoSuchPlace(BadPatch):
 
 @dataclass
 class Hunk:
-    """`rows` are (mark, line) with mark one of " -+"; `headers` stand before it, outermost first; `last`: it ends the file; `line`: where
+    """`rows` are (mark, line) with mark one of " -+"; `headers` are before it, outermost first; `last`: it ends the file; `line`: where
     a unified diff says that it begins, from 1; -1 for any other."""
 
     headers: list[str] = field(default_factory=list)
@@ -188,23 +188,23 @@ def apply(path: str, file: TextFile, hunks: list[Hunk]) -> Edited:
     lines = list(file.lines[:-1] if file.lines[-1] == "" else file.lines)
     plain = [normal(line) for line in lines]
     at = 0
-    found: list[tuple[int, How, Hunk]] = []
+    found: list[tuple[int, How, Hunk, str]] = []
     for number, hunk in enumerate(hunks, 1):
         name = f"{path}, hunk {number}"
         start, how = _place(name, lines, plain, hunk, at)
-        if any(start < other + len(old.old) and other < start + len(hunk.old) for other, _, old in found):
+        if any(start < other + len(old.old) and other < start + len(hunk.old) for other, _, old, _ in found):
             raise BadPatch(f"{name}: it changes lines that an earlier hunk changes; make one hunk of both")
-        found.append((start, how, hunk))
+        found.append((start, how, hunk, name))
         at = start + len(hunk.old)
     found.sort(key=lambda one: one[0])
     shift, spans = 0, []
-    for start, how, hunk in found:
+    for start, how, hunk, name in found:
         stop = start + len(hunk.old)
-        new = _kept(f"{path}, hunk {len(spans) + 1}", lines, start, hunk, how)
+        new = _kept(name, lines, start, hunk, how)
         file = file.splice(start + shift, stop + shift, new)
         spans.append((start + shift + 1, start + shift + len(new)))
         shift += len(new) - (stop - start)
-    return Edited(file, tuple(how for _, how, _ in found), tuple(spans))
+    return Edited(file, tuple(how for _, how, _, _ in found), tuple(spans))
 
 
 def _kept(name: str, lines: list[str], start: int, hunk: Hunk, how: How) -> list[str]:

@@ -36,7 +36,7 @@ def translated(glob: str) -> re.Pattern[str]:
         if glob.startswith("**", i) and i + 2 == len(glob) and i > 0 and glob[i - 1] == "/":
             out, i = out + ".+", i + 2
             continue
-        end = glob.find("]", i + 2)
+        end = glob.find("]", i + 3 if glob[i + 1 : i + 2] in ("!", "^") else i + 2)
         if c == "*":
             while glob.startswith("*", i + 1):
                 i += 1
@@ -168,26 +168,36 @@ RUST = re.compile(
     r"\[\[:\^(?P<none>\w+):\]\]|\\(?:z|x\{(?P<hex>[0-9a-fA-F]+)\}|.)|\[:(?P<posix>\w+):\]|\(\?<(?=[A-Za-z_])", re.S
 )
 
+FIRST = re.compile(
+    r"(?<!\\)((?:\\\\)*\[\^?\])-"
+)  # a bracket that a class begins with: no range of ripgrep's begins there
+
 
 def has_set_operations(pattern: str) -> bool:
     """Whether a class of characters holds another one or an operator on classes (`&&`, `--`, `~~`), which Python reads as characters.
     A class that does not end as ripgrep reads it is one of Python's alone."""
-    at, depth, found = 0, 0, False
+    at, depth, found, begun = 0, 0, False, False  # `begun`: a range may go on from the character before
     while at < len(pattern):
         c = pattern[at]
-        at += 1
-        if c == "\\":
-            at += 1
-        elif c == "[":
-            depth, found = depth + 1, found or depth > 0
+        twice, at = pattern.startswith(c, at + 1), at + 1
+        if c == "[":
+            depth, found, begun = depth + 1, found or depth > 0, False
             at += pattern.startswith("^", at)
-            at += pattern.startswith("]", at)
+            hyphens = len(pattern[at:]) - len(pattern[at:].lstrip("-"))
+            found |= hyphens > 1
+            at += hyphens or pattern.startswith("]", at)
         elif depth and c == "]":
-            depth -= 1
+            depth, begun = depth - 1, False
             if not depth and found:
                 return True
-        elif depth and c in "&-~" and pattern.startswith(c, at):
+        elif depth and c in "&-~" and twice:
             found = True
+        elif c == "-" and begun and not pattern.startswith("]", at):
+            at += 2 if pattern.startswith("\\", at) else 1
+            begun = False
+        else:
+            at += c == "\\"
+            begun = depth > 0
     return False
 
 
@@ -210,7 +220,7 @@ def pythonic(pattern: str) -> str:
         raise ValueError(
             "a class of characters within another one, and && -- ~~ in it, need ripgrep; list the characters"
         )
-    return plain
+    return FIRST.sub(r"\1\-", plain)
 
 
 def content_rows(path: str, lines: list[str], hits: list[int], context: int, first: bool) -> Iterator[str]:
