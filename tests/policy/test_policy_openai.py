@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.egress.address import AddressError
 from etude.policy import openai
 from etude.policy.openai import OpenAIPolicy
 from etude.policy.protocol import ContextOverflow, PolicyError, Request, Wait
@@ -491,3 +492,50 @@ def test_any_field_can_be_omitted(endpoint: Endpoint, field: str) -> None:
     tool = {"type": "function", "function": {"name": "view"}}
     ask(endpoint, Request("s", (Message("user", "x"),), (tool,), on_delta=lambda part, text: None), omit=(field,))
     assert field not in endpoint.seen[0] and endpoint.seen[0]["messages"]
+
+
+def test_a_redirect_to_another_port_never_gets_the_key(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_KEY", "sesame-sesame")
+    reached: list[str] = []
+
+    class Other(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            reached.append(str(self.headers.get("Authorization")))
+            self.send_error(500)
+
+        def log_message(self, *args: Any) -> None:
+            """Silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
+        threading.Thread(target=other.serve_forever, args=(0.01,), daemon=True).start()
+        endpoint.answers = [(307, "", {"Location": f"http://127.0.0.1:{other.server_port}/v1/chat/completions"})]
+        with pytest.raises(PolicyError, match=f"give http://127.0.0.1:{other.server_port}/v1 instead of"):
+            ask(endpoint, api_key_env="SOME_KEY")
+        other.shutdown()
+    assert reached == []
+
+
+@pytest.mark.parametrize("location", ["http://[::1/x", "http://127.0.0.1:abc/x"])
+def test_a_redirect_to_no_address_is_an_error_that_names_it(endpoint: Endpoint, location: str) -> None:
+    endpoint.answers = [(307, "", {"Location": location})]
+    with pytest.raises(PolicyError, match="location header"):
+        ask(endpoint)
+
+
+@pytest.mark.parametrize("url", ["http://h:abc/v1", "http://h:99999/v1", "http://[::1/v1", "h:8000/v1"])
+def test_an_address_that_is_none_is_refused_before_anything_is_asked(url: str) -> None:
+    with pytest.raises(AddressError, match="write one like"):
+        OpenAIPolicy("m", base_url=url)
+
+
+def test_no_request_goes_without_its_messages() -> None:
+    with pytest.raises(ValueError, match="no request goes without messages"):
+        OpenAIPolicy("m", base_url="http://127.0.0.1:9/v1", omit=("seed", "messages"))
+
+
+def test_certificates_that_can_not_be_read_are_a_fault_with_the_remedy(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent")
+    with pytest.raises(PolicyError, match="SSL_CERT_FILE=/nonexistent can't be read"):
+        ask(endpoint)

@@ -13,8 +13,12 @@ from urllib.parse import urlsplit
 _SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
-class ProxyError(ValueError):
-    """A proxy that can't be used. The message names the variable and the remedy."""
+class ConnectionSettingError(ValueError):
+    """The environment keeps a connection from being made. The message names the variable and the remedy."""
+
+
+class ProxyError(ConnectionSettingError):
+    """A proxy that can't be used."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +37,10 @@ class Proxy:
 
 def proxy_for(url: str) -> Proxy | None:
     """The proxy for this address; None for a direct connection. Raises ProxyError for one that can't be used."""
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:  # a port that is none: the client says so
+    except ValueError:  # no address: the client says so
         return None
     if _is_loopback(host) or _is_excepted(host, port):
         return None

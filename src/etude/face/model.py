@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import urlsplit
 
-from etude.egress.environment_proxy import ProxyError
+from etude.egress.address import AddressError, split_address
+from etude.egress.environment_proxy import ConnectionSettingError
 from etude.face.errors import BadUse, OutOfReach
 from etude.harness.settings import HarnessSettings
 from etude.policy.connection import connect, words_of
-from etude.policy.openai import OpenAIPolicy
+from etude.policy.openai import REQUIRED, OpenAIPolicy
 from etude.policy.protocol import Policy
 from etude.redact.keys import BadKey, bearer
 from etude.trace.entry import Effort
@@ -87,7 +87,13 @@ async def open_model(choice: Choice) -> Model:
 
 
 async def _endpoint(choice: Choice) -> Model:
-    if urlsplit(choice.model).password:
+    try:
+        parts = split_address(choice.model)
+    except AddressError as error:
+        raise BadUse(str(error)) from error
+    if kept := REQUIRED.intersection(choice.omit):
+        raise BadUse(f"--omit {' '.join(sorted(kept))}: no request goes without it; leave the option out")
+    if parts.password:
         raise BadUse("the address holds a password; put the key into a variable and name it with --key-env VARIABLE")
     known = await _models(choice)
     name = choice.name or (next(iter(known)) if len(known) == 1 else None)
@@ -126,7 +132,7 @@ async def _models(choice: Choice) -> dict[str, int | None]:
     try:
         async with connect(url, LOOK_S) as client:
             response = await client.get(url, headers=headers)
-    except ProxyError as error:
+    except ConnectionSettingError as error:
         raise OutOfReach(f"{choice.model} can't be asked: {error}") from error
     except (httpx.TransportError, httpx.InvalidURL) as error:
         said = words_of(error, url)

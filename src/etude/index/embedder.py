@@ -9,7 +9,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from etude.egress.environment_proxy import ProxyError, proxy_for
+from etude.egress.address import split_address
+from etude.egress.certificates import certificates
+from etude.egress.environment_proxy import ConnectionSettingError, proxy_for
 from etude.index.errors import EmbedderFailed
 from etude.redact.keys import api_key, bearer, masked
 from etude.trace.unicode import whole
@@ -32,11 +34,12 @@ class Embedder(Protocol):
 
 class EndpointEmbedder:
     """`query_prefix` and `document_prefix` are what asymmetric models want before a text. The key, if any, is in ETUDE_EMBEDDINGS_KEY.
-    Raises BadKey for a key that no header can carry."""
+    Raises BadKey for a key that no header can carry, AddressError."""
 
     def __init__(self, url: str, model: str, *, query_prefix: str = "", document_prefix: str = "") -> None:
         self.name = f"{model}|{document_prefix}"
         api_key(KEY_VARIABLE)
+        split_address(url)
         self._url, self._model = f"{url.rstrip('/')}/embeddings", model
         self._prefix: dict[Role, str] = {"query": query_prefix, "document": document_prefix}
 
@@ -59,11 +62,11 @@ class EndpointEmbedder:
 
         headers = bearer(KEY_VARIABLE)
         try:
-            proxy = proxy_for(self._url)
-        except ProxyError as error:
+            proxy, context = proxy_for(self._url), certificates()
+        except ConnectionSettingError as error:
             raise EmbedderFailed(f"{self._url} can't be asked: {error}") from error
         options: dict[str, Any] = {"proxy": proxy.url if proxy else None, "trust_env": False}
-        options |= {"verify": httpx.create_ssl_context(trust_env=True), "timeout": TIMEOUT_S}
+        options |= {"verify": context, "timeout": TIMEOUT_S}
         trouble = ""
         for _ in range(ATTEMPTS):
             try:

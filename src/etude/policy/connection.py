@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from etude.egress.certificates import certificates
 from etude.egress.environment_proxy import proxy_for
 
 if TYPE_CHECKING:
@@ -11,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def connect(url: str, timeout_s: float) -> httpx.AsyncClient:
-    """A client for this address. Raises ProxyError for a proxy that can't be used."""
+    """A client for this address. Raises ConnectionSettingError for a proxy, or certificates, that can't be used."""
     import httpx
 
     proxy = proxy_for(url)
     # The environment's proxies are read above: httpx refuses some of them even where NO_PROXY excepts the address.
-    context = httpx.create_ssl_context(trust_env=True)
+    context = certificates()
     return httpx.AsyncClient(timeout=timeout_s, proxy=proxy.url if proxy else None, verify=context, trust_env=False)
 
 

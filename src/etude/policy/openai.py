@@ -14,9 +14,10 @@ import random
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
-from etude.egress.environment_proxy import ProxyError
+from etude.egress.address import followed, origin_of, split_address
+from etude.egress.environment_proxy import ConnectionSettingError
 from etude.policy.connection import connect, words_of
 from etude.policy.openai_stream import STREAM_FAULTS, Reply, ask
 from etude.policy.protocol import ContextOverflow, PolicyError, Request, Wait
@@ -58,12 +59,15 @@ _UNWANTED = (
 )
 
 
+REQUIRED = frozenset({"messages"})  # what no request goes without; some endpoints refuse even `model`
+
+
 class OpenAIPolicy:
     """`omit` names fields that an endpoint refuses, of the body or of its messages, e.g. ("temperature", "seed") for some reasoning
     models. `command`: the command line that the person ran, whose options a remedy names; "" for one without them, None for a program.
 
     The address comes from `base_url` or OPENAI_BASE_URL, the key from the variable `api_key_env`, if set. Raises BadKey for a
-    key that no header can carry.
+    key that no header can carry, AddressError, and ValueError where `omit` names a field of REQUIRED.
     """
 
     takes_tokens = False
@@ -83,7 +87,12 @@ class OpenAIPolicy:
     ) -> None:
         self.name = model
         self.window_tokens = window_tokens  # of the model, prompt and answer together; refusals teach it
-        root = base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+        root = (base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1").strip()
+        split_address(root)
+        if kept := REQUIRED.intersection(omit):
+            raise ValueError(
+                f"omit={sorted(kept)}: no request goes without {' and '.join(sorted(kept))}; omit other fields"
+            )
         self._url = f"{root.rstrip('/')}/chat/completions"
         self._key_env = api_key_env
         api_key(api_key_env)
@@ -95,7 +104,7 @@ class OpenAIPolicy:
         self._outgoing = Outgoing(provider_of(root, model), unwanted=self._omit)
         self._trusting = False  # this endpoint's streams end without a word
         self._command = command
-        self._client: httpx.AsyncClient | None = None
+        self._clients: dict[str, httpx.AsyncClient] = {}  # by origin: a proxy is that of a scheme
         self._loop: asyncio.AbstractEventLoop | None = None
         self._random = random.Random()
 
@@ -116,9 +125,9 @@ class OpenAIPolicy:
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        clients, self._clients = self._clients, {}
+        for client in clients.values():
+            await client.aclose()
 
     def _body(self, request: Request, room: int | None, outgoing: Outgoing) -> dict[str, Any]:
         """The request's JSON; `room`: the answer that the endpoint has room for, `outgoing`: how the messages are written."""
@@ -169,7 +178,7 @@ class OpenAIPolicy:
                 reply = await ask(client, url, body, headers, request.on_delta, trusting=self._trusting)
             except ProviderError as error:
                 reply = Reply(error.status, str(error))
-            except (httpx.InvalidURL, httpx.UnsupportedProtocol, ProxyError) as error:
+            except (httpx.InvalidURL, httpx.UnsupportedProtocol, ConnectionSettingError) as error:
                 raise PolicyError(f"{url} can't be asked: {error}") from error
             except httpx.TransportError as error:
                 return _Trouble(f"{type(error).__name__}: {words_of(error, url)}")
@@ -221,7 +230,7 @@ class OpenAIPolicy:
             self._most_tokens = refusal.answer_tokens
         if refusal.kind == "field" and self._max_tokens_field == "max_tokens":
             self._max_tokens_field = "max_completion_tokens"
-        if reply.status in _KEEPS_METHOD and _same_host(self._url, target := urljoin(self._url, reply.location)):
+        if reply.status in _KEEPS_METHOD and (target := followed(self._url, reply.location)):
             self._url = target
 
     def _completion(self, reply: Reply) -> dict[str, Any]:
@@ -230,11 +239,14 @@ class OpenAIPolicy:
         return reply.body
 
     def _connection(self) -> httpx.AsyncClient:
-        """One client an event loop: its connections can't move to another."""
+        """One client an event loop and origin: its connections can't move to another."""
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
-            self._client, self._loop = connect(self._url, self._timeout_s), loop
-        return self._client
+        if self._loop is not loop:
+            self._clients, self._loop = {}, loop
+        origin = origin_of(self._url)
+        if origin not in self._clients:
+            self._clients[origin] = connect(self._url, self._timeout_s)
+        return self._clients[origin]
 
     def _refused(self, reply: Reply, refusal: Refusal) -> PolicyError:
         full = error_words(reply.text)
@@ -248,7 +260,7 @@ class OpenAIPolicy:
 
     def _remedy(self, reply: Reply) -> str:
         if 300 <= reply.status < 400:
-            target = urljoin(self._url, reply.location).removesuffix("/chat/completions")
+            target = _joined(self._url, reply.location).removesuffix("/chat/completions")
             return f"the address is redirected; give {masked(target)} instead of {self._url.removesuffix('/chat/completions')}"
         known = {
             401: f"set {self._key_env}",
@@ -297,10 +309,12 @@ def _shown(text: str) -> str:
     return masked(error_words(text))[:_SHOWN_CHARS]
 
 
-def _same_host(url: str, target: str) -> bool:
-    """Whether a redirect stays with the host that was given, and does not leave encryption: else a person must decide."""
-    here, there = urlsplit(url), urlsplit(target)
-    return here.hostname == there.hostname and there.scheme in {here.scheme, "https"} and url != target
+def _joined(url: str, location: str) -> str:
+    """Where a redirect leads; the location as it is where it is no address."""
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        return location
 
 
 def _retry_after_s(value: str | None) -> float:
