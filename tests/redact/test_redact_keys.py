@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.redact.keys import BadKey, MaskedRecord, api_key, bearer, masked
+from etude.redact.keys import BadKey, MaskedRecord, api_key, bearer, is_secret_name, masked
 
 INNER = "made-up-inner-part"
 
@@ -49,8 +51,9 @@ def test_no_key_in_use_survives_in_a_text_in_any_spelling(key: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SOME_VARIABLE", key)
         api_key("SOME_VARIABLE")
-        for text in (f"refused {key}!", f"b'Bearer {key}'", repr(f"x {key} y")):
-            assert key not in masked(text)
+        for text in (f"refused {key}!", f"b'Bearer {key}'", repr(f"x {key} y"), json.dumps({"x": f"a {key} y"})):
+            shown = masked(text)
+            assert key not in shown and json.dumps(key)[1:-1] not in shown
 
 
 def test_secrets_in_addresses_and_in_variables_called_so_are_masked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,3 +82,48 @@ def test_the_path_of_a_keys_file_stays(monkeypatch: pytest.MonkeyPatch, tmp_path
     file.touch()
     monkeypatch.setenv("TLS_PRIVATE_KEY", str(file))
     assert masked(f"{file} can't be read") == f"{file} can't be read"
+
+
+@pytest.mark.parametrize("name", ["GITHUB_PAT", "MY_KEY_2", "GITHUB_PAT_2", "DB_PWD", "NPM_CONFIG__AUTH", "X_BEARER"])
+def test_whatever_is_kept_from_commands_is_masked(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, INNER)
+    assert is_secret_name(name) and masked(f"it says {INNER}") == f"it says [{name}]"
+
+
+@pytest.mark.parametrize("name", ["Authorization", "Proxy-Authorization", "X-Auth", "x-api-key", "oauth", "authToken"])
+def test_headers_that_hold_secrets_are_known(name: str) -> None:
+    assert is_secret_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["TOKENIZERS_PARALLELISM", "ETUDE_TOKENIZER", "GIT_AUTHOR_NAME", "PWD", "XAUTHORITY", "PATH"]
+)
+def test_names_that_only_resemble_a_secrets_are_none(name: str) -> None:
+    assert not is_secret_name(name)
+
+
+def test_bearer_tokens_are_masked_however_the_word_is_written() -> None:
+    assert masked("authorization: bearer x9") == "authorization: bearer [hidden]"
+    assert masked("BEARER abc.def") == "BEARER [hidden]"
+    text = "Missing bearer or basic authentication; send a bearer token"
+    assert masked(text) == text
+
+
+def test_a_traceback_in_a_log_holds_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MADE_UP_TOKEN", INNER)
+    stream = io.StringIO()
+    logger = logging.Logger("here")
+    logger.addHandler(logging.StreamHandler(stream))
+    before = logging.getLogRecordFactory()
+    logging.setLogRecordFactory(MaskedRecord)
+    try:
+        try:
+            raise ValueError(f"Illegal header value b'Bearer {INNER}'") from KeyError(INNER)
+        except ValueError:
+            logger.exception("it failed", stack_info=True)
+        logger.warning("no traceback", exc_info=True)
+    finally:
+        logging.setLogRecordFactory(before)
+    said = stream.getvalue()
+    assert INNER not in said and "ValueError: Illegal header value b'Bearer [hidden]'" in said
+    assert "KeyError: '[MADE_UP_TOKEN]'" in said and "no traceback\nNoneType: None\n" in said

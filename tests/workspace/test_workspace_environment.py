@@ -10,6 +10,7 @@ from etude.workspace.local_folder import LocalFolder
 from etude.workspace.workspace import Workspace
 
 KEPT = {
+    "GIT_AUTHOR_NAME": "a", "TOKENIZERS_PARALLELISM": "false",
     "PATH": "/bin", "HOME": "/home/a", "PWD": "/x", "OLDPWD": "/y", "LANG": "C.UTF-8", "XAUTHORITY": "/x", "CI": "1", "PATH_INFO": "p",
 }  # fmt: skip
 SECRETS = (
@@ -26,6 +27,7 @@ def test_the_variable_of_the_models_key_is_left_out_whatever_it_is_called_and_so
     environ = {**KEPT, "MY_LLM": "sk-made-up-123\n", "HEADERS": "Authorization: Bearer sk-made-up-123", "SHORT": "none"}
     assert without_keys(environ, ["MY_LLM", "NOT_SET"]) == {**KEPT, "SHORT": "none"}
     assert without_keys({**KEPT, "EMPTY": "", "LLM": "no"}, ["EMPTY", "LLM"]) == KEPT
+    assert without_keys({**KEPT, "LLM": " " * 8}, ["LLM"]) == KEPT, "blanks are no key, and every value holds no key"
 
 
 async def test_a_folder_gives_no_key_to_its_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -5,20 +5,31 @@ Promise: no key that this process reads reaches a terminal, a log or a session t
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
+import traceback
+from typing import Any
 from urllib.parse import quote
 
 # What an Authorization header can carry (RFC 9110, section 11.4): visible ASCII characters.
 _KEY = re.compile(r"[\x21-\x7e]+")
-# Variables whose values are masked although nothing here reads them.
-_SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+# What variables, headers and fields that hold a secret are called. Not TOKENIZER and not AUTHOR.
+_SECRET_NAME = re.compile(
+    r"KEY|TOKEN(?!I[SZ])|SECRET|PASSW|PASSPHRASE|CREDENTIAL|BEARER|OAUTH|(?:^|[_-])AUTH(?!OR(?!IZ))|"
+    r"(?:^|[_-])PAT(?:[_-]?\d+)?$|_PWD$|^PGPASS",
+    re.IGNORECASE,
+)
 # Shorter values are placeholders such as `none` or `EMPTY`, which are words of ordinary sentences.
 _LEAST_CHARS = 8
 _USER = re.compile(r"(?<=://)[^/@\s'\"]+@")
 _QUERY = re.compile(r"(?<=[?&])((?:api[_-]?)?key|token|access_token|secret|password)=[^&\s'\"]+", re.IGNORECASE)
-_BEARER = re.compile(r"(?<=Bearer )[^\s'\"]+")
+# "missing bearer or basic authentication" names no token.
+_BEARER = re.compile(
+    r"(?<=Bearer )(?!(?:tokens?|or|and|is|in|for|auth\w*|scheme|headers?|credentials?|realm|format|prefix)\b)[^\s'\"]+",
+    re.IGNORECASE,
+)
 
 _read: set[str] = set()  # names of variables that hold keys whatever they are called
 
@@ -46,6 +57,12 @@ def bearer(variable: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a variable, a header or a field of this name holds a secret. The one rule: what is masked in a text is also kept from commands
+    and from the answers of servers."""
+    return _SECRET_NAME.search(name) is not None
+
+
 def masked(text: str) -> str:
     """The text without keys: values of variables that hold keys, users and passwords in addresses, bearer tokens."""
     for variable, value in _secrets():
@@ -56,14 +73,24 @@ def masked(text: str) -> str:
 
 
 def without(text: str, secret: str, shown: str) -> str:
-    """The text with `shown` for every spelling of a secret: as it is, without blanks at its ends, escaped, in an address."""
-    for form in (secret, repr(secret)[1:-1], secret.strip(), quote(secret, safe="")):
+    """The text with `shown` for every spelling of a secret: as it is, without blanks at its ends, escaped for Python and for JSON, in an
+    address."""
+    spellings = (repr(secret)[1:-1], json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
+    for form in (secret, *spellings, secret.strip(), quote(secret, safe="", errors="replace")):
         text = text.replace(form, shown) if form else text
     return text
 
 
 class MaskedRecord(logging.LogRecord):
-    """A line of a log without keys; for `logging.setLogRecordFactory`."""
+    """An entry of a log without keys, its traceback included; for `logging.setLogRecordFactory`, so that it holds for the handlers of
+    libraries too: a formatter takes the text of a traceback that is there."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        if self.exc_info and self.exc_info[0] is not None:
+            self.exc_text = masked("".join(traceback.format_exception(*self.exc_info)).rstrip("\n"))
+        if self.stack_info:
+            self.stack_info = masked(self.stack_info)
 
     def getMessage(self) -> str:
         return masked(super().getMessage())
@@ -71,7 +98,7 @@ class MaskedRecord(logging.LogRecord):
 
 def _secrets() -> list[tuple[str, str]]:
     """Variables and their values, the longest value first: one may be a part of another."""
-    names = {name for name in os.environ if name in _read or _SECRET_NAME.search(name)}
+    names = {name for name in os.environ if name in _read or is_secret_name(name)}
     values = ((name, os.environ.get(name, "")) for name in names)
     found = [(name, value) for name, value in values if len(value.strip()) >= _LEAST_CHARS and not _is_path(value)]
     return sorted(found, key=lambda pair: -len(pair[1]))

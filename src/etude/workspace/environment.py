@@ -6,12 +6,10 @@ variables that hold keys are taken out before any command runs, with and without
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
-_SECRET = re.compile(
-    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|BEARER|_AUTH|(?:^|_)PAT$|_PWD$|^PGPASS", re.IGNORECASE
-)
+from etude.redact.keys import is_secret_name
+
 # A shorter value of a key's variable is a word like "none", which other variables may well hold.
 _MIN_KEY_CHARS = 8
 
@@ -47,6 +45,6 @@ def without_keys(environ: Mapping[str, str], names: Iterable[str] = ()) -> dict[
     """The variables that a command may have: none of `names` (those that hold a model's key), none that is called like a secret, and
     none whose value holds a key that is left out."""
     named = set(names)
-    keys = {environ[name] for name in named if len(environ.get(name, "")) >= _MIN_KEY_CHARS}
-    kept = {name: value for name, value in environ.items() if name not in named and not _SECRET.search(name)}
-    return {name: value for name, value in kept.items() if not any(key.strip() in value for key in keys)}
+    keys = {key for name in named if len(key := environ.get(name, "").strip()) >= _MIN_KEY_CHARS}
+    kept = {name: value for name, value in environ.items() if name not in named and not is_secret_name(name)}
+    return {name: value for name, value in kept.items() if not any(key in value for key in keys)}

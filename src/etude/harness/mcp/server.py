@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from etude.redact.keys import is_secret_name
+
 _SLOT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 # Shorter values are words like "1" or "true", which hiding would cut out of any answer.
 _MIN_SECRET_CHARS = 8
-_SECRET_NAMES = re.compile(r"key|token|secret|password|passwd|credential|auth", re.IGNORECASE)
 
 
 class McpConfigError(Exception):
@@ -79,11 +80,11 @@ class Server:
         fields = [*self.env.items(), *self.headers.items(), *(("", text) for text in (*self.args, self.url))]
         found: dict[str, str] = {}
         for field_name, text in fields:
-            secret_field = bool(_SECRET_NAMES.search(field_name))
+            secret_field = is_secret_name(field_name)
             slots = list(_SLOT.finditer(text))
             if secret_field and not slots:
                 found[text] = f"[{field_name}]"
             for slot in slots:
-                if secret_field or _SECRET_NAMES.search(slot[1]):
+                if secret_field or is_secret_name(slot[1]):
                     found[environ.get(slot[1], "")] = f"${{{slot[1]}}}"
         return {value: shown for value, shown in found.items() if len(value) >= _MIN_SECRET_CHARS}
