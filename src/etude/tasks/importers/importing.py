@@ -73,7 +73,7 @@ def _finished(out: Path, asked: dict[str, Any]) -> Imported | None:
         report = json.loads((out / REPORT).read_text(encoding="utf-8"))
         same = report["asked"] == json.loads(json.dumps(asked, default=str))
         return Imported(out, tuple(report["taken"]), dict(report["left_out"])) if same else None
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
