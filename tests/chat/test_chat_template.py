@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+import etude
 from etude.chat.load import family_of, load_renderer, read_config, read_template
 from etude.chat.template import ChatTemplate, TemplateError
 
@@ -107,3 +111,52 @@ def test_a_damaged_file_of_a_checkpoint_is_a_typed_error(tmp_path: Path, make_re
             reader(tmp_path)
         except ValueError as error:
             assert name in str(error) or "tokenizer" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "words"),
+    [
+        ("Traceback ...\nModuleNotFoundError: No module named 'jinja2'", 1, "exit status 1): ModuleNotFoundError: No module named 'jinja2'"),
+        ("", 3, "exit status 3): it said nothing"),
+        ("x" * 100_000 + "\nMemoryError", 1, "it needs more memory or time than is given"),
+    ],
+)  # fmt: skip
+def test_a_process_that_ends_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, status: int, words: str
+) -> None:
+    (tmp_path / "said").write_text(said)
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n/bin/cat {tmp_path / 'said'} >&2; exit {status}\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(TemplateError) as failed:
+        template("hello")
+    assert words in str(failed.value) and len(str(failed.value)) < 300
+
+
+MANY = """
+import os, resource, threading
+from etude.chat.template import ChatTemplate
+from etude.events.stopping import StopFlag
+
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (1500, hard))
+held = [os.dup(0) for _ in range(1100)]
+print(ChatTemplate("hello", {}, "2025-08-05").text([], [], generation=False))
+with StopFlag() as stop:
+    assert not stop.wait(0.01)
+    threading.Timer(0.05, os.kill, (os.getpid(), 15)).start()
+    assert stop.wait(30)
+"""
+
+
+def test_a_process_with_more_than_a_thousand_open_files_renders_and_waits() -> None:
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1500:
+        pytest.skip("this machine allows fewer than 1,500 open files")
+    done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+
+
+def test_nothing_waits_by_a_call_that_takes_no_descriptor_above_1023() -> None:
+    found = [str(path) for path in Path(etude.__file__).parent.rglob("*.py") if "select.select(" in path.read_text()]
+    assert found == []

@@ -11,16 +11,20 @@ import os
 import select
 import subprocess
 import sys
+import tempfile
 import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Sequence
+from typing import IO, Any, Sequence
 
 from etude.chat.load import read_json, read_template
 
 RENDER_S = 10.0  # real templates take milliseconds
 MOST_ANSWER_BYTES = 128 << 20  # of a line of JSON: six bytes a character at most
 PIECE_BYTES = 1 << 16
+ENDED_S = 1.0  # between the end of a process' output and its own
+SHOWN_BYTES = 2000  # of what it said at its end
 
 
 class TemplateError(ValueError):
@@ -59,6 +63,7 @@ class _Child:
         self._first = {"source": source, "date": date}
         self._limit_s = limit_s
         self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes]
         self._start()
 
     def render(self, values: dict[str, Any]) -> str:
@@ -68,8 +73,9 @@ class _Child:
 
     def _start(self) -> None:
         words = [sys.executable, "-I", str(Path(__file__).with_name("template_child.py"))]
+        self._errors = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={}
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env={}
         )
         weakref.finalize(self, _end, self._process)
         self._ask(self._first, "does not compile")
@@ -83,16 +89,23 @@ class _Child:
             answer = json.loads(_line(process.stdout.fileno(), time.monotonic() + self._limit_s))
         except (_Exceeded, OSError, ValueError, RecursionError) as error:
             self._process = None
+            why = str(error) if isinstance(error, _Exceeded) else self._why_ended(process)
             _end(process)
-            why = (
-                str(error)
-                if isinstance(error, _Exceeded)
-                else "its process ended: it needs more memory or time than is given"
-            )
             raise TemplateError(f"the chat template {fault}: {why}") from error
         if "refused" in answer:
             raise TemplateError(f"the chat template {fault}: {answer['refused']}")
         return answer["text"]
+
+    def _why_ended(self, process: subprocess.Popen[bytes]) -> str:
+        """Why the process ended by itself: a signal is a limit of the kernel, anything else is what it said last."""
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(ENDED_S)
+        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - SHOWN_BYTES))
+        said = self._errors.read().decode(errors="replace").strip()
+        last = said.rpartition("\n")[2]
+        if last.startswith("MemoryError") or process.returncode is not None and process.returncode < 0:
+            return "its process ended: it needs more memory or time than is given"
+        return f"its process ended (exit status {process.returncode}): {last or 'it said nothing'}"
 
 
 class _Exceeded(Exception):
@@ -102,9 +115,11 @@ class _Exceeded(Exception):
 def _line(descriptor: int, until: float) -> bytes:
     """The next line; empty if the process has ended."""
     held = bytearray()
+    poll = select.poll()  # `select` takes no descriptor above 1023
+    poll.register(descriptor, select.POLLIN)
     while not held.endswith(b"\n"):
         left = until - time.monotonic()
-        if left <= 0 or not select.select([descriptor], [], [], left)[0]:
+        if left <= 0 or not poll.poll(left * 1000):
             raise _Exceeded("it takes too long")
         piece = os.read(descriptor, PIECE_BYTES)
         if not piece:

@@ -165,8 +165,9 @@ def _teller(as_json: bool) -> Any:
 def _steer(own: Berth, wait_s: float) -> None:
     from etude.face.fleet.care import say as tell
 
-    ready, _, _ = select.select([sys.stdin], [], [], wait_s)
-    if ready and (line := sys.stdin.readline().strip()):
+    poll = select.poll()
+    poll.register(sys.stdin, select.POLLIN)
+    if poll.poll(wait_s * 1000) and (line := sys.stdin.readline().strip()):
         tell(own, line)
 
 
