@@ -14,7 +14,7 @@ from etude.sandbox.spec import SandboxSpec
 from etude.tasks.content import EXECUTABLE, LINK, FileBytes, FileText, laid_over, mode_of
 from etude.tasks.environment import special
 from etude.tasks.environment.environment import KEY, Environment
-from etude.tasks.environment.workspace import OVERLAY, left, opened
+from etude.tasks.environment.workspace import OVERLAY, left, opened, special_of
 from etude.tasks.graders.judged import graded_files
 from etude.tasks.restore import restored
 from etude.tasks.task import Task
@@ -114,3 +114,14 @@ async def test_links_are_read_by_a_readlink_that_reads_only_one(
         assert await special.targets(box, ["b", "e"]) == {"b": FileBytes(b"a", LINK), "e": FileBytes(b"c d", LINK)}
     finally:
         await box.kill()
+
+
+def test_plain_files_in_folders_are_there_when_the_sandbox_is_made() -> None:
+    task = a_task()
+    files = {path: text.encode() for path, text in PROJECT.items()}
+    assert special_of(task, {**files, "pkg/new.py": b"x"}).keys() == {"lnk"}
+    assert special_of(task, {"pkg": b"x", "a.py/x": b"x", "lnk/x": b"x", "new/x": b"x"}).keys() == {
+        "pkg",
+        "a.py/x",
+        "lnk/x",
+    }

@@ -11,8 +11,9 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
+from etude.tasks.content import EXECUTABLE, LINK, FileText, mode_of
 from etude.tasks.environment.environment import KEY, Environment
-from etude.tasks.environment.workspace import OVERLAY, left, opened
+from etude.tasks.environment.workspace import OVERLAY, left, opened, overlay
 from etude.tasks.task import Task
 
 PROJECT = {
@@ -62,3 +63,30 @@ async def test_what_stands_again_as_it_was_counts_as_written(
     found = await left(agent, task)
     await agent.kill()
     assert {path: data.decode() for path, data in found.items()} == {"keep.py": "x = 1\n", **expected}
+
+
+@pytest.mark.parametrize(
+    ("done", "expected"),
+    [
+        ("true", {"run.sh": b"bad\n", "lnk": b"keep.py"}),
+        ("printf 'good\\n' > run.sh", {"run.sh": b"good\n", "lnk": b"keep.py"}),
+        ("rm run.sh lnk", {}),
+        ("ln -sf run.sh lnk", {"run.sh": b"bad\n", "lnk": b"run.sh"}),
+    ],
+)
+async def test_a_program_that_is_again_as_the_project_has_it_is_the_agents_work(
+    pool: SandboxPool, done: str, expected: dict[str, bytes]
+) -> None:
+    project = {"keep.py": "x\n", "run.sh": FileText("good\n", EXECUTABLE)}
+    box = await opened(Task("p", "c", "l", "", project, (), "commands"), pool, SandboxSpec())
+    await box.snapshot("programs-1")  # type: ignore[attr-defined]
+    await box.kill()
+    files = {"keep.py": "x\n", "run.sh": FileText("bad\n", EXECUTABLE), "lnk": FileText("keep.py", LINK)}
+    told = {KEY: Environment("programs", "1", snapshot="programs-1").told(), OVERLAY: overlay(project, files)}
+    task = Task("t", "features", "made", "", files, (), "commands", metadata=told)
+    agent = await opened(task, pool, SandboxSpec(), history=True)
+    assert (await agent.run(["sh", "-c", done])).rc == 0
+    found = await left(agent, task)
+    await agent.kill()
+    assert {path: bytes(data) for path, data in found.items()} == {"keep.py": b"x\n", **expected}
+    assert [mode_of(data) for path, data in found.items() if path == "run.sh"] == [EXECUTABLE] * ("run.sh" in expected)

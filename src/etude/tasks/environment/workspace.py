@@ -164,15 +164,16 @@ async def _changed(sandbox: Sandbox, task: Task, max_bytes: int) -> dict[str, by
     for path in gone:
         for known in [known for known in files if known == path or known.startswith(f"{path}/")]:
             del files[known]
-    # What was taken out after the birth and is there again as it was is no difference to the birth, and one to the task.
-    absent = set(missing(task, files)) - {*files, *written}
-    back = [path for path in absent if not any(path == one or path.startswith(f"{one}/") for one in gone)]
+    # What was taken out or placed after the birth, and is there as it was at the birth, is no difference to it, and one to the task.
+    later = (set(missing(task, files)) - files.keys()) | special_of(task, over_snapshot(task, files)).keys()
+    back = [path for path in later - {*written} if not any(path == one or path.startswith(f"{one}/") for one in gone)]
     links: list[str] = []
     for path in [*written, *sorted(back)]:
         try:
             entry = await sandbox.stat(path)
         except UserError:
-            continue  # gone again
+            files.pop(path, None)  # gone again
+            continue
         if entry.kind == "link":
             links.append(path)
             continue
@@ -204,12 +205,12 @@ def special_of(task: Task, files: Mapping[str, bytes]) -> dict[str, bytes]:
     file becomes a folder, or a folder a file."""
     special = {path for path, text in task.files.items() if mode_of(text) != PLAIN}
     special.update(task.metadata.get(OVERLAY, {}).get("special", ()))
-    before = special | task.files.keys()
     folders = {folder for path in task.files for folder in folders_of(path)}
+    in_the_way = special | task.files.keys()  # of a path below, whose folder they are not
     return {
         path: data
         for path, data in files.items()
-        if path in special or path in folders or mode_of(data) != PLAIN or not before.isdisjoint(folders_of(path))
+        if path in special or path in folders or mode_of(data) != PLAIN or not in_the_way.isdisjoint(folders_of(path))
     }
 
 
