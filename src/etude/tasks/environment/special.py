@@ -25,7 +25,9 @@ for path; do readlink -n -- "$path" && printf '\\0' || exit 1; done
 # A folder in the place of a link holds nothing of the tree (`require_folders`), only what was removed from it or built in it.
 PLACE = """
 while [ $# -gt 0 ]; do
-  mkdir -p -- "$(dirname -- "$2")" && rm -rf -- "$2" && ln -s -- "$1" "$2" || exit 1
+  [ -d "${2%/*}" ] || mkdir -p -- "${2%/*}" || exit 1
+  if [ -e "$2" ] || [ -L "$2" ]; then rm -rf -- "$2" || exit 1; fi
+  ln -s -- "$1" "$2" || exit 1
   shift 2
 done
 """
