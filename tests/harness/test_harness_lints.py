@@ -155,3 +155,28 @@ def test_each_linters_own_words_are_read() -> None:
     ]
     with pytest.raises(Unreadable, match="panic"):
         read_ruff("panic", "/w")
+
+
+def test_a_number_that_no_file_has_is_no_place() -> None:
+    digits = "9" * 5000
+    [finding] = read_tsc(f"a.ts({digits},3): error TS1: m", "/w")
+    assert (finding.line, finding.column) == (999_999_999, 3)
+    rows = [{"filePath": "/w/a.js", "messages": [{"line": None, "column": 2.5, "ruleId": 7, "message": 5}]}]
+    [finding] = read_eslint(json.dumps(rows), "/w")
+    assert (finding.path, finding.line, finding.code, finding.message) == ("a.js", 0, "7", "5")
+
+
+@pytest.mark.parametrize(
+    "output",
+    ["[1]", '{"a": 1}', "[[]]", '[{"filePath": 1, "messages": [{}]}]', "NaN", "[1e999]", "[" * 600 + "]" * 600],
+)
+async def test_a_linter_of_the_repository_that_prints_anything_is_a_problem(tmp_path: Path, output: str) -> None:
+    program = tmp_path / "node_modules" / ".bin" / "eslint"
+    program.parent.mkdir(parents=True)
+    (tmp_path / "said").write_text(output)
+    program.write_text(f"#!/bin/sh\ncat {tmp_path / 'said'}\n")
+    program.chmod(0o755)
+    (tmp_path / ".eslintrc.json").write_text("{}")
+    (tmp_path / "a.js").write_text("x")
+    report = await Lints(Workspace(LocalFolder(tmp_path)), 10).check(["a.js"])
+    assert len(report.problems) == 1 and report.problems[0].startswith("eslint: ")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.trace.change import Change, Hunk, line_hash, split
+from etude.trace.change import Change, Hunk, changed_spans, line_hash, split
 
 lines = st.lists(st.sampled_from(["a", "b", "c", "  d", "", "é\ud800"]), max_size=12)
 texts = st.one_of(st.none(), st.builds(lambda found, end: "\n".join(found) + end, lines, st.sampled_from(["", "\n"])))
@@ -69,3 +70,13 @@ def test_scattered_edits_of_a_long_file_are_told_apart() -> None:
         (i + 2, 1, 1) for i in range(0, 20_000, 1000)
     ]
     assert time.perf_counter() - start < 5.0
+
+
+@pytest.mark.parametrize(("count", "kept"), [(3000, 3000), (100_000, 150)])
+def test_lines_that_repeat_without_end_are_compared_within_a_bound(count: int, kept: int) -> None:
+    old, new = ["a", *["x"] * count, "b"], ["c", *["x", "y"] * (kept // 2), "b"]
+    made, at = [], 0
+    for start, stop, first, last in changed_spans(old, new):
+        made += [*old[at:start], *new[first:last]]
+        at = stop
+    assert [*made, *old[at:]] == new

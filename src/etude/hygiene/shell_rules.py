@@ -17,7 +17,7 @@ _SED_EDITS = re.compile(r"^(?:sed|perl)\b[^|;&]*\s-(?:\w*i|-in-place)")
 _INTO_FILE = re.compile(r"^(?:echo|printf|cat)\b[^|;&]*>{1,2}\s*(?!/dev/|&)[\w./~-]")
 _TESTS = re.compile(
     r"\b(?:pytest|py\.test|tox|nox|unittest|nose2|jest|vitest|mocha|rspec|phpunit|ctest|go test|cargo (?:test|nextest)|"
-    r"(?:npm|yarn|pnpm|bun)(?: run)? test|mvn [\w ]*test|gradlew? [\w ]*test|make [\w ]*(?:test|check)|dotnet test)\b"
+    r"(?:npm|yarn|pnpm|bun)(?: run)? test|mvn [\w ]{0,80}test|gradlew? [\w ]{0,80}test|make [\w ]{0,80}(?:test|check)|dotnet test)\b"
 )
 
 

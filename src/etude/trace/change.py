@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import Any, Hashable, Sequence
 
 HASH_DIGITS = 12  # 48 bits: a collision within 100,000 lines of one repository is less likely than 1 in 50,000
-# Pairs of equal lines compared at most one by one: a million take about a second.
-MAX_PAIRS = 1_000_000
+# Pairs of equal lines compared at most one by one: where one line repeats throughout, so many take about half a second.
+MAX_PAIRS = 50_000
+JUNK_LINES = 200  # difflib leaves out frequent lines of a text of at least so many
 # A change of more lines is one of data, whose lines no reader looks for: its entry counts them and names none.
 MAX_HASHED_LINES = 50_000
 
@@ -115,7 +116,8 @@ def changed_spans(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tupl
     """Where two texts differ. What is equal at both ends is set aside first: an edit of a long file stays cheap.
 
     Each line is compared with its equals on the other side. Where that are too many pairs, lines that stand more often than
-    once in a hundred (blank ones, braces) no longer begin a match: they are still part of one that another line began.
+    once in a hundred (blank ones, braces) no longer begin a match: they are still part of one that another line began. A text that is
+    too short for that is one change.
     """
     limit = min(len(old), len(new))
     head = next((i for i in range(limit) if old[i] != new[i]), limit)
@@ -123,5 +125,7 @@ def changed_spans(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tupl
     before, after = old[head : len(old) - tail], new[head : len(new) - tail]
     counts = Counter(after)
     many = sum(counts[line] for line in before) > MAX_PAIRS
+    if many and len(after) < JUNK_LINES:
+        return [(head, len(old) - tail, head, len(new) - tail)]
     matcher = SequenceMatcher(None, before, after, autojunk=many)
     return [(a + head, b + head, c + head, d + head) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
+
+from etude.trace.plain_json import parse
 
 
 @dataclass(frozen=True, order=True)
@@ -78,6 +79,7 @@ def read_eslint(output: str, root: str) -> list[Finding]:
     ]
 
 
+_MOST_DIGITS = 9
 _TSC = re.compile(r"^(?P<path>[^(\n]+)\((?P<line>\d+),(?P<column>\d+)\): \w+ (?P<code>TS\d+): (?P<message>.*)$", re.M)
 _GCC = re.compile(r"^(?:vet: )?(?P<path>[^:\n]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<message>.*)$", re.M)
 
@@ -95,8 +97,8 @@ def read_go_vet(output: str, root: str) -> list[Finding]:
 
 def _json(output: str) -> Any:
     try:
-        return json.loads(output)
-    except (ValueError, RecursionError):
+        return parse(output)
+    except ValueError:
         raise Unreadable(output.strip().split("\n")[-1][:200] or "no output") from None
 
 
@@ -110,5 +112,12 @@ def _finding(
     keys: tuple[str, str] = ("line", "column"),
 ) -> Finding:
     line, column = ((where or {}).get(key) for key in keys)
+    path, code, message = str(path), str(code or ""), str(message)
     relative = posixpath.relpath(path, root) if path.startswith("/") else posixpath.normpath(path)
-    return Finding(relative, int(line or 0), int(column or 0), linter, code or "", message)
+    return Finding(relative, _number(line), _number(column), linter, code, message)
+
+
+def _number(value: Any) -> int:
+    """A line or a column; 0 where it is none. Texts of a linter may hold any number of digits."""
+    text = str(value or 0)[:_MOST_DIGITS]
+    return int(text) if text.isdecimal() else 0

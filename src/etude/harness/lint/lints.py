@@ -144,4 +144,13 @@ class Lints:
         if done.rc not in linter.good:
             said = done.err.decode(errors="replace").strip().split("\n")[-1] or output.strip().split("\n")[-1]
             raise Unreadable(f"failed with exit {done.rc}: {said[:200]}")
-        return linter.read(output + (done.err.decode(errors="replace") if linter.whole else ""), root)
+        try:
+            return linter.read(output + (done.err.decode(errors="replace") if linter.whole else ""), root)
+        except (
+            KeyError,
+            TypeError,
+            AttributeError,
+            IndexError,
+            ValueError,
+        ) as error:  # a repository's own program may print anything
+            raise Unreadable(f"its output has another form ({type(error).__name__})") from error
