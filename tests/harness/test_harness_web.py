@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.egress.address import AddressError
 from etude.harness.services import WebError, WebHit
 from etude.harness.web.fetch import MAX_PAGE_BYTES, PageFetch, is_public
 from etude.harness.web.page import text_of
@@ -166,3 +167,49 @@ def test_only_global_addresses_are_public(address: Any) -> None:
         and not is_public("2002:a00:1::")
         and not is_public("x")
     )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a..b/",
+        f"http://{'a' * 70}.com/",
+        "http://[::1/",
+        "http://h:abc/",
+        "http://a\0b/",
+        "http://exämple..com/",
+        "http://h:99999/",
+    ],
+)
+async def test_an_address_that_a_model_made_up_is_refused_in_words(url: str) -> None:
+    with pytest.raises(WebError):
+        await PageFetch(transport=httpx.MockTransport(unreachable)).fetch(url)
+
+
+@pytest.mark.parametrize("location", ["http://[::1/x", "http://public.example:abc/", "http://a..b/"])
+async def test_a_redirect_to_no_address_is_refused_in_words(location: str) -> None:
+    with pytest.raises(WebError):
+        await fetcher(lambda _: httpx.Response(302, headers={"location": location})).fetch("http://public.example/")
+
+
+@pytest.mark.parametrize("charset", ["idna", "hex", "punycode", "none"])
+async def test_a_page_in_a_charset_that_is_none_is_read_as_utf8(charset: str) -> None:
+    headers = {"content-type": f"text/plain; charset={charset}"}
+    page = fetcher(lambda _: httpx.Response(200, content="grüße".encode() * 30, headers=headers))
+    assert "gr" in await page.fetch("http://public.example/")
+
+
+@pytest.mark.parametrize("words", ["<![foo[x]]>", "<![", "<!--", "<?", "</", "<a ", "<!", "<a b='"])
+def test_openings_without_end_cost_no_more_than_their_length(words: str) -> None:
+    assert "the end" in text_of(f"<p>{words * 30_000}</p><p>the end</p>") or words.startswith(("<a", "<!", "<?", "</"))
+    text_of(words * 30_000)
+
+
+def test_what_follows_a_comment_without_end_is_still_read() -> None:
+    assert text_of("<p>one<!-- two --> three<!-- four <b>five</b>") == "one three four five"
+    assert text_of("a <![if x]>b<![endif]> c <") == "a b c <"
+
+
+def test_a_search_endpoint_whose_address_is_none_is_refused_at_once() -> None:
+    with pytest.raises(AddressError, match="write one like"):
+        SearxSearch("http://h:abc/search")

@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from etude.egress.address import AddressError
 from etude.face.config import load_config
+from etude.face.errors import BadUse
 from etude.face.indexing import IndexUnwanted, folder_index
 from etude.face.own_files import trust_file
 from etude.harness.mcp.config import project_servers
@@ -107,7 +109,11 @@ class Offers:
         from etude.harness.web.fetch import PageFetch
         from etude.harness.web.searx import SearxSearch
 
-        self.services = replace(self.services, web_search=SearxSearch(search), web_fetch=PageFetch())
+        try:
+            found = SearxSearch(search)
+        except AddressError as error:
+            raise BadUse(f"the address of the web search: {error}") from error
+        self.services = replace(self.services, web_search=found, web_fetch=PageFetch())
 
     async def _mcp(self, own: Sequence[Server], folder: Path, approve: Approve | None) -> None:
         try:

@@ -51,7 +51,7 @@ class PageFetch:
                         url = urljoin(url, answer.headers["location"])
             except TimeoutError:
                 raise WebError(f"{url} took longer than {2 * TIMEOUT_S:g} s") from None
-            except (httpx.HTTPError, httpx.InvalidURL) as error:
+            except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # a host or a redirect that is no address
                 raise WebError(f"{url} can't be fetched: {type(error).__name__}") from error
         raise WebError(f"{url}: more than {MAX_REDIRECTS} redirects")
 
@@ -120,8 +120,7 @@ async def _text(url: str, answer: httpx.Response) -> str:
             raise WebError(f"{url} is larger than {MAX_PAGE_BYTES >> 20} MiB")
     try:
         text = data.decode(answer.charset_encoding or "utf-8", "replace")
-    except LookupError:
+    except (LookupError, ValueError):  # a charset that there is not, or that is none of texts
         text = data.decode("utf-8", "replace")
-    return (
-        text_of(text) if "html" in kind or text.lstrip()[:15].lower().startswith(("<!doctype html", "<html")) else text
-    )
+    is_html = "html" in kind or text.lstrip()[:15].lower().startswith(("<!doctype html", "<html"))
+    return await asyncio.to_thread(text_of, text) if is_html else text

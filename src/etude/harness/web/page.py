@@ -16,11 +16,20 @@ _HEADING = re.compile(r"h[1-6]$")
 def text_of(html: str) -> str:
     """Raises nothing: what is no HTML comes out as the text it is."""
     page = _Page()
-    page.feed(html)
+    page.feed(_closed(html))
     page.close()
     text = "".join(page.parts)
     text = re.sub(r"[ \t]+\n", "\n", text)
     return re.sub(r"\n{3,}", "\n\n", text).strip()
+
+
+def _closed(html: str) -> str:
+    """Without openings that nothing closes: the parser would look for the end of each to the end of the page."""
+    unclosed = html.find("<!--", html.rfind("-->") + 1)
+    if unclosed >= 0:
+        html = html[:unclosed] + html[unclosed:].replace("<!--", "")
+    last = html.rfind(">") + 1
+    return html[:last] + html[last:].replace("<", "&lt;")
 
 
 class _Page(HTMLParser):
@@ -30,6 +39,10 @@ class _Page(HTMLParser):
         self._silent: list[str] = []  # open elements whose text is left out
         self._pre = 0
         self._links: list[str] = []
+
+    def parse_html_declaration(self, i: int) -> int:
+        """A marked section is a comment, as in a browser; the parser's own reading of it fails an assertion."""
+        return self.parse_bogus_comment(i) if self.rawdata.startswith("<![", i) else super().parse_html_declaration(i)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in _LEFT_OUT and not (self._silent and tag == "head"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from etude.egress.address import split_address
 from etude.harness.services import WebError, WebHit
 
 if TYPE_CHECKING:
@@ -15,9 +16,10 @@ MAX_EXCERPT_CHARS = 500
 
 
 class SearxSearch:
-    """`url` is the address up to the question mark, for example http://127.0.0.1:8888/search."""
+    """`url` is the address up to the question mark, for example http://127.0.0.1:8888/search. Raises AddressError."""
 
     def __init__(self, url: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        split_address(url)
         self._url, self._transport = url, transport
 
     async def search(self, query: str, limit: int) -> list[WebHit]:

@@ -71,7 +71,8 @@ def _lists(held: list[Any], piece: list[Any]) -> list[Any]:
     """Items with the same index and type are pieces of one item; all others follow each other."""
     items = list(held)
     for new in piece:
-        at = next((i for i, old in enumerate(items) if _same(old, new)), None)
+        is_piece = isinstance(new, dict) and new.get("index") is not None
+        at = next((i for i, old in enumerate(items) if _same(old, new)), None) if is_piece else None
         if at is None:
             items.append(new)
         else:
@@ -79,7 +80,5 @@ def _lists(held: list[Any], piece: list[Any]) -> list[Any]:
     return items
 
 
-def _same(old: Any, new: Any) -> bool:
-    if not isinstance(old, dict) or not isinstance(new, dict) or new.get("index") is None:
-        return False
-    return (old.get("index"), old.get("type")) == (new["index"], new.get("type"))
+def _same(old: Any, new: dict[str, Any]) -> bool:
+    return isinstance(old, dict) and (old.get("index"), old.get("type")) == (new["index"], new.get("type"))
