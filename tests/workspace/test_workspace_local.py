@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from etude.sandbox.errors import DiskFull, InfraError, OutputLimit, UserError
+from etude.workspace import local_folder as local_module
 from etude.workspace import local_process
+from etude.workspace import workspace as workspace_module
 from etude.workspace.local_folder import LocalFolder
 from etude.workspace.operations import Outside
 from etude.workspace.scripts import kill_tree
@@ -222,3 +224,21 @@ async def test_a_path_longer_than_any_is_refused_before_it_is_walked(tmp_path: P
     ):
         with pytest.raises(WorkspaceError, match="is no path: it has 200,0"):
             await call
+
+
+@pytest.mark.parametrize("path", ["$OUTPUTS/x.txt", "$OUTPUTS//x.txt", "$OUTPUTS/./a/../x.txt"])
+async def test_a_new_file_of_the_outputs_is_written_whatever_lies_under_its_plain_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    plain = tmp_path / "plain"
+    (plain / "elsewhere").mkdir(parents=True)
+    (plain / "x.txt").symlink_to(plain / "elsewhere" / "x.txt")
+    (tmp_path / "work").mkdir()
+    for module in (workspace_module, local_module):
+        monkeypatch.setattr(module, "OUTPUTS_FOLDER", str(plain))
+    machine = LocalFolder(tmp_path / "work")
+    folder = Workspace(machine)
+    assert await folder.bytes_of(path) is None
+    await folder.restore(path, b"x")
+    assert await folder.bytes_of(path) == b"x" and not (plain / "elsewhere" / "x.txt").exists()
+    await machine.kill()

@@ -191,7 +191,8 @@ class Workspace:
         machine or a shell (`require_path`)."""
         require_length(path)
         if path == OUTPUTS or path.startswith(OUTPUTS + "/"):
-            return OUTPUTS_FOLDER + posixpath.normpath("/" + path[len(OUTPUTS) :].lstrip("/"))
+            rest = posixpath.normpath("/" + path[len(OUTPUTS) :].lstrip("/"))
+            return OUTPUTS_FOLDER if rest == "/" else OUTPUTS_FOLDER + rest
         require_path(path)
         normal = posixpath.normpath(path)
         root = self._operations.spec.workdir.rstrip("/")
