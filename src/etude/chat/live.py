@@ -31,6 +31,13 @@ class Characters:
         text = self._decode([*self._before, *self._open])
         if text.endswith("\ufffd") and len(self._open) < UNFINISHED:
             return ""
+        return self._whole(text)
+
+    def rest(self) -> str:
+        """What is open where no token follows: broken bytes, or a U+FFFD that the model wrote."""
+        return self._whole(self._decode([*self._before, *self._open])) if self._open else ""
+
+    def _whole(self, text: str) -> str:
         piece = text[len(self._decode(self._before)) :]
         self._before, self._open = self._open, []
         return piece
@@ -66,6 +73,7 @@ class LiveTurn:
         if token not in self._marks or (self._part == "call" and self._marks[token] is not None):
             self._say(self._characters.add(token), pieces)
             return
+        self._say(self._characters.rest(), pieces)
         self._begin(self._marks[token])
         if self._part == "call":
             self._say(self._characters.add(token), pieces)
@@ -116,6 +124,8 @@ class HarmonyTurn(LiveTurn):
         self._header: list[int] | None = None
 
     def _token(self, token: int, pieces: list[Piece]) -> None:
+        if self._header is None and token in self._ends | self._opens:
+            self._say(self._characters.rest(), pieces)
         if token in self._ends:
             self._header = []
         elif self._header is None and token in self._opens:
