@@ -74,6 +74,7 @@ class Runc:
             "--root",
             str(self._folder / "state"),
             "run",
+            "--no-new-keyring",  # a user has 200 keys, kept for minutes; no command may ask for one anyway
             "--preserve-fds",
             "2",
             "--bundle",
