@@ -58,9 +58,9 @@ def test_a_text_that_took_the_place_of_one_that_is_none_is_named_and_can_be_writ
     after = {path: text.encode() for path, text in SPECIAL.items()}
     del after["gone.png"]
     after |= {"latin.txt": "café\n".encode(), "lnk": FileBytes(b"other", LINK), "run.sh": b"echo b\n"}
-    told, shown = patch(SPECIAL, after), diff_of(SPECIAL, after)
-    assert told.encode() and shown.encode()
-    assert told.startswith(
+    patched, shown = patch(SPECIAL, after), diff_of(SPECIAL, after)
+    assert patched.encode() and shown.encode()
+    assert patched.startswith(
         "Binary file gone.png removed\nBinary file latin.txt differs\nBinary file lnk differs\n--- a/run.sh\n"
     )
     assert "gone.png: removed" in shown and "latin.txt: 6 bytes" in shown and "+echo b" in shown and "PNG" not in shown

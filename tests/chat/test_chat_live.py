@@ -73,8 +73,8 @@ def test_the_laptop_model_s_pieces_make_its_turn(renderer: NanoRenderer, text: s
 def test_a_replacement_character_at_the_end_of_a_part_is_told(renderer: NanoRenderer, real: FamilyRenderer) -> None:
     assert heard(renderer, renderer.answer(Message("assistant", "a\ufffd")))["text"] == "a\ufffd"
     thinking = "so\ufffd" if real.family.thinks else ""
-    told = heard(real, real.answer(Message("assistant", "a\ufffd", thinking)))
-    assert (told["text"], told["thinking"]) == ("a\ufffd", thinking)
+    found = heard(real, real.answer(Message("assistant", "a\ufffd", thinking)))
+    assert (found["text"], found["thinking"]) == ("a\ufffd", thinking)
 
 
 def test_a_piece_never_ends_within_a_character(renderer: NanoRenderer) -> None:

@@ -58,23 +58,39 @@ def machinery(report: dict[str, Any]) -> str:
         bar("at least 1 in 3 rollouts", (swaps or 0) >= SWAPS_PER_ROLLOUT),
     )
     add("sampled_tokens", "tokens sampled and trained on")
-    for key, words in (
-        ("replayed_tokens", "tokens whose experts the trainer replayed"),
-        ("replayed_routes", "expert choices replayed (tokens x layers)"),
-    ):
-        add(key, words, "", bar("more than 0", counts.get(key, 0) > 0) if _experts_told(rl) else NO_EXPERTS)
+    rows += _replayed(rl)
     add("replaced_routes", "of them replaced by the trainer's own as implausible")
     add("retried", "attempts repeated after infra faults, never scored")
-    if found := rl.get("solvable"):
-        solved = f"{100 * found['share']:.0f}% ({100 * found['interval'][0]:.0f} to {100 * found['interval'][1]:.0f})"
-        rows.append(
-            [f"tasks that the start solves in {found['attempts']} attempts, of", cell(found["tasks"]), solved, ""]
-        )
+    rows += _solvable(rl)
     versions = sum(1 for tokens in counts.get("tokens_by_version", {}).values() if tokens)
     if versions:
         rows.append(["policy versions with tokens", cell(versions), "", bar("more than 1", versions > 1)])
     drawn = table(["what the machinery did", "count", "share", "asked for"], rows)
     return drawn + table(["exactness", "measured", "asked for"], _exactness(rl))
+
+
+def _replayed(rl: dict[str, Any]) -> list[list[str]]:
+    """Expert choices that the trainer took from the engine, where they are counted."""
+    names = {
+        "replayed_tokens": "tokens whose experts the trainer replayed",
+        "replayed_routes": "expert choices replayed (tokens x layers)",
+    }
+    counts = {key: count for key, count in rl.get("counts", {}).items() if key in names}
+    shown = _experts_told(rl)
+    return [
+        [words, cell(counts[key]), "", bar("more than 0", counts[key] > 0) if shown else NO_EXPERTS]
+        for key, words in names.items()
+        if key in counts
+    ]
+
+
+def _solvable(rl: dict[str, Any]) -> list[list[str]]:
+    """The share of tasks that the start solves, with its interval, where it was measured."""
+    if not (found := rl.get("solvable")):
+        return []
+    low, high = (100 * bound for bound in found["interval"])
+    solved = f"{100 * found['share']:.0f}% ({low:.0f} to {high:.0f})"
+    return [[f"tasks that the start solves in {found['attempts']} attempts, of", cell(found["tasks"]), solved, ""]]
 
 
 def _self_summaries(counts: dict[str, Any]) -> list[list[str]]:

@@ -95,7 +95,7 @@ def _candidates(lines: list[str], wanted: list[str]) -> list[int]:
 
 
 def places(text: str, old: str) -> int:
-    """Occurrences, overlapping ones counted each: `aa` stands in `aaa` twice, so it names no one place. Of a long text that repeats
+    """Occurrences, overlapping ones counted each: `aa` is in `aaa` twice, so it names no one place. Of a long text that repeats
     itself very often, as many as are found within a bound."""
     count, at = 0, text.find(old)
     while at >= 0 and count * len(old) <= MOST_OVERLAP_CHARS:

@@ -48,13 +48,13 @@ class Workshop:
             raise TaskError(f"{root} exists, and a suite is frozen: give another name, or --version and another --out")
         self.folder = root.parent / f".{root.name}.making"
         self.folder.mkdir(parents=True, exist_ok=True)
-        told = self.folder / ASKED
+        kept = self.folder / ASKED
         text = json.dumps(asked, sort_keys=True, default=str)
-        if told.is_file() and told.read_text() != text:
+        if kept.is_file() and kept.read_text() != text:
             raise TaskError(
                 f"{self.folder} holds a suite half made of something else: remove it, or ask for the same again"
             )
-        told.write_text(text)
+        kept.write_text(text)
         self._log = self.folder / MADE
         self.decisions = self._read()
 

@@ -67,7 +67,7 @@ def with_bugs(trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], ta
     for site in sites:
         names[site.path].append(site.function)
     tests = trial.concern.files(names)
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "generator": generator,
         "operators": [site.operator for site in sites],
         "families": sorted({site.family for site in sites}),
@@ -76,7 +76,7 @@ def with_bugs(trial: Trial, codes: Mapping[str, Code], sites: Sequence[Site], ta
         "licence": project.licence,
     }
     changed = {path: like(project.files[path], text.decode()) for path, text in outcome}
-    return draft_of(project, task_id, changed, tests, told)
+    return draft_of(project, task_id, changed, tests, facts)
 
 
 def with_prompts(draft: Draft, found: Facts) -> Draft:

@@ -40,13 +40,13 @@ def setup_cfg(files: Mapping[str, str]) -> configparser.ConfigParser:
 
 def extras(files: Mapping[str, str]) -> list[str]:
     """Names of the project's extras that sound like tests, in the order of GROUPS."""
-    told = set(project_table(files).get("project", {}).get("optional-dependencies", {}))
+    named = set(project_table(files).get("project", {}).get("optional-dependencies", {}))
     config = setup_cfg(files)
     if config.has_section("options.extras_require"):
-        told |= set(config.options("options.extras_require"))
+        named |= set(config.options("options.extras_require"))
     _, _, text = files.get("setup.py", "").partition("extras_require")
-    told |= {name for name in GROUPS if re.search(rf"[\"']{name}[\"']\s*:", text)}
-    return [name for name in GROUPS if name in told][:MOST_EXTRAS]
+    named |= {name for name in GROUPS if re.search(rf"[\"']{name}[\"']\s*:", text)}
+    return [name for name in GROUPS if name in named][:MOST_EXTRAS]
 
 
 def test_requirements(files: Mapping[str, str]) -> list[str]:
