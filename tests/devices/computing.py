@@ -1,4 +1,4 @@
-"""Run as `python computing.py WHAT`: one piece of RL's arithmetic on the CPU and on the pretended device; what both came to, as JSON."""
+"""Run as `python computing.py WHAT DEVICE`: one piece of RL's arithmetic on the CPU and on `pretend` or `cuda`; both results, as JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from etude.engine.core import EngineCore
 from etude.engine.probe import probe_prompts
 from etude.engine.settings import EngineSettings
 from etude.events.log import EventLog
-from etude.model.device import moved
+from etude.model.device import compute_reproducibly, moved
 from etude.model.init import with_drafts
 from etude.train.checkpoint import load_state, save_state
 from etude.train.evaluate import evaluate
@@ -129,21 +129,33 @@ def sampling(device: str) -> dict[str, Any]:
 
 
 def fine_tuning(device: str) -> dict[str, Any]:
-    """Some steps of the loop that all supervised stages share, with draft layers beside the trunk, and held-out perplexity after them."""
-    model = with_drafts(tiny_model(family="qwen3_moe"), 2, seed=1)
+    """Steps of the loop that all supervised stages share, draft layers included, as a whole and resumed; held-out perplexity after them."""
     segments = [rollout.segments[0] for rollout in random_rollouts(tiny_model(seed=1), 12)]
-    settings = SftSettings.model_validate({"loop": {"steps": 6, "checkpoint_every": 2}, "batch_tokens": 64})
-    settings = settings.model_copy(update={"loop": settings.loop.model_copy(update={"device": device})})
+
+    def trained(folder: Path, steps: int) -> tuple[Any, Any]:
+        model = with_drafts(tiny_model(family="qwen3_moe"), 2, seed=1)
+        choice = {
+            "loop": {"steps": steps, "checkpoint_every": 2},
+            "batch_tokens": 64,
+            "schedule": {"shape": "constant"},
+        }
+        settings = SftSettings.model_validate(choice)
+        settings = settings.model_copy(update={"loop": settings.loop.model_copy(update={"device": device})})
+        log = EventLog(folder.with_suffix(".jsonl"))
+        return model, run_sft(settings, model, segments, folder, log, draft_every=2)
+
     with tempfile.TemporaryDirectory() as folder:
-        result = run_sft(
-            settings, model, segments, Path(folder), EventLog(Path(folder) / "events.jsonl"), draft_every=2
-        )
+        model, result = trained(Path(folder) / "whole", 6)
+        trained(Path(folder) / "halves", 3)
+        resumed, _ = trained(Path(folder) / "halves", 6)
+    same = state_digest(model.state_dict()) == state_digest(resumed.state_dict())
     assert model.embed.weight.device.type == "cpu"  # as it came
     with moved(model, device, "device"):
         held = evaluate(model, probe_prompts(40, seed=3), 100)
         nats = answer_nats(model, [[1, 2, 3], [4, 5]], [[6], [7, 8]])
     assert held is not None
-    return {"loss": result.loss, "heldout": held.loss, "nats": nats.tolist(), "weights": squares(model)}
+    figures = {"loss": result.loss, "heldout": held.loss, "nats": nats.tolist()}
+    return {"same": same, "figures": figures, "weights": squares(model)}
 
 
 def squares(model: Any) -> dict[str, float]:
@@ -154,9 +166,12 @@ PIECES = {piece.__name__: piece for piece in (policy_step, resume, two_ranks, dr
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    piece = PIECES[sys.argv[1]]
-    pretend_device.begin()  # before the first backward pass, which counts devices
+    piece, device = PIECES[sys.argv[1]], sys.argv[2]
+    if device == pretend_device.NAME:
+        pretend_device.begin()  # before the first backward pass, which counts devices
+    elif piece is not fine_tuning:  # whose loop asks for it itself
+        compute_reproducibly(torch.device(device))
     found = {"cpu": piece("cpu")}
-    with pretend_device.Pretend():
-        found[pretend_device.NAME] = piece(pretend_device.NAME)
+    with pretend_device.Pretend() if device == pretend_device.NAME else nullcontext():
+        found["other"] = piece(device)
     print(json.dumps(found))

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 NAME = "pretend"
 ATEN = torch.ops.aten
@@ -63,6 +62,10 @@ class Pretend(TorchDispatchMode):
 
 def begin() -> None:
     """Once in the life of a process."""
+    from torch.utils.backend_registration import (
+        _setup_privateuseone_for_python_backend,
+    )  # not in every PyTorch that computes on CUDA
+
     _setup_privateuseone_for_python_backend(NAME)
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from etude.model.experts import BACK_ENDS, run_experts
+from etude.model.experts import BACK_ENDS, _quickest, run_experts
 
 EXPERTS, INNER, CHOSEN = 6, 8, 2
 
@@ -42,3 +42,22 @@ def test_back_ends_agree_with_their_gradients(back_end: str, hidden: int, tokens
         results.append((y, *torch.autograd.grad(y, inputs, upstream, retain_graph=True)))
     for expected, got in zip(*results, strict=True):
         assert (expected - got).abs().max() <= 2e-5 * max(1.0, float(expected.detach().abs().max()))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "dtype", "expected"),
+    [
+        (64, torch.float32, "dense"),
+        (256, torch.float32, "dense"),
+        (257, torch.float32, "grouped"),
+        (64, torch.bfloat16, "grouped"),
+        (64, torch.float64, "loop"),
+    ],
+)
+def test_few_fp32_tokens_off_the_cpu_go_through_every_expert(tokens: int, dtype: torch.dtype, expected: str) -> None:
+    x = torch.empty(tokens, 1024, device="meta", dtype=dtype)
+    down = torch.empty(32, 1024, 512, device="meta", dtype=dtype)
+    choice = torch.empty(tokens, 4, device="meta", dtype=torch.long)
+    assert _quickest(x, down, choice) == expected
+    on_cpu = x.new_empty(x.shape, device="cpu")
+    assert _quickest(on_cpu, down, choice) == ("loop" if tokens >= 512 or dtype == torch.float64 else "grouped")

@@ -27,9 +27,11 @@ def device_of(name: str, key: str) -> torch.device:
 
 @contextmanager
 def moved(model: nn.Module, name: str, key: str) -> Iterator[None]:
-    """The model on that device within the block, and on the CPU after it. What holds its parameters is to be made inside: they may be new
-    objects. Raises DeviceMissing."""
-    model.to(device_of(name, key))
+    """The model on that device within the block, and on the CPU after it; kernels are reproducible from then on (`compute_reproducibly`).
+    What holds its parameters is to be made inside: they may be new objects. Raises DeviceMissing."""
+    device = device_of(name, key)
+    compute_reproducibly(device)
+    model.to(device)
     try:
         yield
     finally:
@@ -37,9 +39,12 @@ def moved(model: nn.Module, name: str, key: str) -> Iterator[None]:
 
 
 def compute_reproducibly(device: torch.device) -> None:
-    """From now on the whole process takes kernels that come to the same bits each time: exact resume compares digests. A CPU's do by
-    themselves; on a GPU an operation that has no such kernel is warned of."""
+    """The whole process takes kernels that give the same bits each time from now on: exact resume compares digests.
+
+    On a CPU they do so by themselves. On a GPU an operation without such a kernel raises RuntimeError with its name. A warning would not do:
+    the backward pass of memory-efficient attention stays irreproducible under `warn_only` (seen on an H200, PyTorch 2.11).
+    """
     if device.type == "cpu":
         return
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it at its first product
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.use_deterministic_algorithms(True)

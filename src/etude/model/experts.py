@@ -59,6 +59,9 @@ def dense_experts(x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, wei
 # From here on a CPU's matrix products outweigh the cost of calling them one by one, and small intermediates stay in its cache
 # (one core, hidden 128: equal near 64 choices per expert, loop 1.9x faster at 2,000).
 LOOP_CHOICES_PER_EXPERT = 64
+# On a GPU grouped_mm has no fp32 kernel and starts one product after another, so few tokens are cheaper through every expert: up to this
+# much work per expert (tokens * H * I) that takes 0.2 to 0.5 of the time, with 32 and with 128 experts (benchmarks/gpu.py experts).
+DENSE_WORK_PER_EXPERT = 1 << 27
 # grouped_mm refuses rows of other lengths, and float64.
 GROUPED_ALIGNMENT_BYTES = 16
 
@@ -70,12 +73,20 @@ def run_experts(
     x: Tensor, gate_up: Tensor, down: Tensor, experts: Tensor, weights: Tensor, back_end: str = "auto"
 ) -> Tensor:
     """Tokens x (N, H), choice and weights (N, K), gate_up (E, 2I, H), down (E, H, I) -> (N, H)."""
-    if back_end == "auto":
-        crowded = experts.numel() >= LOOP_CHOICES_PER_EXPERT * gate_up.shape[0]
-        aligned = not any(width * x.element_size() % GROUPED_ALIGNMENT_BYTES for width in down.shape[1:])
-        takes = aligned and x.dtype != torch.float64
-        back_end = "grouped" if takes and not (crowded and x.device.type == "cpu") else "loop"
-    return BACK_ENDS[back_end](x, gate_up, down, experts, weights)
+    chosen = _quickest(x, down, experts) if back_end == "auto" else back_end
+    return BACK_ENDS[chosen](x, gate_up, down, experts, weights)
+
+
+def _quickest(x: Tensor, down: Tensor, experts: Tensor) -> str:
+    """The back end for tokens x (N, H), down (E, H, I) and the choice (N, K)."""
+    count, hidden, inner = down.shape
+    on_cpu = x.device.type == "cpu"
+    if not on_cpu and x.dtype == torch.float32 and x.shape[0] * hidden * inner <= DENSE_WORK_PER_EXPERT:
+        return "dense"
+    crowded = experts.numel() >= LOOP_CHOICES_PER_EXPERT * count
+    aligned = not any(width * x.element_size() % GROUPED_ALIGNMENT_BYTES for width in (hidden, inner))
+    takes = aligned and x.dtype != torch.float64
+    return "grouped" if takes and not (crowded and on_cpu) else "loop"
 
 
 class Experts(nn.Module):
