@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from etude.index.chunking import Chunk, chunks, sections
-from etude.index.definitions import Syntax, TooHard, read_syntax
+from etude.index.definitions import Syntax, TooHard
+from etude.index.grammar_process import syntax_of
 from etude.index.languages import GRAMMARS, grammar_name, language_of
 from etude.index.words import WORD
 
@@ -58,7 +59,7 @@ def _syntax(grammar: str, source: bytes, lines: Sequence[str]) -> Syntax:
     if grammar not in GRAMMARS:
         return Syntax(sections(lines) if grammar == "markdown" else [], [])
     try:
-        return read_syntax(grammar, source)
+        return syntax_of(grammar, source)
     except TooHard:
         return Syntax([], [])
 

@@ -52,7 +52,7 @@ class BaseService:
 
     async def _start(self) -> asyncio.subprocess.Process:
         pipe = asyncio.subprocess.PIPE
-        argv = (sys.executable, "-m", "etude.index.process", str(self.socket), str(self._home / "bases"))
+        argv = (sys.executable, "-P", "-m", "etude.index.process", str(self.socket), str(self._home / "bases"))
         process = await asyncio.create_subprocess_exec(*argv, stdin=pipe, stdout=pipe)
         assert process.stdout is not None
         try:

@@ -1,8 +1,8 @@
 """Batches read side by side in processes of their own.
 
-A grammar is native code, and a file may crash it: then the batch that its process held is halved and tried again, until the file that does it
-stands alone and is skipped with that reason. So one bad file costs itself, never the index. That holds with several workers; with one (and in
-updates too small for more) the files are read in this process.
+A worker may die, of memory for instance: then the batch that it held is halved and tried again, until the file that causes it is alone in its
+batch and is skipped with that reason. So one bad file costs itself, never the index. With one worker (and in updates too small for more) the
+files are read in this process. Grammars, which a text may crash, run in processes of their own in either case (`grammar_process`).
 
 No `ProcessPoolExecutor`: when a worker dies, its own thread closes the pipes that `submit` may just be handing to the next one.
 """

@@ -60,7 +60,7 @@ async def bounded(function: Callable[..., T], *args: Any) -> T:
 async def _ended(asked: bytes) -> tuple[int, bytes, bytes]:
     """Status and output of a child. Raises TimeoutError, OSError."""
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _CHILD.format(path=sys.path),
+        sys.executable, "-P", "-c", _CHILD.format(path=sys.path),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
     )  # fmt: skip

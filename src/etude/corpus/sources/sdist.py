@@ -35,7 +35,7 @@ class SdistSource(RegistrySource):
 
     def configured_index(self) -> str:
         """May hold a login."""
-        done = asked([sys.executable, "-c", ASK_PIP])
+        done = asked([sys.executable, "-P", "-c", ASK_PIP])
         address = done.stdout.strip()
         if done.returncode or not address:
             said = (done.stderr.strip().splitlines() or ["no address"])[-1]

@@ -16,7 +16,7 @@ from etude.egress.refused import BadRule
 _PATIENCE_S = 60.0  # npm takes a second on a quiet machine
 _DEFAULT = re.compile(r"\(default\s+(\S+?)\)")
 _TOKEN = re.compile(r"^\s*(//\S+?/?):_authToken\s*=\s*(.+)$")
-_PIP = (sys.executable, "-m", "pip")
+_PIP = (sys.executable, "-P", "-m", "pip")
 
 
 @dataclass(frozen=True)

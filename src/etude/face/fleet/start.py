@@ -57,7 +57,7 @@ def spawn(made: Berth, request: str) -> None:
         paths = os.pathsep.join(path for path in (source, os.environ.get("PYTHONPATH")) if path)
         with open(made.home / "log.txt", "ab") as log:
             subprocess.Popen(
-                [sys.executable, "-m", "etude.face.fleet.member", made.id, request],
+                [sys.executable, "-P", "-m", "etude.face.fleet.member", made.id, request],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -6,11 +6,11 @@ Python is compiled, which also finds mixed blanks and a `return` outside of its 
 
 from __future__ import annotations
 
-import time
 import warnings
 
-from etude.index.definitions import PROBE_BYTES, PROBE_S
-from etude.index.languages import GRAMMARS, grammar_name, parser
+from etude.index.definitions import TooHard
+from etude.index.grammar_process import first_error
+from etude.index.languages import GRAMMARS, grammar_name
 
 # A larger file costs too much time for a check of one edit.
 MAX_BYTES = 256 << 10
@@ -43,19 +43,8 @@ def _python_error(text: str) -> str:
 
 
 def _error_line(grammar: str, text: str) -> int | None:
-    """The first line with an error, from 1; 0 for none; None for a text on which the grammar takes too long."""
-    from tree_sitter import Parser
-
-    reader = Parser(parser(grammar).language)  # not shared: edits are checked on many threads
-    source = text.encode("utf-8", "replace")
-    start_s = time.thread_time()
-    root = reader.parse(source[:PROBE_BYTES]).root_node
-    if time.thread_time() - start_s > PROBE_S:
+    """The first line with an error, from 1; 0 for none; None for a text that the grammar can't read in time, or crashes on."""
+    try:
+        return first_error(grammar, text.encode("utf-8", "replace"))
+    except TooHard:
         return None
-    node = root if len(source) <= PROBE_BYTES else reader.parse(source).root_node
-    if not node.has_error:
-        return 0
-    while inner := next((child for child in node.children if child.has_error and not child.is_error), None):
-        node = inner
-    error = next((child for child in node.children if child.is_error or child.is_missing), node)
-    return error.start_point[0] + 1

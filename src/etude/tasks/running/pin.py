@@ -74,6 +74,7 @@ def _download(pin: Pin, folder: Path) -> Path:
     asked.write_text(f"{wanted} --hash=sha256:{pin.sha256}\n")
     command = [
         sys.executable,
+        "-P",
         "-m",
         "pip",
         "download",

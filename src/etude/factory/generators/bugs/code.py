@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from etude.index.definitions import TooHard
+from etude.index.grammar_process import first_error
 from etude.index.languages import grammar_name, parser
 
 LANGUAGES = {"python": "python", "javascript": "javascript", "typescript": "javascript", "tsx": "javascript"}
@@ -48,6 +50,7 @@ DECISIONS = frozenset(
         "assert_statement",
     )
 )
+UNREADABLE = b"("  # a syntax error in every language
 Node = Any  # tree_sitter.Node; the import costs time that a listing of generators should not pay
 
 
@@ -118,14 +121,22 @@ class Code:
                 return ast.dump(ast.parse(changed)) != ast.dump(self._tree)
             except (SyntaxError, ValueError, RecursionError):
                 return False
-        return not self._parsed(changed).has_error
+        try:
+            return first_error(self._grammar, changed) == 0
+        except TooHard:
+            return False
 
     def _parsed(self, source: bytes) -> Node:
-        """By a parser of its own: lists of candidates are made in threads."""
+        """By a parser of its own: lists of candidates are made in threads. The grammar reads the source in a process of its own first; where
+        it crashes there, or takes too long, the tree is one of a syntax error."""
         from tree_sitter import Parser
 
         language = parser(self._grammar).language
         assert language is not None  # parser() gave it one
+        try:
+            first_error(self._grammar, source)
+        except TooHard:
+            source = UNREADABLE
         return Parser(language).parse(source).root_node
 
     @cached_property
