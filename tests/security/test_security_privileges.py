@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -41,7 +42,8 @@ async def test_files_and_processes_of_a_sandbox_made_by_root_are_nobody_s_outsid
     """Test 48 of docs/sandbox.md: files on the host are never owned by real root."""
     box = await pool.create(SandboxSpec(warm_python=kind != "native"))
     await box.run(f"touch file; chmod 4755 file; setsid sleep {MARK + 1} >/dev/null 2>&1 &")
-    found = [p for p in Path("/proc").glob("[0-9]*") if str(MARK + 1).encode() in _cmdline(p)]
+    while not (found := [p for p in Path("/proc").glob("[0-9]*") if str(MARK + 1).encode() in _cmdline(p)]):
+        await asyncio.sleep(0.05)  # the shell doesn't wait until the program in the background has begun
     status = _status((found[0] / "status").read_text())
     assert "0" not in status["Uid"].split() and "0" not in status["Gid"].split()
     if isinstance(pool, LocalPool) and kind != "bubblewrap":

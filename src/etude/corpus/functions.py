@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from etude.recipe.bounded_python import parse_python
+
 # Longer parameter lists are few, and one of them would fill a short context.
 LONGEST_PARAMETERS = 80
 SIGNATURE = re.compile(r"def (?P<name>\w+)\((?P<receiver>(?:self|cls)(?:, *)?)?(?P<parameters>.*)\)(?: *->[^()]*)?:")
@@ -46,7 +48,7 @@ def functions(path: str, text: str) -> Iterator[Function]:
         return
     try:
         with warnings.catch_warnings(action="ignore"):  # of invalid escapes in other people's strings
-            tree = ast.parse(text)
+            tree = parse_python(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     lines = text.split("\n")  # as ast counts lines: splitlines() also cuts at form feeds

@@ -11,6 +11,7 @@ from typing import Any
 
 from etude.bench.audit.evidence import Evidence
 from etude.bench.audit.tripwire import Flag, shown
+from etude.recipe.bounded_python import parse_expression
 
 _BRANCH = re.compile(r"^\s*(?:el)?if\s+(?P<test>.+?):\s*(?P<body>.*)$")
 _RETURN = re.compile(r"^\s*return\s+(?P<value>.+?)\s*$")
@@ -55,7 +56,7 @@ def alias(evidence: Evidence) -> Iterator[Flag]:
 def _compared(test: str) -> list[Any]:
     """The literals that a condition compares something with, by equality."""
     try:
-        tree = ast.parse(test.strip(), mode="eval")
+        tree = parse_expression(test.strip())
     except (SyntaxError, ValueError):
         return []
     found: list[Any] = []
@@ -92,7 +93,7 @@ def _tables(text: str) -> Iterator[list[tuple[Any, Any]]]:
 
 def _literal(text: str) -> Any:
     try:
-        return _value(ast.parse(text.strip(), mode="eval").body)
+        return _value(parse_expression(text.strip()))
     except (SyntaxError, ValueError, RecursionError):
         return _NOTHING
 

@@ -21,6 +21,8 @@ import re
 import warnings
 from dataclasses import dataclass
 
+from etude.recipe.bounded_python import parse_python
+
 # Beyond some 8,000 tokens of code a document is kept for reading order: cutting is for short ones only.
 LONGEST_CHARS = 24_000
 # Less than a line or two has no middle worth the name.
@@ -104,7 +106,7 @@ def _node_span(text: str, where: float, depth: float) -> tuple[int, int] | None:
         return None
     try:
         with warnings.catch_warnings(action="ignore"):  # its author's doubtful escapes are nothing to tell our user
-            node: ast.AST = ast.parse(part)
+            node: ast.AST = parse_python(part)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # not Python after all: cut at characters
         return None
     lines = part.split("\n")

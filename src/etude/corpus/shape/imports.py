@@ -14,6 +14,8 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
+from etude.recipe.bounded_python import parse_python
+
 PYTHON = (".py", ".pyi")
 SCRIPT = (".ts", ".tsx", ".d.ts", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs", ".vue", ".svelte")
 C = (".c", ".h", ".cc", ".cpp", ".cxx", ".hh", ".hpp", ".hxx", ".inl", ".m", ".mm", ".cu", ".cuh")
@@ -77,7 +79,7 @@ def python_imports(text: str) -> list[tuple[int, str, str]]:
 def _parsed(source: str) -> list[ast.stmt] | None:
     try:
         with warnings.catch_warnings(action="ignore"):
-            return ast.parse(source).body
+            return parse_python(source).body
     except (SyntaxError, ValueError):
         return None
 

@@ -16,6 +16,7 @@ from etude.factory.exercises.instance import instance
 from etude.factory.exercises.source import ExerciseSource
 from etude.factory.exercises.template import body_hash
 from etude.factory.settings import ExerciseSettings
+from etude.recipe.bounded_python import parse_python
 from etude.tasks.task import Split, Task
 
 
@@ -81,7 +82,7 @@ def target_bodies(task: Task) -> set[str]:
     files = {**task.files, **task.solution}
     bodies: set[str] = set()
     for text in files.values():
-        for node in ast.parse(text).body:
+        for node in parse_python(text).body:
             if isinstance(node, ast.FunctionDef) and node.name in task.metadata["targets"]:
                 bodies.add(body_hash(ast.unparse(node)))
     return bodies

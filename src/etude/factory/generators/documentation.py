@@ -22,6 +22,7 @@ from etude.factory.generators.kinds.draft import Draft, drafted, proved
 from etude.factory.generators.kinds.modules import modules
 from etude.factory.generators.kinds.same import same
 from etude.factory.prompts.facts import Facts
+from etude.recipe.bounded_python import parse_python
 from etude.tasks.content import like
 from etude.tasks.graders.documentation import NAME as GRADER
 from etude.tasks.graders.documentation import groups_of, outcomes
@@ -94,7 +95,7 @@ async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
 def _undocumented(asked: _Asked, project: Installed) -> Draft:
     text = project.files[asked.path]
     module = modules(project)[asked.path]
-    nodes = symbols(ast.parse(text))
+    nodes = symbols(parse_python(text))
     said = {name: ast.get_docstring(nodes[name]) or "" for name in asked.names}
     told = {name: docstrings.facts(nodes[name], said[name]) for name in asked.names}
     base = dict(project.files) | {asked.path: like(text, docstrings.without(text, set(asked.names)))}

@@ -15,6 +15,7 @@ from functools import lru_cache
 from etude.factory.prompts.content import lacking_content
 from etude.factory.prompts.facts import KEY, Facts, facts_of
 from etude.factory.prompts.writing import LONGEST, STYLES, Style
+from etude.recipe.bounded_python import parse_python
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.protected import PROSE, is_test
 from etude.tasks.task import Task
@@ -77,7 +78,7 @@ def telling_lines(path: str, source: str, *, documents: bool) -> list[str]:
 def docstring_lines(path: str, source: str) -> frozenset[int]:
     """Lines inside docstrings of a Python module; empty for what is none."""
     try:
-        tree = ast.parse(source) if path.endswith((".py", ".pyi")) else ast.Module([], [])
+        tree = parse_python(source) if path.endswith((".py", ".pyi")) else ast.Module([], [])
     except (SyntaxError, ValueError):
         return frozenset()
     found: set[int] = set()

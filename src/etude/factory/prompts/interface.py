@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from etude.factory.prompts.checks import needed_names, words
 from etude.factory.prompts.facts import Facts
+from etude.recipe.bounded_python import parse_python
 from etude.tasks.task import Task
 
 # function f(a, b)   f(a, b) {   const f = (a, b) =>   class C extends D   func f(a int) error   fn f(a: i32) -> i32
@@ -40,7 +41,7 @@ def signature(task: Task, name: str) -> str:
 
 def _python(source: str, name: str) -> str:
     try:
-        tree = ast.parse(source)
+        tree = parse_python(source)
     except (SyntaxError, ValueError):
         return ""
     for owner, node in _definitions(tree, ""):

@@ -6,17 +6,13 @@ Python is compiled, which also finds mixed blanks and a `return` outside of its 
 
 from __future__ import annotations
 
-import warnings
-
 from etude.index.definitions import TooHard
 from etude.index.grammar_process import first_error
 from etude.index.languages import GRAMMARS, grammar_name
+from etude.recipe.bounded_python import compile_python
 
 # A larger file costs too much time for a check of one edit.
 MAX_BYTES = 256 << 10
-# The name under which Python compiles a text, so that its warnings can be silenced.
-_NAME = "etude-edited-text"
-warnings.filterwarnings("ignore", module=_NAME)
 
 
 def damage(path: str, before: str, after: str) -> str:
@@ -34,11 +30,9 @@ def damage(path: str, before: str, after: str) -> str:
 
 def _python_error(text: str) -> str:
     try:
-        compile(text, _NAME, "exec", dont_inherit=True)
+        compile_python(text)
     except SyntaxError as error:
         return f"line {error.lineno or 1}: {type(error).__name__}: {error.msg}"
-    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
-        return f"{type(error).__name__}: {error}"
     return ""
 
 

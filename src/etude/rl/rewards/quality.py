@@ -18,6 +18,8 @@ import io
 import tokenize
 from collections.abc import Iterator, Mapping
 
+from etude.recipe.bounded_python import parse_python
+
 # McCabe's own bound, which linters took over.
 MOST_COMPLEX = 10
 _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp, ast.comprehension, ast.match_case)
@@ -48,7 +50,7 @@ def added(before: Mapping[str, str], after: Mapping[str, bytes]) -> dict[str, in
 def findings(text: str, path: str = "") -> dict[str, int]:
     """All findings of one file, by kind."""
     try:
-        tree = ast.parse(text)
+        tree = parse_python(text)
     except (SyntaxError, ValueError, RecursionError):
         return {"broken": 1}
     return {
@@ -70,7 +72,7 @@ def _is_code(comment: str) -> bool:
     """Whether a comment is a statement; a bare name, a number or a sentence that happens to parse is none."""
     source = f"{comment} pass" if comment.endswith(":") else comment
     try:
-        body = ast.parse(source).body
+        body = parse_python(source).body
     except (SyntaxError, ValueError, RecursionError):
         return False
     called = len(body) == 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Call)

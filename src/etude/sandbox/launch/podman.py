@@ -30,6 +30,8 @@ from etude.sandbox.spec import Isolation, SandboxSpec
 
 _CLEANUP_S = 10.0  # 0.2 s on a quiet machine
 _MASKED = "/sys:/dev/mqueue:" + ":".join(f"/proc/{name}" for name in furnish.HIDDEN)
+# A session keyring for each container would be a key of the user's, who has 200 of them (kernel.keys.maxkeys).
+_CONFIGURATION = "[containers]\nkeyring = false\n"
 # crun refuses machines with both versions of cgroups mounted, runc does not.
 _HYBRID = "/sys/fs/cgroup/unified"
 
@@ -111,6 +113,9 @@ class Podman:
         rootfs.build(base, workdir, self._python)
         for name in ("home", "xdg_runtime_dir", "empty"):
             (self._folder / name).mkdir(mode=0o700, exist_ok=True)
+        configuration = self._folder / "home" / ".config" / "containers"
+        configuration.mkdir(parents=True, exist_ok=True)
+        (configuration / "containers.conf").write_text(_CONFIGURATION)
         if os.geteuid() == 0:
             rootfs.give_away(self._folder, self.backend)
         return base

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 from collections.abc import Callable
 
+from etude.recipe.bounded_python import parse_python
 from etude.tasks.cheats.exercise import Files, nop
 from etude.tasks.graders.documented import symbols
 from etude.tasks.task import Task
@@ -83,7 +83,7 @@ def _said(task: Task, example: str) -> Files:
 
 def _docstrings(task: Task, example: str) -> str:
     text = task.files[task.hidden["path"]]
-    found = symbols(ast.parse(text))
+    found = symbols(parse_python(text))
     lines = text.splitlines(keepends=True)
     wanted = sorted(((found[name], name) for name in task.hidden["symbols"]), key=lambda pair: -pair[0].body[0].lineno)
     for node, name in wanted:

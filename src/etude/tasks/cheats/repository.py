@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Callable
 
+from etude.recipe.bounded_python import parse_python
 from etude.tasks.cheats import javascript, python
 from etude.tasks.cheats.exercise import CHEATS, Files, nop
 from etude.tasks.cheats.kinds import BY_GRADER
@@ -196,10 +197,10 @@ def _comment(path: str, told: bytes) -> bytes:
 def _answering(text: str, answer: str) -> str:
     """A module whose functions all return `answer`; what doesn't parse stays as it is."""
     try:
-        tree = ast.parse(text)
+        tree = parse_python(text)
     except (SyntaxError, ValueError):
         return text
-    value = ast.parse(f"return {answer}").body
+    value = parse_python(f"return {answer}").body
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("__"):
             node.body = value

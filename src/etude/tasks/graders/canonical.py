@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from etude.recipe.bounded_python import parse_python
+
 MAX_HOPS = 20  # of re-exports, which may go round in a circle
 DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -62,7 +64,7 @@ def program(files: Mapping[str, str], modules: Mapping[str, str]) -> Program:
     for path, name in modules.items():
         if path in files:
             try:
-                trees[name] = ast.parse(files[path])
+                trees[name] = parse_python(files[path])
             except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
                 raise Unreadable(f"{path} is no Python: {error}") from error
     packages = frozenset(name for path, name in modules.items() if path.endswith("__init__.py"))

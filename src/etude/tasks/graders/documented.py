@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from etude.recipe.bounded_python import parse_python
+
 Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 HEADING = re.compile(r"^(#{1,6})\s+(.+?)\s*#*$")
 FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
@@ -29,12 +31,12 @@ def symbols(tree: ast.Module) -> dict[str, Documented]:
 
 def docstrings(text: str) -> dict[str, str]:
     """Raises SyntaxError, ValueError."""
-    return {name: ast.get_docstring(node) or "" for name, node in symbols(ast.parse(text)).items()}
+    return {name: ast.get_docstring(node) or "" for name, node in symbols(parse_python(text)).items()}
 
 
 def bare(text: str) -> str:
     """A module's code with nothing said in it: equal for two texts that differ in docstrings and comments alone."""
-    tree = ast.parse(text)
+    tree = parse_python(text)
     for node in ast.walk(tree):
         if isinstance(node, Documented | ast.Module) and ast.get_docstring(node) is not None:
             node.body = node.body[1:]
@@ -78,7 +80,7 @@ def signature(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
 def same_signature(heading: str, wanted: str) -> bool:
     """Whether a heading states this signature, however it is spaced."""
     try:
-        (node,) = ast.parse(
+        (node,) = parse_python(
             f"def {heading.strip().strip('`').rsplit('.', 1)[-1] if '(' not in heading else heading}: pass"
         ).body
     except (SyntaxError, ValueError, RecursionError):

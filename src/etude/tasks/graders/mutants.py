@@ -21,6 +21,7 @@ import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 
+from etude.recipe.bounded_python import parse_python
 from etude.sandbox.protocol import Machines
 from etude.tasks.bounded import LimitReached, bounded
 from etude.tasks.content import same_content
@@ -141,7 +142,7 @@ def solid(path: str, text: str) -> bool:
     if not path.endswith(".py"):
         return max(map(len, text.split()), default=0) > MAX_SOLID_CHARS
     try:
-        nodes = list(ast.walk(ast.parse(text)))
+        nodes = list(ast.walk(parse_python(text)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False  # it will not run either
     values = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)]

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from etude.recipe.bounded_python import parse_expression
 from etude.sandbox.protocol import Machines
 from etude.tasks.calls import Call, run_calls
 from etude.tasks.restore import restored, text_of
@@ -88,7 +89,7 @@ def _check(line: str, module: str) -> Check | None:
     if len(line) > MAX_LINE_CHARS:
         return None
     try:
-        call = ast.parse(line, mode="eval").body
+        call = parse_expression(line)
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.func.id != "check":
             return None
         place, want, *args = [ast.literal_eval(arg) for arg in call.args]

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping
 
+from etude.recipe.bounded_python import parse_python
+
 
 def hidden(tests: Mapping[str, str], fails: Collection[str]) -> dict[str, str]:
     """The test files that change when the tests named `fails` (JUnit names) are taken out, without them.
@@ -39,7 +41,7 @@ def without(text: str, names: Collection[str]) -> str:
 
 def functions(text: str) -> list[tuple[ast.FunctionDef, str]]:
     """Functions of a module and of its classes, in the order they stand."""
-    body = ast.parse(text).body
+    body = parse_python(text).body
     found = [(node, node.name) for node in body if isinstance(node, ast.FunctionDef)]
     for holder in body:
         if isinstance(holder, ast.ClassDef):

@@ -14,6 +14,7 @@ from typing import Any
 from etude.index.definitions import TooHard
 from etude.index.grammar_process import first_error
 from etude.index.languages import grammar_name, parser
+from etude.recipe.bounded_python import parse_python
 
 LANGUAGES = {"python": "python", "javascript": "javascript", "typescript": "javascript", "tsx": "javascript"}
 FUNCTIONS = frozenset(
@@ -118,7 +119,7 @@ class Code:
             return False
         if self.language == "python":
             try:
-                return ast.dump(ast.parse(changed)) != ast.dump(self._tree)
+                return ast.dump(parse_python(changed)) != ast.dump(self._tree)
             except (SyntaxError, ValueError, RecursionError):
                 return False
         try:
@@ -141,7 +142,7 @@ class Code:
 
     @cached_property
     def _tree(self) -> ast.Module:
-        return ast.parse(self.source)
+        return parse_python(self.source)
 
 
 def inside(node: Node) -> Iterator[Node]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from etude.recipe.bounded_python import parse_python
 from etude.sandbox.spec import WORKDIR
 
 _HEADER = re.compile(r"^_{3,} (?:ERROR (?:at setup of|collecting) )?(?P<name>\S.*?) _{3,}$", re.MULTILINE)
@@ -105,7 +106,7 @@ def statement_at(source: str, line: int) -> ast.stmt | None:
     """The smallest statement that holds this line."""
     around = [
         node
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parse_python(source))
         if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
     ]
     return max(around, key=lambda node: node.lineno, default=None)

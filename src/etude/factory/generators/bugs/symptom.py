@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from etude.factory.generators.bugs.failures import Compared, Failure, Frame, compared, statement_at
 from etude.factory.prompts.facts import Facts
+from etude.recipe.bounded_python import parse_python
 from etude.tasks.protected import is_test
 
 LONGEST = 160  # characters of a value that a person would copy into a request
@@ -97,7 +98,7 @@ def _called(node: ast.AST) -> list[str]:
 
 def _body(source: str, frame: Frame) -> list[ast.stmt]:
     """The statements of the test up to the failing line."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse_python(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= frame.line <= (
             node.end_lineno or 0
         ):

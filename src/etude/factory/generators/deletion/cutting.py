@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from etude.factory.generators.deletion.index import uses
 from etude.factory.generators.kinds.positions import Positions
+from etude.recipe.bounded_python import parse_python
 
 Cut = tuple[int, int, str]  # characters from, to, and what stands there then
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -31,7 +32,7 @@ def tests_without(text: str, names: Collection[str]) -> str | None:
     try:
         trimmed, tree = _Cutting(text, told, users).made()
     except (SyntaxError, ValueError):
-        ast.parse(text)  # what can't be read at all is told
+        parse_python(text)  # what can't be read at all is told
         return None
     left = any(isinstance(node, ast.FunctionDef) and node.name.startswith("test") for node in ast.walk(tree))
     return trimmed if left and not told & uses(tree) else None
@@ -41,7 +42,7 @@ def tests_without(text: str, names: Collection[str]) -> str | None:
 def functions(text: str) -> tuple[tuple[str, frozenset[str]], ...]:
     """Functions at the top or in a class of a test file, each with the names it uses. Raises SyntaxError."""
     found: list[tuple[str, frozenset[str]]] = []
-    for node in ast.parse(text).body:
+    for node in parse_python(text).body:
         for inner in (node, *(node.body if isinstance(node, ast.ClassDef) else ())):
             if isinstance(inner, _FUNCTIONS):
                 found.append((inner.name, uses(inner)))
@@ -59,9 +60,9 @@ class _Cutting:
     def made(self) -> tuple[str, ast.Module]:
         """The text and its tree. Raises SyntaxError, also where two statements share a line that one of them has to leave."""
         found = self.source
-        for start, end, new in sorted(self._cuts(ast.parse(self.source).body, top=True), reverse=True):
+        for start, end, new in sorted(self._cuts(parse_python(self.source).body, top=True), reverse=True):
             found = found[:start] + new + found[end:]
-        return found, ast.parse(found)
+        return found, parse_python(found)
 
     def _cuts(self, body: Sequence[ast.stmt], *, top: bool) -> Iterator[Cut]:
         """Of one block; a block that would be left without a statement gets `pass`."""

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from etude.recipe.bounded_python import parse_python
+
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -104,7 +106,7 @@ def index(files: Mapping[str, str]) -> Index:
     imports: dict[str, frozenset[str]] = {}
     for path, text in files.items():
         around: list[ast.stmt] = []
-        tree = ast.parse(text)
+        tree = parse_python(text)
         imports[path] = imported(tree)
         for node in tree.body:
             if isinstance(node, Definition):

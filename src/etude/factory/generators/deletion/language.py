@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -15,6 +14,7 @@ from etude.factory.generators.deletion.script_cutting import script_tests_withou
 from etude.factory.generators.deletion.script_index import script_index
 from etude.factory.generators.generator import Installed
 from etude.factory.generators.kinds.modules import modules, test_files
+from etude.recipe.bounded_python import parse_python
 
 LANGUAGES = ("python", "javascript", "typescript")
 
@@ -73,7 +73,7 @@ def told_settings(path: str, text: str) -> str:
 
 def _parses(text: str) -> bool:
     try:
-        ast.parse(text)
+        parse_python(text)
     except (SyntaxError, ValueError):
         return False
     return True

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from etude.factory.generators.kinds.positions import Positions
+from etude.recipe.bounded_python import parse_python
 
 COMPARE: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Lt: ("<", "<="),
@@ -53,7 +54,7 @@ class Defect:
 def defects(path: str, text: str) -> list[Defect]:
     """Every defect of the module's functions; empty for what does not parse, or has carriage returns."""
     try:
-        tree = ast.parse(text)
+        tree = parse_python(text)
     except (SyntaxError, ValueError):
         return []
     if "\r" in text or "\f" in text:

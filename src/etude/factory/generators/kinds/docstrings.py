@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from etude.factory.generators.kinds.positions import Positions
+from etude.recipe.bounded_python import parse_python
 from etude.tasks.graders.documented import Documented, signature, symbols
 
 FEWEST_EXAMPLES = 1
@@ -26,7 +27,7 @@ class Said:
 def exemplified(text: str) -> list[Said]:
     """The public names whose docstrings have examples, in the order in which they stand. Raises SyntaxError."""
     found: list[Said] = []
-    for name, node in symbols(ast.parse(text)).items():
+    for name, node in symbols(parse_python(text)).items():
         said = ast.get_docstring(node) or ""
         try:
             examples = doctest.DocTestParser().get_examples(said)
@@ -40,7 +41,7 @@ def exemplified(text: str) -> list[Said]:
 def without(text: str, names: set[str]) -> str:
     """The module without the docstrings of these names, everything else byte by byte."""
     where = Positions(text)
-    nodes = symbols(ast.parse(text))
+    nodes = symbols(parse_python(text))
     for name in sorted(names, key=lambda name: -nodes[name].body[0].lineno):
         body = nodes[name].body
         start, end = where.span(body[0])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-
 from etude.factory.generators.kinds.trial import Right
+from etude.recipe.bounded_python import parse_python
 from etude.tasks.real.hiding import without
 from etude.tasks.validation.proof import LeftOut
 
@@ -15,7 +14,7 @@ def passing(text: str, right: Right) -> str:
     holders = {name.partition("::")[0].rpartition(".")[2] for name in right.failed}
     try:
         kept = without(text, {*fails, *(f"{holder}.{name}" for holder in holders for name in fails)}) if fails else text
-        ast.parse(kept)
+        parse_python(kept)
     except (SyntaxError, ValueError) as error:
         raise LeftOut(f"its tests can't be taken apart: {error}") from error
     return kept

@@ -11,6 +11,7 @@ from typing import Any
 from etude.factory.generators.bugs.code import Code, Node
 from etude.factory.generators.kinds.defects import functions
 from etude.factory.generators.kinds.positions import Positions
+from etude.recipe.bounded_python import parse_python
 
 NOTE = "# Behaves as before.\n"
 UNREAD = "_unread = 0\n"
@@ -20,7 +21,7 @@ SCRIPT_NOTE, SCRIPT_UNREAD = "// Behaves as before.\n", "; var unread_ = 0;"
 def same(path: str, text: str) -> list[list[dict[str, Any]]]:
     """Lists of edits; fewer than two for a module without a function to write in."""
     where = Positions(text)
-    tree = ast.parse(text)
+    tree = parse_python(text)
     variants = [[_behind(path, text, NOTE)]]
     inside: list[dict[str, Any]] = []
     for _, function in functions(tree):

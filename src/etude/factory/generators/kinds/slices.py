@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from etude.factory.generators.kinds.defects import functions
+from etude.recipe.bounded_python import parse_python
 
 Holder = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -28,7 +29,7 @@ class Part:
 def slices(path: str, text: str, fewest: int, most: int) -> list[Part]:
     """Runs of neighbouring functions of one holder (the module, or a class) that make up `fewest` to `most` lines each."""
     try:
-        tree = ast.parse(text)
+        tree = parse_python(text)
     except (SyntaxError, ValueError):
         return []
     lines = text.splitlines()

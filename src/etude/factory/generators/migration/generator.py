@@ -6,7 +6,6 @@ neither, and none lost its annotations. The project's tests of those modules sho
 
 from __future__ import annotations
 
-import ast
 import inspect
 import json
 import random
@@ -24,6 +23,7 @@ from etude.factory.prompts.checks import words
 from etude.factory.prompts.facts import KEY, Facts
 from etude.factory.prompts.interface import with_interface
 from etude.factory.prompts.writing import written
+from etude.recipe.bounded_python import parse_python
 from etude.tasks.content import like
 from etude.tasks.protected import is_test
 from etude.tasks.task import Task
@@ -68,7 +68,7 @@ def rewritten(project: Installed) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in modules(project):
         try:
-            if said.stale(ast.parse(project.files[path])):
+            if said.stale(parse_python(project.files[path])):
                 found[path] = like(project.files[path], migrated(project.files[path]))
         except LeftOut:
             found[path] = ""
@@ -152,7 +152,7 @@ def concerned(project: Installed, scope: Scope) -> list[str]:
 def hidden_test(project: Installed, scope: Scope, place: str) -> str:
     """Reads the modules and runs nothing of them; unittest, so that any runner of Python tests takes it."""
     up = len(PurePosixPath(place).parts) - 1
-    least = {path: said.annotated(ast.parse(project.files[path])) for path in scope.paths}
+    least = {path: said.annotated(parse_python(project.files[path])) for path in scope.paths}
     source = inspect.getsource(said).replace("from __future__ import annotations\n", "")
     return (
         f"{source}\n\nimport unittest\nfrom pathlib import Path\n\n"

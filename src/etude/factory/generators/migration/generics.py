@@ -13,7 +13,9 @@ from collections.abc import Mapping
 import libcst as cst
 from libcst import matchers
 
+from etude.factory.generators.concrete import concrete
 from etude.factory.generators.migration.stale import MOVED, TAKING, stale
+from etude.recipe.bounded_python import parse_expression, parse_python
 from etude.tasks.validation.proof import LeftOut
 
 _QUOTED = re.compile(r"[\w.]+\[|^[\w.]+\.\w+$")
@@ -22,19 +24,22 @@ _QUOTED = re.compile(r"[\w.]+\[|^[\w.]+\.\w+$")
 def migrated(text: str) -> str:
     """Raises LeftOut with what is in the way."""
     try:
-        tree = ast.parse(text)
-        module = cst.parse_module(text)
-    except (SyntaxError, ValueError, cst.ParserSyntaxError) as error:
+        tree = parse_python(text)
+        module = concrete(text)
+    except (SyntaxError, cst.ParserSyntaxError) as error:
         raise LeftOut(f"it is no Python that can be rewritten: {type(error).__name__}") from error
     whole, names = _bound(tree)
     used = {name.rpartition(".")[2] for name in stale(tree)}
     _require_free(tree, {MOVED[name][1] for name in used})
     change = _Generics(whole, names)
-    code = module.visit(change).code
+    try:
+        code = module.visit(change).code
+    except RecursionError as error:
+        raise LeftOut("it is nested too deeply to be rewritten") from error
     for alias in whole:
         if not re.search(rf"(?<![\w.]){re.escape(alias)}\.", code):
             code = _without_import(code, alias)
-    left = stale(ast.parse(code))
+    left = stale(parse_python(code))
     if left:
         raise LeftOut(f"{left[0]} is used in a way that can't be rewritten")
     return code
@@ -188,7 +193,7 @@ def _of_typing(node: cst.BaseSmallStatement) -> bool:
 
 def _is_expression(text: str) -> bool:
     try:
-        ast.parse(text.strip(), mode="eval")
+        parse_expression(text.strip())
     except (SyntaxError, ValueError):
         return False
     return True

@@ -8,7 +8,9 @@ import re
 
 import libcst as cst
 
+from etude.factory.generators.concrete import concrete, rewritten
 from etude.factory.generators.refactor.sources import Sources, Subject
+from etude.recipe.bounded_python import parse_python
 from etude.tasks.graders.canonical import DEFINITION, Program, exports, imported, origin, top
 from etude.tasks.validation.proof import LeftOut
 
@@ -36,7 +38,7 @@ def moved(sources: Sources, subject: Subject, target_path: str) -> dict[str, str
     _require_no_circle(made, subject, target, needs, paths, sources)
     old_text = sources.project.files[subject.path]
     cut = _Cut(name)
-    changed = {subject.path: _rewritten(old_text, cut)}
+    changed = {subject.path: rewritten(old_text, cut)}
     assert cut.found is not None
     changed[target_path] = _with(
         sources.project.files.get(target_path, ""), cut.found, needs, name in exports(made.trees[subject.module]), name
@@ -46,7 +48,7 @@ def moved(sources: Sources, subject: Subject, target_path: str) -> dict[str, str
             continue
         text = sources.project.files[path]
         if path.endswith(".py"):
-            text = _rewritten(text, _Imports(sources.python[path], path.endswith("__init__.py"), subject, target))
+            text = rewritten(text, _Imports(sources.python[path], path.endswith("__init__.py"), subject, target))
         text = re.sub(rf"\b{re.escape(subject.module)}\.{name}\b", f"{target}.{name}", text)
         if text != sources.project.files[path]:
             changed[path] = text
@@ -174,13 +176,6 @@ def _imports(made: Program, module: str) -> set[str]:
     return found - {"", module}
 
 
-def _rewritten(text: str, how: cst.CSTTransformer) -> str:
-    try:
-        return cst.parse_module(text).visit(how).code
-    except (cst.ParserSyntaxError, cst.CSTValidationError) as error:
-        raise LeftOut(f"a file that names it can't be rewritten: {type(error).__name__}") from error
-
-
 class _Cut(cst.CSTTransformer):
     """Takes the definition out, and its name out of `__all__`. `found`: the definition as it stood."""
 
@@ -230,7 +225,7 @@ class _Imports(cst.CSTTransformer):
             or isinstance(small.names, cst.ImportStar)
         ):
             return updated_node
-        (node,) = ast.parse(cst.Module([]).code_for_node(small).strip()).body
+        (node,) = parse_python(cst.Module([]).code_for_node(small).strip()).body
         ours = [each for each in small.names if each.evaluated_name == self.subject.name]
         if not ours or not isinstance(node, ast.ImportFrom):
             return updated_node
@@ -254,7 +249,10 @@ class _Imports(cst.CSTTransformer):
 
 def _with(text: str, moved: cst.FunctionDef | cst.ClassDef, needs: list[str], exported: bool, name: str) -> str:
     """The target with the definition at its end, and its imports behind those that are there."""
-    module = cst.parse_module(text or f'"""About `{name}`."""\n')
+    try:
+        module = concrete(text or f'"""About `{name}`."""\n')
+    except (SyntaxError, cst.ParserSyntaxError) as error:
+        raise LeftOut(f"the file that it moves to can't be read: {type(error).__name__}") from error
     at = 0
     for number, node in enumerate(module.body):
         small = node.body[0] if isinstance(node, cst.SimpleStatementLine) else None
@@ -269,7 +267,7 @@ def _with(text: str, moved: cst.FunctionDef | cst.ClassDef, needs: list[str], ex
     comments = [line for line in moved.leading_lines if line.comment]
     placed = moved.with_changes(leading_lines=[*blank, *comments])
     code = module.with_changes(body=[*module.body[:at], *lines, *module.body[at:], placed]).code
-    return _exported(code, name) if exported and exports(ast.parse(code)) else code
+    return _exported(code, name) if exported and exports(parse_python(code)) else code
 
 
 def _exported(code: str, name: str) -> str:
@@ -281,4 +279,4 @@ def _exported(code: str, name: str) -> str:
                 return updated_node.with_changes(value=value.with_changes(elements=elements))
             return updated_node
 
-    return cst.parse_module(code).visit(Add()).code
+    return rewritten(code, Add())

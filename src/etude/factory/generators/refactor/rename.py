@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
+from etude.factory.generators.concrete import rewritten
 from etude.factory.generators.refactor.sources import Sources, Subject
 from etude.tasks.graders.canonical import DEFINITION, Program, exports, imported
 from etude.tasks.validation.proof import LeftOut
@@ -150,10 +151,7 @@ def prose(text: str, old: str, new: str) -> str:
 
 
 def _python(text: str, old: str, new: str) -> str:
-    try:
-        return cst.parse_module(text).visit(_Rename(old, new)).code
-    except (cst.ParserSyntaxError, cst.CSTValidationError) as error:
-        raise LeftOut(f"a file that names it can't be rewritten: {type(error).__name__}") from error
+    return rewritten(text, _Rename(old, new))
 
 
 class _Rename(cst.CSTTransformer):

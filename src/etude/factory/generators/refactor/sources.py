@@ -9,6 +9,7 @@ from functools import cached_property
 
 from etude.factory.generators.generator import Installed
 from etude.factory.generators.kinds.modules import modules, test_files
+from etude.recipe.bounded_python import parse_python
 from etude.tasks.content import LINK, mode_of
 from etude.tasks.graders.canonical import DEFINITION, Program, Unreadable, program
 from etude.tasks.graders.refactor import PROSE
@@ -107,6 +108,6 @@ class Sources:
 
 def _definitions(text: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
     try:
-        return [node for node in ast.parse(text).body if isinstance(node, DEFINITION)]
+        return [node for node in parse_python(text).body if isinstance(node, DEFINITION)]
     except (SyntaxError, ValueError):
         return []  # of another Python: nothing is chosen from it
