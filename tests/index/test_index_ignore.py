@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from etude.index import ignore
 from etude.index.walk import walk
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed; it is the oracle")
@@ -104,3 +106,20 @@ def test_an_ignore_file_that_is_a_link_or_a_pipe_is_not_read(fresh_lab: Callable
     (lab.root / "a" / ".gitignore").symlink_to(tmp_path / "rules")  # type: ignore[attr-defined]
     os.mkfifo(lab.root / "b" / ".gitignore")  # type: ignore[attr-defined]
     assert set(walk(lab.root).files) == {"a/x.py", "b/x.py"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        ("*a" * 40 + "b", "a" * 250),
+        ("**/a/" * 40 + "b", "a/" * 120 + "a"),
+        ("*a*/" * 40 + "b", ("a" * 100 + "/") * 30 + "a"),
+        ("**/*a*a*a/" * 20 + "b", ("a" * 30 + "/") * 60 + "a"),
+        ("a*" * 40 + "/**", "a" * 250),
+    ],
+)
+def test_patterns_of_many_stars_are_decided_soon(line: str, path: str) -> None:
+    began = time.process_time()
+    for rule in ignore.parse(line):
+        assert not rule.pattern.fullmatch(path)
+    assert time.process_time() - began < 5

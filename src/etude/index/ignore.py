@@ -17,6 +17,9 @@ from etude.index.regular_file import read_regular
 MOST_BYTES = 1 << 20
 
 
+_STAR = "[^/]*"
+
+
 @dataclass(frozen=True)
 class Rule:
     """One line. `pattern` matches a whole path relative to the folder of the file that has the line."""
@@ -92,21 +95,41 @@ def _stripped(line: str) -> str:
 
 
 def _regex(line: str) -> str | None:
-    """The pattern as a regular expression over the whole relative path; None if it can match nothing."""
-    anchored = "/" in line
-    line = line.removeprefix("/")
-    source, at = "" if anchored else "(?:.*/)?", 0
+    """The pattern as a regular expression over the whole relative path; None if it can match nothing.
+
+    Its time grows with the path's length times the pattern's, not with a power of the number of stars: what stands before the last star of a name,
+    or before the last `**/`, matches as early as it can and gives nothing back, which is enough since all behind it may lie further on.
+    """
+    groups, anywhere = [""], ["/" not in line]  # parts between `**/`, and whether any folders may come before each
+    name = [""]  # of the name that is being read, the parts between stars
+    line, at = line.removeprefix("/"), 0
     while at < len(line):
         if line.startswith("**", at) and (at == 0 or line[at - 1] == "/") and line[at + 2 : at + 3] in ("/", ""):
-            last = at + 2 == len(line)
-            source += ".+" if last else "(?:.*/)?"
-            at += 2 if last else 3
+            if at + 2 == len(line):
+                groups[-1], at = groups[-1] + ".+", at + 2
+            else:
+                groups, anywhere, at = [*groups, ""], [*anywhere, True], at + 3
             continue
         piece, at = _piece(line, at)
         if piece is None:
             return None
-        source += piece
-    return source
+        if piece == _STAR:
+            name.append("")
+        elif piece == "/":
+            groups[-1], name = groups[-1] + _name(name) + "/", [""]
+        else:
+            name[-1] += piece
+    groups[-1] += _name(name)
+    early = [f"(?>(?:[^/]*/)*?{group})" if any_ else group for group, any_ in zip(groups[:-1], anywhere, strict=False)]
+    return "".join(early) + ("(?:.*/)?" if anywhere[-1] else "") + groups[-1]
+
+
+def _name(parts: list[str]) -> str:
+    """One name of a path, by its parts between stars."""
+    first, *rest = parts
+    if not rest:
+        return first
+    return first + "".join(f"(?>[^/]*?{part})" for part in rest[:-1]) + _STAR + rest[-1]
 
 
 def _piece(line: str, at: int) -> tuple[str | None, int]:
@@ -115,7 +138,7 @@ def _piece(line: str, at: int) -> tuple[str | None, int]:
     if character == "*":
         while line[at : at + 1] == "*":
             at += 1
-        return "[^/]*", at
+        return _STAR, at
     if character == "?":
         return "[^/]", at + 1
     if character == "[":
