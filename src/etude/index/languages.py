@@ -153,7 +153,7 @@ TEXT = "text"
 LANGUAGES = (*dict.fromkeys(GRAMMARS[n].language if n in GRAMMARS else n for n in _EXTENSIONS), TEXT)
 SHEBANG = re.compile(r"#!.*?\b(?P<name>python|bash|sh|dash|zsh|ruby|node)[\d.]*\b")
 BY_SHEBANG = {"python": "python", "ruby": "ruby", "node": "javascript"}
-CPP_HEADER = re.compile(r"^\s*(?:class|namespace|template|using)\b", re.MULTILINE)
+CPP_HEADER = re.compile(r"^[^\S\n]*+(?:class|namespace|template|using)\b", re.MULTILINE)
 
 
 def grammar_name(path: str, text: str) -> str:

@@ -10,7 +10,8 @@ from collections import Counter
 COPYRIGHT = re.compile(
     r"^[^\w\n]*(?:portions(?: of this \w+)?(?: are)?\s+)?(?:copyright\b|\(c\)|©|&copy;)(?![^\n]*\b(?:notice|law"
     r"|holder|owner|license|permission)s?\b)[^\n]*$"
-    r"|^[^\w\n]*all rights reserved\.?[^\w\n]*$|^[^\w\n]*(?:19|20)\d\d\b[^\n]{0,80}$|^[^\w\n]*[^\n]{0,60}<[^\s@>]+@[^\s>]+>[^\w\n]*$",
+    r"|^[^\w\n]*all rights reserved\.?[^\w\n]*$|^[^\w\n]*(?:19|20)\d\d\b[^\n]{0,80}$"
+    r"|^[^\w\n]{0,40}[^\n]{0,60}<[^\s@<>]{1,64}+@[^\s<>]{1,255}+>[^\w\n]*$",
     re.IGNORECASE | re.MULTILINE,
 )
 COMMENT = re.compile(

@@ -48,6 +48,7 @@ _PROSE_KEYS = re.compile(
     r"summary|problem|solution|background|context|previously|now|instead|also|or|e|i)[ \t]*:"
 )
 _SENTENCE = 5
+MOST_REFERENCE_CHARS = 500
 _ONLY_REFERENCES = re.compile(
     rf"(?i)^\W*(?:(?:(?:{_VERBS}|{_POINTERS}|links?|urls?|thread|discussion)\b\s*:?\s*)?{_SEVERAL}|"
     rf"(?:{_VERBS}|{_POINTERS}|pr)\s*:\s*#?\d+(?:[\s,]+#?\d+)*)\W*$"
@@ -86,7 +87,7 @@ def request_of(message: str) -> str:
     """What a message says of the change itself; empty where it says nothing else."""
     message = "\n".join(map(_bounded, message.replace("\r\n", "\n").split("\n")))
     title, _, body = message.strip().partition("\n")
-    handled = any(pattern.match(title) for pattern in (_HANDLING, _ONLY_REFERENCES, _GIT_MADE))
+    handled = _HANDLING.match(title) or _only_refers(title) or _GIT_MADE.match(title)
     title = "" if handled else without_references(title)
     behind = re.match(r"\n*", body)
     apart = bool(behind and behind[0]) or not body
@@ -120,6 +121,11 @@ def _bounded(line: str) -> str:
     return _BLANKS.sub(lambda found: found[0][:MOST_BLANKS], line)[:LONGEST_LINE]
 
 
+def _only_refers(line: str) -> bool:
+    """Whether a line says nothing but what it refers to. The pattern's time grows faster than the line, and a long line says more."""
+    return len(line) <= MOST_REFERENCE_CHARS and bool(_ONLY_REFERENCES.match(line))
+
+
 def _replaced(text: str) -> str:
     for pattern, instead in _INLINE:
         text = pattern.sub(instead, text)
@@ -146,7 +152,7 @@ def _is_trailers(paragraph: str) -> bool:
 
 
 def _is_trailer(line: str) -> bool:
-    if _GIT_MADE.match(line) or _KNOWN.match(line) or _HANDLING.match(line) or _ONLY_REFERENCES.match(line):
+    if _GIT_MADE.match(line) or _KNOWN.match(line) or _HANDLING.match(line) or _only_refers(line):
         return True
     key, _, value = line.partition(":")
     is_prose = _PROSE_KEYS.match(line) or ("-" not in key and len(value.split()) >= _SENTENCE and "@" not in value)
@@ -172,7 +178,7 @@ def _unhandled(lines: list[str]) -> list[str]:
         if folded and line[:1].isspace() and line.strip():
             continue
         folded = bool(_KNOWN.match(line) or _HANDLING.match(line.strip()))
-        if folded or _ONLY_REFERENCES.match(line.strip()):
+        if folded or _only_refers(line.strip()):
             continue
         said = without_references(line)
         if said.strip() or not line.strip():

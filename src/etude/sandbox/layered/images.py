@@ -23,7 +23,7 @@ from etude.sandbox.layered.told import told
 _BUILD_PATIENCE_S = 3600.0
 _TRY_PATIENCE_S = 60.0
 _LINES = 15  # of what an engine said, in an error
-_COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)  # devcontainer.json is JSON with comments
+_COMMENT = re.compile(r"^[^\S\n]*+//.*$", re.MULTILINE)  # devcontainer.json is JSON with comments
 # Without an engine's default limits, which a machine without the right to raise them refuses; chroot needs no network of its own.
 _ISOLATION = ("--isolation", "chroot")
 

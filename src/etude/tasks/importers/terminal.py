@@ -29,8 +29,8 @@ FORMATTING = (
     "a path without a leading / is below {workdir}. Only files below {workdir} are looked at in the end. The environment is the "
     "task's own machine, set up already and {network}: commands run there, beginning in {workdir}."
 )
-WORKDIR_OF = re.compile(r"(?im)^\s*WORKDIR\s+(\S+)\s*$")
-FROM = re.compile(r"(?im)^\s*FROM\s+(?:--\S+\s+)*(\S+)")
+WORKDIR_OF = re.compile(r"(?im)^[^\S\n]*+WORKDIR\s+(\S+)[^\S\n]*+$")
+FROM = re.compile(r"(?im)^[^\S\n]*+FROM\s+(?:--\S+\s+)*(\S+)")
 DEFAULT_WORKDIR = "/app"  # of both formats' own tasks, where a Dockerfile says nothing
 
 

@@ -14,7 +14,7 @@ _MAKE = (
     r"(?:add|write|create|generate|extend|improve|increase|update|cover|fix|correct|complete|need|want|missing|more|new"
     r"|set ?up|make|build|repair|publish)"
 )
-_ON = r"(?:\W+[\w./'-]+){0,5}?\W+"
+_ON = r"(?:\W++\w[\w./'-]*+){0,5}?\W+"  # gives nothing back, or a row of apostrophes could be cut in too many ways
 _OPS = (
     r"(?:ci|ci/cd|pipelines?|docker\w*|compose|deploy\w*|kubernetes|k8s|helm|terraform|ansible|github actions?|gitlab|jenkins|workflows?|nginx"
     r"|systemd|container image|makefile|staging|infrastructure)"

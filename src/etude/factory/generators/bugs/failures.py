@@ -14,7 +14,7 @@ _HEADER = re.compile(r"^_{3,} (?:ERROR (?:at setup of|collecting) )?(?P<name>\S.
 _END = re.compile(r"^(?:=+ .* =+|-+ Captured .* -+|_{3,} \S.* _{3,})$", re.MULTILINE)
 _FRAME = re.compile(r'^  File "(?P<path>[^"]+)", line (?P<line>\d{1,9}), in (?P<function>\S+)$', re.MULTILINE)
 _RAISED = re.compile(
-    r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Warning|Exit|Interrupt|Iteration|[A-Z]\w*))(?:: (?P<said>.*))?$",
+    r"^(?P<kind>[A-Za-z_][\w.]{0,200}(?:Error|Exception|Warning|Exit|Interrupt|Iteration|[A-Z]\w{0,200}))(?:: (?P<said>.*))?$",
     re.MULTILINE,
 )
 

@@ -70,7 +70,7 @@ def steps(project: Fetched, wanted: Sequence[str] = (), *, plain: bool = False, 
     if "go.mod" not in files:
         name = re.sub(r"[^A-Za-z0-9_.-]", "-", project.wanted.name)
         found.append(f"go mod init example.test/{name}")
-    elif "vendor/modules.txt" not in project.files and re.search(r"(?m)^\s*require\b", files["go.mod"]):
+    elif "vendor/modules.txt" not in project.files and re.search(r"(?m)^[^\S\n]*+require\b", files["go.mod"]):
         found.append("go mod download")
     found.append("go test -count=1 -run '^$' ./... >/dev/null || true")  # fills the cache of builds
     return tuple(found)

@@ -24,7 +24,7 @@ from etude.sandbox.spec import WORKDIR
 from etude.tasks.environment.environment import DEPS, TestPlan
 
 _TRANSLATED = re.compile(
-    r"(?m)^\s*(import\s+[^(]|export\s|//\s*@flow|/\*\s*@flow)|</?[A-Za-z>]"
+    r"(?m)^[^\S\n]*+(import\s+[^(]|export\s|//\s*@flow|/\*\s*@flow)|</?[A-Za-z>]"
 )  # not what node itself reads
 _NO_PROGRAM = re.compile(r"(?m)^(?:/bin/)?sh: \d+: ([\w.-]+): not found")
 _NOWHERE = ("vscode", "electron", "bun")  # parts of a program, not of the registry

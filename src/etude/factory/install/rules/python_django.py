@@ -18,7 +18,7 @@ from etude.tasks.environment.environment import DEPS
 PLUGIN = "pytest-django"
 VARIABLE = "DJANGO_SETTINGS_MODULE"
 PLACE, PLAIN = f"{DEPS}/django", "plain_settings"  # folder and module of settings for projects without any
-_IMPORT = re.compile(r"(?m)^\s*(?:from|import)\s+django\b")
+_IMPORT = re.compile(r"(?m)^[^\S\n]*+(?:from|import)\s+django\b")
 _CONFIGURED = re.compile(rf"{VARIABLE}|settings\.configure\(")
 _SETTINGS = re.compile(r"(^|/)(test_?settings|settings_?tests?|settings)(/(__init__|tests?|testing))?\.py$")
 _CONFIG = ("pytest.ini", "pyproject.toml", "setup.cfg", "tox.ini")
@@ -71,7 +71,9 @@ def steps(files: Mapping[str, str]) -> list[str]:
 
 def _found(files: Mapping[str, str]) -> tuple[str, str] | None:
     """(folder to import from, module) of the tree's own settings, those for tests first."""
-    there = [path for path in files if _SETTINGS.search(path) and re.search(r"(?m)^\s*INSTALLED_APPS\b", files[path])]
+    there = [
+        path for path in files if _SETTINGS.search(path) and re.search(r"(?m)^[^\S\n]*+INSTALLED_APPS\b", files[path])
+    ]
     if not there:
         return None
     path = min(there, key=lambda one: ("test" not in one, one.count("/"), one))

@@ -63,7 +63,7 @@ def openlayers(log: Log) -> Statuses:
     return _failed(_one_line(told[1]) for pattern in _OPENLAYERS for told in pattern.finditer(log.text))
 
 
-_P5_FAILURE = re.compile(r"^\s*(\d+)\)(.{0,1000}?):", re.MULTILINE | re.DOTALL)
+_P5_FAILURE = re.compile(r"^[^\S\n]*+(\d+)\)(.{0,1000}?):", re.MULTILINE | re.DOTALL)
 _XML = re.compile(r"<(\w+)>[\s\S]*?<\/\1>", re.MULTILINE)
 _CLOSING = {"{": "}", "[": "]"}
 

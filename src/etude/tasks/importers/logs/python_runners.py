@@ -11,7 +11,6 @@ import re
 from etude.tasks.importers.logs.log import ERROR, FAILED, PASSED, SKIPPED, WORDS, Log, Statuses, UnreadableLog
 
 _COUNT = re.compile(r"^\[\d+\]$")  # `SKIPPED [2] a.py:3: reason`: how many, not which
-_OPTION = re.compile(r"(.*?)\[(.*)\]")
 _BUTTONS = (("MouseButton.LEFT", "1"), ("MouseButton.RIGHT", "3"))
 _COLOUR = re.compile(r"\[(\d+)m")
 _CONTROL = {code: None for code in range(1, 32)}
@@ -45,11 +44,12 @@ def pytest_options(log: Log) -> Statuses:
     for line in log.lines:
         if told := _summary(line):
             name = told[1]
-            if option := _OPTION.search(name):
-                value = option[2]
+            first, last = name.find("["), name.rfind("]")
+            if 0 <= first < last:
+                value = name[first + 1 : last]
                 if value.startswith("/") and not value.startswith("//") and "*" not in value:
                     value = "/" + value.split("/")[-1]
-                name = f"{option[1]}[{value}]"
+                name = f"{name[:first]}[{value}]"
             found[name] = told[0]
     return found
 

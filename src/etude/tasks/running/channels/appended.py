@@ -145,7 +145,7 @@ def _classes(paths: tuple[str, ...], texts: Mapping[str, bytes]) -> list[str]:
     return found
 
 
-_PACKAGE = re.compile(r"(?m)^\s*package\s+([\w.]+)")  # of Java, Kotlin, Scala, Groovy
+_PACKAGE = re.compile(r"(?m)^[^\S\n]*+package\s+([\w.]+)")  # of Java, Kotlin, Scala, Groovy
 
 CHANNELS = {
     "node": Appended(

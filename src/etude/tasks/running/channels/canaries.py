@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-_ESM = re.compile(r"(?m)^\s*(import\s+(?!\()|export\s)")
+_ESM = re.compile(r"(?m)^[^\S\n]*+(import\s+(?!\()|export\s)")
 _SCRIPTS = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".jsx", ".tsx")
 _TYPED = (".ts", ".tsx", ".mts", ".cts")
 _COMMENT = re.compile(r"(#![^\n]*\n)?\s*/\*.*?\*/|#![^\n]*", re.DOTALL)

@@ -10,7 +10,7 @@ from etude.factory.generators.bugs.cutting import arguments, callee, field, repl
 from etude.factory.generators.bugs.operator import Change, Family
 
 FAMILY = Family("bounds")
-_ENDED = re.compile(r"(.+?)\s*([+-])\s*1")
+_ENDED = re.compile(r"(.+?)(?<!\s)\s*+([+-])\s*+1")
 _NUMBER = re.compile(r"-?\d{1,4}")
 _TIGHT = frozenset(
     ("identifier", "attribute", "call", "subscript", "member_expression", "call_expression", "subscript_expression")

@@ -72,7 +72,6 @@ REGEX = {
     "findall": ("finditer",),
     "finditer": ("findall",),
 }
-FLAGS = re.compile(r"\s*\|?\s*\b(re\.)?(IGNORECASE|MULTILINE|DOTALL|VERBOSE|ASCII|I|M|S|X)\b")
 
 
 @FAMILY.operator("python", "string-method", "call", weight=2)
