@@ -10,8 +10,8 @@ import pytest
 
 from etude.corpus.licence.words import words
 from etude.corpus.shape.changelog import _heading
-from etude.factory.generators.bugs.families.bounds import _ENDED
 from etude.factory.generators.bugs.failures import _RAISED
+from etude.factory.generators.bugs.families.bounds import _ENDED
 from etude.factory.generators.request_text import _only_refers
 from etude.factory.install.rules.node_plan import _CALLS, _GLOBALS
 from etude.index.admission import admitted
