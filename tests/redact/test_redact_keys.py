@@ -8,10 +8,10 @@ import logging
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from etude.redact.keys import BadKey, MaskedRecord, api_key, bearer, is_secret_name, masked
+from etude.redact.keys import BadKey, MaskedRecord, _is_path, api_key, bearer, is_secret_name, masked
 
 INNER = "made-up-inner-part"
 
@@ -48,6 +48,7 @@ def test_a_key_is_taken_as_it_is_and_none_is_no_header(monkeypatch: pytest.Monke
 
 @given(st.text(alphabet=st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=20, max_size=40))
 def test_no_key_in_use_survives_in_a_text_in_any_spelling(key: str) -> None:
+    assume(not _is_path(key))  # a file's name is no key, and errors name it (below)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SOME_VARIABLE", key)
         api_key("SOME_VARIABLE")
