@@ -62,9 +62,8 @@ class Pretend(TorchDispatchMode):
 
 def begin() -> None:
     """Once in the life of a process."""
-    from torch.utils.backend_registration import (
-        _setup_privateuseone_for_python_backend,
-    )  # not in every PyTorch that computes on CUDA
+    # Not in every PyTorch that computes on CUDA.
+    from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     _setup_privateuseone_for_python_backend(NAME)
 

@@ -40,10 +40,9 @@ def first_error(grammar: str, source: bytes) -> int:
 
 
 class _Child:
-    """The process, and a buffer of what it has answered so far."""
+    """The process at the other end of two pipes."""
 
     def __init__(self) -> None:
-        self.owner = os.getpid()
         pipe = subprocess.PIPE
         words = [sys.executable, "-P", "-m", "etude.index.grammar_child"]
         self.process = subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
@@ -70,8 +69,6 @@ class _Child:
         return answer.decode()
 
     def end(self) -> None:
-        if self.owner != os.getpid():  # a fork's: it is the other process' child
-            return
         self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):

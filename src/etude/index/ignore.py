@@ -15,8 +15,6 @@ from etude.index.regular_file import read_regular
 
 # The rest of a longer ignore file is not read.
 MOST_BYTES = 1 << 20
-
-
 _STAR = "[^/]*"
 
 
@@ -97,7 +95,7 @@ def _stripped(line: str) -> str:
 def _regex(line: str) -> str | None:
     """The pattern as a regular expression over the whole relative path; None if it can match nothing.
 
-    Its time grows with the path's length times the pattern's, not with a power of the number of stars: what stands before the last star of a name,
+    Its time grows with the path's length times the pattern's, not with a power of the number of stars: what comes before the last star of a name,
     or before the last `**/`, matches as early as it can and gives nothing back, which is enough since all behind it may lie further on.
     """
     groups, anywhere = [""], ["/" not in line]  # parts between `**/`, and whether any folders may come before each

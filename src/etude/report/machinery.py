@@ -62,9 +62,7 @@ def machinery(report: dict[str, Any]) -> str:
     add("replaced_routes", "of them replaced by the trainer's own as implausible")
     add("retried", "attempts repeated after infra faults, never scored")
     rows += _solvable(rl)
-    versions = sum(1 for tokens in counts.get("tokens_by_version", {}).values() if tokens)
-    if versions:
-        rows.append(["policy versions with tokens", cell(versions), "", bar("more than 1", versions > 1)])
+    rows += _versions(counts)
     drawn = table(["what the machinery did", "count", "share", "asked for"], rows)
     return drawn + table(["exactness", "measured", "asked for"], _exactness(rl))
 
@@ -91,6 +89,12 @@ def _solvable(rl: dict[str, Any]) -> list[list[str]]:
     low, high = (100 * bound for bound in found["interval"])
     solved = f"{100 * found['share']:.0f}% ({low:.0f} to {high:.0f})"
     return [[f"tasks that the start solves in {found['attempts']} attempts, of", cell(found["tasks"]), solved, ""]]
+
+
+def _versions(counts: dict[str, Any]) -> list[list[str]]:
+    """How many policy versions sampled tokens, where any did."""
+    versions = sum(1 for tokens in counts.get("tokens_by_version", {}).values() if tokens)
+    return [["policy versions with tokens", cell(versions), "", bar("more than 1", versions > 1)]] if versions else []
 
 
 def _self_summaries(counts: dict[str, Any]) -> list[list[str]]:

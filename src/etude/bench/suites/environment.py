@@ -96,17 +96,9 @@ def install(requirements: Path, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         made = Path(scratch) / "site"
-        command = [
-            sys.executable,
-            "-P",
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-compile",
-        ]
-        command += ["--only-binary", ":all:", "--target", str(made), "--requirement", str(requirements)]
+        command = [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        command += ["--no-compile", "--only-binary", ":all:"]
+        command += ["--target", str(made), "--requirement", str(requirements)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False)
         except subprocess.TimeoutExpired:

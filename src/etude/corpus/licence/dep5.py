@@ -101,7 +101,7 @@ def _fields(block: str) -> dict[str, str]:
 
 
 def _glob(pattern: str) -> re.Pattern[str]:
-    """What stands before the last star matches as early as it can and gives nothing back, so the time is no power of the number of stars."""
+    """What comes before the last star matches as early as it can and gives nothing back, so the time is no power of the number of stars."""
     pieces = re.findall(r"\\.|.", pattern.removeprefix("./"), re.DOTALL)
     parts = [""]
     for piece in pieces:

@@ -20,7 +20,6 @@ HEADING = re.compile(
     r"(?P<rest>[^\n]{0,80})$",
     re.IGNORECASE,
 )
-MOST_HEADING_CHARS = 400
 UNDERLINE = re.compile(r"^([=\-~^#*+])\1{2,}[ \t]*$")
 DATED = re.compile(r"\d{4}|unreleased|released|urgency=", re.IGNORECASE)
 
@@ -56,7 +55,7 @@ def _heading(lines: Sequence[str], place: int) -> str:
     line = lines[place]
     if not line or line[0] in " \t-+>|" or len(line) > 120:
         return ""
-    found = HEADING.match(line) if len(line) <= MOST_HEADING_CHARS else None
+    found = HEADING.match(line)
     if not found:
         return ""
     underlined = place + 1 < len(lines) and UNDERLINE.match(lines[place + 1])

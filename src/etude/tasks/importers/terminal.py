@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from etude.tasks.environment.environment import KEY, Environment, TestPlan
 from etude.tasks.errors import TaskError
@@ -84,19 +85,7 @@ def _task(read: Foreign) -> Task:
         files={},
         test_command=(),
         grader=GRADER,
-        hidden={
-            "tests": read.tests.texts,
-            "tests_binary": read.tests.binaries,
-            "script": read.script,
-            "parser": read.parser,
-            "solve": read.solution.texts,
-            "solve_binary": read.solution.binaries,
-            "solve_env": settings.solution_env,
-            "env": settings.verifier_env,
-            "hosts": list(settings.verifier_hosts),
-            "artifacts": list(settings.artifacts),
-            "limit_s": settings.verifier_timeout_s,
-        },
+        hidden=_hidden(read),
         split="heldout",
         metadata={
             "format": read.format,
@@ -112,6 +101,24 @@ def _task(read: Foreign) -> Task:
             KEY: _environment(read).told(),
         },
     )
+
+
+def _hidden(read: Foreign) -> dict[str, Any]:
+    """What the grader needs and the agent does not see."""
+    settings = read.settings
+    return {
+        "tests": read.tests.texts,
+        "tests_binary": read.tests.binaries,
+        "script": read.script,
+        "parser": read.parser,
+        "solve": read.solution.texts,
+        "solve_binary": read.solution.binaries,
+        "solve_env": settings.solution_env,
+        "env": settings.verifier_env,
+        "hosts": list(settings.verifier_hosts),
+        "artifacts": list(settings.artifacts),
+        "limit_s": settings.verifier_timeout_s,
+    }
 
 
 def in_image(task: Task, image: str) -> Task:

@@ -32,7 +32,7 @@ def tests_without(text: str, names: Collection[str]) -> str | None:
     try:
         trimmed, tree = _Cutting(text, told, users).made()
     except (SyntaxError, ValueError):
-        parse_python(text)  # what can't be read at all is told
+        parse_python(text)  # raises for what can't be read at all
         return None
     left = any(isinstance(node, ast.FunctionDef) and node.name.startswith("test") for node in ast.walk(tree))
     return trimmed if left and not told & uses(tree) else None

@@ -8,7 +8,7 @@ import re
 
 import libcst as cst
 
-from etude.factory.generators.concrete import concrete, rewritten
+from etude.factory.generators.concrete import concrete, transformed
 from etude.factory.generators.refactor.sources import Sources, Subject
 from etude.recipe.bounded_python import parse_python
 from etude.tasks.graders.canonical import DEFINITION, Program, exports, imported, origin, top
@@ -38,7 +38,7 @@ def moved(sources: Sources, subject: Subject, target_path: str) -> dict[str, str
     _require_no_circle(made, subject, target, needs, paths, sources)
     old_text = sources.project.files[subject.path]
     cut = _Cut(name)
-    changed = {subject.path: rewritten(old_text, cut)}
+    changed = {subject.path: transformed(old_text, cut)}
     assert cut.found is not None
     changed[target_path] = _with(
         sources.project.files.get(target_path, ""), cut.found, needs, name in exports(made.trees[subject.module]), name
@@ -48,7 +48,7 @@ def moved(sources: Sources, subject: Subject, target_path: str) -> dict[str, str
             continue
         text = sources.project.files[path]
         if path.endswith(".py"):
-            text = rewritten(text, _Imports(sources.python[path], path.endswith("__init__.py"), subject, target))
+            text = transformed(text, _Imports(sources.python[path], path.endswith("__init__.py"), subject, target))
         text = re.sub(rf"\b{re.escape(subject.module)}\.{name}\b", f"{target}.{name}", text)
         if text != sources.project.files[path]:
             changed[path] = text
@@ -279,4 +279,4 @@ def _exported(code: str, name: str) -> str:
                 return updated_node.with_changes(value=value.with_changes(elements=elements))
             return updated_node
 
-    return rewritten(code, Add())
+    return transformed(code, Add())

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from etude.factory.generators.concrete import rewritten
+from etude.factory.generators.concrete import transformed
 from etude.factory.generators.refactor.sources import Sources, Subject
 from etude.tasks.graders.canonical import DEFINITION, Program, exports, imported
 from etude.tasks.validation.proof import LeftOut
@@ -151,7 +151,7 @@ def prose(text: str, old: str, new: str) -> str:
 
 
 def _python(text: str, old: str, new: str) -> str:
-    return rewritten(text, _Rename(old, new))
+    return transformed(text, _Rename(old, new))
 
 
 class _Rename(cst.CSTTransformer):
