@@ -18,18 +18,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from etude.bench.field import read_field
-from etude.bench.runs.folder import RunFolder
-from etude.bench.runs.report import report
-from etude.bench.runs.standing import fronts
-from etude.bench.runs.table import read_table
-from etude.bench.scores import scores
-from etude.model.checkpoint import load_checkpoint, save_checkpoint
-from etude.report.pareto.draw import draw
-from etude.report.pareto.points import curves, heading
-from etude.statistics.lite import NoLite, choose_lite
-from etude.weights.receiver import Receiver
-from etude.weights.store import WeightStore
+from etude.core.statistics.lite import NoLite, choose_lite
+from etude.evaluate.bench.field import read_field
+from etude.evaluate.bench.run_report import report
+from etude.evaluate.bench.runs.folder import RunFolder
+from etude.evaluate.bench.runs.standing import fronts
+from etude.evaluate.bench.runs.table import read_table
+from etude.evaluate.bench.scores import scores
+from etude.evaluate.report.pareto.draw import draw
+from etude.evaluate.report.pareto.points import curves, heading
+from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.learn.weights.receiver import Receiver
+from etude.learn.weights.store import WeightStore
 
 EFFORTS = ("low", "medium", "high")
 KEPT = ("schema", "kind", "suite", "tasks", "resamples", "seed")  # of report.json, beside what the plot draws

@@ -1,4 +1,4 @@
-"""How evenly a batch is dealt to trainer ranks: by cost (`train/balance.py`) against round-robin over rollouts, heavy-tailed lengths.
+"""How evenly a batch is dealt to trainer ranks: by cost (`learn/train/balance.py`) against round-robin over rollouts, heavy-tailed lengths.
 
     python benchmarks/balance.py [--ranks 2 4 8] [--batches 50]
 
@@ -15,10 +15,10 @@ import time
 
 import numpy as np
 
-from etude.model.config import ModelConfig
-from etude.model.settings import ModelSettings
-from etude.trace.segment import Rollout, Segment
-from etude.train.balance import Cost, bundles, dealt, imbalance, rows_to_train
+from etude.core.trace.segment import Rollout, Segment
+from etude.learn.model.config import ModelConfig
+from etude.learn.model.settings import ModelSettings
+from etude.learn.train.balance import Cost, bundles, dealt, imbalance, rows_to_train
 
 PROMPT, SHORTEST, TAIL, GROUPS, SIZE = 300, 200, 1.2, 16, 8
 

@@ -20,22 +20,22 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from etude.bench.runs.asking import Asking, Bench
-from etude.bench.runs.checking import ready
-from etude.bench.runs.folder import RunFolder
-from etude.bench.runs.purse import Purse
-from etude.bench.runs.scripted import expert
-from etude.events.log import EventLog
-from etude.fleet.open import open_sandboxes
-from etude.recipe.read import find_recipe, read_recipe
+from etude.core.events.log import EventLog
+from etude.evaluate.bench.runs.asking import Asking, Bench
+from etude.evaluate.bench.runs.checking import ready
+from etude.evaluate.bench.runs.folder import RunFolder
+from etude.evaluate.bench.runs.purse import Purse
+from etude.evaluate.bench.runs.scripted import expert
+from etude.pipeline.recipe.read import find_recipe, read_recipe
+from etude.pipeline.run.entrants import entrants
+from etude.pipeline.run.machine import machine, versions
+from etude.pipeline.run.manner import Manner
+from etude.pipeline.run.meter import Cost, Meter
+from etude.pipeline.run.suite_bench import Order
+from etude.pipeline.run.suites import open_suite
 from etude.rollout.attempt import Setup
 from etude.rollout.batch import Job, run_batch
-from etude.run.entrants import entrants
-from etude.run.machine import machine, versions
-from etude.run.manner import Manner
-from etude.run.meter import Cost, Meter
-from etude.run.suite_bench import Order
-from etude.run.suites import open_suite
+from etude.sandbox.fleet.open import open_sandboxes
 
 TASKS = 20
 TURNS = 10  # of 100 attempts each, on either side

@@ -23,13 +23,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from etude.capture.book import Book
-from etude.capture.serving import serving
-from etude.capture.settings import CaptureSettings
-from etude.chat.renderer import Renderer
-from etude.policy.protocol import Request
-from etude.trace.completion import Completion, SampledTokens
-from etude.trace.message import Message, ToolCall
+from etude.agent.chat.renderer import Renderer
+from etude.agent.policy.protocol import Request
+from etude.agent.proxy.book import Book
+from etude.agent.proxy.serving import serving
+from etude.agent.proxy.settings import CaptureSettings
+from etude.core.trace.completion import Completion, SampledTokens
+from etude.core.trace.message import Message, ToolCall
 
 TOOL: dict[str, Any] = {
     "type": "function",

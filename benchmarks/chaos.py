@@ -29,16 +29,16 @@ from killing.monkey import Monkey, Story
 from killing.plan import SHARES, Kill, plan
 from killing.witness import files_of, gradings
 
-from etude.factory.exercises.source import ExerciseSource
-from etude.factory.settings import ExerciseSettings
+from etude.pipeline.run.machine import machine
 from etude.rl.ledger import Ledger
 from etude.rl.schedule import task_list
 from etude.rl.settings import RlSettings
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
-from etude.run.machine import machine
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
+from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.settings import ExerciseSettings
 from etude.tasks.registry import grade
 
 HERE = Path(__file__).resolve().parent

@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from etude.corpus.build import Builder
-from etude.corpus.overview import overview
-from etude.corpus.settings import CorpusSettings
-from etude.events.log import EventLog
+from etude.core.events.log import EventLog
+from etude.learn.corpus.build import Builder
+from etude.learn.corpus.overview import overview
+from etude.learn.corpus.settings import CorpusSettings
 
 
 def measure(folder: Path, packages: list[str]) -> dict[str, Any]:

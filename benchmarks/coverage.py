@@ -20,15 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from etude.bench.bases.intervals import difference as lower
-from etude.bench.bases.intervals import ratio
-from etude.statistics.amounts import amount
-from etude.statistics.best import best_of
-from etude.statistics.bounded import average, difference
-from etude.statistics.interval import Interval
-from etude.statistics.pairs import compare, paired
-from etude.statistics.pareto import Measured, front, on_front
-from etude.statistics.power import detectable
+from etude.core.statistics.amounts import amount
+from etude.core.statistics.best import best_of
+from etude.core.statistics.bounded import average, difference
+from etude.core.statistics.interval import Interval
+from etude.core.statistics.pairs import compare, paired
+from etude.core.statistics.pareto import Measured, front, on_front
+from etude.core.statistics.power import detectable
+from etude.evaluate.bench.bases.intervals import difference as lower
+from etude.evaluate.bench.bases.intervals import ratio
 
 LEVELS = {"easy": (1.5, 2.0), "hard": (-1.0, 1.0)}  # what a level adds to an ability, in logits; its weight
 WEIGHTS = {level: weight for level, (_, weight) in LEVELS.items()}

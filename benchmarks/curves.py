@@ -14,8 +14,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
-from etude.report.beside import Beside, Curve
-from etude.report.collect import metrics
+from etude.evaluate.report.beside import Beside, Curve
+from etude.evaluate.report.collect import metrics
 
 WINDOW = 10  # steps of 64 rollouts: one step alone is mostly noise
 POINTS = 100  # of one curve: more can't be seen

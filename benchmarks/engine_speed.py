@@ -20,14 +20,14 @@ from typing import Any
 
 import torch
 
-from etude.engine.core import EngineCore
-from etude.engine.settings import EngineSettings
-from etude.model.cache import KVCache
-from etude.model.causal_lm import CausalLM
-from etude.model.checkpoint import save_checkpoint
-from etude.model.init import new_model
-from etude.model.settings import ModelSettings
-from etude.policy.protocol import Request
+from etude.agent.policy.protocol import Request
+from etude.learn.engine.core import EngineCore
+from etude.learn.engine.settings import EngineSettings
+from etude.learn.model.cache import KVCache
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.checkpoint import save_checkpoint
+from etude.learn.model.init import new_model
+from etude.learn.model.settings import ModelSettings
 
 VOCAB, PROMPT, NEW = 800, 64, 64
 REPEATS, PEER_REPEATS = 5, 3  # the peer takes most of the time and is far enough away

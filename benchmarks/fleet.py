@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from etude.fleet.simulation.rollouts import simulate
-from etude.fleet.simulation.world import Shape
+from etude.sandbox.fleet.simulation.rollouts import simulate
+from etude.sandbox.fleet.simulation.world import Shape
 
 
 def machine() -> dict[str, Any]:

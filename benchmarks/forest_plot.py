@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 
-from etude.report.plot import RIGHT, WIDTH, Axis, nice_ticks, number
+from etude.evaluate.report.plot import RIGHT, WIDTH, Axis, nice_ticks, number
 
 ROW, HEAD, FOOT = 24.0, 44.0, 42.0
 NAMES = 190.0  # width of the rows' names
@@ -74,7 +74,7 @@ def text(x: float, y: float, words: str, kind: str, colour: str = "") -> str:
 
 def stand_alone(parts: Sequence[str], height: float, label: str) -> str:
     """A file with its colours, light and dark."""
-    style = (files("etude.report") / "plot.css").read_text()
+    style = (files("etude.evaluate.report") / "plot.css").read_text()
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:.0f} {height:.0f}" role="img" aria-label="{escape(label)}">'
         f"<style>{style} svg {{ font-family:system-ui,sans-serif }}</style>"

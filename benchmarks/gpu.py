@@ -24,13 +24,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from etude.model.causal_lm import CausalLM
-from etude.model.config import ModelConfig
-from etude.model.count import count_parameters
-from etude.model.experts import BACK_ENDS, Experts, run_experts
-from etude.model.init import new_model
-from etude.model.mask import DocumentMask
-from etude.model.settings import ModelSettings
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.config import ModelConfig
+from etude.learn.model.count import count_parameters
+from etude.learn.model.experts import BACK_ENDS, Experts, run_experts
+from etude.learn.model.init import new_model
+from etude.learn.model.mask import DocumentMask
+from etude.learn.model.settings import ModelSettings
 
 VOCABULARY = 16_384
 SIZES: dict[str, dict[str, Any]] = {
@@ -99,7 +99,7 @@ def peer_of(model: CausalLM, device: str) -> nn.Module:
     """transformers' class with the same weights."""
     from transformers import AutoModelForCausalLM
 
-    from etude.model.checkpoint import save_checkpoint
+    from etude.learn.model.checkpoint import save_checkpoint
 
     with tempfile.TemporaryDirectory() as folder:
         save_checkpoint(model, Path(folder) / "c")
@@ -147,9 +147,9 @@ def peak(clock: Clock, work: Callable[[], object]) -> float | None:
 
 def decoding(model: CausalLM, peer: Any, clock: Clock, batch: int) -> dict[str, Any]:
     """Tokens a second of NEW - 1 decode steps, prefill left out: the engine with its scheduler, and transformers' generate."""
-    from etude.engine.core import EngineCore
-    from etude.engine.settings import EngineSettings
-    from etude.policy.protocol import Request
+    from etude.agent.policy.protocol import Request
+    from etude.learn.engine.core import EngineCore
+    from etude.learn.engine.settings import EngineSettings
 
     settings = EngineSettings(max_len=512, max_slots=batch, max_batch=batch, share_prefix=False)
     core = EngineCore(model, settings.model_copy(update={"device": clock.device}), clock=clock.now)
@@ -242,9 +242,9 @@ def experts(options: argparse.Namespace) -> dict[str, Any]:
 
 def tokens(options: argparse.Namespace) -> dict[str, Any]:
     """Shards and a tokenizer in the folder `--out`."""
-    from etude.chat.special import SPECIAL_TOKENS
-    from etude.corpus.shards import ShardWriter
-    from etude.corpus.tokenizer import train_tokenizer
+    from etude.agent.chat.special import SPECIAL_TOKENS
+    from etude.learn.corpus.shards import ShardWriter
+    from etude.learn.corpus.tokenizer import train_tokenizer
 
     files = sorted(path for path in options.folder.rglob("*.py") if path.is_file() and not path.is_symlink())
     texts = [path.read_text("utf-8", errors="ignore") for path in files]
@@ -260,7 +260,7 @@ def tokens(options: argparse.Namespace) -> dict[str, Any]:
 
 def pretrain(options: argparse.Namespace) -> dict[str, Any]:
     """The phase twice: as a whole, and ended at its half and resumed; losses, speed and whether the weights agree."""
-    from etude.weights.digest import state_digest
+    from etude.learn.weights.digest import state_digest
 
     report = facts(options.device)
     with tempfile.TemporaryDirectory() as folder:
@@ -280,11 +280,11 @@ def pretrain(options: argparse.Namespace) -> dict[str, Any]:
 
 def phase(options: argparse.Namespace, out: Path, steps: int) -> tuple[CausalLM, list[float], float, Any]:
     """One call of the stage's own loop, with Muon, AdamW and the balanced router, as a recipe runs it."""
-    from etude.corpus.mixture import Mixture
-    from etude.corpus.shards import TokenShards
-    from etude.events.log import EventLog
-    from etude.train.pretrain import run_pretrain
-    from etude.train.settings import PhaseSettings
+    from etude.core.events.log import EventLog
+    from etude.learn.corpus.mixture import Mixture
+    from etude.learn.corpus.shards import TokenShards
+    from etude.learn.train.pretrain import run_pretrain
+    from etude.learn.train.settings import PhaseSettings
 
     mixture = Mixture({"code": TokenShards(options.folder / "code.files")}, {"code": 1.0}, seed=0)
     loop = {"steps": steps, "checkpoint_every": options.steps, "keep_checkpoints": 1, "log_every": 2}

@@ -27,7 +27,7 @@ from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import ExecResult, SandboxSpec
 from etude.tasks.graders.commands import NAME, CommandsGrader, machine, tests_of, unfitted
 from etude.tasks.graders.judged import graded_files
-from etude.tasks.running.channels.channel import filled
+from etude.tasks.running.channel import filled
 from etude.tasks.running.testrun import visible_command
 from etude.tasks.solved import solved
 from etude.tasks.store.opened import open_tasks

@@ -24,21 +24,21 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
-from etude.chat.byte_tokenizer import byte_tokenizer
-from etude.chat.nano import NanoRenderer
-from etude.chat.renderer import Renderer
-from etude.harness.agent import build_agent
-from etude.harness.header import session_header
-from etude.harness.settings import HarnessSettings
-from etude.harness.task_facts import TaskFacts
-from etude.policy.protocol import Request
+from etude.agent.chat.byte_tokenizer import byte_tokenizer
+from etude.agent.chat.nano import NanoRenderer
+from etude.agent.chat.renderer import Renderer
+from etude.agent.harness.agent import build_agent
+from etude.agent.harness.header import session_header
+from etude.agent.harness.settings import HarnessSettings
+from etude.agent.harness.task_facts import TaskFacts
+from etude.agent.policy.protocol import Request
+from etude.core.trace.completion import Completion, SampledTokens
+from etude.core.trace.entry import Entry as TraceEntry
+from etude.core.trace.message import Message, ToolCall
+from etude.core.trace.session import Recorder
+from etude.core.trace.writer import SessionWriter
 from etude.sandbox.errors import UserError
 from etude.sandbox.spec import ExecResult, SandboxSpec
-from etude.trace.completion import Completion, SampledTokens
-from etude.trace.entry import Entry as TraceEntry
-from etude.trace.message import Message, ToolCall
-from etude.trace.session import Recorder
-from etude.trace.writer import SessionWriter
 
 BAR_MS = 3.0
 REPEATS = 3

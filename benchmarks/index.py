@@ -39,12 +39,12 @@ from typing import Any
 
 import numpy as np
 
-from etude.index.admission import admitted
-from etude.index.client import IndexClient
-from etude.index.index import Index
-from etude.index.service import Service
-from etude.index.walk import walk
-from etude.index.words import terms
+from etude.agent.code_index.admission import admitted
+from etude.agent.code_index.client import IndexClient
+from etude.agent.code_index.index import Index
+from etude.agent.code_index.service import Service
+from etude.agent.code_index.walk import walk
+from etude.agent.code_index.words import terms
 
 FILES = 10_000
 QUESTIONS = 300  # in each half; a recall of 85% is then known to some 4 points

@@ -22,19 +22,19 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from etude.corpus.sources.fetch import Fetcher
-from etude.corpus.sources.npm import NpmSource
-from etude.corpus.sources.project import ProjectRefused, SourceOffline
-from etude.corpus.sources.sdist import SdistSource
-from etude.factory.install.rules.node_build import missing_sources
-from etude.factory.install.rules.node_package import package, scripts
-from etude.factory.install.rules.node_plan import tests
-from etude.factory.install.rules.node_script import simple
-from etude.factory.making.order import Discarded
-from etude.factory.sources.fetched import Fetched, fetch
-from etude.factory.sources.projects import Wanted
-from etude.run.machine import machine
+from etude.core.sources.fetch import Fetcher
+from etude.core.sources.npm import NpmSource
+from etude.core.sources.project import ProjectRefused, SourceOffline
+from etude.core.sources.sdist import SdistSource
+from etude.pipeline.run.machine import machine
 from etude.sandbox.spec import WORKDIR
+from etude.tasks.generate.install.rules.node_build import missing_sources
+from etude.tasks.generate.install.rules.node_package import package, scripts
+from etude.tasks.generate.install.rules.node_plan import tests
+from etude.tasks.generate.install.rules.node_script import simple
+from etude.tasks.generate.order import Discarded
+from etude.tasks.generate.sources.fetched import Fetched, fetch
+from etude.tasks.generate.sources.projects import Wanted
 from etude.tasks.running.pin import default_cache
 
 SINCE = "2024-11-25"  # two years before this criterion was written

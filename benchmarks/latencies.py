@@ -19,13 +19,14 @@ from difflib import ndiff
 from pathlib import Path
 from typing import Any
 
-from etude.fleet.open import open_sandboxes
-from etude.harness.settings import HarnessSettings
-from etude.policy.scripted import ScriptedPolicy
-from etude.recipe.read import find_recipe, read_recipe
+from etude.agent.harness.settings import HarnessSettings
+from etude.agent.policy.scripted import ScriptedPolicy
+from etude.core.trace.message import Message, ToolCall
+from etude.pipeline.recipe.read import find_recipe, read_recipe
+from etude.pipeline.run.machine import machine, versions
+from etude.pipeline.run.meter import Cost, Meter
 from etude.rollout.attempt import Setup, attempt
-from etude.run.machine import machine, versions
-from etude.run.meter import Cost, Meter
+from etude.sandbox.fleet.open import open_sandboxes
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.real.catalogue import bugs
 from etude.tasks.real.source import RealPackages
@@ -35,7 +36,6 @@ from etude.tasks.running.pytest_tools import with_pytest
 from etude.tasks.store.opened import open_tasks
 from etude.tasks.store.source import FolderSource
 from etude.tasks.task import SPLITS, Task
-from etude.trace.message import Message, ToolCall
 
 OUT = Path(__file__).parent / "results" / "latencies.json"
 

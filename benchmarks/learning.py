@@ -26,15 +26,15 @@ from typing import Any
 
 import numpy as np
 
-from etude.bench.claims import discovery, lift
-from etude.bench.outcome import Outcome, OutcomeFile
-from etude.bench.settings import BenchSettings
+from etude.core.statistics.bounded import difference
+from etude.core.statistics.interval import stratified
+from etude.core.trace.gap_file import read_gaps
+from etude.evaluate.bench.claims import discovery, lift
+from etude.evaluate.bench.outcome import Outcome, OutcomeFile
+from etude.evaluate.bench.settings import BenchSettings
+from etude.pipeline.run.machine import machine, versions
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
-from etude.run.machine import machine, versions
-from etude.statistics.bounded import difference
-from etude.statistics.interval import stratified
-from etude.trace.gap_file import read_gaps
 
 ARMS: dict[str, list[str]] = {
     "base": [],  # trust tis, replay on, length penalty 0.01

@@ -14,7 +14,7 @@ from typing import Any
 
 from forest_plot import Panel, Row, forest, stand_alone, text
 
-from etude.report.plot import LEFT, Line, line_chart
+from etude.evaluate.report.plot import LEFT, Line, line_chart
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from etude.bench.claims import lift
-from etude.bench.outcome import Outcome, OutcomeFile
-from etude.recipe.read import read_recipe
+from etude.evaluate.bench.claims import lift
+from etude.evaluate.bench.outcome import Outcome, OutcomeFile
+from etude.pipeline.recipe.read import read_recipe
 
 MARGIN = ("avg_points", "ci95", "avg_points_equal", "ci95_equal")
 SEEDED = ("model.seed", "pretrain.base.seed", "mtp.seed", "sft.seed", "rl.seed")

@@ -21,15 +21,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from etude.model.cache import KVCache
-from etude.model.causal_lm import CausalLM
-from etude.model.checkpoint import save_checkpoint
-from etude.model.config import ModelConfig
-from etude.model.count import count_parameters
-from etude.model.experts import BACK_ENDS, Experts, run_experts
-from etude.model.init import new_model
-from etude.model.mask import DocumentMask
-from etude.model.settings import Family, ModelSettings
+from etude.learn.model.cache import KVCache
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.checkpoint import save_checkpoint
+from etude.learn.model.config import ModelConfig
+from etude.learn.model.count import count_parameters
+from etude.learn.model.experts import BACK_ENDS, Experts, run_experts
+from etude.learn.model.init import new_model
+from etude.learn.model.mask import DocumentMask
+from etude.learn.model.settings import Family, ModelSettings
 
 VOCABULARY = 1024
 PROMPT_TOKENS, NEW_TOKENS = 96, 32  # an exercise session's middle

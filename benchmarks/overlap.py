@@ -30,17 +30,17 @@ from typing import Any
 
 import numpy as np
 
-from etude.events.log import EventLog
-from etude.factory.exercises.source import ExerciseSource
-from etude.recipe.read import find_recipe, read_recipe
-from etude.recipe.recipe import Recipe
+from etude.core.events.log import EventLog
+from etude.core.statistics.bounded import average, difference
+from etude.core.statistics.interval import Interval
+from etude.pipeline.recipe.read import find_recipe, read_recipe
+from etude.pipeline.recipe.recipe import Recipe
+from etude.pipeline.run.machine import machine, versions
+from etude.pipeline.run.meter import Cost, Meter
 from etude.rl.run import run_rl
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
-from etude.run.machine import machine, versions
-from etude.run.meter import Cost, Meter
-from etude.statistics.bounded import average, difference
-from etude.statistics.interval import Interval
+from etude.tasks.generate.exercises.source import ExerciseSource
 
 CHECKPOINT = Path(__file__).parents[1] / "checkpoints" / "sft-nano"
 RECORDED = Path(__file__).parent / "results" / "latencies.json"

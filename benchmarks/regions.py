@@ -24,8 +24,8 @@ from regional import outcome
 from regional.link import DELAY_MS, LOSS, MBIT
 from regional.site import REPOSITORY, Site, two_regions
 
+from etude.pipeline.run.machine import machine
 from etude.rl.steps import read
-from etude.run.machine import machine
 
 RESULTS = Path(__file__).resolve().parent / "results" / "regions.json"
 CHECKPOINT = REPOSITORY / "checkpoints" / "sft-nano"

@@ -20,16 +20,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from etude.model.checkpoint import load_checkpoint
-from etude.recipe.read import read_recipe
+from etude.core.trace.segment import Rollout
+from etude.learn.model.checkpoint import load_checkpoint
+from etude.learn.train.policy_step import PolicyTrainer
+from etude.learn.train.replay import ReplayCounts
+from etude.learn.weights.digest import state_digest
+from etude.pipeline.recipe.read import read_recipe
+from etude.pipeline.run.machine import machine, versions
 from etude.rl.ledger import Ledger
 from etude.rl.steps import read
 from etude.rl.store import GroupStore
-from etude.run.machine import machine, versions
-from etude.trace.segment import Rollout
-from etude.train.policy_step import PolicyTrainer
-from etude.train.replay import ReplayCounts
-from etude.weights.digest import state_digest
 
 HERE = Path(__file__).parent
 CHECKPOINT = HERE.parent / "checkpoints" / "sft-nano"

@@ -2,7 +2,7 @@
 
     python benchmarks/report_board.py [--groups 1250] [--size 8] [--tokens 2000] [--repeats 5] [--json FILE]
 
-Needs a headless Chromium on PATH. The run is synthetic (`tests/report/board_run.py`), its files are those that RL writes. Times are
+Needs a headless Chromium on PATH. The run is synthetic (`tests/evaluate/report/board_run.py`), its files are those that RL writes. Times are
 wall seconds on whatever else the machine does (its load stands beside them); memory is that of the tab's process.
 """
 
@@ -22,10 +22,10 @@ from typing import Any
 
 from chromium import Browser, Page, browser
 
-from etude.report.board.columns import FIELDS
-from etude.report.board.index import STORED, Index
-from etude.report.board.server import Board, in_background
-from etude.report.write import write_page
+from etude.evaluate.report.board.columns import FIELDS
+from etude.evaluate.report.board.index import STORED, Index
+from etude.evaluate.report.board.server import Board, in_background
+from etude.evaluate.report.write import write_page
 
 HERE = Path(__file__).parent
 READY = "document.body?.dataset.ready"

@@ -17,22 +17,22 @@ from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
-from etude.events.log import EventLog
-from etude.factory.exercises.source import ExerciseSource
-from etude.model.checkpoint import load_checkpoint, save_checkpoint
-from etude.model.init import with_drafts
-from etude.recipe.read import find_recipe, read_recipe
-from etude.recipe.recipe import Recipe
+from etude.core.events.log import EventLog
+from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.learn.model.init import with_drafts
+from etude.learn.train.fresh_drafts import FreshDrafts
+from etude.learn.train.mtp_settings import FreshDraftsSettings
+from etude.learn.train.settings import OptimizerSettings
+from etude.learn.weights.digest import state_digest
+from etude.pipeline.recipe.read import find_recipe, read_recipe
+from etude.pipeline.recipe.recipe import Recipe
+from etude.pipeline.run.machine import machine, versions
 from etude.rl.learner import Learner
 from etude.rl.ledger import Ledger, fold
 from etude.rl.run import run_rl
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
-from etude.run.machine import machine, versions
-from etude.train.fresh_drafts import FreshDrafts
-from etude.train.mtp_settings import FreshDraftsSettings
-from etude.train.settings import OptimizerSettings
-from etude.weights.digest import state_digest
+from etude.tasks.generate.exercises.source import ExerciseSource
 
 CHECKPOINT = Path(__file__).parents[1] / "checkpoints" / "sft-nano"
 # `never` needs lessons too weak to change anything, so that acceptance is measured in the same places.

@@ -16,9 +16,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from etude.pipeline.run.machine import machine
 from etude.rl.simulation.shape import Shape
 from etude.rl.simulation.simulate import simulate
-from etude.run.machine import machine
 
 # 64 groups of 8 a step, as many rollouts in flight as two steps take: a cluster's proportions, not a laptop's.
 LARGE = Shape(100_000, 8, 64, slots=1024, engines=4, engine_turns=192, hosts=32, deaths=6, host_deaths=2)

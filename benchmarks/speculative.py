@@ -21,12 +21,12 @@ from pathlib import Path
 
 import torch
 
-from etude.engine.settings import EngineSettings
-from etude.engine.speedup import measure
-from etude.model.causal_lm import CausalLM
-from etude.model.checkpoint import load_checkpoint
-from etude.policy.protocol import Request
-from etude.trace.reader import read_session
+from etude.agent.policy.protocol import Request
+from etude.core.trace.reader import read_session
+from etude.learn.engine.settings import EngineSettings
+from etude.learn.engine.speedup import measure
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.checkpoint import load_checkpoint
 
 BATCHES, GUESSES, REPEATS = (1, 2, 4, 8), (1, 2, 3, 4), 3
 MAX_TOKENS, MAX_LEN = 96, 640

@@ -19,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from etude.run.machine import machine
+from etude.pipeline.run.machine import machine
 
 START = "import sys; from etude.cli.main import main; sys.argv[0] = 'etude'; main()"
 PROJECTS = "recipes/projects.toml"

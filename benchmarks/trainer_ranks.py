@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from etude.recipe.read import find_recipe, read_recipe
+from etude.pipeline.recipe.read import find_recipe, read_recipe
 from etude.rl.ledger import Ledger, fold
 from etude.rl.settings import RlSettings
 
@@ -27,9 +27,9 @@ HOST = "127.0.0.1"
 
 def rank_process(pipe: Connection, folder: Path, settings: RlSettings, rank: int, address: str) -> None:
     """Trains the groups that come, until None does."""
+    from etude.learn.train.gloo_ranks import GlooRanks
+    from etude.learn.train.ranks import ALONE
     from etude.rl.learner import Learner
-    from etude.train.gloo_ranks import GlooRanks
-    from etude.train.ranks import ALONE
 
     ranks = GlooRanks(address, HOST, rank, settings.ranks, 300.0) if settings.ranks > 1 else ALONE
     learner = Learner(CHECKPOINT, folder, settings, 1, ranks)
@@ -42,7 +42,7 @@ class Team:
     """The ranks of one count."""
 
     def __init__(self, run: Path, settings: RlSettings) -> None:
-        from etude.train.gloo_ranks import Meeting
+        from etude.learn.train.gloo_ranks import Meeting
 
         self.folder = Path(tempfile.mkdtemp(prefix="ranks-"))
         (self.folder / "groups").symlink_to(run.resolve() / "groups")

@@ -20,7 +20,7 @@ from typing import Any
 
 from killing.victims import below, read_processes, victims
 
-from etude.run.machine import machine
+from etude.pipeline.run.machine import machine
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "vllm_engine.json"
@@ -122,7 +122,7 @@ def main() -> None:
 
 
 def version_in(python: str) -> str:
-    from etude.engine.vllm.found import vllm_version
+    from etude.learn.engine.vllm.found import vllm_version
 
     return vllm_version(python)
 

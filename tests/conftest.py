@@ -39,7 +39,7 @@ for _name in ("XDG_DATA_HOME", "XDG_STATE_HOME"):
 
 def pytest_sessionfinish() -> None:
     """What pools that tests killed left in memory would stay until the machine is switched off."""
-    from etude.layers.forsaken import forsaken, remove
+    from etude.sandbox.layers.forsaken import forsaken, remove
 
     for place in forsaken():
         remove(place)
@@ -89,9 +89,9 @@ def make_renderer() -> Callable[..., Any]:
 
 @cache
 def _family_renderer(name: str, retention: Any = "tool_cycle") -> Any:
-    from etude.chat.families import by_name
-    from etude.chat.family import FamilyRenderer
-    from etude.chat.hub_tokenizer import HubTokenizer
+    from etude.agent.chat.families import by_name
+    from etude.agent.chat.family import FamilyRenderer
+    from etude.agent.chat.hub_tokenizer import HubTokenizer
 
     return FamilyRenderer(by_name(name), HubTokenizer(_family_tokenizer(name)), thinking_retention=retention)
 
@@ -110,8 +110,8 @@ def _family_tokenizer(name: str) -> Any:
     as the published tokenizers have them."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    from etude.chat import trajectories
-    from etude.chat.families import by_name
+    from etude.agent.chat import trajectories
+    from etude.agent.chat.families import by_name
 
     words = [
         trajectories.CODE, "\n\n", ">\n", "\n\n</", '{"name": "read_file", "arguments": {"path": "a.py"}}',

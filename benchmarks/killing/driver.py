@@ -12,16 +12,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from etude.engine.settings import EngineSettings
-from etude.events.log import EventLog
-from etude.factory.exercises.source import ExerciseSource
-from etude.factory.settings import ExerciseSettings
-from etude.fleet.settings import FleetSettings
-from etude.harness.settings import HarnessSettings
+from etude.agent.harness.settings import HarnessSettings
+from etude.core.events.log import EventLog
+from etude.learn.engine.settings import EngineSettings
 from etude.rl import run
 from etude.rl.local_ray import LocalRay
 from etude.rl.settings import RlSettings
+from etude.sandbox.fleet.settings import FleetSettings
 from etude.sandbox.settings import SandboxSettings
+from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.settings import ExerciseSettings
 from killing import points
 from killing.witness import witnessed
 

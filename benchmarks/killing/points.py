@@ -147,8 +147,8 @@ class Halfway(dict[str, Any]):
 
 
 def install_engine() -> None:
-    from etude.engine import core
-    from etude.engine.follower import WeightFollower
+    from etude.learn.engine import core
+    from etude.learn.engine.follower import WeightFollower
 
     real = core.load_checked
     core.load_checked = lambda model, state: real(model, Halfway(state))  # type: ignore[assignment]
@@ -158,8 +158,8 @@ def install_engine() -> None:
 
 def install_vllm() -> None:
     """The same windows where vLLM is the engine: its node's copy is written, and not yet called whole, in the second."""
-    from etude.engine.vllm import host_copy
-    from etude.engine.vllm.tally import Tally
+    from etude.learn.engine.vllm import host_copy
+    from etude.learn.engine.vllm.tally import Tally
 
     around(host_copy.HostCopy, "bring", nowhere, lambda *_: "weights-staged")
     around(host_copy, "state_digest", lambda *_: "half-the-weights-applied", nowhere)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from etude.core.trace.segment import Rollout
 from etude.rl.steps import StepRecord
-from etude.trace.segment import Rollout
 
 Entries = Sequence[Mapping[str, Any]]
 AFTER = 2  # steps that may still be trained before a death is felt

@@ -46,7 +46,7 @@ def kind_of(one: Process, run: Process) -> str | None:
         return "vllm"
     if first.startswith("ray::TrainerProcess"):
         return "trainer"
-    if "etude.index.process" in one.words:
+    if "etude.agent.code_index.process" in one.words:
         return "index"
     if first.startswith("ray::HostActor"):
         return "host"

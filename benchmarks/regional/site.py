@@ -28,11 +28,11 @@ AGAIN = "mount -t tmpfs none {hidden} && while :; do {ray}; sleep 2; done"
 DRIVER = """
 import sys
 from pathlib import Path
-from etude.engine.settings import EngineSettings
-from etude.events.log import EventLog
-from etude.factory.exercises.source import ExerciseSource
-from etude.factory.settings import ExerciseSettings
-from etude.harness.settings import HarnessSettings
+from etude.learn.engine.settings import EngineSettings
+from etude.core.events.log import EventLog
+from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.settings import ExerciseSettings
+from etude.agent.harness.settings import HarnessSettings
 from etude.rl.run import run_rl
 from etude.rl.settings import ClusterSettings, RlSettings
 from etude.sandbox.settings import SandboxSettings

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.core.trace.segment import Rollout
 from etude.rl.steps import StepRecord
-from etude.trace.segment import Rollout
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from killing import verify
@@ -175,7 +175,7 @@ def test_victims_are_told_by_what_they_are_and_never_strangers() -> None:
         one(16, 15, *zygote, space="a", inner=1),
         one(17, 16, *zygote, space="a", inner=4),
         one(18, 15, *zygote, space="b", inner=1, state="Z"),
-        one(19, 9, "python", "-m", "etude.index.process", "socket"),
+        one(19, 9, "python", "-m", "etude.agent.code_index.process", "socket"),
         one(20, 1, "ray::EngineProcess"),
         one(22, 11, "ray::VllmProcess"),
         one(23, 22, "/env/bin/python", "/etude/engine/vllm/program/etude_vllm_serve.py", "{}"),

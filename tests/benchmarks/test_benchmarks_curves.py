@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from etude.events.log import EventLog
-from etude.report.beside import Beside
+from etude.core.events.log import EventLog
+from etude.evaluate.report.beside import Beside
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "curves.py"
 

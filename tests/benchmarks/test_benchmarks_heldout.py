@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from etude.bench.outcome import Outcome, OutcomeFile
-from etude.trace.segment import Rollout, Segment
+from etude.core.trace.segment import Rollout, Segment
+from etude.evaluate.bench.outcome import Outcome, OutcomeFile
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TASKS = 12

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from etude.recipe.read import find_recipe, read_recipe
+from etude.core.trace.gap_file import write_gaps
+from etude.core.trace.segment import Rollout, Segment
+from etude.pipeline.recipe.read import find_recipe, read_recipe
 from etude.rl.steps import StepRecord, append
 from etude.rl.store import GroupStore
 from etude.rollout.latencies import read_latencies
-from etude.trace.gap_file import write_gaps
-from etude.trace.segment import Rollout, Segment
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 GROUPS, SIZE = 60, 4

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from etude.bench.settings import BenchSettings
+from etude.evaluate.bench.settings import BenchSettings
 from etude.tasks.task import Task
 
 Call = tuple[str, dict[str, str]]

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from etude.bench.suite import choose
-from etude.factory.exercises.source import ExerciseSource
-from etude.recipe.read import find_recipe, read_recipe
+from etude.evaluate.bench.suite import choose
+from etude.pipeline.recipe.read import find_recipe, read_recipe
+from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.task import Task
 
 TASKS = 8  # one of each level

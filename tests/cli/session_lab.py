@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etude.trace.change import Change
-from etude.trace.entry import EntryTokens, Header
-from etude.trace.message import Message, ToolCall
-from etude.trace.writer import SessionWriter
+from etude.core.trace.change import Change
+from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.message import Message, ToolCall
+from etude.core.trace.writer import SessionWriter
 
-FOREIGN = Path(__file__).parents[1] / "foreign" / "data"
+FOREIGN = Path(__file__).parents[1] / "agent" / "importers" / "data"
 
 
 def record(path: Path, *, said: str = "look", answer: str = "def tally", name: str = "s-1", ended: bool = True) -> Path:

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from etude.bench.field import FieldError
-from etude.bench.outcome import Outcome, OutcomeFile
-from etude.bench.runs.conditions import begin
-from etude.bench.runs.folder import RunFolder
-from etude.bench.runs.table import NoBenchRun
 from etude.cli.bench.compare import compare
 from etude.cli.bench.lite import LiteError, lite
-from etude.statistics.lite import NoLite
+from etude.core.statistics.lite import NoLite
+from etude.evaluate.bench.field import FieldError
+from etude.evaluate.bench.outcome import Outcome, OutcomeFile
+from etude.evaluate.bench.runs.conditions import begin
+from etude.evaluate.bench.runs.folder import RunFolder
+from etude.evaluate.bench.runs.table import NoBenchRun
 
 TASKS = [f"t{i:02}" for i in range(40)]
 LEVELS = {task: "hard" if i >= 30 else "easy" for i, task in enumerate(TASKS)}

@@ -12,7 +12,7 @@ from endpoint_lab import Lab, Player, cheat, hostile, nop, reference, serving
 from here import Here, document
 from market import TASKS, TURN, exercises, prices, report, row
 
-from etude.policy import openai
+from etude.agent.policy import openai
 from etude.tasks.real.source import RealPackages
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.task import Task

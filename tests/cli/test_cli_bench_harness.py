@@ -14,13 +14,13 @@ from endpoint_lab import Call, Lab, by_bash, reference, serving
 from here import Here, document
 from market import TASKS, TURN, exercises, prices, report, row
 
-from etude.bench.runs.mini_swe_agent.process import VARIABLE
-from etude.policy import openai
-from etude.recipe.read import find_checkpoint
-from etude.run import endpoint_entrant
+from etude.agent.policy import openai
+from etude.core.trace.reader import read_session
+from etude.core.trace.schema import check_file
+from etude.evaluate.bench.runs.mini_swe_agent.process import VARIABLE
+from etude.pipeline.recipe.read import find_checkpoint
+from etude.pipeline.run import endpoint_entrant
 from etude.tasks.task import Task
-from etude.trace.reader import read_session
-from etude.trace.schema import check_file
 
 BASE = ("bench", "run", "exercises", "--recipe", "ci", "--tasks", str(TASKS), "--only", "--concurrency", "2")
 MINI = "m@medium+mini-swe-agent"

@@ -11,8 +11,8 @@ import pytest
 from endpoint_lab import Lab, serving, spoken
 from here import Here, document
 
-from etude.bench.targeted.cases import cases
-from etude.policy import openai
+from etude.agent.policy import openai
+from etude.evaluate.bench.targeted.cases import cases
 
 TASKS = len(cases("eager"))
 RUN = ("bench", "run", "targeted-eager", "--recipe", "ci")

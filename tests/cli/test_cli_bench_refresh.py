@@ -14,12 +14,12 @@ from endpoint_lab import DONE, Call, Lab, reference, serving
 from here import Here, document
 from market import exercises, prices
 
-from etude.bench.suites import environment
-from etude.bench.suites.folder import FINGERPRINTS, FolderSuite
-from etude.bench.suites.freeze import freeze
-from etude.bench.suites.manifest import check
-from etude.bench.suites.prices import read_prices
-from etude.policy import openai
+from etude.agent.policy import openai
+from etude.evaluate.bench.prices import read_prices
+from etude.evaluate.bench.suites import environment
+from etude.evaluate.bench.suites.folder import FINGERPRINTS, FolderSuite
+from etude.evaluate.bench.suites.freeze import freeze
+from etude.evaluate.bench.suites.manifest import check
 from etude.tasks.task import Task
 
 TASKS = exercises()[:3]
@@ -158,7 +158,10 @@ def test_an_environment_that_no_longer_builds_is_told_with_all_its_tasks_at_once
 
 def test_a_suite_that_another_process_is_making_is_left_to_it(here: Here, tmp_path: Path) -> None:
     work = tmp_path / "suites" / ".x.making"
-    hold = f"from pathlib import Path; from etude.run.lock import RunLock\nwith RunLock(Path({str(work)!r})): print('held', flush=True); input()"
+    hold = (
+        "from pathlib import Path; from etude.pipeline.run.lock import RunLock\n"
+        f"with RunLock(Path({str(work)!r})): print('held', flush=True); input()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:

@@ -17,10 +17,10 @@ from here import Here, document
 from market import TASKS, TURN, exercises, prices, report, row
 
 import etude
-from etude.policy import openai
-from etude.recipe.read import find_checkpoint
-from etude.run import endpoint_entrant
-from etude.run.checkpoint_identity import identity
+from etude.agent.policy import openai
+from etude.pipeline.recipe.read import find_checkpoint
+from etude.pipeline.run import endpoint_entrant
+from etude.pipeline.run.checkpoint_identity import identity
 
 BASE = ("bench", "run", "exercises", "--recipe", "ci", "--tasks", str(TASKS))
 

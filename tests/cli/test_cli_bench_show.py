@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from etude.bench.suites.freeze import freeze
-from etude.bench.suites.manifest import check
-from etude.factory.exercises.source import ExerciseSource
-from etude.recipe.recipe import Recipe
+from etude.evaluate.bench.suites.freeze import freeze
+from etude.evaluate.bench.suites.manifest import check
+from etude.pipeline.recipe.recipe import Recipe
+from etude.tasks.generate.exercises.source import ExerciseSource
 
 
 @pytest.fixture

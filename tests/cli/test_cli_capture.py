@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.trace.reader import read_session
+from etude.core.trace.reader import read_session
 
 CHECKPOINT = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
 ETUDE = [sys.executable, "-c", "from etude.cli.main import main; main()", "capture"]

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from etude.agent.app.errors import OutOfReach
+from etude.agent.app.place import Place, opened
 from etude.cli import purposes as module
 from etude.cli.doctor import doctor
 from etude.cli.purposes import Around, Lack, Machine, Purpose, find_around, install, purposes
-from etude.events.finite import dumps
-from etude.face.errors import OutOfReach
-from etude.face.place import Place, opened
+from etude.core.events.finite import dumps
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.spec import ExecResult
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from here import Here, document
 
-from etude.index.client import IndexClient
+from etude.agent.code_index.client import IndexClient
 
 FILES = {
     "src/config.py": "class ConfigLoader:\n    def merge_defaults(self, found):\n        return found\n",

@@ -77,7 +77,7 @@ BAD: list[tuple[list[str], str]] = [
     (["capture", "serve", "--model", "absent"], "CaptureError"),
     (["clean", ".", "--yes"], "CleanError"),
 ]
-# Its --json is a stream, tried in tests/face.
+# Its --json is a stream, tried in tests/agent/app.
 STREAMS = {"agent"}
 
 
@@ -180,7 +180,7 @@ def test_clean_removes_only_runs_and_only_when_told(here: Here, tmp_path: Path) 
 
 
 def test_clean_refuses_a_run_in_progress(tmp_path: Path) -> None:
-    from etude.run.lock import RunLock
+    from etude.pipeline.run.lock import RunLock
 
     (tmp_path / "ledger.jsonl").touch()
     with RunLock(tmp_path):

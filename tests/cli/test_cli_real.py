@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from etude.chat.byte_tokenizer import byte_tokenizer
-from etude.chat.nano import NanoRenderer
+from etude.agent.chat.byte_tokenizer import byte_tokenizer
+from etude.agent.chat.nano import NanoRenderer
 from etude.cli.replayer import ReplayError
 from etude.cli.session import list_sessions, replay, show
 from etude.cli.tasks.export import export
-from etude.events.log import EventLog
-from etude.factory.exercises.source import ExerciseSource
-from etude.factory.sessions import collect_sessions, session_path
-from etude.recipe.read import read_recipe, resolved_toml
+from etude.core.events.log import EventLog
+from etude.core.trace.vocabulary import write_vocabulary
+from etude.pipeline.recipe.read import read_recipe, resolved_toml
+from etude.rollout.scripted_sessions import collect_sessions, session_path
 from etude.sandbox.pool import open_pool
+from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.harbor import read_task
-from etude.trace.vocabulary import write_vocabulary
 
 
 def test_an_exported_task_reads_back_as_the_same_task(tmp_path: Path) -> None:

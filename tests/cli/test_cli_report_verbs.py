@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from etude.cli.answer import Answer
 from etude.cli.main import app
-from etude.report.query.tables import TABLES
+from etude.evaluate.report.query.tables import TABLES
 
 
 def invoked(*words: str):

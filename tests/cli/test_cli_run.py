@@ -8,7 +8,7 @@ import pytest
 
 from etude.cli.prepare import prepare
 from etude.cli.run import go
-from etude.recipe.errors import RecipeError
+from etude.pipeline.recipe.errors import RecipeError
 
 ROOT = Path(__file__).parents[2]
 

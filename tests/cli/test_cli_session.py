@@ -12,8 +12,8 @@ from here import Here, document
 from session_lab import FOREIGN, record
 
 from etude.cli.session.transcript import Transcript, clean
-from etude.trace.vocabulary import write_vocabulary
-from etude.trace.writer import SessionWriter
+from etude.core.trace.vocabulary import write_vocabulary
+from etude.core.trace.writer import SessionWriter
 
 
 def test_show_tells_turns_tools_timings_tokens_and_summaries(here: Here, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_check_names_file_and_line(here: Here, tmp_path: Path) -> None:
 
 
 def test_a_transcript_shows_every_type_of_entry() -> None:
-    from etude.trace.entry import Entry
+    from etude.core.trace.entry import Entry
 
     transcript = Transcript()
     for kind, data in {

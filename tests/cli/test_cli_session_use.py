@@ -12,9 +12,9 @@ import pytest
 from here import Here, document
 from session_lab import FOREIGN, record
 
-from etude.trace.change import Change
-from etude.trace.entry import Header
-from etude.trace.writer import SessionWriter
+from etude.core.trace.change import Change
+from etude.core.trace.entry import Header
+from etude.core.trace.writer import SessionWriter
 
 
 def test_sessions_of_use_are_found_by_their_ids(here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_link_outside_of_a_repository_is_one_clear_line(here: Here, tmp_path: Pa
 
 
 def test_the_sessions_of_use_lie_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from etude.link.home import sessions_home
+    from etude.agent.git_links.home import sessions_home
 
     monkeypatch.setenv("ETUDE_SESSIONS", str(tmp_path))
     assert sessions_home() == tmp_path

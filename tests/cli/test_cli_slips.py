@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import typer
 
-from etude.bench.suite import shares
 from etude.cli.answer import give
 from etude.cli.main import app
-from etude.layers.names import Names
-from etude.recipe.spelling import distance
+from etude.core.spelling import distance
+from etude.evaluate.bench.suite import shares
+from etude.sandbox.layers.names import Names
 
 ROOT: Any = typer.main.get_command(app)
 # They serve until they are stopped, work without a bound on other people's data, or repeat another group.

@@ -12,7 +12,7 @@ import pytest
 
 from etude.cli import answer
 from etude.cli.answer import BROKEN_PIPE, Answer, give
-from etude.run.manifest import Manifest
+from etude.pipeline.run.manifest import Manifest
 
 MODULES = ["etude", "etude.cli.main"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from here import Here, document
 
-from etude.corpus.tokenizer import load_tokenizer
-from etude.corpus.tokenizer_check import check_belongs
-from etude.model.checkpoint import load_checkpoint
+from etude.learn.corpus.tokenizer import load_tokenizer
+from etude.learn.corpus.tokenizer_check import check_belongs
+from etude.learn.model.checkpoint import load_checkpoint
 
 NANO = Path(__file__).parents[2] / "checkpoints" / "sft-nano"
 CODE = "def frobnicate_widget(widget):\n    return widget.frobnicate(gizmo=widget.gizmo)\n"

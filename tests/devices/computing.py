@@ -16,25 +16,25 @@ import torch
 from engine_lab import answer, ask, drain, prompt, small_model
 from train_lab import random_rollouts, tiny_model
 
-from etude.engine.core import EngineCore
-from etude.engine.probe import probe_prompts
-from etude.engine.settings import EngineSettings
-from etude.events.log import EventLog
-from etude.model.device import compute_reproducibly, moved
-from etude.model.init import with_drafts
-from etude.train.checkpoint import load_state, save_state
-from etude.train.evaluate import evaluate
-from etude.train.feedback import Flagged, add_feedback
-from etude.train.feedback_settings import FeedbackSettings
-from etude.train.fresh_drafts import FreshDrafts
-from etude.train.gloo_ranks import GlooRanks, Meeting
-from etude.train.likelihood import answer_nats
-from etude.train.mtp_settings import FreshDraftsSettings
-from etude.train.policy_step import PolicyTrainer
-from etude.train.settings import PolicyStepSettings, SftSettings
-from etude.train.sft import run_sft
-from etude.weights.digest import state_digest
-from etude.weights.layout import owned
+from etude.core.events.log import EventLog
+from etude.learn.engine.core import EngineCore
+from etude.learn.engine.probe import probe_prompts
+from etude.learn.engine.settings import EngineSettings
+from etude.learn.model.device import compute_reproducibly, moved
+from etude.learn.model.init import with_drafts
+from etude.learn.train.checkpoint import load_state, save_state
+from etude.learn.train.evaluate import evaluate
+from etude.learn.train.feedback import Flagged, add_feedback
+from etude.learn.train.feedback_settings import FeedbackSettings
+from etude.learn.train.fresh_drafts import FreshDrafts
+from etude.learn.train.gloo_ranks import GlooRanks, Meeting
+from etude.learn.train.likelihood import answer_nats
+from etude.learn.train.mtp_settings import FreshDraftsSettings
+from etude.learn.train.policy_step import PolicyTrainer
+from etude.learn.train.settings import PolicyStepSettings, SftSettings
+from etude.learn.train.sft import run_sft
+from etude.learn.weights.digest import state_digest
+from etude.learn.weights.layout import owned
 
 ADVANTAGES = [1.0, -1.0, 0.5, -0.5, 0.3, -0.3, 0.2, -0.2]
 UPDATE = PolicyStepSettings(

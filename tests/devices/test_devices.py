@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import torch
 
-from etude.engine.settings import EngineSettings
-from etude.model.device import DeviceMissing, compute_reproducibly, device_of
+from etude.learn.engine.settings import EngineSettings
+from etude.learn.model.device import DeviceMissing, compute_reproducibly, device_of
 from etude.rl.devices import check_devices, gpu_share, processes_on_gpus
 from etude.rl.settings import ClusterSettings, RlSettings
 

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from etude.chat.byte_tokenizer import byte_tokenizer
-from etude.model.checkpoint import load_checkpoint, save_checkpoint
-from etude.model.init import new_model
-from etude.model.settings import ModelSettings
+from etude.agent.chat.byte_tokenizer import byte_tokenizer
+from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.learn.model.init import new_model
+from etude.learn.model.settings import ModelSettings
 from etude.rl.ledger import Ledger, fold
 from etude.rl.steps import read
 
@@ -33,11 +33,11 @@ SETTINGS = {
 DRIVER = """
 import sys
 from pathlib import Path
-from etude.engine.settings import EngineSettings
-from etude.events.log import EventLog
-from etude.factory.exercises.source import ExerciseSource
-from etude.factory.settings import ExerciseSettings
-from etude.harness.settings import HarnessSettings
+from etude.learn.engine.settings import EngineSettings
+from etude.core.events.log import EventLog
+from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.settings import ExerciseSettings
+from etude.agent.harness.settings import HarnessSettings
 from etude.rl.run import run_rl
 from etude.rl.settings import ClusterSettings, RlSettings
 from etude.sandbox.settings import SandboxSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.engine.vllm.found import VARIABLE
+from etude.learn.engine.vllm.found import VARIABLE
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 

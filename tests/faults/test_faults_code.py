@@ -10,17 +10,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from etude.factory.exercises.source import ExerciseSource
-from etude.factory.settings import ExerciseSettings
-from etude.harness.settings import HarnessSettings
-from etude.policy.scripted import ScriptedPolicy
+from etude.agent.harness.settings import HarnessSettings
+from etude.agent.policy.scripted import ScriptedPolicy
+from etude.core.trace.message import Message, ToolCall
 from etude.rollout.attempt import Attempt, Setup, attempt
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.settings import ExerciseSettings
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Task
-from etude.trace.message import Message, ToolCall
 
 HOSTILE = {
     "an endless loop": "while True:\n    pass\n",

@@ -16,25 +16,25 @@ import numpy as np
 import pytest
 import torch
 
-from etude.bench.outcome import Outcome, OutcomeFile
-from etude.chat.byte_tokenizer import byte_tokenizer
-from etude.corpus.shards import TokenShards, write_shards
-from etude.model.checkpoint import load_checkpoint, save_checkpoint
-from etude.model.init import new_model
-from etude.model.settings import ModelSettings
+from etude.agent.chat.byte_tokenizer import byte_tokenizer
+from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.reader import read_session
+from etude.core.trace.segment import Rollout, Segment
+from etude.core.trace.session import Recorder
+from etude.core.trace.writer import SessionWriter, write_session
+from etude.evaluate.bench.outcome import Outcome, OutcomeFile
+from etude.learn.corpus.shards import TokenShards, write_shards
+from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.learn.model.init import new_model
+from etude.learn.model.settings import ModelSettings
+from etude.learn.weights.publisher import Publisher
+from etude.learn.weights.receiver import Receiver
+from etude.learn.weights.store import WeightStore
+from etude.pipeline.run.ledger import Ledger as RunLedger
+from etude.pipeline.run.stage import write_json
 from etude.rl import steps
 from etude.rl.ledger import Ledger as RlLedger
 from etude.rl.store import GroupStore
-from etude.run.ledger import Ledger as RunLedger
-from etude.run.stage import write_json
-from etude.trace.entry import EntryTokens, Header
-from etude.trace.reader import read_session
-from etude.trace.segment import Rollout, Segment
-from etude.trace.session import Recorder
-from etude.trace.writer import SessionWriter, write_session
-from etude.weights.publisher import Publisher
-from etude.weights.receiver import Receiver
-from etude.weights.store import WeightStore
 
 NOTHING = "nothing"
 

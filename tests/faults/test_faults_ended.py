@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from rl_lab import GROUPS, SETTINGS, STEPS, check_whole, lives, steps_trained, tiny_checkpoint, until
 
+from etude.core.trace.segment import Rollout
 from etude.rl.local_ray import sweep
 from etude.rl.store import GroupStore
-from etude.trace.segment import Rollout
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from rl_lab import SETTINGS, check_whole, lives, steps_trained, tiny_checkpoint, until
 
-from etude.harness.settings import HarnessSettings
+from etude.agent.harness.settings import HarnessSettings
+from etude.learn.train.gloo_ranks import GlooRanks, Meeting
 from etude.rl.learner import Learner
 from etude.rl.ledger import Ledger, fold
 from etude.rl.local_ray import sweep
 from etude.rl.settings import RlSettings
-from etude.train.gloo_ranks import GlooRanks, Meeting
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rl_lab import check_whole, lives, steps_trained, until
 
-from etude.engine.vllm.found import VARIABLE
+from etude.learn.engine.vllm.found import VARIABLE
 from etude.rl.local_ray import _descendants, sweep
 from etude.rl.steps import read
 from etude.rl.store import GroupStore

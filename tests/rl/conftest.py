@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 # Tests are no package: this is how they share a module. The S3 server is that of the tests of stores.
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "weights")]
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "learn" / "weights")]
 
 
 @pytest.fixture(scope="module")

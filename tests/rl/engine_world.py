@@ -6,11 +6,11 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from etude.policy.protocol import Request
+from etude.agent.policy.protocol import Request
+from etude.core.trace.completion import Completion, SampledTokens
+from etude.learn.weights.errors import Unreachable
 from etude.rl.engines import READY, Engines
 from etude.rl.restarts import ProcessDied
-from etude.trace.completion import Completion, SampledTokens
-from etude.weights.errors import Unreachable
 
 
 class Process:

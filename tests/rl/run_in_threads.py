@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from etude.chat.byte_tokenizer import byte_tokenizer
-from etude.engine.settings import EngineSettings
-from etude.events.log import EventLog
-from etude.factory.exercises.source import ExerciseSource
-from etude.factory.settings import ExerciseSettings
-from etude.harness.settings import HarnessSettings
-from etude.model.checkpoint import load_checkpoint, save_checkpoint
-from etude.model.init import new_model, with_drafts
-from etude.model.settings import ModelSettings
+from etude.agent.chat.byte_tokenizer import byte_tokenizer
+from etude.agent.harness.settings import HarnessSettings
+from etude.core.events.log import EventLog
+from etude.core.trace.reader import read_session
+from etude.learn.engine.settings import EngineSettings
+from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.learn.model.init import new_model, with_drafts
+from etude.learn.model.settings import ModelSettings
+from etude.learn.weights.receiver import Receiver
+from etude.learn.weights.store import WeightStore
 from etude.rl.drive import drive
 from etude.rl.learner import Learner
 from etude.rl.ledger import Ledger, fold
@@ -31,10 +32,9 @@ from etude.rl.steps import read
 from etude.rl.store import GroupStore
 from etude.rl.weight_store import store_of
 from etude.sandbox.settings import SandboxSettings
+from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.settings import ExerciseSettings
 from etude.tasks.registry import GRADERS
-from etude.trace.reader import read_session
-from etude.weights.receiver import Receiver
-from etude.weights.store import WeightStore
 
 TINY = ModelSettings(
     hidden_size=32,

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from etude.engine.settings import EngineSettings
-from etude.engine.vllm.found import NoVllm
-from etude.model.checkpoint import save_checkpoint
-from etude.model.init import new_model
-from etude.model.settings import ModelSettings
+from etude.learn.engine.settings import EngineSettings
+from etude.learn.engine.vllm.found import NoVllm
+from etude.learn.model.checkpoint import save_checkpoint
+from etude.learn.model.init import new_model
+from etude.learn.model.settings import ModelSettings
 from etude.rl.answering import check_answering, tell_answering
 from etude.rl.settings import RlSettings
 

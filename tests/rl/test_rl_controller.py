@@ -21,7 +21,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from etude.harness.agent import Outcome
+from etude.agent.harness.agent import Outcome
+from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.segment import Rollout
+from etude.core.trace.session import Recorder
 from etude.rl.controller import Controller, Step
 from etude.rl.groups import Group, TaskUnreachable
 from etude.rl.ledger import Ledger, fold
@@ -33,9 +36,6 @@ from etude.rl.store import GroupStore
 from etude.rollout.ended import Ended
 from etude.rollout.retry import InfraFault
 from etude.tasks.task import Task
-from etude.trace.entry import EntryTokens, Header
-from etude.trace.segment import Rollout
-from etude.trace.session import Recorder
 
 # Hundreds of simulated lives each flush their ledger: in memory that is free.
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None

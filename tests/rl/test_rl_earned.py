@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from etude.core.trace.entry import Header
+from etude.core.trace.segment import Rollout
+from etude.core.trace.session import Session
 from etude.rl.earned import earn
-from etude.trace.entry import Header
-from etude.trace.segment import Rollout
-from etude.trace.session import Session
 
 TASK = SimpleNamespace(category="features", files={"a.py": "x = 1\n"})
 SETUP = SimpleNamespace(harness=SimpleNamespace(effort="high"))

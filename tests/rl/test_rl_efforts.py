@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from etude.chat.byte_tokenizer import byte_tokenizer
-from etude.chat.nano import NanoRenderer
-from etude.harness.settings import HarnessSettings
+from etude.agent.chat.byte_tokenizer import byte_tokenizer
+from etude.agent.chat.nano import NanoRenderer
+from etude.agent.harness.settings import HarnessSettings
 from etude.rl.efforts import at_effort, check_efforts
 from etude.rl.settings import RlSettings
 from etude.rollout.attempt import Setup

@@ -6,16 +6,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.chat.byte_tokenizer import byte_tokenizer
-from etude.chat.nano import NanoRenderer
-from etude.hygiene import facts as fact
-from etude.hygiene.of_session import counters_of
+from etude.agent.chat.byte_tokenizer import byte_tokenizer
+from etude.agent.chat.nano import NanoRenderer
+from etude.agent.metrics import facts as fact
+from etude.agent.metrics.of_session import counters_of
+from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.message import CUT_OFF, Message, ToolCall
+from etude.core.trace.segment import Rollout
+from etude.core.trace.session import Recorder
 from etude.rl.hints.flagged import chosen, hints_of, kept_hints
 from etude.rl.hints.places import generation_ids, hint_ids, places
-from etude.trace.entry import EntryTokens, Header
-from etude.trace.message import CUT_OFF, Message, ToolCall
-from etude.trace.segment import Rollout
-from etude.trace.session import Recorder
 
 RENDERER = NanoRenderer(byte_tokenizer())
 SCHEMAS = [

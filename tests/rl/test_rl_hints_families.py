@@ -2,12 +2,12 @@
 
 import pytest
 
-from etude.chat.families import FAMILIES
+from etude.agent.chat.families import FAMILIES
+from etude.core.trace.entry import EntryTokens, Header
+from etude.core.trace.message import Message, ToolCall
+from etude.core.trace.session import Recorder
 from etude.rl.hints.hint import Hint
 from etude.rl.hints.places import generation_ids, hint_ids, placed
-from etude.trace.entry import EntryTokens, Header
-from etude.trace.message import Message, ToolCall
-from etude.trace.session import Recorder
 
 REQUEST, HINT = Message("user", "fix the tally"), "Reminder: Available tools: read, edit."
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}

@@ -10,9 +10,9 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from etude.core.trace.segment import NO_ROUTE, Rollout, Segment
 from etude.rl.metrics import step_values, summarize, versions
 from etude.rl.steps import StepRecord, append, read
-from etude.trace.segment import NO_ROUTE, Rollout, Segment
 
 
 def piece(versions: list[int], routed: int = 0) -> Segment:

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_in_threads import a_run, live
 
-from etude.chat.byte_tokenizer import byte_tokenizer
-from etude.chat.nano import NanoRenderer
-from etude.harness.opening import first_prompt
-from etude.harness.settings import HarnessSettings
+from etude.agent.chat.byte_tokenizer import byte_tokenizer
+from etude.agent.chat.nano import NanoRenderer
+from etude.agent.harness.opening import first_prompt
+from etude.agent.harness.settings import HarnessSettings
+from etude.core.trace.segment import Rollout, Segment
 from etude.rl.groups import Group
 from etude.rl.preflight import NoRoom, Starvation, Window, _no_room, check_prompts, sample_of
 from etude.rl.settings import RlSettings
 from etude.rollout.attempt import task_facts
 from etude.tasks.task import Task
-from etude.trace.segment import Rollout, Segment
 
 ROOMY = Window(4096, 4096)
 

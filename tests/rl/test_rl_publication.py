@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from run_in_threads import a_run
 
-from etude.events.log import EventLog
+from etude.core.events.log import EventLog
+from etude.learn.weights.digest import state_digest
+from etude.learn.weights.errors import Unreachable
+from etude.learn.weights.folder import FolderBucket
+from etude.learn.weights.receiver import Receiver
+from etude.learn.weights.store import WeightStore
 from etude.rl.learner import Learner
 from etude.rl.services import Services
-from etude.weights.digest import state_digest
-from etude.weights.errors import Unreachable
-from etude.weights.folder import FolderBucket
-from etude.weights.receiver import Receiver
-from etude.weights.store import WeightStore
 
 
 @pytest.fixture

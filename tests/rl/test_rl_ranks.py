@@ -14,15 +14,20 @@ import numpy as np
 import pytest
 import torch
 
-from etude.chat.byte_tokenizer import byte_tokenizer
-from etude.engine.swap import load_checked
-from etude.events.log import EventLog
-from etude.factory.exercises.source import ExerciseSource
-from etude.factory.settings import ExerciseSettings
-from etude.harness.settings import HarnessSettings
-from etude.model.checkpoint import load_checkpoint, save_checkpoint
-from etude.model.init import new_model, with_drafts
-from etude.model.settings import ModelSettings
+from etude.agent.chat.byte_tokenizer import byte_tokenizer
+from etude.agent.harness.settings import HarnessSettings
+from etude.core.events.log import EventLog
+from etude.core.trace.segment import NO_ROUTE, Rollout, Segment
+from etude.learn.engine.swap import load_checked
+from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint
+from etude.learn.model.init import new_model, with_drafts
+from etude.learn.model.settings import ModelSettings
+from etude.learn.train.checkpoint import CheckpointError
+from etude.learn.train.gloo_ranks import GlooRanks
+from etude.learn.train.ranks import ALONE, RanksDiverged
+from etude.learn.weights.digest import state_digest
+from etude.learn.weights.receiver import Receiver
+from etude.learn.weights.store import WeightStore
 from etude.rl.learner import Learner
 from etude.rl.rank_group import RankGroup
 from etude.rl.restarts import ProcessDied, ProcessLost
@@ -31,13 +36,8 @@ from etude.rl.run import run_rl
 from etude.rl.services import Services
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
-from etude.trace.segment import NO_ROUTE, Rollout, Segment
-from etude.train.checkpoint import CheckpointError
-from etude.train.gloo_ranks import GlooRanks
-from etude.train.ranks import ALONE, RanksDiverged
-from etude.weights.digest import state_digest
-from etude.weights.receiver import Receiver
-from etude.weights.store import WeightStore
+from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.settings import ExerciseSettings
 
 STEPS, PER_STEP, SIZE = 4, 2, 3
 HOST = "127.0.0.1"

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from etude.policy.protocol import Request
+from etude.agent.policy.protocol import Request
+from etude.learn.weights.errors import CorruptShard
 from etude.rl import regions
 from etude.rl.engines import AWAY, READY
 from etude.rl.floor import Floor
 from etude.rl.region import RegionSettings, require_placed
 from etude.rl.settings import RlSettings
-from etude.weights.errors import CorruptShard
 
 
 @pytest.fixture(autouse=True)

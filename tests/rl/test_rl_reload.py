@@ -13,7 +13,7 @@ from engine_world import World
 from pydantic import ValidationError
 from run_in_threads import a_run, check_whole, live
 
-from etude.engine.settings import EngineSettings
+from etude.learn.engine.settings import EngineSettings
 from etude.rl.ledger import Ledger
 from etude.rl.reload import ANSWERS, REQUEST, Reload, ReloadRefused, answers, ask, changed, in_force
 from etude.rl.reloader import Reloader

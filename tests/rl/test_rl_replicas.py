@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from etude.policy.protocol import Request
+from etude.agent.policy.protocol import Request
+from etude.core.trace.completion import Completion
 from etude.rl.replicas import Replicas
-from etude.trace.completion import Completion
 
 
 class Fake:

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.hygiene.counters import Counters
-from etude.hygiene.todo import TodoList
+from etude.agent.metrics.counters import Counters
+from etude.agent.metrics.todo import TodoList
+from etude.core.trace.segment import Rollout
 from etude.rl.advantage import advantages
 from etude.rl.length import QUANTITIES, effort, penalty
 from etude.rl.rewards.component import Subject
 from etude.rl.rewards.divergence import k1_sum
 from etude.rl.rewards.library import COMPONENTS, measured
 from etude.rl.settings import LengthPenalty, RlSettings
-from etude.trace.segment import Rollout
 
 
 @dataclass

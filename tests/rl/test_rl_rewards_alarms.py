@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from etude.core.trace.segment import Rollout
 from etude.rl.metrics import tool_shares
 from etude.rl.rewards.alarms import Watch
-from etude.trace.segment import Rollout
 
 QUIET, AFTER = 40, 25
 BASE = {

@@ -8,12 +8,12 @@ if it was stuck and went on, in 9 of 10 if it was not. Rewards and advantages ar
 import numpy as np
 import pytest
 
+from etude.core.trace.segment import Rollout
 from etude.rl.advantage import advantages
 from etude.rl.rewards.component import Subject
 from etude.rl.rewards.library import measured
 from etude.rl.rewards.mix import mix_at, mixed
 from etude.rl.settings import LengthPenalty, RlSettings
-from etude.trace.segment import Rollout
 
 GROUP, LR = 8, 0.1
 PASSES = {True: 0.1, False: 0.9}  # by being stuck

@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from etude.bench.grading.exhibit import Exhibit
-from etude.bench.grading.judge import Judge
-from etude.bench.grading.judgement import JudgementFile
-from etude.bench.grading.rubric import rubric_of
-from etude.policy.protocol import PolicyError
+from etude.agent.policy.protocol import PolicyError
+from etude.core.trace.completion import Completion
+from etude.core.trace.message import Message
+from etude.evaluate.bench.grading.exhibit import Exhibit
+from etude.evaluate.bench.grading.judge import Judge
+from etude.evaluate.bench.grading.judgement import JudgementFile
+from etude.evaluate.bench.grading.rubric import rubric_of
 from etude.rl.rewards.judge import RubricReward
 from etude.rollout.retry import InfraFault
 from etude.rollout.settings import AttemptSettings
-from etude.trace.completion import Completion
-from etude.trace.message import Message
 
 RUBRIC = rubric_of({"criteria": [{"name": "clear", "question": "Is it?", "choices": ["no", "partly", "yes"]}]}, "test")
 EXHIBIT = Exhibit("do it", "+x = 1", "done")

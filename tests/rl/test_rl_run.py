@@ -11,14 +11,18 @@ from pathlib import Path
 import pytest
 from run_in_threads import TINY, a_run, check_whole, live
 
-from etude.chat.byte_tokenizer import byte_tokenizer
-from etude.chat.nano import NanoRenderer
-from etude.engine.settings import EngineSettings
-from etude.factory.service.siblings import ExerciseSiblings
-from etude.harness.replay import Difference, replay
-from etude.model.checkpoint import save_checkpoint
-from etude.model.init import new_model
-from etude.report.query.tables import find
+from etude.agent.chat.byte_tokenizer import byte_tokenizer
+from etude.agent.chat.nano import NanoRenderer
+from etude.agent.harness.replay import Difference, replay
+from etude.core.trace.entry import Entry
+from etude.core.trace.gap_file import read_gaps
+from etude.core.trace.reader import read_session
+from etude.core.trace.segment import Rollout
+from etude.core.trace.session import Session
+from etude.evaluate.report.query.tables import find
+from etude.learn.engine.settings import EngineSettings
+from etude.learn.model.checkpoint import save_checkpoint
+from etude.learn.model.init import new_model
 from etude.rl.baseline import RunningMeans
 from etude.rl.controller import Step
 from etude.rl.drive import HARDER
@@ -34,11 +38,7 @@ from etude.rl.steps import StepRecord, alarms_of, append, read
 from etude.rl.store import GroupStore
 from etude.sandbox.pool import open_pool
 from etude.sandbox.spec import SandboxSpec
-from etude.trace.entry import Entry
-from etude.trace.gap_file import read_gaps
-from etude.trace.reader import read_session
-from etude.trace.segment import Rollout
-from etude.trace.session import Session
+from etude.tasks.generate.service.siblings import ExerciseSiblings
 
 
 def test_sessions_of_rollouts_replay_byte_for_byte(checkpoint, tmp_path):

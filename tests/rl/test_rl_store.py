@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.core.trace.group_file import DamagedGroup
+from etude.core.trace.segment import Rollout, Segment
 from etude.rl.ledger import Ledger, entries_of, fold
 from etude.rl.store import GroupStore
-from etude.trace.group_file import DamagedGroup
-from etude.trace.segment import Rollout, Segment
 
 
 def a_rollout(seed: int, segments: int, routed: bool) -> Rollout:

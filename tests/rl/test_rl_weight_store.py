@@ -14,14 +14,14 @@ import pytest
 from run_in_threads import a_run, check_whole, live
 from s3_lab import Server, find_rclone, serving
 
+from etude.learn.weights import inspect
+from etude.learn.weights.errors import BadStore, ForeignChain
+from etude.learn.weights.relay import Relay
+from etude.learn.weights.relay_ends import source_store, target_store
+from etude.learn.weights.store import WeightStore
 from etude.rl.ledger import Ledger
 from etude.rl.placement import EngineProcess
 from etude.rl.steps import read
-from etude.weights import inspect
-from etude.weights.errors import BadStore, ForeignChain
-from etude.weights.relay import Relay
-from etude.weights.relay_ends import source_store, target_store
-from etude.weights.store import WeightStore
 
 _prefixes = itertools.count()
 

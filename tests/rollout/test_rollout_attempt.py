@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from etude.harness.settings import HarnessSettings
-from etude.policy.protocol import PolicyError, Request
-from etude.policy.scripted import ScriptedPolicy
+from etude.agent.harness.settings import HarnessSettings
+from etude.agent.policy.protocol import PolicyError, Request
+from etude.agent.policy.scripted import ScriptedPolicy
+from etude.core.trace.completion import Completion
+from etude.core.trace.message import Message, ToolCall
 from etude.rollout.attempt import Setup, attempt
 from etude.rollout.batch import Job, run_batch
 from etude.rollout.retry import InfraFault, delay_s
@@ -20,8 +22,6 @@ from etude.rollout.settings import AttemptSettings
 from etude.sandbox.errors import DiskFull, SandboxDied, Unsupported, UserError
 from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
 from etude.tasks.task import Task, Verdict
-from etude.trace.completion import Completion
-from etude.trace.message import Message, ToolCall
 
 TASK = Task(
     id="t1",

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from etude.harness.settings import HarnessSettings
-from etude.index.errors import ServiceLost
-from etude.index.process import BaseService
-from etude.policy.scripted import ScriptedPolicy
+from etude.agent.code_index.errors import ServiceLost
+from etude.agent.code_index.process import BaseService
+from etude.agent.harness.settings import HarnessSettings
+from etude.agent.policy.scripted import ScriptedPolicy
+from etude.agent.workspace.local_folder import LocalFolder
+from etude.core.trace.message import Message, ToolCall
 from etude.rollout.attempt import Setup, attempt
 from etude.rollout.code_search import CodeSearch, code_search
 from etude.rollout.retry import InfraFault
 from etude.rollout.settings import AttemptSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.task import Task, Verdict
-from etude.trace.message import Message, ToolCall
-from etude.workspace.local_folder import LocalFolder
 
 TASK = Task("t1", "debugging", "one-bug", "fix", {"shop.py": "def total(): ...\n"}, ("true",), "any")
 SETTINGS = HarnessSettings.full(preset="search_replace", codebase_search=True)

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.harness.agent import Outcome
-from etude.harness.settings import HarnessSettings
-from etude.policy.scripted import ScriptedPolicy
+from etude.agent.harness.agent import Outcome
+from etude.agent.harness.settings import HarnessSettings
+from etude.agent.policy.scripted import ScriptedPolicy
+from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens, Header
+from etude.core.trace.session import Recorder, Session
 from etude.rl.ended import EndedStore
 from etude.rl.life import Slot
 from etude.rollout.attempt import Setup, attempt
@@ -22,8 +24,6 @@ from etude.rollout.retry import InfraFault
 from etude.rollout.settings import AttemptSettings
 from etude.sandbox.errors import SandboxDied
 from etude.tasks.task import Task, Verdict
-from etude.trace.entry import Entry, EntryRoutes, EntryTokens, Header
-from etude.trace.session import Recorder, Session
 
 TASK = Task("tally é", "debugging", "one", "mend it", {"a.py": "one", "b.py": "two"}, ("true",), "adds")
 TAGS = {"group": 3, "member": 1, "attempt": 0, "version": 7}

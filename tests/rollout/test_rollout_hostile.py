@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from etude.harness.settings import HarnessSettings
-from etude.policy.protocol import StageError
-from etude.policy.scripted import ScriptedPolicy
+from etude.agent.harness.settings import HarnessSettings
+from etude.agent.policy.protocol import StageError
+from etude.agent.policy.scripted import ScriptedPolicy
+from etude.core.trace.message import Message, ToolCall
 from etude.rollout.attempt import Setup, attempt
 from etude.rollout.retry import InfraFault
 from etude.rollout.settings import AttemptSettings
@@ -17,7 +18,6 @@ from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Task, Verdict
-from etude.trace.message import Message, ToolCall
 
 GOOD = "on: push\njobs:\n  a:\n    runs-on: x\n    steps: [{run: make test}]\n"
 TASK = Task(

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from etude.harness.presets.preset import preset_of
-from etude.harness.settings import HarnessSettings
+from etude.agent.harness.presets.preset import preset_of
+from etude.agent.harness.settings import HarnessSettings
+from etude.core.trace.message import ToolCall
 from etude.rollout.latencies import Latencies, SlowCalls, read_latencies
 from etude.rollout.settings import AttemptSettings
-from etude.trace.message import ToolCall
 
 RECORDED = Path(__file__).parents[2] / "benchmarks" / "results" / "latencies.json"
 

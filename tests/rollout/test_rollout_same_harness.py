@@ -10,16 +10,19 @@ from typing import Any
 
 import pytest
 
-from etude.chat.byte_tokenizer import byte_tokenizer
-from etude.chat.nano import NanoRenderer
-from etude.harness.agent import build_agent
-from etude.harness.code_index import FolderIndex
-from etude.harness.replay import compare
-from etude.harness.services import Services
-from etude.harness.settings import HarnessSettings
-from etude.harness.task_facts import TaskFacts
-from etude.index.index import Index
-from etude.policy.scripted import ScriptedPolicy
+from etude.agent.chat.byte_tokenizer import byte_tokenizer
+from etude.agent.chat.nano import NanoRenderer
+from etude.agent.code_index.index import Index
+from etude.agent.harness.agent import build_agent
+from etude.agent.harness.code_index import FolderIndex
+from etude.agent.harness.replay import compare
+from etude.agent.harness.services import Services
+from etude.agent.harness.settings import HarnessSettings
+from etude.agent.harness.task_facts import TaskFacts
+from etude.agent.policy.scripted import ScriptedPolicy
+from etude.agent.workspace.local_folder import LocalFolder
+from etude.core.trace.message import Message, ToolCall
+from etude.core.trace.session import Session
 from etude.rollout.attempt import Setup, attempt
 from etude.rollout.code_search import code_search
 from etude.sandbox.errors import Unsupported
@@ -28,9 +31,6 @@ from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.task import Task, Verdict
-from etude.trace.message import Message, ToolCall
-from etude.trace.session import Session
-from etude.workspace.local_folder import LocalFolder
 
 TASK = Task(
     id="t1",

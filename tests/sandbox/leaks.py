@@ -13,8 +13,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from etude.ledger import account
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.cleanup import account
+from etude.sandbox.local_pool import LocalPool
 
 Census = dict[str, Counter[str]]
 

@@ -220,7 +220,7 @@ async def test_where_no_back_end_serves_each_refusal_is_named(folder: Path, monk
     async def refuse(*_: object) -> None:
         raise Unsupported("back end local: user namespaces are off")
 
-    monkeypatch.setattr("etude.sandbox.local.pool.LocalPool.open", refuse)
+    monkeypatch.setattr("etude.sandbox.local_pool.LocalPool.open", refuse)
     with pytest.raises(Unsupported, match="there is no bwrap.* back end local: user namespaces are off"):
         await open_around(spec(folder))
 

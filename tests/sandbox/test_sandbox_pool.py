@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from etude.sandbox import interpreter
 from etude.sandbox.errors import Unsupported
-from etude.sandbox.local.nursery import Nurseries
+from etude.sandbox.launch.zygotes import Nurseries
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from etude.sandbox.inside.cell import DOOR
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.spec import Network, SandboxSpec
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.spec import SandboxSpec
 

@@ -12,7 +12,7 @@ import pytest
 from etude.sandbox import interpreter
 from etude.sandbox.errors import CapacityExhausted
 from etude.sandbox.inside import root
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.spec import WORKDIR, SandboxSpec
 

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from etude.factory.exercises.source import ExerciseSource
-from etude.factory.settings import ExerciseSettings
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.settings import ExerciseSettings
 
 
 @pytest.fixture

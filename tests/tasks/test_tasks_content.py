@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.link.git import GitError
+from etude.agent.git_links.git import GitError
 from etude.rollout.verdicts import key_of
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec

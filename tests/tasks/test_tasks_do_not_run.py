@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from etude.tasks.proof import LeftOut, TestsDoNotRun, prove
 from etude.tasks.running.report import TestRun
 from etude.tasks.running.testrun import Ran
-from etude.tasks.validation.proof import LeftOut, TestsDoNotRun, prove
 
 
 async def proved(after: Ran, before: Ran) -> None:

@@ -9,9 +9,9 @@ import pytest
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment import toolchains
 from etude.tasks.environment.toolchains import with_toolchain
+from etude.tasks.running.channel import Tests
 from etude.tasks.running.channels.appended import CHANNELS
 from etude.tasks.running.channels.canaries import with_canary
-from etude.tasks.running.channels.channel import Tests
 
 
 def rustc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from etude.factory.exercises.source import ExerciseSource
-from etude.factory.settings import ExerciseSettings
 from etude.sandbox.errors import InfraError, UserError
 from etude.sandbox.spec import Entry, ExecResult, SandboxSpec
+from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.settings import ExerciseSettings
 from etude.tasks.graders import devops, documentation, mutants, refactor, script
 from etude.tasks.registry import GRADERS
 from etude.tasks.running import testrun

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from etude.factory.exercises.source import ExerciseSource
 from etude.sandbox.protocol import SandboxPool
 from etude.tasks.cheats.exercise import nop
+from etude.tasks.generate.exercises.source import ExerciseSource
 from etude.tasks.graders.docstring import comments_above
 from etude.tasks.graders.write_test import added_checks
 from etude.tasks.registry import GRADERS, grade, grader

@@ -25,7 +25,7 @@ from etude.tasks.graders.examples import Group, read_examples, run_examples
 from etude.tasks.graders.workflow import MAX_COMMANDS, Command, Refused, commands_of
 from etude.tasks.grading import graded
 from etude.tasks.isolated import NOT_PLAIN, plain_value
-from etude.tasks.running.channels.channel import Answer, Prepared
+from etude.tasks.running.channel import Answer, Prepared
 from etude.tasks.running.testrun import heard_of
 from etude.tasks.task import Task, Verdict
 

@@ -18,16 +18,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.core.trace.entry import Entry
 from etude.tasks.errors import TaskError
 from etude.tasks.mix.classify import CATEGORIES, Done, classify, done_in
 from etude.tasks.mix.weights import draw_over, mix, read_weights, write_mix
 from etude.tasks.mix.words import PHRASES, Told, told_by
 from etude.tasks.recorded.asked import category
-from etude.tasks.store.row import Row
-from etude.trace.entry import Entry
+from etude.tasks.row import Row
 
 LABELLED = (Path(__file__).parent / "mix_labelled.tsv").read_text(encoding="utf-8").splitlines()
-LOGS = Path(__file__).parents[1] / "foreign" / "data"
+LOGS = Path(__file__).parents[1] / "agent" / "importers" / "data"
 
 
 def test_rules_agree_with_a_reader_on_most_requests_and_are_seldom_wrong() -> None:

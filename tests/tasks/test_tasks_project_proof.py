@@ -13,12 +13,12 @@ from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.environment import DEPS, Environment, TestPlan
 from etude.tasks.environment.workspace import opened
+from etude.tasks.proof import LeftOut
 from etude.tasks.registry import grade
 from etude.tasks.running.pin import PackagesUnavailable, default_cache
 from etude.tasks.running.pytest_tools import with_pytest
 from etude.tasks.solved import solved
 from etude.tasks.validation.project import Draft, proved_over, task_of
-from etude.tasks.validation.proof import LeftOut
 
 GOOD = "from helper import one\n\n\ndef tally(items):\n    return len(items) * one()\n"
 BAD = GOOD.replace("len(items)", "len(items) + 1")

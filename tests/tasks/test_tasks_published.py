@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.corpus.fingerprints import Fingerprints
+from etude.learn.corpus.fingerprints import Fingerprints
 from etude.tasks.environment.environment import Environment
 from etude.tasks.errors import TaskError
 from etude.tasks.store.folder import TaskFolder

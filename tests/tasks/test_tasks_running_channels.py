@@ -12,7 +12,7 @@ import pytest
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.spec import SandboxSpec
 from etude.tasks.errors import TaskError
-from etude.tasks.running.channels.channel import Answer, Prepared
+from etude.tasks.running.channel import Answer, Prepared
 from etude.tasks.running.channels.pytest_channel import interpreter
 from etude.tasks.running.parsers import texts
 from etude.tasks.running.pin import PackagesUnavailable, default_cache

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from etude.tasks.running.channel import Tests
 from etude.tasks.running.channels.appended import CHANNELS
-from etude.tasks.running.channels.channel import Tests
 
 FILES = {
     "src/test/java/org/a/ATest.java": b"/* of a */\npackage org.a;\n\npublic class ATest {}\n",

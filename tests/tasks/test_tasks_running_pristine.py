@@ -14,7 +14,7 @@ from _pytest import unittest as runner
 import etude.tasks.running
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.running import supervised
-from etude.tasks.running.channels.channel import Tests
+from etude.tasks.running.channel import Tests
 from etude.tasks.running.channels.pytest_channel import PytestChannel
 
 FILE = Path(etude.tasks.running.__file__).parent / "inside" / "etude_pristine.py"

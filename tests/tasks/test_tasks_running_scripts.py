@@ -12,8 +12,8 @@ import pytest
 
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.running import inside
+from etude.tasks.running.channel import Answer, Prepared, Tests
 from etude.tasks.running.channels.canaries import with_canary, with_failure
-from etude.tasks.running.channels.channel import Answer, Prepared, Tests
 from etude.tasks.running.channels.registry import channel
 from etude.tasks.running.testrun import heard_of
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from etude.rl.schedule import task_list
 from etude.rl.settings import RlSettings
 from etude.tasks.errors import TaskError
+from etude.tasks.row import Row
 from etude.tasks.store.folder import TaskFolder
 from etude.tasks.store.opened import open_tasks
-from etude.tasks.store.row import Row
 from etude.tasks.store.source import FolderSource, require_apart
 from etude.tasks.task import SPLITS, Task
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.tasks.errors import TaskError
+from etude.tasks.row import Row
 from etude.tasks.split_modules import decided, modules_of, split_modules, touched
 from etude.tasks.splits import Shares
-from etude.tasks.store.row import Row
 from etude.tasks.store.source import require_apart
 from etude.tasks.task import SPLITS, Split
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from etude.tasks.row import Row
 from etude.tasks.stats import LARGE_FILES, LARGE_LINES, spread, stats, told
-from etude.tasks.store.row import Row
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1))

@@ -13,8 +13,8 @@ from etude.tasks.environment.environment import Environment
 from etude.tasks.graders.commands import unfitted
 from etude.tasks.running.testrun import Tests
 from etude.tasks.task import Task
+from etude.tasks.time_names import names_time
 from etude.tasks.validation.later_date import library, on_a_later_date
-from etude.tasks.validation.time_names import names_time
 
 NOW = datetime(2026, 11, 25, 16, 34, 10, tzinfo=UTC).timestamp()
 

@@ -11,8 +11,8 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json, Overrides
 
 if TYPE_CHECKING:
-    from etude.recipe.recipe import Recipe
-    from etude.run.ablation import Ablation
+    from etude.pipeline.recipe.recipe import Recipe
+    from etude.pipeline.run.ablation import Ablation
 
 
 def ablate(
@@ -35,8 +35,8 @@ def ablate(
 
 
 def _find(name: str) -> Path:
-    from etude.recipe.errors import RecipeError
-    from etude.recipe.read import shipped_folders
+    from etude.pipeline.recipe.errors import RecipeError
+    from etude.pipeline.recipe.read import shipped_folders
 
     path = Path(name)
     folders = [folder / "ablations" for folder in shipped_folders()]
@@ -51,11 +51,11 @@ def _open(file: Path, overrides: list[str], out: Path | None) -> Ablation:
     from pydantic import ValidationError
 
     from etude.cli.prepare import fitted
-    from etude.recipe.errors import RecipeError
-    from etude.recipe.read import find_recipe, read_recipe
-    from etude.recipe.source import parse
-    from etude.run.ablation import Ablation
-    from etude.run.ablation_settings import AblationSettings
+    from etude.pipeline.recipe.errors import RecipeError
+    from etude.pipeline.recipe.read import find_recipe, read_recipe
+    from etude.pipeline.recipe.source import parse
+    from etude.pipeline.run.ablation import Ablation
+    from etude.pipeline.run.ablation_settings import AblationSettings
 
     try:
         settings = AblationSettings.model_validate(parse(file))

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from etude.cli.slips import usage_message
-from etude.events.finite import dumps
-from etude.events.stopping import name_of, status_of
-from etude.redact.keys import masked
+from etude.core.events.finite import dumps
+from etude.core.events.stopping import name_of, status_of
+from etude.core.redact.keys import masked
 
 _RAISE = opcode.opmap["RAISE_VARARGS"]
 BROKEN_PIPE = 141  # 128 and the signal's number, as shells report

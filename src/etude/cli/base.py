@@ -68,11 +68,11 @@ def compare(
     """One table: perplexity of your code, state tracking over its history, fresh knowledge from sessions, cost of decoding."""
     from dataclasses import replace
 
-    from etude.bench.bases import compare as comparison
-    from etude.bench.bases.contender import contenders
-    from etude.bench.bases.kept import Kept
-    from etude.bench.bases.material import QUICK, Extent, material
-    from etude.bench.bases.text import text
+    from etude.evaluate.bench.bases import compare as comparison
+    from etude.evaluate.bench.bases.contender import contenders
+    from etude.evaluate.bench.bases.kept import Kept
+    from etude.evaluate.bench.bases.material import QUICK, Extent, material
+    from etude.evaluate.bench.bases.text import text
 
     wanted = measure or list(comparison.MEASURES)
     if unknown := sorted(set(wanted) - set(comparison.MEASURES)):
@@ -88,7 +88,7 @@ def compare(
 
 
 def _planned(document: dict[str, Any]) -> Answer:
-    from etude.bench.bases.text import asked
+    from etude.evaluate.bench.bases.text import asked
 
     there = [f"  {name}: {', '.join(names) or 'nothing'} measured already" for name, names in document["kept"].items()]
     return Answer(document, "\n".join([asked(document), *there]))

@@ -14,14 +14,14 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
-from etude.events.stopping import run_async
-from etude.redact.keys import api_key
+from etude.core.events.stopping import run_async
+from etude.core.redact.keys import api_key
 
 if TYPE_CHECKING:
-    from etude.capture.book import Book
-    from etude.capture.settings import CaptureSettings
-    from etude.chat.renderer import Renderer
-    from etude.policy.protocol import Policy
+    from etude.agent.chat.renderer import Renderer
+    from etude.agent.policy.protocol import Policy
+    from etude.agent.proxy.book import Book
+    from etude.agent.proxy.settings import CaptureSettings
 
 app = typer.Typer(no_args_is_help=True, help="Capture the sessions of other agents: an endpoint they are pointed at.")
 
@@ -89,8 +89,8 @@ def serve(
     json: Json = False,
 ) -> Answer:
     """Serve until stopped. POST /sessions gives an agent its key."""
-    from etude.capture.serving import serving
-    from etude.capture.settings import CaptureSettings
+    from etude.agent.proxy.serving import serving
+    from etude.agent.proxy.settings import CaptureSettings
 
     settings = CaptureSettings(sessions, max_tokens, context, allowed=frozenset(allow or ()))
     operator_key = api_key("ETUDE_CAPTURE_KEY")
@@ -124,9 +124,9 @@ def run(
     json: Json = False,
 ) -> Answer:
     """Run an agent as one session: its endpoint and key are in its environment. The exit status is the agent's."""
-    from etude.capture.launch import environment, launch
-    from etude.capture.serving import serving
-    from etude.capture.settings import CaptureSettings
+    from etude.agent.proxy.launch import environment, launch
+    from etude.agent.proxy.serving import serving
+    from etude.agent.proxy.settings import CaptureSettings
 
     settings = CaptureSettings(sessions, max_tokens, context, allowed=frozenset(allow or ()))
 
@@ -153,12 +153,12 @@ def _told(summary: dict[str, Any]) -> str:
 @contextlib.contextmanager
 def _book(model: str, upstream: Upstream, tokens: Path | None, settings: CaptureSettings) -> Iterator[Book]:
     """The endpoint's book; its policy is freed at the end. Raises CaptureError."""
-    from etude.capture.book import Book
-    from etude.chat.load import load_renderer
+    from etude.agent.chat.load import load_renderer
+    from etude.agent.proxy.book import Book
 
     try:
         if model.startswith(("http://", "https://")):
-            from etude.policy.openai import OpenAIPolicy
+            from etude.agent.policy.openai import OpenAIPolicy
 
             policy = OpenAIPolicy(
                 upstream.name, base_url=model, api_key_env=upstream.key_env, omit=upstream.omit,
@@ -181,9 +181,9 @@ def _book(model: str, upstream: Upstream, tokens: Path | None, settings: Capture
 
 @contextlib.contextmanager
 def _engine(folder: Path, settings: CaptureSettings, renderer: Renderer) -> Iterator[Policy]:
-    from etude.engine.policy import EnginePolicy
-    from etude.engine.settings import EngineSettings
-    from etude.model.checkpoint import load_checkpoint
+    from etude.learn.engine.policy import EnginePolicy
+    from etude.learn.engine.settings import EngineSettings
+    from etude.learn.model.checkpoint import load_checkpoint
 
     length = settings.context_tokens or EngineSettings().max_len
     model, name = load_checkpoint(folder), folder.resolve().name

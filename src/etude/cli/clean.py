@@ -27,7 +27,7 @@ def clean(
     json: Json = False,
 ) -> Answer:
     """Remove what runs made in their directories. Asks first; a run in progress is refused, and files that no run made stay."""
-    from etude.run.manifest import remove
+    from etude.pipeline.run.manifest import remove
 
     targets = _targets(runs, stage)
     found = [target.row() for target in targets]
@@ -62,9 +62,9 @@ class Target:
 
 
 def _targets(runs: list[Path] | None, stage: str | None) -> list[Target]:
-    from etude.run.graph import GRAPH, names
-    from etude.run.lock import RunBusy, holder
-    from etude.run.manifest import PREVIOUS, is_run_directory, owned
+    from etude.pipeline.run.graph import GRAPH, names
+    from etude.pipeline.run.lock import RunBusy, holder
+    from etude.pipeline.run.manifest import PREVIOUS, is_run_directory, owned
 
     folders = runs if runs else sorted(path for path in Path("runs").glob("*") if is_run_directory(path))
     for folder in folders:

@@ -36,11 +36,11 @@ def build(
     json: Json = False,
 ) -> Answer:
     """Read every source that the recipe names under [corpus.sources.<name>]; goes on where an earlier build was stopped."""
-    from etude.corpus.build import Builder
-    from etude.corpus.overview import overview
-    from etude.events.live import LiveView
-    from etude.events.log import EventLog
-    from etude.recipe.read import find_recipe, read_recipe
+    from etude.core.events.live import LiveView
+    from etude.core.events.log import EventLog
+    from etude.learn.corpus.build import Builder
+    from etude.learn.corpus.overview import overview
+    from etude.pipeline.recipe.read import find_recipe, read_recipe
 
     settings = read_recipe([find_recipe(name) for name in recipes or []], overrides or []).corpus
     log = EventLog(out / "events.jsonl")
@@ -56,7 +56,7 @@ def build(
 @app.command()
 def stats(folder: Folder, json: Json = False) -> Answer:
     """Count what a library holds: by source, language and licence, why files were refused, and how many are copies."""
-    from etude.corpus.overview import overview
+    from etude.learn.corpus.overview import overview
 
     return _counts(folder, overview(folder))
 
@@ -69,9 +69,9 @@ def show(
     json: Json = False,
 ) -> Answer:
     """Show one text of a library with its provenance: to see with one's own eyes what a model would learn from."""
-    from etude.corpus.build import COPIES
-    from etude.corpus.choose import choose
-    from etude.corpus.dedup.clusters import Clusters
+    from etude.learn.corpus.build import COPIES
+    from etude.learn.corpus.choose import choose
+    from etude.learn.corpus.dedup.clusters import Clusters
 
     found, place = choose(folder, number, language)
     kept = Clusters.load(folder / COPIES).cluster(place) if (folder / COPIES).is_file() else None  # None: not known yet
@@ -103,8 +103,8 @@ def export(
     json: Json = False,
 ) -> Answer:
     """Write a library's texts as training documents: file by file, a project as one long text, or changes between releases."""
-    from etude.corpus.export import EDITS, FORMS, SPLITS, Shape, export, write
-    from etude.corpus.shape.project_string import ORDERS
+    from etude.learn.corpus.export import EDITS, FORMS, SPLITS, Shape, export, write
+    from etude.learn.corpus.shape.project_string import ORDERS
 
     for name, value, known in (
         ("--form", form, FORMS),
@@ -135,7 +135,7 @@ def fingerprint(
     json: Json = False,
 ) -> Answer:
     """Write a suite's fingerprints: hashes from which no text can be read back, and by which `build` refuses texts that hold one."""
-    from etude.fingerprint.publish import write_fingerprints
+    from etude.core.fingerprint.publish import write_fingerprints
 
     found = write_fingerprints(out, suite, (path.read_text(encoding="utf-8") for path in texts), projects or [])
     short = f"; {found.too_short} too short to be searched for" if found.too_short else ""
@@ -162,7 +162,7 @@ def perplexity(
     checkpoints: Checkpoints, of: Code, window: Window = None, stride: Stride = None, json: Json = False
 ) -> Answer:
     """Codebase perplexity: all files in alphabetical order, negative log-likelihood summed over a rolling window; lower is better."""
-    from etude.corpus.codebase import codebase
+    from etude.learn.corpus.codebase import codebase
 
     texts = [text for _, text in codebase(of)]
     sizes = [len(text.encode()) for text in texts]
@@ -181,10 +181,10 @@ def _perplexity_row(
     folder: Path, texts: list[str], sizes: list[int], window: int | None, stride: int | None
 ) -> dict[str, Any]:
     """One checkpoint's figures over the texts, whose sizes are in bytes."""
-    from etude.corpus.tokenizer import encode_documents, load_tokenizer
-    from etude.corpus.tokenizer_check import check_belongs
-    from etude.model.checkpoint import load_checkpoint
-    from etude.train.perplexity import codebase_perplexity
+    from etude.learn.corpus.tokenizer import encode_documents, load_tokenizer
+    from etude.learn.corpus.tokenizer_check import check_belongs
+    from etude.learn.model.checkpoint import load_checkpoint
+    from etude.learn.train.perplexity import codebase_perplexity
 
     model, tokenizer = load_checkpoint(folder), load_tokenizer(folder)
     check_belongs(folder, tokenizer)

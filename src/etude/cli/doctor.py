@@ -14,8 +14,8 @@ from typing import Any
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 from etude.cli.purposes import Around, Machine, find_around, find_pool, purposes
-from etude.engine.vllm.found import VARIABLE, NoVllm, vllm_version
-from etude.run.machine import free_disk_bytes, machine, versions
+from etude.learn.engine.vllm.found import VARIABLE, NoVllm, vllm_version
+from etude.pipeline.run.machine import free_disk_bytes, machine, versions
 
 # What `./etude run` needs: the laptop recipe's own bounds (8 GiB of memory, runs of under 2 GB).
 MEMORY_BYTES = 8 << 30

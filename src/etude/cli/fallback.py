@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from etude.recipe.spelling import similar
+from etude.core.spelling import similar
 
 
 class FallbackGroup(TyperGroup):

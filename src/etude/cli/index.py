@@ -13,9 +13,9 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json
 
 if TYPE_CHECKING:
-    from etude.index.hit import Hit
-    from etude.index.index import Index
-    from etude.index.update import Progress
+    from etude.agent.code_index.hit import Hit
+    from etude.agent.code_index.index import Index
+    from etude.agent.code_index.update import Progress
 
 app = typer.Typer(no_args_is_help=True, help="Search code by what it does: build, ask and serve a folder's index.")
 
@@ -116,7 +116,7 @@ def serve(
     json: Json = False,
 ) -> Answer:
     """Serve folders' indexes over a unix socket, JSON lines, until stopped. Each connection has an overlay of its own."""
-    from etude.index.service import Service
+    from etude.agent.code_index.service import Service
 
     indexes = [_index(folder, None, embed_url, embed_model) for folder in folders]
     for index in indexes:
@@ -131,8 +131,8 @@ def serve(
 
 
 def _index(folder: Path, store: Path | None, url: str | None, model: str | None) -> Index:
-    from etude.index.embedder import EndpointEmbedder
-    from etude.index.index import Index
+    from etude.agent.code_index.embedder import EndpointEmbedder
+    from etude.agent.code_index.index import Index
 
     if (url is None) != (model is None):
         raise Misused("--embed-url and --embed-model go together: where the embedder is and what it is called there")

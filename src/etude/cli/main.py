@@ -37,8 +37,8 @@ from etude.cli import (
 )
 from etude.cli.answer import Interrupted, give
 from etude.cli.empty_path import refuse_empty_paths
-from etude.events.stopping import raise_when_stopped
-from etude.redact.keys import MaskedRecord
+from etude.core.events.stopping import raise_when_stopped
+from etude.core.redact.keys import MaskedRecord
 
 HELP = "Train a coding agent end to end: base model, SFT, asynchronous RL in sandboxes, bench and report."
 

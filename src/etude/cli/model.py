@@ -28,8 +28,8 @@ def check(folder: _Folder, family: _Family = None, json: Json = False) -> Answer
     """Prove that the model code loads it, its template, tool parsing and round trip: turns read back as said, prompts only grow."""
     from dataclasses import asdict
 
-    from etude.chat.check import check_model
-    from etude.model.loadable import loadable
+    from etude.agent.chat.check import check_model
+    from etude.learn.model.loadable import loadable
 
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is no directory; give a checkpoint's")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from etude.recipe.recipe import Recipe
-    from etude.run.execute import Run
+    from etude.pipeline.recipe.recipe import Recipe
+    from etude.pipeline.run.execute import Run
 
 DEFAULT_RECIPE = "laptop"
 CHECKPOINTS = ("model.init", "run.sft_checkpoint")  # keys that name one
@@ -19,10 +19,10 @@ def prepare(
 ) -> Run:
     """Without a recipe named, a directory goes on with its own; without a directory either, it is the laptop recipe."""
     # Here and not above: building every room's settings costs 0.1 s, which --help need not pay.
-    from etude.recipe.read import find_recipe, read_recipe
-    from etude.run.execute import Run
-    from etude.run.graph import GRAPH
-    from etude.run.pruning import graph_of
+    from etude.pipeline.recipe.read import find_recipe, read_recipe
+    from etude.pipeline.run.execute import Run
+    from etude.pipeline.run.graph import GRAPH
+    from etude.pipeline.run.pruning import graph_of
 
     own = out / "recipe.toml" if out is not None else None
     if not recipes and own is not None and own.is_file():
@@ -39,10 +39,10 @@ def prepare(
 
 def fitted(recipe: Recipe) -> Recipe:
     """With the limits that the recipe leaves out. Raises RecipeError for a checkpoint that the model code can't build."""
-    from etude.model.hf_config import UnsupportedConfig
-    from etude.recipe.errors import RecipeError
-    from etude.run.limits import fit_limits
-    from etude.weights.hf_files import CheckpointError
+    from etude.learn.model.hf_config import UnsupportedConfig
+    from etude.learn.weights.hf_files import CheckpointError
+    from etude.pipeline.recipe.errors import RecipeError
+    from etude.pipeline.run.limits import fit_limits
 
     try:
         return fit_limits(recipe)
@@ -52,7 +52,7 @@ def fitted(recipe: Recipe) -> Recipe:
 
 def require_stages(run: Run, selected: list[str]) -> None:
     """Raises PlanError if a stage is asked for that the recipe leaves out."""
-    from etude.run.plan import PlanError
+    from etude.pipeline.run.plan import PlanError
 
     absent = [name for name in selected if name not in {stage.name for stage in run.graph}]
     if absent:
@@ -63,10 +63,10 @@ def require_stages(run: Run, selected: list[str]) -> None:
 
 def require_checkpoints(run: Run, selected: list[str]) -> None:
     """Raises RecipeError now if a selected stage would look for a checkpoint in vain an hour later, or could not load it."""
-    from etude.model.hf_config import UnsupportedConfig, read_config
-    from etude.recipe.errors import RecipeError
-    from etude.recipe.read import find_checkpoint
-    from etude.weights.hf_files import CheckpointError
+    from etude.learn.model.hf_config import UnsupportedConfig, read_config
+    from etude.learn.weights.hf_files import CheckpointError
+    from etude.pipeline.recipe.errors import RecipeError
+    from etude.pipeline.recipe.read import find_checkpoint
 
     read = {path for stage in run.graph if stage.name in selected for path in stage.reads}
     lost = [
@@ -87,10 +87,10 @@ def require_checkpoints(run: Run, selected: list[str]) -> None:
 
 def require_tokenizer(run: Run, selected: list[str]) -> None:
     """Raises RecipeError now if a selected stage would find that the tokenizer of `model.init` lacks the tokens that it writes."""
-    from etude.chat.nano import NanoRenderer
-    from etude.corpus.fim_tokens import NoFimTokens, fim_tokens
-    from etude.corpus.tokenizer import load_tokenizer
-    from etude.recipe.errors import RecipeError
+    from etude.agent.chat.nano import NanoRenderer
+    from etude.learn.corpus.fim_tokens import NoFimTokens, fim_tokens
+    from etude.learn.corpus.tokenizer import load_tokenizer
+    from etude.pipeline.recipe.errors import RecipeError
 
     init = run.recipe.model.init
     if not init or not {"corpus", "sessions"}.intersection(selected):
@@ -115,7 +115,7 @@ def require_tokenizer(run: Run, selected: list[str]) -> None:
 
 def require_temperature(run: Run, selected: list[str]) -> None:
     """Raises RecipeError now if RL would sample the rollouts of a group all alike."""
-    from etude.recipe.errors import RecipeError
+    from etude.pipeline.recipe.errors import RecipeError
 
     if run.recipe.harness.temperature == 0 and {"rl", "attempts"}.intersection(selected):
         raise RecipeError(
@@ -125,9 +125,9 @@ def require_temperature(run: Run, selected: list[str]) -> None:
 
 def require_tasks(run: Run, selected: list[str]) -> None:
     """Raises RecipeError now if the bench would find its tasks too few after all the training, or RL's folder of tasks is none."""
-    from etude.bench.suite import shares
-    from etude.recipe.errors import RecipeError
-    from etude.run.practice import exam, folder_of, practice
+    from etude.evaluate.bench.suite import shares
+    from etude.pipeline.recipe.errors import RecipeError
+    from etude.pipeline.run.practice import exam, folder_of, practice
     from etude.tasks.errors import TaskError
 
     recipe, benched = run.recipe, bool({"trials", "bench"}.intersection(selected))
@@ -149,8 +149,8 @@ def require_levels(run: Run, selected: list[str]) -> None:
     """Raises RecipeError now if RL would look for tasks of a level that there is not."""
     from typing import get_args
 
-    from etude.factory.settings import LevelName
-    from etude.recipe.errors import RecipeError
+    from etude.pipeline.recipe.errors import RecipeError
+    from etude.tasks.generate.settings import LevelName
 
     unknown = sorted(set(run.recipe.rl.levels) - set(get_args(LevelName)))
     if run.recipe.tasks.folder:  # whose levels are its own: tasks.mix weighs them
@@ -163,7 +163,7 @@ def require_levels(run: Run, selected: list[str]) -> None:
 
 def _find_checkpoints(recipe: Recipe) -> None:
     """What the recipe names relative to the repository is found from any folder. From its root the name stays as it is."""
-    from etude.recipe.read import find_checkpoint
+    from etude.pipeline.recipe.read import find_checkpoint
 
     for key, name in _named(recipe).items():
         found = find_checkpoint(name)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from etude.events.stopping import run_async
+from etude.core.events.stopping import run_async
 
 T = TypeVar("T")
 State = Literal["works", "works with limits", "does not work"]

@@ -27,7 +27,7 @@ def reload(
 ) -> Answer:
     """Replace engines and trainer of a run while it goes on: for changed code, or with --set engine.max_batch=32 and its like. Nothing of
     the run is lost; the trainer is replaced after the step that it is at, with a checkpoint."""
-    from etude.run.reloading import in_progress, reload
+    from etude.pipeline.run.reloading import in_progress, reload
 
     found = reload(run or in_progress(), list(set_ or []), only or "", wait)
     if found is None:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from etude.harness.replay import Difference
-    from etude.recipe.recipe import Recipe
+    from etude.agent.harness.replay import Difference
+    from etude.core.trace.session import Session
+    from etude.pipeline.recipe.recipe import Recipe
     from etude.tasks.task import Task
-    from etude.trace.session import Session
 
 # Where a run's tokenizers lie. A run that starts RL from a checkpoint of its recipe has that one's beside its base's.
 _FOLDERS = ("corpus", "base", "sft/checkpoint", "rl/checkpoint")
@@ -38,7 +38,7 @@ class Replayer:
 
     async def replay(self, session: Session, file: Path) -> Difference | None:
         """Run the session again from its task's files. Raises ReplayError if the task or the tokenizer can't be had."""
-        from etude.harness.replay import replay
+        from etude.agent.harness.replay import replay
         from etude.sandbox.pool import open_pool
         from etude.sandbox.spec import SandboxSpec
         from etude.tasks.environment.workspace import opened
@@ -56,7 +56,7 @@ class Replayer:
             await sandbox.kill()
 
     def _read(self, recipe: Path | None) -> Recipe:
-        from etude.recipe.read import read_recipe
+        from etude.pipeline.recipe.read import read_recipe
 
         if recipe not in self._recipes:
             self._recipes[recipe] = read_recipe([recipe] if recipe is not None else [])
@@ -64,8 +64,8 @@ class Replayer:
 
     def _renderer(self, session: Session, file: Path, run: Path | None, recipe: Recipe) -> Any:
         """The one that the session's harness hash names; none for a session without tokens."""
-        from etude.harness.replay import made_with
-        from etude.recipe.read import find_checkpoint
+        from etude.agent.harness.replay import made_with
+        from etude.pipeline.recipe.read import find_checkpoint
 
         if all(entry.tokens is None for entry in session.entries):
             return None
@@ -84,7 +84,7 @@ class Replayer:
         return found
 
     def _load(self, folder: Path) -> Any:
-        from etude.chat.load import load_renderer
+        from etude.agent.chat.load import load_renderer
 
         if folder not in self._renderers:
             self._renderers[folder] = load_renderer(folder)
@@ -93,8 +93,8 @@ class Replayer:
 
 def _task(recipe: Recipe, task_id: str, file: Path) -> Task:
     """Of the recipe's folder of tasks, if it names one that holds it; else an exercise. Raises ReplayError."""
-    from etude.factory.exercises.source import ExerciseSource
-    from etude.run.practice import folder_of
+    from etude.pipeline.run.practice import folder_of
+    from etude.tasks.generate.exercises.source import ExerciseSource
 
     folder = folder_of(recipe)
     if folder is not None and task_id in folder.tasks.rows:

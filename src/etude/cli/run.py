@@ -20,7 +20,7 @@ from etude.cli.prepare import (
 )
 
 if TYPE_CHECKING:
-    from etude.run.execute import Run
+    from etude.pipeline.run.execute import Run
 
 
 def run(
@@ -38,7 +38,7 @@ def run(
     json: Json = False,
 ) -> Answer:
     """Run a recipe end to end (default: laptop). Stopped at any point, the same command goes on from there."""
-    from etude.run.plan import select
+    from etude.pipeline.run.plan import select
 
     found = prepare(recipes, overrides, out, address)
     return go(found, select(found.graph, only, first, last), dry_run=dry_run)
@@ -81,7 +81,7 @@ def _plan(run: Run, selected: list[str]) -> Answer:
     ]
     width = max(len(s["stage"]) for s in steps)
     lines = [f"# {s['stage']:{width}}  {s['action']:6}  {s['why']}; {s['processes']}" for s in steps]
-    from etude.recipe.read import resolved_toml
+    from etude.pipeline.recipe.read import resolved_toml
 
     document = {"run": str(run.folder), "recipe": run.recipe.model_dump(mode="json"), "plan": steps}
     return Answer(document, "\n".join([resolved_toml(run.recipe), f"# plan for {run.folder}", *lines]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from etude.recipe.spelling import similar
+from etude.core.spelling import similar
 
 MOST = 3
 _NO_COMMAND = re.compile(r"No such command '(.*)'\.", re.DOTALL)

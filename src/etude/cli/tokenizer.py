@@ -32,9 +32,9 @@ def train(
     json: Json = False,
 ) -> Answer:
     """Train a byte-level tokenizer with the chat tokens first: what `etude run` does for itself."""
-    from etude.chat.special import SPECIAL_TOKENS
-    from etude.corpus.extension import compression
-    from etude.corpus.tokenizer import train_tokenizer
+    from etude.agent.chat.special import SPECIAL_TOKENS
+    from etude.learn.corpus.extension import compression
+    from etude.learn.corpus.tokenizer import train_tokenizer
 
     learnt = _read(on, "train")
     tokenizer = train_tokenizer(learnt, SPECIAL_TOKENS, size)
@@ -63,11 +63,11 @@ def extend(
     json: Json = False,
 ) -> Answer:
     """Add tokens; old ids stay. If DIR is a checkpoint its embedding and head grow alike, and the whole checkpoint is written."""
-    from etude.chat.special import CHAT_TOKENS, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX
-    from etude.corpus.extension import compression, extended, spelled
-    from etude.corpus.merges import learn_merges
-    from etude.corpus.tokenizer import load_tokenizer
-    from etude.corpus.tokenizer_check import check
+    from etude.agent.chat.special import CHAT_TOKENS, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX
+    from etude.learn.corpus.extension import compression, extended, spelled
+    from etude.learn.corpus.merges import learn_merges
+    from etude.learn.corpus.tokenizer import load_tokenizer
+    from etude.learn.corpus.tokenizer_check import check
 
     special = [*(CHAT_TOKENS if chat else ()), *((FIM_PREFIX, FIM_SUFFIX, FIM_MIDDLE) if fim else ()), *(token or [])]
     if not special and not merges:
@@ -97,9 +97,9 @@ def check(
     json: Json = False,
 ) -> Answer:
     """See whether it loses text, lets text forge special tokens, belongs to the checkpoint beside it, and how well it compresses."""
-    from etude.corpus.extension import compression
-    from etude.corpus.tokenizer import load_tokenizer
-    from etude.corpus.tokenizer_check import check, check_belongs
+    from etude.learn.corpus.extension import compression
+    from etude.learn.corpus.tokenizer import load_tokenizer
+    from etude.learn.corpus.tokenizer_check import check, check_belongs
 
     tokenizer, older = load_tokenizer(folder), load_tokenizer(against) if against else None
     if (folder / "config.json").is_file():
@@ -120,10 +120,10 @@ def _write(folder: Path, out: Path, new: Any, grown: dict[int, list[int]], chat:
         out.mkdir(parents=True, exist_ok=True)
         new.save(str(out / "tokenizer.json"))
         return 0
-    from etude.chat.special import BOS, END, PAD
-    from etude.model.card import Training
-    from etude.model.checkpoint import load_checkpoint, save_checkpoint, token_ids
-    from etude.model.vocabulary import with_rows
+    from etude.agent.chat.special import BOS, END, PAD
+    from etude.learn.model.card import Training
+    from etude.learn.model.checkpoint import load_checkpoint, save_checkpoint, token_ids
+    from etude.learn.model.vocabulary import with_rows
 
     model = with_rows(load_checkpoint(folder, drafts=True), grown)
     marks = {"bos_token_id": BOS, "eos_token_id": END, "pad_token_id": PAD} if chat else {}
@@ -136,7 +136,7 @@ def _write(folder: Path, out: Path, new: Any, grown: dict[int, list[int]], chat:
 
 
 def _read(folders: list[Path] | None, split: Any) -> list[str]:
-    from etude.corpus.texts import texts
+    from etude.learn.corpus.texts import texts
 
     if not folders:
         raise NothingToDo("name text to learn from: --on with a library or a folder")

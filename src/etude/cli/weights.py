@@ -26,8 +26,8 @@ class NoStore(Exception):
 @app.command()
 def show(store: _Store, json: Json = False) -> Answer:
     """List anchors and deltas with their sizes."""
-    from etude.weights import inspect
-    from etude.weights.store import WeightStore
+    from etude.learn.weights import inspect
+    from etude.learn.weights.store import WeightStore
 
     document = inspect.show(WeightStore(_existing(store)))
     lines = [f"{e['name']:16} version {e['version']:5}  {e['bytes'] / 1e3:10.1f} kB" for e in document["entries"]]
@@ -40,8 +40,8 @@ def show(store: _Store, json: Json = False) -> Answer:
 @app.command()
 def verify(store: _Store, json: Json = False) -> Answer:
     """Decode everything and reach every version once; exits 1 if something is damaged."""
-    from etude.weights import inspect
-    from etude.weights.store import WeightStore
+    from etude.learn.weights import inspect
+    from etude.learn.weights.store import WeightStore
 
     document = inspect.verify(WeightStore(_existing(store)))
     said = "whole" if document["whole"] else "\n".join(["damaged:", *document["problems"]])
@@ -69,9 +69,9 @@ def bench(
     json: Json = False,
 ) -> Answer:
     """Measure the delta of one step: size, encode and apply rates of one core, seconds through a store."""
-    from etude.weights.folders import read_state
-    from etude.weights.measure import measure
-    from etude.weights.step import step
+    from etude.learn.weights.folders import read_state
+    from etude.learn.weights.measure import measure
+    from etude.learn.weights.step import step
 
     states = step(megabytes * 10**6, learning_rate) if real is None else (read_state(real[0]), read_state(real[1]))
     document = measure(*states, repeats, store)

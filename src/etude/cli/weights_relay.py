@@ -12,7 +12,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
-from etude.events.stopping import StopFlag
+from etude.core.events.stopping import StopFlag
 
 
 def relay(
@@ -30,8 +30,8 @@ def relay(
     json: Json = False,
 ) -> Answer:
     """Copy every object of FROM that leads to its newest version to TO, once; may be killed and started again anywhere."""
-    from etude.weights.relay import Relay
-    from etude.weights.relay_ends import source_store, target_store
+    from etude.learn.weights.relay import Relay
+    from etude.learn.weights.relay_ends import source_store, target_store
 
     say = lambda told: typer.echo(
         jsonlib.dumps({"time": round(time.time(), 3), **told}) if json else said(told), err=True

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from etude.engine.settings import EngineSettings
-from etude.engine.vllm.found import vllm_version
-from etude.model.checkpoint import load_config
+from etude.learn.engine.settings import EngineSettings
+from etude.learn.engine.vllm.found import vllm_version
+from etude.learn.model.checkpoint import load_config
 from etude.rl.settings import RlSettings
 
 FAMILIES = ("qwen3_moe",)

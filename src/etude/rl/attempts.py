@@ -9,10 +9,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from etude.factory.service.growing import Growing
-from etude.factory.service.service import Service
-from etude.harness.parts import fitted
-from etude.policy.protocol import StageError
+from etude.agent.harness.parts import fitted
+from etude.agent.policy.protocol import StageError
+from etude.core.trace.segment import Rollout
 from etude.rl.earned import earn
 from etude.rl.efforts import at_effort
 from etude.rl.ended import EndedStore
@@ -26,9 +25,10 @@ from etude.rollout.attempt import At, Attempt, Setup, attempt
 from etude.rollout.ended import Ended
 from etude.rollout.ended_file import DamagedEnded
 from etude.rollout.retry import InfraFault
+from etude.tasks.generate.service.growing import Growing
+from etude.tasks.generate.service.service import Service
 from etude.tasks.grading import described
 from etude.tasks.task import Task
-from etude.trace.segment import Rollout
 
 if TYPE_CHECKING:
     from etude.rl.run import RlRun

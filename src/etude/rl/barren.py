@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from etude.core.trace.segment import Rollout
 from etude.rl.settings import SetAside
-from etude.trace.segment import Rollout
 
 Barren = Callable[[Sequence[Rollout]], bool]
 

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from etude.core.trace.segment import Rollout
 from etude.rl.groups import Group
 from etude.rl.ledger import Ledger
 from etude.rl.life import Slot
@@ -24,7 +25,6 @@ from etude.rl.reconciler import Reconciler
 from etude.rl.store import GroupStore
 from etude.rl.watch import PATIENCE_S, Doing, Watchdog
 from etude.rollout.retry import InfraFault
-from etude.trace.segment import Rollout
 
 
 @dataclass

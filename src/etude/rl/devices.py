@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from etude.engine.settings import EngineSettings
-from etude.model.device import device_of
+from etude.learn.engine.settings import EngineSettings
+from etude.learn.model.device import device_of
 from etude.rl.settings import ClusterSettings, RlSettings
 
 

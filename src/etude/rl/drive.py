@@ -8,13 +8,9 @@ from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from etude.chat.load import load_renderer
-from etude.chat.renderer import Renderer
-from etude.factory.service.growing import Growing
-from etude.factory.service.service import Service
-from etude.factory.service.siblings import FolderSiblings
-from etude.fleet.open import open_sandboxes
-from etude.model.checkpoint import load_config
+from etude.agent.chat.load import load_renderer
+from etude.agent.chat.renderer import Renderer
+from etude.learn.model.checkpoint import load_config
 from etude.rl.attempts import Attempts
 from etude.rl.controller import Controller
 from etude.rl.efforts import check_efforts
@@ -35,7 +31,11 @@ from etude.rl.weight_store import require_own
 from etude.rollout.attempt import Setup
 from etude.rollout.code_search import CodeSearch, code_search
 from etude.rollout.verdicts import Verdicts
+from etude.sandbox.fleet.open import open_sandboxes
 from etude.sandbox.protocol import SandboxPool
+from etude.tasks.generate.service.growing import Growing
+from etude.tasks.generate.service.service import Service
+from etude.tasks.generate.service.siblings import FolderSiblings
 
 if TYPE_CHECKING:
     from etude.rl.run import RlRun

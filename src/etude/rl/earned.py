@@ -5,7 +5,7 @@ Kept, because the files are gone when the step is trained, and because a judge a
 
 from __future__ import annotations
 
-from etude.bench.grading.exhibit import exhibit_of
+from etude.evaluate.bench.grading.exhibit import exhibit_of
 from etude.rl.rewards.judge import RubricReward
 from etude.rl.rewards.quality import quality_of
 from etude.rollout.attempt import Attempt, Setup

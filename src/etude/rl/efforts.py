@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from etude.chat.renderer import Effort, Renderer
-from etude.harness.budget import effort_words
-from etude.harness.presets.preset import preset_of
-from etude.harness.settings import HarnessSettings
+from etude.agent.chat.renderer import Effort, Renderer
+from etude.agent.harness.budget import effort_words
+from etude.agent.harness.presets.preset import preset_of
+from etude.agent.harness.settings import HarnessSettings
 from etude.rl.settings import RlSettings
 from etude.rollout.attempt import Setup
 

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from etude.engine.batching import BatchingClient
-from etude.engine.thread import Result
-from etude.policy.protocol import PolicyError, Request
+from etude.agent.policy.protocol import PolicyError, Request
+from etude.core.trace.completion import Completion
+from etude.learn.engine.batching import BatchingClient
+from etude.learn.engine.thread import Result
 from etude.rl.restarts import Lifeline, ProcessDied
-from etude.trace.completion import Completion
 
 CLIENT = "controller"
 

@@ -20,12 +20,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
+from etude.learn.weights.errors import BadStore, ForeignFormat, WeightsError
 from etude.rl.engine_policy import EnginePolicy
 from etude.rl.floor import Floor
 from etude.rl.regions import Regions, listening
 from etude.rl.replicas import Replicas
 from etude.rl.restarts import Lifeline, ProcessDied
-from etude.weights.errors import BadStore, ForeignFormat, WeightsError
 
 AskTrainer = Callable[..., Awaitable[Any]]
 TELL_S = 10.0  # a wait as long is told

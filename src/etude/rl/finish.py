@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from etude.chat.renderer import Renderer
-from etude.engine.probe import PROMPT_TOKENS, SAMPLED_TOKENS, probe_prompts
-from etude.events.finite import dumps, loads
-from etude.policy.protocol import Request
+from etude.agent.chat.renderer import Renderer
+from etude.agent.policy.protocol import Request
+from etude.core.events.finite import dumps, loads
+from etude.learn.engine.probe import PROMPT_TOKENS, SAMPLED_TOKENS, probe_prompts
 from etude.rl.ledger import entries_of, fold
 from etude.rl.metrics import summarize
 from etude.rl.services import Services

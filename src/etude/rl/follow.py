@@ -8,8 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from etude.factory.service.growing import Growing
-from etude.factory.service.service import Service
+from etude.core.trace.segment import Rollout
 from etude.rl.controller import Step
 from etude.rl.engines import Engines, Replica
 from etude.rl.groups import Group
@@ -20,7 +19,8 @@ from etude.rl.sessions import KeptSessions
 from etude.rl.steps import StepRecord, append, read
 from etude.rollout.attempt import Setup
 from etude.rollout.batch import Job, run_batch
-from etude.trace.segment import Rollout
+from etude.tasks.generate.service.growing import Growing
+from etude.tasks.generate.service.service import Service
 
 if TYPE_CHECKING:
     from etude.rl.run import RlRun

@@ -23,10 +23,23 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from etude.engine.probe import Mismatch, compare
-from etude.model.card import Training
-from etude.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
-from etude.model.device import device_of
+from etude.core.trace.completion import SampledTokens
+from etude.core.trace.gap_file import write_gaps
+from etude.core.trace.segment import Rollout
+from etude.learn.engine.probe import Mismatch, compare
+from etude.learn.model.card import Training
+from etude.learn.model.checkpoint import check_companions, load_checkpoint, save_checkpoint
+from etude.learn.model.device import device_of
+from etude.learn.train.checkpoint import CheckpointError, load_state, save_state
+from etude.learn.train.feedback import Flagged, add_feedback, feedback_of_all
+from etude.learn.train.fresh_drafts import FreshDrafts
+from etude.learn.train.policy_step import PolicyTrainer
+from etude.learn.train.ranks import ALONE, Ranks, RanksDiverged
+from etude.learn.train.scores import Scores
+from etude.learn.weights.background import BackgroundPublisher
+from etude.learn.weights.digest import state_digest
+from etude.learn.weights.publisher import Published, Publisher
+from etude.learn.weights.store import WeightStore
 from etude.rl.baseline import RunningMeans, by_group, of_sound_groups
 from etude.rl.hints.flagged import chosen
 from etude.rl.rewards.component import Subject
@@ -37,19 +50,6 @@ from etude.rl.rewards.mixed_file import MIXED, MixedFile
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
 from etude.rl.weight_store import store_of
-from etude.trace.completion import SampledTokens
-from etude.trace.gap_file import write_gaps
-from etude.trace.segment import Rollout
-from etude.train.checkpoint import CheckpointError, load_state, save_state
-from etude.train.feedback import Flagged, add_feedback, feedback_of_all
-from etude.train.fresh_drafts import FreshDrafts
-from etude.train.policy_step import PolicyTrainer
-from etude.train.ranks import ALONE, Ranks, RanksDiverged
-from etude.train.scores import Scores
-from etude.weights.background import BackgroundPublisher
-from etude.weights.digest import state_digest
-from etude.weights.publisher import Published, Publisher
-from etude.weights.store import WeightStore
 
 T = TypeVar("T")
 # The ledger may name the state before the newest (killed between writing the state and noting it).

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from etude.events.finite import dumps
+from etude.core.events.finite import dumps
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from etude.trace.segment import Rollout, routed
+from etude.core.trace.segment import Rollout, routed
 
 # What a point of the report's learning curve shows; everything else stays in the event log.
 CURVE = (

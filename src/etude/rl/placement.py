@@ -20,13 +20,16 @@ import torch
 from ray.exceptions import NodeDiedError, ObjectLostError, RayActorError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from etude.engine.core import EngineCore
-from etude.engine.service import EngineService
-from etude.engine.settings import EngineSettings
-from etude.engine.vllm.child import EngineGone
-from etude.engine.vllm.service import VllmService
-from etude.model.checkpoint import load_checkpoint
-from etude.model.device import compute_reproducibly, device_of
+from etude.learn.engine.core import EngineCore
+from etude.learn.engine.service import EngineService
+from etude.learn.engine.settings import EngineSettings
+from etude.learn.engine.vllm.child import EngineGone
+from etude.learn.engine.vllm.service import VllmService
+from etude.learn.model.checkpoint import load_checkpoint
+from etude.learn.model.device import compute_reproducibly, device_of
+from etude.learn.train.gloo_ranks import GlooRanks
+from etude.learn.train.ranks import ALONE, Ranks
+from etude.learn.weights.store import WeightStore
 from etude.rl.devices import gpu_share, on_gpu, processes_on_gpus
 from etude.rl.learner import Learner
 from etude.rl.memory import keep_freed_memory
@@ -34,9 +37,6 @@ from etude.rl.rank_group import RankGroup
 from etude.rl.restarts import ProcessDied
 from etude.rl.settings import ClusterSettings, RlSettings
 from etude.rl.weight_store import place_of, store_of
-from etude.train.gloo_ranks import GlooRanks
-from etude.train.ranks import ALONE, Ranks
-from etude.weights.store import WeightStore
 
 # A poll blocks one thread of the actor, a staging another; submissions, releases and readings need a third.
 ENGINE_CALLS = 6

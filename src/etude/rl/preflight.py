@@ -11,15 +11,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from etude.chat.renderer import Renderer
-from etude.harness.budget import FACTORS, Budget
-from etude.harness.opening import first_prompt
-from etude.harness.settings import HarnessSettings
+from etude.agent.chat.renderer import Renderer
+from etude.agent.harness.budget import FACTORS, Budget
+from etude.agent.harness.opening import first_prompt
+from etude.agent.harness.settings import HarnessSettings
+from etude.core.trace.segment import Rollout
 from etude.rl.groups import Group
 from etude.rl.settings import RlSettings
 from etude.rollout.attempt import task_facts
 from etude.tasks.task import Task
-from etude.trace.segment import Rollout
 
 SAMPLE = 16  # tasks, spread over the schedule: rendering one takes milliseconds
 REFUSED_SHARE = 0.5  # of the sample: below it the run goes on without what these tasks could teach, and says so

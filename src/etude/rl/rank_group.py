@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from etude.learn.train.gloo_ranks import Meeting
+from etude.learn.train.ranks import RankLost
 from etude.rl.restarts import ProcessDied
-from etude.train.gloo_ranks import Meeting
-from etude.train.ranks import RankLost
 
 # What all ranks have to do, at the same time. Everything else is rank 0's.
 TOGETHER = frozenset({"restore", "train"})

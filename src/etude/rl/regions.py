@@ -14,9 +14,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from etude.learn.weights.errors import BadStore, ForeignFormat, Unreachable, WeightsError
 from etude.rl.floor import Floor
 from etude.rl.restarts import ProcessDied
-from etude.weights.errors import BadStore, ForeignFormat, Unreachable, WeightsError
 
 if TYPE_CHECKING:
     from etude.rl.engines import Replica

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from etude.engine.settings import EngineSettings
+from etude.learn.engine.settings import EngineSettings
 from etude.rl.settings import RlSettings
 
 REQUEST, ANSWERS = "reload.json", "reloads.jsonl"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from etude.engine.settings import EngineSettings
+from etude.learn.engine.settings import EngineSettings
 from etude.rl.answering import check_answering, tell_answering
 from etude.rl.reload import ANSWERS, REQUEST, Reload, answers, changed, fitted_to
 from etude.rl.services import Places, Services

@@ -10,9 +10,9 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 
-from etude.policy.protocol import Request
+from etude.agent.policy.protocol import Request
+from etude.core.trace.completion import Completion
 from etude.rl.engine_policy import EnginePolicy
-from etude.trace.completion import Completion
 
 # Sessions that nobody released (their attempt was cut off) are forgotten at last; a forgotten one costs a prefill, nothing else.
 REMEMBERED = 1 << 16

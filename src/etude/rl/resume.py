@@ -6,6 +6,7 @@ and finished groups are there too, decided batches are in the ledger.
 
 from __future__ import annotations
 
+from etude.core.trace.segment import Rollout
 from etude.rl.barren import barren
 from etude.rl.controller import Learner, OnStep
 from etude.rl.groups import Begun, Group
@@ -15,7 +16,6 @@ from etude.rl.schedule import Schedule
 from etude.rl.settings import RlSettings
 from etude.rl.store import GroupStore
 from etude.rl.window import StalenessWindow
-from etude.trace.segment import Rollout
 
 
 class ReplayDiverged(Exception):

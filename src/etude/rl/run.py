@@ -15,13 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from etude.engine.settings import EngineSettings
-from etude.events.log import EventLog
-from etude.factory.service.deepening import Deepening
-from etude.factory.service.siblings import Siblings
-from etude.fleet.settings import FleetSettings
-from etude.harness.settings import HarnessSettings
-from etude.model.checkpoint import load_config
+from etude.agent.harness.settings import HarnessSettings
+from etude.core.events.log import EventLog
+from etude.learn.engine.settings import EngineSettings
+from etude.learn.model.checkpoint import load_config
 from etude.rl.answering import check_answering, tell_answering
 from etude.rl.cluster import Cluster
 from etude.rl.devices import check_devices
@@ -32,8 +29,11 @@ from etude.rl.region import require_placed
 from etude.rl.reload import fitted_to, in_force
 from etude.rl.services import STAGE
 from etude.rl.settings import ClusterSettings, RlSettings
+from etude.sandbox.fleet.settings import FleetSettings
 from etude.sandbox.protocol import SandboxPool
 from etude.sandbox.settings import SandboxSettings
+from etude.tasks.generate.service.deepening import Deepening
+from etude.tasks.generate.service.siblings import Siblings
 from etude.tasks.registry import GRADERS
 from etude.tasks.task import Grader, TaskSource
 

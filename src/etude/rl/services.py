@@ -14,8 +14,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from etude.engine.settings import EngineSettings
-from etude.events.log import EventLog
+from etude.core.events.log import EventLog
+from etude.learn.engine.settings import EngineSettings
 from etude.rl.controller import Step
 from etude.rl.engines import Engines
 from etude.rl.learner import Trained

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from etude.core.trace.segment import Rollout
+from etude.core.trace.vocabulary import write_vocabulary
+from etude.core.trace.writer import add_verdict
 from etude.rl.controller import Step
 from etude.rl.groups import Group
 from etude.rl.life import Slot
 from etude.rl.settings import RlSettings
 from etude.rollout.attempt import Attempt
 from etude.rollout.keep import keep_session
-from etude.trace.segment import Rollout
-from etude.trace.vocabulary import write_vocabulary
-from etude.trace.writer import add_verdict
 
 STAGE = "rl"
 

@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from etude.learn.train.feedback_settings import FeedbackSettings
+from etude.learn.train.mtp_settings import FreshDraftsSettings
+from etude.learn.train.settings import PolicyStepSettings
 from etude.rl.region import RegionSettings, require_apart, require_lag, require_place
-from etude.rl.rewards.settings import RewardSettings
+from etude.rl.reward_settings import RewardSettings
 from etude.rollout.settings import AttemptSettings
-from etude.train.feedback_settings import FeedbackSettings
-from etude.train.mtp_settings import FreshDraftsSettings
-from etude.train.settings import PolicyStepSettings
 
 SetAside = Literal["none", "failed", "uniform"]
 

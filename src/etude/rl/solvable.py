@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from etude.events.finite import dumps
+from etude.core.events.finite import dumps
+from etude.core.statistics.bounded import average
 from etude.rollout.attempt import Setup
 from etude.rollout.batch import Job, run_batch
-from etude.statistics.bounded import average
 from etude.tasks.task import Task
 
 SOLVABLE = "solvable.json"

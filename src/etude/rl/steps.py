@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from etude.events.finite import without_nan
+from etude.core.events.finite import without_nan
 
 
 @dataclass(frozen=True)

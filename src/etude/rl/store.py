@@ -1,4 +1,4 @@
-"""Finished groups on disk: one compressed file per group (`trace/group_file.py`), written whole or not at all, so that they outlive a kill.
+"""Finished groups on disk: one compressed file per group (`core/trace/group_file.py`), written whole or not at all, so that they outlive a kill.
 
 Beside them, in `scored/`, the rollouts of groups that are not finished yet, one file each: a long group that is killed near its end goes
 on there; and in `ended/` what agents left that waits for its verdict (`ended.py`). These are a saving, not a record: one that is missing or
@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from etude.core.trace.group_file import DamagedGroup, pack_group, unpack_group
+from etude.core.trace.segment import Rollout
 from etude.rl.ended import EndedStore
 from etude.rl.groups import Begun
-from etude.trace.group_file import DamagedGroup, pack_group, unpack_group
-from etude.trace.segment import Rollout
 
 
 class GroupStore:

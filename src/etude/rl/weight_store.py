@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from etude.learn.weights.errors import ForeignChain
+from etude.learn.weights.store import WeightStore
 from etude.rl.settings import RlSettings
-from etude.weights.errors import ForeignChain
-from etude.weights.store import WeightStore
 
 if TYPE_CHECKING:
     from etude.rl.ledger import Ledger, Progress

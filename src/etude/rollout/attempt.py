@@ -16,16 +16,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-from etude.chat.renderer import Renderer
-from etude.harness.agent import Outcome, build_agent
-from etude.harness.approval import Approver
-from etude.harness.header import session_header
-from etude.harness.instructions import NAME, Instructions, fit, rendered
-from etude.harness.presets.preset import preset_of
-from etude.harness.services import Services
-from etude.harness.settings import HarnessSettings
-from etude.harness.task_facts import TaskFacts
-from etude.policy.protocol import Policy, PolicyError, StageError
+from etude.agent.chat.renderer import Renderer
+from etude.agent.harness.agent import Outcome, build_agent
+from etude.agent.harness.approval import Approver
+from etude.agent.harness.header import session_header
+from etude.agent.harness.instructions import NAME, Instructions, fit, rendered
+from etude.agent.harness.presets.preset import preset_of
+from etude.agent.harness.services import Services
+from etude.agent.harness.settings import HarnessSettings
+from etude.agent.harness.task_facts import TaskFacts
+from etude.agent.policy.protocol import Policy, PolicyError, StageError
+from etude.core.trace.entry import Header
+from etude.core.trace.segment import Rollout
+from etude.core.trace.session import Recorder, Session
 from etude.rollout.code_search import CodeSearch
 from etude.rollout.ended import Ended, Keep, unkept
 from etude.rollout.interjection import overheard
@@ -40,9 +43,6 @@ from etude.sandbox.spec import SandboxSpec
 from etude.tasks.environment.workspace import left, opened
 from etude.tasks.grading import described, graded
 from etude.tasks.task import Grader, SessionGrader, Task, Verdict
-from etude.trace.entry import Header
-from etude.trace.segment import Rollout
-from etude.trace.session import Recorder, Session
 
 # Retries sample with other seeds: a prime apart, so that they never meet the seeds of a session's later turns.
 SEED_STRIDE = 1_000_003

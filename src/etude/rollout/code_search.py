@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from etude.harness.code_index import OverlaidIndex
-from etude.harness.services import Services
-from etude.harness.settings import HarnessSettings
-from etude.index.base import Base
-from etude.index.client import IndexClient
-from etude.index.errors import IndexRefused, ServiceLost
-from etude.index.process import BaseService
+from etude.agent.code_index.base import Base
+from etude.agent.code_index.client import IndexClient
+from etude.agent.code_index.errors import IndexRefused, ServiceLost
+from etude.agent.code_index.process import BaseService
+from etude.agent.harness.code_index import OverlaidIndex
+from etude.agent.harness.services import Services
+from etude.agent.harness.settings import HarnessSettings
 from etude.sandbox.errors import InfraError
 from etude.sandbox.protocol import Operations
 from etude.tasks.task import Task

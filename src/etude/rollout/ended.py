@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from etude.harness.agent import Outcome
+from etude.agent.harness.agent import Outcome
 
 
 @dataclass(frozen=True)

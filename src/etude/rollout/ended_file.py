@@ -4,7 +4,7 @@
 
 The tree is held as what differs from the task's own files, whose digest is in the head: over another base it would be another tree. Bytes
 that are damaged anywhere, or that belong to another task or place, are refused (`DamagedEnded`): a refusal costs a rollout, a mistake would
-be a wrong reward. Sessions are held as the trace has them on disk (`trace/block.py`), routes too, for they are trained on.
+be a wrong reward. Sessions are held as the trace has them on disk (`core/trace/block.py`), routes too, for they are trained on.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any
 
 import zstandard
 
-from etude.harness.agent import Outcome
+from etude.agent.harness.agent import Outcome
+from etude.core.trace.block import pack_routes, pack_tokens, unpack_routes, unpack_tokens
+from etude.core.trace.bounded_zstd import BadFrame, decompress
+from etude.core.trace.entry import Entry, Header
+from etude.core.trace.group_file import LEAST_BOUND_BYTES, MOST_RATIO
+from etude.core.trace.session import Session
 from etude.rollout.ended import Ended
 from etude.rollout.verdicts import key_of
 from etude.tasks.content import file_bytes, mode_of
 from etude.tasks.task import Task
-from etude.trace.block import pack_routes, pack_tokens, unpack_routes, unpack_tokens
-from etude.trace.bounded_zstd import BadFrame, decompress
-from etude.trace.entry import Entry, Header
-from etude.trace.group_file import LEAST_BOUND_BYTES, MOST_RATIO
-from etude.trace.session import Session
 
 DIGEST = hashlib.sha256().digest_size
 FORMAT = 1

@@ -12,11 +12,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from etude.harness.inbox import Inbox
-from etude.harness.watcher import Nobody
-from etude.hygiene.facts import EDITS
+from etude.agent.harness.inbox import Inbox
+from etude.agent.harness.watcher import Nobody
+from etude.agent.metrics.facts import EDITS
+from etude.core.trace.entry import Entry
 from etude.tasks.task import Task
-from etude.trace.entry import Entry
 
 After = Literal["turns", "edits", "idle"]
 Manner = Literal[

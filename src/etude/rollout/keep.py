@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from etude.core.trace.entry import Entry
+from etude.core.trace.session import Session
+from etude.core.trace.writer import write_session
 from etude.rollout.attempt import Attempt
-from etude.trace.entry import Entry
-from etude.trace.session import Session
-from etude.trace.writer import write_session
 
 
 def keep_session(path: Path, attempt: Attempt, facts: dict[str, Any]) -> None:

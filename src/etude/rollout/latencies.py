@@ -14,9 +14,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from etude.harness.approval import Approver, Effect, Ruling
-from etude.policy.protocol import StageError
-from etude.trace.message import ToolCall
+from etude.agent.harness.approval import Approver, Effect, Ruling
+from etude.agent.policy.protocol import StageError
+from etude.core.trace.message import ToolCall
 
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 

@@ -16,9 +16,9 @@ from etude.sandbox.launch.gvisor import Gvisor
 from etude.sandbox.launch.launcher import Launcher
 from etude.sandbox.launch.podman import Podman
 from etude.sandbox.launch.runc import Runc
+from etude.sandbox.launch.zygotes import Nurseries
 from etude.sandbox.layered.shelf import Shelf, open_store
-from etude.sandbox.local.nursery import Nurseries
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec

@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from etude.egress.record import Decision
+from etude.sandbox.egress.record import Decision
 from etude.sandbox.errors import SandboxError
 from etude.sandbox.spec import (
     Capabilities,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from etude.egress.record import Decision
+from etude.sandbox.egress.record import Decision
 from etude.sandbox.errors import SandboxError, Unsupported
 from etude.sandbox.protocol import Process, Sandbox
 from etude.sandbox.spec import Change, Entry, Network, ServiceStatus, SnapshotRef, State, Terminal

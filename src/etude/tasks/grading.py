@@ -11,12 +11,12 @@ import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+from etude.core.trace.session import Session
+from etude.core.trace.unicode import is_whole, whole
 from etude.sandbox.errors import InfraError, SandboxError
 from etude.sandbox.protocol import Machines
 from etude.tasks.errors import TaskDefective
 from etude.tasks.task import Grader, SessionGrader, Task, Verdict
-from etude.trace.session import Session
-from etude.trace.unicode import is_whole, whole
 
 Grade = Callable[[dict[str, bytes]], Awaitable[Verdict]]
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import tomli_w
 
-from etude.recipe import bounded_toml
+from etude.core import bounded_toml
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.content import (
     MODES,

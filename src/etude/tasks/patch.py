@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from etude.link.git import GitError, git
+from etude.agent.git_links.git import GitError, git
 from etude.tasks.content import LINK, file_text, files_below, leads_out, mode_of, read_file, write_file
 
 _SUBMODULE = re.compile(r"(?m)^(?:new (?:file )?mode|index \S+) 160000$")

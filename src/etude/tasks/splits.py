@@ -18,8 +18,8 @@ from typing import Literal
 
 import numpy as np
 
-from etude.fingerprint.project import project_name
-from etude.fingerprint.publish import grams
+from etude.core.fingerprint.project import project_name
+from etude.core.fingerprint.publish import grams
 from etude.tasks.content import is_text
 from etude.tasks.errors import TaskError
 from etude.tasks.task import Split

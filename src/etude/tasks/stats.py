@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from etude.tasks.store.row import Row
+from etude.tasks.row import Row
 
 # A task is large by both (the bar of our own folder: a hundred of them).
 LARGE_LINES, LARGE_FILES = 150, 4

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Sequence, get_args, runtime_checkable
 
+from etude.core.trace.session import Session
 from etude.sandbox.protocol import Machines
-from etude.trace.session import Session
 
 # Trained on; looked at while settings are chosen; measured for the figures that are reported.
 Split = Literal["train", "validation", "heldout"]

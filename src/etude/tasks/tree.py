@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.link.git import GitError, git
+from etude.agent.git_links.git import GitError, git
 from etude.tasks.content import MODES, Mode, file_text
 from etude.tasks.leftovers import leftovers
 

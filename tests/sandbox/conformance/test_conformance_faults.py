@@ -15,8 +15,8 @@ import pytest
 from makers import MadePool
 
 from etude.sandbox.errors import SandboxDied, SandboxNotFound, Unsupported, UserError
-from etude.sandbox.local.nursery import Nurseries
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.launch.zygotes import Nurseries
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings
@@ -125,7 +125,7 @@ async def test_a_dead_zygote_is_replaced_and_its_children_live_on() -> None:
 
 CLIENT = """
 import asyncio, sys
-from etude.sandbox.local.nursery import Nurseries
+from etude.sandbox.launch.zygotes import Nurseries
 from etude.sandbox.pool import open_pool
 from etude.sandbox.spec import WORKDIR, SandboxSpec
 from etude.sandbox.settings import SandboxSettings

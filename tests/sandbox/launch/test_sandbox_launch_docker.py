@@ -18,7 +18,7 @@ from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.launch import handing
 from etude.sandbox.launch.docker import Docker
 from etude.sandbox.launch.launcher import Launcher
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings

@@ -21,7 +21,7 @@ from etude.sandbox.launch.firecracker import probe, relay
 from etude.sandbox.launch.firecracker.api import Api
 from etude.sandbox.launch.firecracker.firecracker import Firecracker
 from etude.sandbox.launch.launcher import Launcher
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import FirecrackerSettings, SandboxSettings
 from etude.sandbox.spec import Network, SandboxSpec

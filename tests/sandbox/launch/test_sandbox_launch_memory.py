@@ -13,7 +13,7 @@ import pytest_asyncio
 from etude.sandbox.errors import InfraError, SandboxDied, SandboxError, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.launch.gvisor import Gvisor
 from etude.sandbox.launch.launcher import Launch
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox
 from etude.sandbox.settings import SandboxSettings

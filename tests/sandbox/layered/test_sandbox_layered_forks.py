@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from etude.layers.collect import collect
-from etude.layers.hold import Hold
-from etude.layers.store import LayerStore
 from etude.sandbox.errors import CapacityExhausted, LayerCorrupt, SandboxError, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.layered.shelf import open_store
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.layers.collect import collect
+from etude.sandbox.layers.hold import Hold
+from etude.sandbox.layers.store import LayerStore
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox
 from etude.sandbox.settings import SandboxSettings

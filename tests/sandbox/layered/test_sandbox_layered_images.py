@@ -14,7 +14,7 @@ import pytest
 from etude.sandbox.errors import SandboxError, Unsupported, UserError
 from etude.sandbox.layered import images
 from etude.sandbox.layered.shelf import open_store
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.spec import Change, SandboxSpec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

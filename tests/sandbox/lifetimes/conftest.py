@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from etude.sandbox.errors import Unsupported
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 

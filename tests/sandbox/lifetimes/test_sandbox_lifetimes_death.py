@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from leaks import census, grown
 
-from etude.ledger.being import Being
-from etude.ledger.ledger import Ledger
-from etude.ledger.undo import Group, Process
+from etude.sandbox.cleanup.being import Being
+from etude.sandbox.cleanup.ledger import Ledger
+from etude.sandbox.cleanup.undo import Group, Process
+from etude.sandbox.creation import STEPS
 from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound
-from etude.sandbox.local.making import STEPS
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import Network, SandboxSpec
@@ -179,7 +179,7 @@ async def test_a_runner_killed_while_it_is_born_is_a_typed_error_and_leaves_noth
             signal.pidfd_send_signal(channels[-1].pidfd, signal.SIGKILL)
 
     with monkeypatch.context() as broken:
-        broken.setattr("etude.sandbox.local.making.Channel", watched)
+        broken.setattr("etude.sandbox.creation.Channel", watched)
         broken.setattr(cells._maker, "before", kill)
         with pytest.raises(InfraError):
             box = await asyncio.wait_for(cells.create(SandboxSpec()), 20)

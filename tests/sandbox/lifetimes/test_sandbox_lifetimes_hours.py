@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.sandbox.errors import UserError
+from etude.sandbox.lifetime import Lifetime
 from etude.sandbox.lifetimes.hours import Hours
-from etude.sandbox.lifetimes.lifetime import Lifetime
 
 
 class Clock:

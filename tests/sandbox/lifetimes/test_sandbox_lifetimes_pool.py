@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from leaks import census, grown
 
-from etude.ledger.ledger import Ledger
+from etude.sandbox.cleanup.ledger import Ledger
 from etude.sandbox.errors import CapacityExhausted, InfraError, SandboxNotFound, Unsupported, UserError
-from etude.sandbox.local.nursery import Nurseries
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.launch.zygotes import Nurseries
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec, Service
 from etude.sandbox.wire.live import LiveSandbox

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from leaks import census, grown, resident_kib
 
-from etude.layers.collect import collect
 from etude.sandbox.errors import SandboxError, Unsupported
 from etude.sandbox.layered.shelf import open_store
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.layers.collect import collect
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.pool import open_pool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import Network, SandboxSpec

@@ -11,13 +11,13 @@ import pytest
 
 from etude.sandbox.errors import CapacityExhausted
 from etude.sandbox.inside.users import SIZE
-from etude.sandbox.local import uids
-from etude.sandbox.local.uids import Ranges, Source
+from etude.sandbox.launch import uids
+from etude.sandbox.launch.uids import Ranges, Source
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from etude.sandbox.local.uids import Ranges, Source
+from etude.sandbox.launch.uids import Ranges, Source
 held = [Ranges(Source(1000, 5000, 4), Path(sys.argv[1])).claim() for _ in range(3)]
 print(*(one.uid for one in held), flush=True)
 time.sleep(1000)

@@ -18,7 +18,7 @@ import pytest_asyncio
 
 from etude.sandbox.errors import PidsExhausted, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.inside.users import SIZE
-from etude.sandbox.local import uids
+from etude.sandbox.launch import uids
 from etude.sandbox.pool import open_pool
 from etude.sandbox.protocol import Sandbox, SandboxPool
 from etude.sandbox.settings import SandboxSettings

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from etude.sandbox.creation import Maker
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
-from etude.sandbox.local.making import Maker
-from etude.sandbox.local.nursery import Nurseries
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.launch.zygotes import Nurseries
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.settings import SandboxSettings
 
 Layer = Callable[[str, dict[str, bytes]], str]

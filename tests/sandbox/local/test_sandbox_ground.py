@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from etude.sandbox.creation import Base, Maker
 from etude.sandbox.errors import InfraError, Unsupported, UserError
-from etude.sandbox.local.making import Base, Maker
-from etude.sandbox.local.nursery import Nurseries
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.launch.zygotes import Nurseries
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import WORKDIR, Network, SandboxSpec
 from etude.sandbox.wire.live import LiveSandbox

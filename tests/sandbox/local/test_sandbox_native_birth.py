@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from etude.sandbox.creation import Base, Maker
 from etude.sandbox.errors import Unsupported
-from etude.sandbox.local.making import Base, Maker
-from etude.sandbox.local.nursery import Nurseries
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.launch.zygotes import Nurseries
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.native import build
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec

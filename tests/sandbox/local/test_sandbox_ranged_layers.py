@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from etude.sandbox.creation import Base, Maker
 from etude.sandbox.errors import Unsupported
-from etude.sandbox.local.making import Base, Maker
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.spec import WORKDIR, SandboxSpec
 
 from .conftest import Layer

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from etude.sandbox.errors import CapacityExhausted
-from etude.sandbox.local.nursery import Nurseries
-from etude.sandbox.local.pool import LocalPool
+from etude.sandbox.launch.zygotes import Nurseries
+from etude.sandbox.local_pool import LocalPool
 from etude.sandbox.settings import SandboxSettings
 from etude.sandbox.spec import SandboxSpec
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from etude.egress.packages import asking
+from etude.sandbox.egress.packages import asking
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.network import rules
 from etude.sandbox.pool import open_pool

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from etude.tasks.importers.logs.readers import READERS
 from etude.tasks.importers.swe_grading import END, EXIT_CODE, START, Expected, UnreadableLog, results
+from etude.tasks.test_logs.readers import READERS
 
 NAMES = (
     "tests/test_a.py::test_one", "tests/test_a.py::TestB::test_c[x-1]", "tests/b.py::test_p[log(photon /(s", "tests/b.py::test_q[/tmp/a/b.c]",
@@ -103,7 +103,7 @@ GRAMMARS: dict[str, tuple[str, ...]] = {
     "karma": ("Starting browser Chrome", "  suite", "    ✔ {n}", "    ✖ {n}", "      deeper", " back", "SUMMARY:", "✔ {n}"),
     "highlightjs": _MOCHA,
     "carbon": _FILES, "react_pdf": _FILES, "grommet": (*_FILES, "FAIL ", "PASS \t{n}"),
-    "prismjs": tuple(f"./node_modules/.bin/mocha tests/run.js --reporter json\n{text}" for text in (*_JSON, "no report")),
+    "prismjs": tuple(f"./node_modules/.bin/mocha tests/pipeline/run.js --reporter json\n{text}" for text in (*_JSON, "no report")),
     "lighthouse": (
         *_FILES, *_MOCHA, "running 3 test files", "12 passing",
         *(f"./node_modules/.bin/mocha --reporter json\n{text}" for text in _LISTED),

@@ -10,8 +10,8 @@ import pytest
 
 from etude.tasks.errors import TaskError
 from etude.tasks.importers.importing import import_tasks
+from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
-from etude.tasks.validation.proof import LeftOut
 from etude.tasks.validation.workshop import Candidate
 
 ASKED = {"rows": 2, "from": Path("rows.jsonl")}

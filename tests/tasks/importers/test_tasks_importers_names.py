@@ -12,10 +12,10 @@ from etude.tasks.audit import leaks
 from etude.tasks.importers.swe_bench import named_as
 from etude.tasks.importers.swe_bench_rows import Row
 from etude.tasks.importers.swe_grading import FAILED, PASSED, status_of
+from etude.tasks.proof import LeftOut, Proof, prove
 from etude.tasks.running.report import TestRun
 from etude.tasks.running.testrun import Ran
 from etude.tasks.task import Task
-from etude.tasks.validation.proof import LeftOut, Proof, prove
 
 FILE = "tests/test_a.py"
 

@@ -20,8 +20,8 @@ from etude.tasks.harbor import read_task
 from etude.tasks.importers.importing import import_tasks
 from etude.tasks.importers.swe_bench import candidates, change_of, on_host
 from etude.tasks.importers.swe_bench_rows import Row, RowError, read_rows, rows_of
+from etude.tasks.proof import LeftOut
 from etude.tasks.validation.change import Bench
-from etude.tasks.validation.proof import LeftOut
 
 CLASSIC: dict[str, Any] = {
     "instance_id": "owner__shop-1", "repo": "owner/shop", "base_commit": "0123456789abcdef", "patch": "p", "test_patch": "t",

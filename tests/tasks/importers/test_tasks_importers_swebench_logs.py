@@ -14,8 +14,6 @@ from swebench_logs import PARSERS, drawn
 from swebench_record import DECISIONS, asked
 
 from etude.tasks.errors import TaskError
-from etude.tasks.importers.logs.log import ERROR, FAILED, PASSED, SKIPPED, WORDS, XFAIL, UnreadableLog
-from etude.tasks.importers.logs.readers import READERS, reader
 from etude.tasks.importers.swe_grading import (
     END,
     EXIT_CODE,
@@ -28,6 +26,8 @@ from etude.tasks.importers.swe_grading import (
     results,
     status_of,
 )
+from etude.tasks.test_logs.log import ERROR, FAILED, PASSED, SKIPPED, WORDS, XFAIL, UnreadableLog
+from etude.tasks.test_logs.readers import READERS, reader
 
 CASES = [json.loads(line) for line in Path(DECISIONS).read_bytes().split(b"\n") if line]
 

@@ -12,8 +12,8 @@ import pytest
 from terminal_cases import DECISIONS, asked, cases
 
 from etude.tasks.graders.reward import NoReward, Reward, of_json, of_text
-from etude.tasks.importers.logs.log import UnreadableLog
-from etude.tasks.importers.logs.terminal_bench import PARSERS
+from etude.tasks.test_logs.log import UnreadableLog
+from etude.tasks.test_logs.terminal_bench import PARSERS
 
 CASES = [json.loads(line) for line in DECISIONS.read_text(encoding="utf-8").splitlines()]
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from etude.cli.agent import options
 from etude.cli.agent.flags import Flags
 from etude.cli.answer import Answer
-from etude.events.stopping import run_async
+from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
-    from etude.face.headless import Job
+    from etude.agent.app.headless import Job
 
 
 def agent(
@@ -33,7 +33,7 @@ def agent(
     Exit status: 0 answered, 1 gave up (limits, refused), 2 wrong usage, 3 out of reach, 130 stopped.
     """
     given = locals()
-    from etude.face.errors import FaceError
+    from etude.agent.app.errors import FaceError
 
     flags = Flags(**{field.name: given[field.name] for field in fields(Flags)})
     try:
@@ -47,8 +47,8 @@ def agent(
 
 
 def _go(flags: Flags) -> Answer:
+    from etude.agent.app.errors import BadUse
     from etude.cli.agent.making import Making
-    from etude.face.errors import BadUse
 
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     headless = flags.prompt is not None or flags.json or flags.background or not at_terminal
@@ -63,7 +63,7 @@ def _go(flags: Flags) -> Answer:
         raise BadUse('no request: give one with -p "…", on stdin, or start at a terminal')
     job = made.job(prompt or "", session)
     if flags.background:
-        from etude.face.fleet.start import start
+        from etude.agent.app.fleet.start import start
 
         found = start(job)
         text = f"{found.id} works in {found.tree} (branch {found.branch}); etude agents attach {found.id}"
@@ -83,19 +83,19 @@ def _choose(lines: list[str]) -> int | None:
 
 
 def _headless(job: Job, as_json: bool) -> int:
-    from etude.face.headless import run_headless, standard
+    from etude.agent.app.headless import run_headless, standard
 
     return _run(run_headless(job, standard(as_json)))
 
 
 def _interactive(job: Job) -> int:
-    from etude.face.terminal import run_terminal
+    from etude.agent.app.terminal import run_terminal
 
     return _run(run_terminal(job))
 
 
 def _serve(flags: Flags) -> Answer:
-    from etude.acp.server import serve
+    from etude.agent.acp.server import serve
     from etude.cli.agent.making import Making
 
     run_async(serve(Making(flags).setup()))
@@ -110,7 +110,7 @@ def _run(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _undone(named: str, flags: Flags, everything: bool, as_json: bool) -> Answer:
-    from etude.face.taking_back import take_back
+    from etude.agent.app.taking_back import take_back
 
     done = run_async(take_back(named, flags.folder or Path("."), everything))
     return Answer({}, _document(dict(done.data), f"took back {', '.join(done.paths)}", as_json))

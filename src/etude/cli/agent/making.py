@@ -9,22 +9,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from etude.agent.app.config import load_config
+from etude.agent.app.errors import BadUse
+from etude.agent.app.headless import Job
+from etude.agent.app.model import Choice
+from etude.agent.app.model import Preset as PresetWord
+from etude.agent.app.offers import Wanted
+from etude.agent.app.past import LAST, LISTED, Past, find, held_in
+from etude.agent.app.place import Place, Walls
+from etude.agent.app.talk import Ask, choice_of
+from etude.agent.harness.approval import ApprovalPolicy
 from etude.cli.agent.flags import Flags
 from etude.cli.agent.options import CHOOSE
-from etude.face.config import load_config
-from etude.face.errors import BadUse
-from etude.face.headless import Job
-from etude.face.model import Choice
-from etude.face.model import Preset as PresetWord
-from etude.face.offers import Wanted
-from etude.face.past import LAST, LISTED, Past, find, held_in
-from etude.face.place import Place, Walls
-from etude.face.talk import Ask, choice_of
-from etude.harness.approval import ApprovalPolicy
-from etude.trace.entry import Effort
+from etude.core.trace.entry import Effort
 
 if TYPE_CHECKING:
-    from etude.acp.conversation import Setup
+    from etude.agent.acp.conversation import Setup
 
 _KEY = "OPENAI_API_KEY"
 
@@ -80,8 +80,8 @@ class Making:
 
     def setup(self) -> Setup:
         """Of an ACP server: the editor gives folder and requests."""
-        from etude.acp.conversation import Setup
-        from etude.face.model import open_model
+        from etude.agent.acp.conversation import Setup
+        from etude.agent.app.model import open_model
 
         flags = self._flags
         editors = {

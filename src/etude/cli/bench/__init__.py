@@ -18,8 +18,8 @@ class BenchGroup(FallbackGroup):
     thing = "recipe"
 
     def names(self, word: str) -> bool:
-        from etude.recipe.errors import RecipeError
-        from etude.recipe.read import find_recipe
+        from etude.pipeline.recipe.errors import RecipeError
+        from etude.pipeline.recipe.read import find_recipe
 
         try:
             find_recipe(word)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from etude.bench.suites.prices import Prices
+    from etude.evaluate.bench.prices import Prices
 
 
 class PriceError(Exception):
@@ -75,7 +75,7 @@ def prices_given(
     file: Path | None, fresh: float | None, answered: float | None, cached: float | None, today: date
 ) -> Prices:
     """The list of a file, or one price for every model asked; empty where nothing was said. Raises PriceError, SuiteError."""
-    from etude.bench.suites.prices import Price, Prices, read_prices
+    from etude.evaluate.bench.prices import Price, Prices, read_prices
 
     if file is None and fresh is None and answered is None and cached is None:
         return Prices()

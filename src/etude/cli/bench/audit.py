@@ -10,13 +10,13 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.bench.judging import JudgeWord, KeyEnv, SuiteWord, closing, suite_of
 from etude.cli.option import DryRun, Json, Overrides
-from etude.events.stopping import run_async
+from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
-    from etude.bench.audit.finding import Finding
-    from etude.bench.runs.folder import RunFolder
-    from etude.bench.runs.table import Table
-    from etude.bench.suites.suite import Suite
+    from etude.evaluate.bench.audit.finding import Finding
+    from etude.evaluate.bench.runs.folder import RunFolder
+    from etude.evaluate.bench.runs.table import Table
+    from etude.evaluate.bench.suites.suite import Suite
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `etude bench run`.")]
 Share = Annotated[
@@ -50,12 +50,12 @@ def audit(
     json: Json = False,
 ) -> Answer:
     """Read passes blind to their outcome for looked-up fixes, tampered tests and special-cased inputs; scores stay as they are."""
-    from etude.bench.audit.audited_run import audit_run
-    from etude.bench.grading.judgement import JudgementFile
-    from etude.bench.runs.folder import RunFolder
-    from etude.bench.runs.report import write_report
-    from etude.bench.runs.table import read_table
-    from etude.report.write import write_page
+    from etude.evaluate.bench.audit.audited_run import audit_run
+    from etude.evaluate.bench.grading.judgement import JudgementFile
+    from etude.evaluate.bench.run_report import write_report
+    from etude.evaluate.bench.runs.folder import RunFolder
+    from etude.evaluate.bench.runs.table import read_table
+    from etude.evaluate.report.write import write_page
 
     place = RunFolder(folder)
     table = read_table(place)
@@ -80,8 +80,8 @@ def audit(
 
 def _answer(place: RunFolder, table: Table, findings: list[Finding], note: str) -> Answer:
     """What the run's files hold now. `note`: why the suite's tasks could not be looked at, or nothing."""
-    from etude.bench.audit.audited_run import audit_part
-    from etude.bench.audit.probed_run import probed_part
+    from etude.evaluate.bench.audit.audited_run import audit_part
+    from etude.evaluate.bench.audit.probed_run import probed_part
 
     found = audit_part(place, table) or {"policies": {}, "flagged": [], "wires": {}}
     probed = probed_part(place, table)
@@ -90,9 +90,9 @@ def _answer(place: RunFolder, table: Table, findings: list[Finding], note: str) 
 
 
 async def _probe(word: str, place: RunFolder, table: Table, suite: Suite | None, key_env: str, seed: int) -> None:
-    from etude.bench.audit.probed_run import probe_run
     from etude.cli.bench.judging import NoSuite, going_on
-    from etude.run.judges import answering
+    from etude.evaluate.bench.audit.probed_run import probe_run
+    from etude.pipeline.run.judges import answering
 
     if suite is None:
         raise NoSuite("--probe needs the suite's tasks: name it with --suite")

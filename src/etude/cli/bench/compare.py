@@ -26,7 +26,7 @@ SHOWN = 10  # tasks of each kind in the text; --json has all
 
 def compare(runs: Runs, only: Only = None, wish: Wish = None, json: Json = False) -> Answer:
     """Paired differences with intervals and corrected p-values, what this suite could see, and which tasks tell nothing."""
-    from etude.bench.field import read_field
+    from etude.evaluate.bench.field import read_field
 
     if wish is not None and not wish > 0:
         raise typer.BadParameter(f"--wish {wish:g}: give a difference above 0, in points")

@@ -120,7 +120,7 @@ def harbor(
     json: Json = False,
 ) -> Answer:
     """Import Harbor or Terminal-Bench tasks. Those with an image are run first; the others say at run time which one they lack."""
-    from etude.run.suite_importing import harbor_candidates
+    from etude.pipeline.run.suite_importing import harbor_candidates
     from etude.tasks.importers.terminal import read_foreign_tasks
 
     images = dict(_pair(words) for words in image or [])

@@ -11,14 +11,14 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.bench.judging import JudgeWord, KeyEnv, NoSuite, SuiteWord, closing, suite_of
 from etude.cli.option import DryRun, Json, Overrides
-from etude.events.stopping import run_async
+from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
-    from etude.bench.grading.judge import Judge
-    from etude.bench.runs.folder import RunFolder
-    from etude.bench.runs.table import Table
-    from etude.bench.suites.suite import Suite
-    from etude.recipe.recipe import Recipe
+    from etude.evaluate.bench.grading.judge import Judge
+    from etude.evaluate.bench.runs.folder import RunFolder
+    from etude.evaluate.bench.runs.table import Table
+    from etude.evaluate.bench.suites.suite import Suite
+    from etude.pipeline.recipe.recipe import Recipe
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The --out of `etude bench run`.")]
 Agentic = Annotated[
@@ -44,12 +44,12 @@ def judge(
     json: Json = False,
 ) -> Answer:
     """Judge what tests can't decide; what was judged before is not asked again, and no test's score changes."""
-    from etude.bench.grading.judged_run import asked
-    from etude.bench.runs.folder import RunFolder
-    from etude.bench.runs.report import write_report
-    from etude.bench.runs.table import read_table
-    from etude.recipe.read import find_recipe, read_recipe
-    from etude.report.write import write_page
+    from etude.evaluate.bench.run_report import write_report
+    from etude.evaluate.bench.runs.folder import RunFolder
+    from etude.evaluate.bench.runs.judged_run import asked
+    from etude.evaluate.bench.runs.table import read_table
+    from etude.evaluate.report.write import write_page
+    from etude.pipeline.recipe.read import find_recipe, read_recipe
 
     place = RunFolder(folder)
     table = read_table(place)
@@ -71,7 +71,7 @@ def judge(
 
 def _plan(suite: Suite, passes: Sequence[tuple[Any, Any, Any]], judge: str | None) -> Answer:
     """What would be asked, and why nothing is."""
-    from etude.bench.grading.judged_run import LEFT_OUT
+    from etude.evaluate.bench.runs.judged_run import LEFT_OUT
 
     calls = sum(one.kind == "single" for _, _, rubric in passes for one in rubric.criteria)
     plan = f"would ask {judge or 'no judge'}: {calls} criteria of {len(passes)} passes whose tasks have a rubric"
@@ -86,8 +86,8 @@ async def _judged(
     place: RunFolder, table: Table, suite: Suite, judge: str, key_env: str, running: Recipe | None
 ) -> dict[str, Any]:
     """The document of a judgement; with a recipe, whose sandboxes are used, by running."""
-    from etude.bench.grading.judged_run import judge_run
-    from etude.bench.grading.judgement import JudgementFile
+    from etude.evaluate.bench.grading.judgement import JudgementFile
+    from etude.evaluate.bench.runs.judged_run import judge_run
 
     async with closing(judge, JudgementFile(place.root / "judgements.jsonl"), key_env, suite) as who:
         assert who is not None
@@ -98,10 +98,10 @@ async def _judged(
 
 async def _by_running(place: RunFolder, table: Table, suite: Suite, judge: Judge, recipe: Recipe) -> dict[str, Any]:
     """The document of a judgement by an agent in fresh sandboxes."""
-    from etude.bench.grading.agentic import AgenticGrader
-    from etude.bench.grading.judged_run import judge_run
-    from etude.fleet.open import open_sandboxes
-    from etude.harness.settings import HarnessSettings
+    from etude.agent.harness.settings import HarnessSettings
+    from etude.evaluate.bench.grading.agentic import AgenticGrader
+    from etude.evaluate.bench.runs.judged_run import judge_run
+    from etude.sandbox.fleet.open import open_sandboxes
 
     pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
     try:
@@ -121,11 +121,11 @@ def _pairs(
     *,
     dry_run: bool,
 ) -> Answer:
-    from etude.bench.grading.judged_run import LEFT_OUT
-    from etude.bench.grading.judgement import JudgementFile
-    from etude.bench.grading.paired_run import meetings, pair_run
-    from etude.bench.runs.report import write_report
-    from etude.report.write import write_page
+    from etude.evaluate.bench.grading.judgement import JudgementFile
+    from etude.evaluate.bench.run_report import write_report
+    from etude.evaluate.bench.runs.judged_run import LEFT_OUT
+    from etude.evaluate.bench.runs.paired_run import meetings, pair_run
+    from etude.evaluate.report.write import write_page
 
     calls = 2 * len(meetings(table, suite, *pairs))
     if dry_run or judge is None:
@@ -180,6 +180,6 @@ def _agreement(row: dict[str, Any]) -> str:
 
 
 def _words(row: dict[str, Any]) -> str:
-    from etude.bench.grading.agreement import Agreement
+    from etude.evaluate.bench.grading.agreement import Agreement
 
     return Agreement(**row).words()

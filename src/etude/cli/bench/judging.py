@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from etude.bench.grading.judge import Judge
-    from etude.bench.grading.judgement import JudgementFile
-    from etude.bench.runs.table import Table
-    from etude.bench.suites.suite import Suite
+    from etude.evaluate.bench.grading.judge import Judge
+    from etude.evaluate.bench.grading.judgement import JudgementFile
+    from etude.evaluate.bench.runs.table import Table
+    from etude.evaluate.bench.suites.suite import Suite
 
 JudgeWord = Annotated[
     str | None,
@@ -39,8 +39,8 @@ class NoSuite(Exception):
 
 def suite_of(table: Table, named: str | None, recipe: str, overrides: list[str] | None) -> tuple[Suite | None, str]:
     """The suite of a run; or None, and why. One named in so many words must be there. Raises TaskError, NoSuite."""
-    from etude.recipe.read import find_recipe, read_recipe
-    from etude.run.suites import open_suite
+    from etude.pipeline.recipe.read import find_recipe, read_recipe
+    from etude.pipeline.run.suites import open_suite
     from etude.tasks.errors import TaskError
 
     label = table.shared["suite"]
@@ -74,10 +74,10 @@ async def closing(
     if word is None:
         yield None
         return
-    from etude.bench.grading.endpoint import price_of
-    from etude.bench.grading.judge import Judge
-    from etude.bench.suites.prices import Prices
-    from etude.run.judges import answering
+    from etude.evaluate.bench.grading.endpoint import price_of
+    from etude.evaluate.bench.grading.judge import Judge
+    from etude.evaluate.bench.prices import Prices
+    from etude.pipeline.run.judges import answering
 
     async with answering(word, key_env) as policy, going_on("--judge"):
         yield Judge(policy, file, price=price_of(suite.prices if suite else Prices(), policy.name))
@@ -86,7 +86,7 @@ async def closing(
 @asynccontextmanager
 async def going_on(option: str) -> AsyncIterator[None]:
     """Says what to do where an endpoint fails for good. Raises JudgeGone."""
-    from etude.policy.protocol import PolicyError
+    from etude.agent.policy.protocol import PolicyError
 
     try:
         yield

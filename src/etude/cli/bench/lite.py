@@ -39,8 +39,8 @@ def lite(
     json: Json = False,
 ) -> Answer:
     """Choose a lite suite, judged on passes and policies that had no part in the choice; refuses if the order is not kept."""
-    from etude.bench.field import read_field
-    from etude.statistics.lite import choose_lite
+    from etude.core.statistics.lite import choose_lite
+    from etude.evaluate.bench.field import read_field
 
     if suite is not None and out is None:
         raise typer.BadParameter("--suite makes a suite of the list: say where with --out DIR")
@@ -74,7 +74,7 @@ def _rounded(value: float | None) -> float | None:
 
 def _write(document: dict[str, Any], suite: Path | None, out: Path) -> None:
     if suite is not None:
-        from etude.bench.lite_suite import freeze_lite
+        from etude.evaluate.bench.lite_suite import freeze_lite
 
         freeze_lite(suite, document, out)
         return

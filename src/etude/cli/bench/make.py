@@ -39,8 +39,8 @@ from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
 
 if TYPE_CHECKING:
-    from etude.recipe.recipe import Recipe
-    from etude.run.suite_making import Making
+    from etude.pipeline.recipe.recipe import Recipe
+    from etude.pipeline.run.suite_making import Making
     from etude.tasks.recorded.asked import Asked
 
 TASKS = "From tasks"
@@ -139,7 +139,7 @@ def of_sessions(
     """A suite of what sessions came to, with rubrics where somebody is named to draft them."""
     from dataclasses import replace
 
-    from etude.run.suite_making import Drafting
+    from etude.pipeline.run.suite_making import Drafting
     from etude.tasks.recorded.asked import candidates, others_of
 
     word, key_env = drafting
@@ -154,8 +154,8 @@ def of_sessions(
 def _tasks(
     recipe: Recipe, making: Making, source: str, wanted: tuple[Any, Any, Any], seed: int, dry_run: bool
 ) -> Answer:
-    from etude.bench.suites.from_tasks import Choice, candidates
-    from etude.run.suite_sources import source_of
+    from etude.evaluate.bench.suites.from_tasks import Choice, candidates
+    from etude.pipeline.run.suite_sources import source_of
 
     choice = Choice(*wanted)
     tasks = source_of(source, recipe, choice)

@@ -14,9 +14,9 @@ import typer
 from etude.cli.answer import Answer
 
 if TYPE_CHECKING:
-    from etude.bench.suites.rubric_making import Decided
-    from etude.recipe.recipe import Recipe
-    from etude.run.suite_making import Making
+    from etude.evaluate.bench.suites.rubric_making import Decided
+    from etude.pipeline.recipe.recipe import Recipe
+    from etude.pipeline.run.suite_making import Making
     from etude.tasks.validation.change import Bench
     from etude.tasks.validation.workshop import Candidate, Decision
 
@@ -89,9 +89,9 @@ def planned(
     images: dict[str, str] | None = None,
 ) -> Making:
     """The suite to be: everything but its tasks."""
-    from etude.bench.suites.find import SHELF, read_suite
-    from etude.bench.suites.manifest import check
-    from etude.run.suite_making import Making
+    from etude.evaluate.bench.suites.find import SHELF, read_suite
+    from etude.evaluate.bench.suites.manifest import check
+    from etude.pipeline.run.suite_making import Making
 
     there(requirements)
     listed = price_list(prices)
@@ -107,7 +107,7 @@ def planned(
 
 def price_list(file: Path | None):
     """The price list of a file; without one, the suite has none of its own."""
-    from etude.bench.suites.prices import Prices, read_prices
+    from etude.evaluate.bench.prices import Prices, read_prices
 
     there(file)
     return read_prices(file) if file else Prices()
@@ -128,14 +128,14 @@ def sized(making: Making, count: int | None, concurrency: int, timeout_s: float)
 
 def read_recipe_named(named: str, overrides: list[str] | None) -> Recipe:
     """The recipe whose sandboxes are used."""
-    from etude.recipe.read import find_recipe, read_recipe
+    from etude.pipeline.recipe.read import find_recipe, read_recipe
 
     return read_recipe([find_recipe(named)], overrides or [])
 
 
 def plan(making: Making, candidates: Sequence[str], left_out: Mapping[str, str], whole: int | None = None) -> Answer:
     """What would be tried, and what would stay of a version before."""
-    from etude.bench.suites.account import reasons
+    from etude.evaluate.bench.suites.account import reasons
 
     whole = len(candidates) if whole is None else whole
     document = {
@@ -165,8 +165,8 @@ def finished(
     drafts: bool = False,
 ) -> Answer:
     """Makes the suite and tells how it goes on stderr. `drafts`: rubrics might have been drafted, so that it is said if none were."""
-    from etude.bench.suites.account import told
-    from etude.run.suite_making import make_suite
+    from etude.evaluate.bench.suites.account import told
+    from etude.pipeline.run.suite_making import make_suite
 
     began = time.monotonic()
 

@@ -29,9 +29,9 @@ from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
 
 if TYPE_CHECKING:
-    from etude.bench.suites.folder import FolderSuite
-    from etude.bench.suites.renewal import Renewal
-    from etude.run.suite_making import Making
+    from etude.evaluate.bench.renewal import Renewal
+    from etude.evaluate.bench.suites.folder import FolderSuite
+    from etude.pipeline.run.suite_making import Making
     from etude.tasks.recorded.asked import Asked
 
 
@@ -84,8 +84,8 @@ def refresh(
     """Make a suite's next version: new tasks from newer sessions, saturated ones retired, the rest kept as it was frozen."""
     from dataclasses import replace
 
-    from etude.bench.suites.find import read_suite
-    from etude.bench.suites.renewal import command_of, renewal
+    from etude.evaluate.bench.renewal import command_of, renewal
+    from etude.evaluate.bench.suites.find import read_suite
 
     if not from_sessions and not run:
         raise RefreshError(
@@ -124,8 +124,8 @@ def _newer(found: list[Asked], by: Renewal, since: date) -> tuple[list[Asked], d
 
 def _making(before: FolderSuite, found: Renewal, words: dict, version: str | None, out: Path | None) -> Making:
     """The version to be: limits and environment are the same, else the tasks that stay would be other tasks."""
-    from etude.bench.suites.renewal import next_version, rubrics_of
-    from etude.run.suite_making import Making
+    from etude.evaluate.bench.renewal import next_version, rubrics_of
+    from etude.pipeline.run.suite_making import Making
 
     told = {"version": version or next_version(before.version), "released": date.today()}
     manifest = before.manifest.model_copy(update=told)

@@ -12,16 +12,16 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.bench import asked
 from etude.cli.option import DryRun, Json, Overrides
-from etude.events.stopping import run_async
+from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
-    from etude.bench.runs.entrant import Entrant
-    from etude.bench.suites.suite import Suite
-    from etude.events.log import EventLog
-    from etude.recipe.recipe import Recipe
-    from etude.run.manner import Manner
-    from etude.run.suite_bench import Order
-    from etude.trace.entry import Effort
+    from etude.core.events.log import EventLog
+    from etude.core.trace.entry import Effort
+    from etude.evaluate.bench.runs.entrant import Entrant
+    from etude.evaluate.bench.suites.suite import Suite
+    from etude.pipeline.recipe.recipe import Recipe
+    from etude.pipeline.run.manner import Manner
+    from etude.pipeline.run.suite_bench import Order
 
 
 class BenchError(Exception):
@@ -87,10 +87,10 @@ def run(
 
     Stopped at any point, the same command goes on; a budget that is reached is said, and a higher one goes on.
     """
-    from etude.recipe.read import find_recipe, read_recipe
-    from etude.run.manner import Manner
-    from etude.run.suite_bench import Order
-    from etude.run.suites import open_suite
+    from etude.pipeline.recipe.read import find_recipe, read_recipe
+    from etude.pipeline.run.manner import Manner
+    from etude.pipeline.run.suite_bench import Order
+    from etude.pipeline.run.suites import open_suite
 
     found = read_recipe([find_recipe(recipe)], [*(overrides or []), f"bench.seed={seed}"])
     manner = Manner(
@@ -123,8 +123,8 @@ def _participants(
     dry_run: bool,
 ) -> tuple[EventLog, list[Entrant]]:
     """The log of a suite's results, and the policies that it is asked of. Raises BenchError where there is none."""
-    from etude.events.log import EventLog
-    from etude.run.entrants import entrants, unsummarized
+    from etude.core.events.log import EventLog
+    from etude.pipeline.run.entrants import entrants, unsummarized
 
     log = EventLog.null() if dry_run else EventLog(folder / "events.jsonl")
     found = entrants(policies, suite, recipe, manner, log, only=only)
@@ -156,7 +156,7 @@ def _folders(names: list[str], out: Path | None) -> list[Path]:
 
 def _ready(orders: list[Order]) -> None:
     """What is wrong with the last suite is told before the first one is asked."""
-    from etude.bench.runs.checking import ready
+    from etude.evaluate.bench.runs.checking import ready
 
     for order in orders[1:]:
         ready(order.suite, order.ids)
@@ -182,7 +182,7 @@ def _efforts(text: str) -> tuple[Effort, ...]:
 
 
 def _agents(text: str) -> tuple[str, ...]:
-    from etude.run.other_agent import AGENTS
+    from etude.pipeline.run.other_agent import AGENTS
 
     words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
     if not words or (strange := [word for word in words if word not in AGENTS]):
@@ -201,9 +201,9 @@ def _ids(suite: Suite, most: int | None, globs: list[str] | None) -> list[str]:
 
 
 def _plan(order: Order, manner: Manner) -> Answer:
-    from etude.bench.suites.suite import label
-    from etude.redact.keys import api_key
-    from etude.run.suite_bench import facts
+    from etude.core.redact.keys import api_key
+    from etude.evaluate.bench.suites.suite import label
+    from etude.pipeline.run.suite_bench import facts
 
     known = {entrant.key: facts(order, entrant) for entrant in order.entrants}
     attempts = len(order.ids) * order.passes * len(order.entrants)
@@ -238,11 +238,11 @@ def _priced(row: dict[str, Any]) -> str:
 
 
 def _go(recipe: Recipe, order: Order) -> Answer:
+    from etude.agent.policy.breaker import EndpointGone
     from etude.cli.bench.table import table
-    from etude.events.live import LiveView
-    from etude.policy.breaker import EndpointGone
-    from etude.run.lock import RunLock
-    from etude.run.suite_bench import bench_suite
+    from etude.core.events.live import LiveView
+    from etude.pipeline.run.lock import RunLock
+    from etude.pipeline.run.suite_bench import bench_suite
 
     with RunLock(order.folder), LiveView(order.folder / "events.jsonl"):
         try:
@@ -263,7 +263,7 @@ def _go(recipe: Recipe, order: Order) -> Answer:
 
 def _judged(answer: Answer, order: Order, how: Judging) -> Answer:
     """With what the judge said beside it, if the suite asks one anything; a run that isn't finished is judged when it is."""
-    from etude.run.suite_bench import rubrics
+    from etude.pipeline.run.suite_bench import rubrics
 
     word, recipe, overrides, key_env = how
     if not rubrics(order):
@@ -274,9 +274,9 @@ def _judged(answer: Answer, order: Order, how: Judging) -> Answer:
         return Answer(answer.document, f"{answer.text}\n{left_out}".rstrip(), answer.code)
     if answer.code:
         return Answer(answer.document, f"{answer.text}\nnothing is judged before all attempts are made", answer.code)
-    from etude.bench.runs.folder import RunFolder
-    from etude.bench.runs.report import report
     from etude.cli.bench.judge import judge
+    from etude.evaluate.bench.run_report import report
+    from etude.evaluate.bench.runs.folder import RunFolder
 
     said = judge(order.folder, word, None, recipe, overrides, key_env)
     return Answer(report(RunFolder(order.folder)), f"{answer.text}\n{said.text}", said.code)

@@ -14,7 +14,7 @@ from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
 
 if TYPE_CHECKING:
-    from etude.bench.suites.suite import Suite
+    from etude.evaluate.bench.suites.suite import Suite
 
 SuiteName = Annotated[
     str | None,
@@ -38,8 +38,8 @@ def show(
     json: Json = False,
 ) -> Answer:
     """List the suites; show one with its versions, sizes and tasks; or show a task: request, reference and what its tests ask."""
-    from etude.bench.suites.folder import FolderSuite
-    from etude.run.suites import open_suite
+    from etude.evaluate.bench.suites.folder import FolderSuite
+    from etude.pipeline.run.suites import open_suite
 
     if suite is None:
         return _all()
@@ -51,8 +51,8 @@ def show(
 
 def _all() -> Answer:
     """A suite that can't be read is named with the reason, and the others are listed."""
-    from etude.bench.suites.find import built_in, suite_folders
-    from etude.bench.suites.folder import FolderSuite
+    from etude.evaluate.bench.suites.find import built_in, suite_folders
+    from etude.evaluate.bench.suites.folder import FolderSuite
     from etude.tasks.errors import TaskError
 
     rows: list[dict[str, Any]] = [{"name": name, "built_in": True} for name in built_in()]
@@ -71,8 +71,8 @@ def _all() -> Answer:
 
 
 def _one(suite: Suite) -> Answer:
-    from etude.bench.suites.shape import medians, shape_of
-    from etude.bench.suites.suite import label
+    from etude.evaluate.bench.suites.shape import medians, shape_of
+    from etude.evaluate.bench.suites.suite import label
 
     tasks = [suite.task(task_id) for task_id in suite.ids]
     shapes = medians(map(shape_of, tasks))
@@ -106,7 +106,7 @@ def _one(suite: Suite) -> Answer:
 
 
 def _task(suite: Suite, task_id: str) -> Answer:
-    from etude.bench.suites.shape import shape_of
+    from etude.evaluate.bench.suites.shape import shape_of
 
     if task_id not in suite.ids:
         raise NoSuchTask(f"{suite.name} has no task {task_id!r}; `etude bench show {suite.name}` lists them")

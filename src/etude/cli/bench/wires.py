@@ -15,7 +15,7 @@ from etude.cli.prepare import DEFAULT_RECIPE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from etude.bench.audit.measure import Tried
+    from etude.evaluate.bench.audit.measure import Tried
 
 Suites = Annotated[
     list[str] | None, typer.Argument(metavar="[SUITE]...", help="Suites' names or folders. Default: exercises real.")
@@ -34,8 +34,8 @@ def wires(
     json: Json = False,
 ) -> Answer:
     """Recall of the tripwires over all cheats by level, and their precision beside the references. Nothing is run."""
-    from etude.bench.audit.measure import tried
-    from etude.run.suites import open_suite
+    from etude.evaluate.bench.audit.measure import tried
+    from etude.pipeline.run.suites import open_suite
 
     found = read_recipe_named(recipe, overrides)
     opened = [open_suite(name, found, tasks=tasks) for name in suites or DEFAULT]
@@ -52,7 +52,7 @@ def wires(
 
 
 def _counts(rows: Sequence[Tried]) -> dict[str, Any]:
-    from etude.bench.audit.measure import measured
+    from etude.evaluate.bench.audit.measure import measured
 
     found = measured(rows)
     return {**asdict(found), "recall": found.recall, "precision": found.precision}

@@ -22,9 +22,9 @@ _Tasks = Annotated[
 
 def compare(a: _A, b: _B, out: _Out = None, tasks: _Tasks = 12, json: Json = False) -> Answer:
     """Settings that differ, figures paired by task with intervals, curves over each other, sessions step by step."""
-    from etude.report.compare.document import compare as both
-    from etude.report.compare.page import page
-    from etude.report.compare.text import text
+    from etude.evaluate.report.compare.document import compare as both
+    from etude.evaluate.report.compare.page import page
+    from etude.evaluate.report.compare.text import text
 
     found = both(a, b, tasks=tasks)
     if out is not None:

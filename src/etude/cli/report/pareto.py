@@ -30,9 +30,9 @@ def pareto(
     """Which policies nobody beats at their price. Reads the report.json of a bench run."""
     from dataclasses import asdict
 
-    from etude.report.pareto.draw import draw
-    from etude.report.pareto.points import AXES, curves, heading, read_report
-    from etude.report.query.formats import table
+    from etude.evaluate.report.pareto.draw import draw
+    from etude.evaluate.report.pareto.points import AXES, curves, heading, read_report
+    from etude.evaluate.report.query.formats import table
 
     report = read_report(run)
     found = curves(report, axis)

@@ -54,11 +54,11 @@ def query(
     json: Json = False,
 ) -> Answer:
     """Rollouts, steps, outcomes, sessions, events and more as rows. Without ROWS: which there are."""
-    from etude.report.query import formats, tables
-    from etude.report.query.filter import Both, parse
-    from etude.report.query.groups import grouped
-    from etude.report.query.select import Wanted, fields_of
-    from etude.report.query.select import select as chosen
+    from etude.evaluate.report.query import formats, tables
+    from etude.evaluate.report.query.filter import Both, parse
+    from etude.evaluate.report.query.groups import grouped
+    from etude.evaluate.report.query.select import Wanted, fields_of
+    from etude.evaluate.report.query.select import select as chosen
 
     if jsonl + csv + json > 1:
         raise BadQuery("--json, --jsonl and --csv are three forms of the same rows: give one of them")
@@ -109,7 +109,7 @@ def _shown(table: Any, rows: Any) -> list[str]:
 
 def _known(run: Path) -> Answer:
     """The rows there are; one is read of each, so that a large run answers at once."""
-    from etude.report.query.tables import TABLES
+    from etude.evaluate.report.query.tables import TABLES
 
     there = {name: next(iter(table.read(run)), None) is not None for name, table in TABLES.items()}
     words = [f"{name:12} {'' if there[name] else '(none here) '}{table.about}" for name, table in TABLES.items()]

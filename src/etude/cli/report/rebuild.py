@@ -24,8 +24,8 @@ def report(
         return _serve(run, port)
     if (run / "conditions.json").is_file() and not (run / "recipe.toml").is_file():
         return _bench(run)
-    from etude.recipe.read import read_recipe
-    from etude.report.write import write_report
+    from etude.evaluate.report.write import write_report
+    from etude.pipeline.recipe.read import read_recipe
 
     own = run / "recipe.toml"
     # A folder without a recipe is no run, and write_report says so.
@@ -35,7 +35,7 @@ def report(
 
 def _serve(run: Path, port: int) -> Answer:
     """Until Ctrl-C."""
-    from etude.report.board.server import Board
+    from etude.evaluate.report.board.server import Board
 
     board = Board(run, port)
     print(f"board of {run}: {board.url} (Ctrl-C ends it)", file=sys.stderr, flush=True)
@@ -46,9 +46,9 @@ def _serve(run: Path, port: int) -> Answer:
 
 def _bench(run: Path) -> Answer:
     """Of `etude bench run`: the same door."""
-    from etude.bench.runs.folder import RunFolder
-    from etude.bench.runs.report import write_report
-    from etude.report.write import write_page
+    from etude.evaluate.bench.run_report import write_report
+    from etude.evaluate.bench.runs.folder import RunFolder
+    from etude.evaluate.report.write import write_page
 
     document = write_report(RunFolder(run))
     return Answer(document, f"report: {write_page(run)}")

@@ -32,10 +32,10 @@ def sink(
     json: Json = False,
 ) -> Answer:
     """Follow a run and send its metrics to trackio or wandb. Training never waits for it; called again it goes on."""
-    from etude.report.query.tables import check_run
-    from etude.report.sinks.follow import EVERY_S, Follower, kept_place, opening
-    from etude.report.sinks.package import open_sink
-    from etude.report.working import at_work
+    from etude.evaluate.report.query.tables import check_run
+    from etude.evaluate.report.sinks.follow import EVERY_S, Follower, kept_place, opening
+    from etude.evaluate.report.sinks.package import open_sink
+    from etude.evaluate.report.working import at_work
 
     check_run(run)
     told = opening(run, project, name)

@@ -10,7 +10,7 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 from etude.cli.sandbox import flags
-from etude.events.stopping import run_async
+from etude.core.events.stopping import run_async
 
 # Targets of the project on a quiet machine of two cores; a figure beside each that misses says so.
 AT_MOST_MS = {"create_ms": 15.0, "exec_ms": 2.0, "fork_ms": 25.0, "fork8_ms": 120.0, "kill_ms": 200.0}

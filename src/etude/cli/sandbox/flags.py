@@ -61,7 +61,7 @@ def settings(backend: str) -> SandboxSettings:
     """The recipe's, with the back end asked for. Raises UserError for one that there is not."""
     from typing import get_args
 
-    from etude.recipe.recipe import Recipe
+    from etude.pipeline.recipe.recipe import Recipe
     from etude.sandbox.errors import UserError
     from etude.sandbox.settings import SandboxSettings
 

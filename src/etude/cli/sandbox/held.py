@@ -11,8 +11,8 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json
 
 if TYPE_CHECKING:
-    from etude.ledger.account import Account
-    from etude.ledger.ledger import Ledger
+    from etude.sandbox.cleanup.account import Account
+    from etude.sandbox.cleanup.ledger import Ledger
 
 
 def list_(
@@ -37,8 +37,8 @@ def reap(
 ) -> Answer:
     """Remove what dead owners left: processes, control groups, folders, containers, user ranges, layers in memory. Touches nothing of the
     living; idempotent."""
-    from etude.layers.forsaken import forsaken, remove
-    from etude.ledger.reaper import Reaper
+    from etude.sandbox.cleanup.reaper import Reaper
+    from etude.sandbox.layers.forsaken import forsaken, remove
     from etude.sandbox.lifetimes.reaping import told
 
     ledger = _ledger()
@@ -55,8 +55,8 @@ def reap(
 
 
 def _ledger() -> Ledger:
-    from etude.ledger.ledger import Ledger
-    from etude.recipe.recipe import Recipe
+    from etude.pipeline.recipe.recipe import Recipe
+    from etude.sandbox.cleanup.ledger import Ledger
 
     return Ledger.at(Recipe().sandbox.ledger)
 

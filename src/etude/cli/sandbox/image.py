@@ -13,7 +13,7 @@ from etude.cli.option import Json
 from etude.cli.sandbox.stores import StoreAt, opened, size
 
 if TYPE_CHECKING:
-    from etude.layers.hold import Hold
+    from etude.sandbox.layers.hold import Hold
 
 app = typer.Typer(no_args_is_help=True, help="Root file systems for sandboxes: add, build, list, remove.")
 
@@ -58,7 +58,7 @@ def build(
 @app.command("list")
 def list_(store: StoreAt = None, json: Json = False) -> Answer:
     """The images that have a name."""
-    from etude.layers.space import held
+    from etude.sandbox.layers.space import held
 
     with opened(store) as layers:
         found = [one for one in held(layers) if one.is_image and one.names]
@@ -69,8 +69,8 @@ def list_(store: StoreAt = None, json: Json = False) -> Answer:
 @app.command()
 def remove(name: Name, store: StoreAt = None, json: Json = False) -> Answer:
     """Take a name away; what nothing else needs is collected."""
-    from etude.layers.collect import collect
-    from etude.layers.errors import UnknownSnapshot
+    from etude.sandbox.layers.collect import collect
+    from etude.sandbox.layers.errors import UnknownSnapshot
 
     with opened(store) as layers:
         if not layers.names.take(name):

@@ -22,7 +22,7 @@ Ref = Annotated[str, typer.Argument(metavar="REF", help="A name, a digest, or it
 @app.command("list")
 def list_(store: StoreAt = None, json: Json = False) -> Answer:
     """Every snapshot, with what it takes and what goes with it."""
-    from etude.layers.space import held
+    from etude.sandbox.layers.space import held
 
     with opened(store) as layers:
         found = held(layers)
@@ -44,7 +44,7 @@ def gc(
     json: Json = False,
 ) -> Answer:
     """Remove what no name leads to and nobody holds."""
-    from etude.layers.collect import collect
+    from etude.sandbox.layers.collect import collect
 
     with opened(store) as layers:
         found = collect(layers, patience_s=patience_s)
@@ -55,9 +55,9 @@ def gc(
 @app.command()
 def verify(store: StoreAt = None, json: Json = False) -> Answer:
     """Read every layer whole; exits 1 if one is not what its digest says."""
-    from etude.layers.errors import LayerError
-    from etude.layers.seal import verify as read
-    from etude.layers.space import held
+    from etude.sandbox.layers.errors import LayerError
+    from etude.sandbox.layers.seal import verify as read
+    from etude.sandbox.layers.space import held
 
     problems: dict[str, str] = {}
     with opened(store) as layers:
@@ -79,7 +79,7 @@ def export_(
     json: Json = False,
 ) -> Answer:
     """Write a snapshot or image as an OCI archive, which any engine loads too."""
-    from etude.layers.export import export
+    from etude.sandbox.layers.export import export
 
     with opened(store) as layers, layers.hold(ref) as held, target.open("xb") as file:
         export(layers, held, file)
@@ -96,7 +96,7 @@ def import_(
     json: Json = False,
 ) -> Answer:
     """Read a snapshot in; its digest is the one that it had."""
-    from etude.layers.image import load
+    from etude.sandbox.layers.image import load
 
     with opened(store) as layers, load(layers, source, name=name) as held:
         document = {"digest": held.snapshot.digest, "layers": list(held.snapshot.layers), "name": name}

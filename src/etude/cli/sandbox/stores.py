@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from etude.layers.store import LayerStore
+    from etude.sandbox.layers.store import LayerStore
 
 StoreAt = Annotated[
     Path | None,
@@ -21,7 +21,7 @@ StoreAt = Annotated[
 @contextmanager
 def opened(folder: Path | None) -> Iterator[LayerStore]:
     """What is wrong with layers is told as the sandbox room tells it."""
-    from etude.recipe.recipe import Recipe
+    from etude.pipeline.recipe.recipe import Recipe
     from etude.sandbox.layered.shelf import open_store
     from etude.sandbox.layered.told import told
 

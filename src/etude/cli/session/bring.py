@@ -27,8 +27,8 @@ def bring(
     json: Json = False,
 ) -> Answer:
     """Import a log of Claude Code, Codex or OpenHands, or an ATIF trajectory, and say what was mapped, kept and dropped."""
-    from etude.foreign.read import read_foreign
-    from etude.trace.writer import write_session
+    from etude.agent.importers.read import read_foreign
+    from etude.core.trace.writer import write_session
 
     if out is not None and out.suffix != ".jsonl":
         raise typer.BadParameter(f"{out} must end in .jsonl")

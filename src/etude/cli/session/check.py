@@ -9,7 +9,7 @@ from etude.cli.session.places import Places, session_files
 
 def check(places: Places, json: Json = False) -> Answer:
     """Check session files against the published schema (docs/session-format.md); exits 1 if one breaks it."""
-    from etude.trace.schema import check_file
+    from etude.core.trace.schema import check_file
 
     files = [file for place in places for file in session_files(place)]
     rows = [{"file": str(file), "objections": found} for file in files if (found := check_file(file))]

@@ -12,13 +12,13 @@ from etude.cli.answer import Answer
 from etude.cli.bench import asked
 from etude.cli.option import DryRun, Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
-from etude.events.stopping import run_async
+from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
-    from etude.factory.collect.tries import Try
-    from etude.recipe.recipe import Recipe
-    from etude.run.collecting import Order
-    from etude.run.manner import Manner
+    from etude.pipeline.recipe.recipe import Recipe
+    from etude.pipeline.run.collecting import Order
+    from etude.pipeline.run.manner import Manner
+    from etude.rollout.collect.tries import Try
 
 
 class CollectError(Exception):
@@ -62,10 +62,10 @@ def collect(
     """Collect sessions of a teacher at tasks (rejection sampling); stopped at any point, the same command goes on."""
     from datetime import date
 
-    from etude.bench.suites.from_tasks import Choice
-    from etude.recipe.read import find_recipe, read_recipe
-    from etude.run.collecting import Order
-    from etude.run.manner import Manner
+    from etude.evaluate.bench.suites.from_tasks import Choice
+    from etude.pipeline.recipe.read import find_recipe, read_recipe
+    from etude.pipeline.run.collecting import Order
+    from etude.pipeline.run.manner import Manner
 
     given = asked.prices_given(prices, price_in, price_out, price_cached, date.today())
     read = read_recipe([find_recipe(recipe)], overrides or [])
@@ -82,10 +82,10 @@ def collect(
 
 def _collected(order: Order, recipe: Recipe, manner: Manner, *, dry_run: bool) -> Answer:
     """Asks the teacher, or says what it would be asked. Raises CollectError where it stops answering."""
-    from etude.events.log import EventLog
-    from etude.policy.protocol import PolicyError
-    from etude.run import collecting
-    from etude.run.lock import RunLock
+    from etude.agent.policy.protocol import PolicyError
+    from etude.core.events.log import EventLog
+    from etude.pipeline.run import collecting
+    from etude.pipeline.run.lock import RunLock
 
     suite = collecting.suite_of(order, recipe)
     teacher = collecting.teacher(order, suite, recipe, manner, EventLog.null())

@@ -11,8 +11,8 @@ from etude.cli.option import Json
 from etude.cli.session.places import File, find_session
 
 if TYPE_CHECKING:
-    from etude.trace.entry import Entry
-    from etude.trace.session import Session
+    from etude.core.trace.entry import Entry
+    from etude.core.trace.session import Session
 
 # Narrower columns than this are unreadable; wider than the terminal is left to it.
 LEAST_COLUMN = 30
@@ -20,8 +20,8 @@ LEAST_COLUMN = 30
 
 def diff(first: File, second: File, json: Json = False) -> Answer:
     """Name the first difference of two sessions (times aside) and print their turns side by side; exits 1 if they differ."""
-    from etude.harness.replay import compare
-    from etude.trace.reader import read_session
+    from etude.agent.harness.replay import compare
+    from etude.core.trace.reader import read_session
 
     sessions = [read_session(find_session(file)) for file in (first, second)]
     difference = compare(*sessions)

@@ -22,8 +22,8 @@ def export(
     json: Json = False,
 ) -> Answer:
     """Write a session as one self-contained HTML file: no script, nothing fetched, tool results folded."""
-    from etude.report.session_page import session_page
-    from etude.trace.reader import read_session
+    from etude.core.trace.reader import read_session
+    from etude.evaluate.report.session_page import session_page
 
     if out.suffix not in (".html", ".htm"):
         raise typer.BadParameter(f"{out} must end in .html")
@@ -32,7 +32,7 @@ def export(
     file = find_session(file)
     session = read_session(file)
     if redacted:
-        from etude.link.redacted import redacted as without_secrets
+        from etude.agent.git_links.redacted import redacted as without_secrets
 
         session = without_secrets(session)
     page = session_page(session, vocabulary(file) if tokens else None)

@@ -11,7 +11,7 @@ from etude.cli.option import Json
 from etude.cli.session.places import File, find_session
 
 if TYPE_CHECKING:
-    from etude.trace.fidelity import FactDifference
+    from etude.core.trace.fidelity import FactDifference
 
 # Of a prompt's or a schema's difference so many lines are printed; --json has all of it.
 SHOWN_LINES = 12
@@ -19,8 +19,8 @@ SHOWN_LINES = 12
 
 def fidelity_of(first: File, second: File, json: Json = False) -> Answer:
     """Say which facts of the harness differ between two sessions; exits 1 if a policy could see any of them."""
-    from etude.link.home import read_entries
-    from etude.trace.fidelity import fidelity, same_harness
+    from etude.agent.git_links.home import read_entries
+    from etude.core.trace.fidelity import fidelity, same_harness
 
     (one, _), (other, _) = (read_entries(find_session(file)) for file in (first, second))
     found = fidelity(one, other)

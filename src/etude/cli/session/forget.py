@@ -18,7 +18,7 @@ def forget_session(
     json: Json = False,
 ) -> Answer:
     """Remove a session with its side files, links, notes and signals, then look again; exits 1 if anything is left."""
-    from etude.link.forget import forget
+    from etude.agent.git_links.forget import forget
 
     place = at_home(home)
     file = _file(session, place)
@@ -39,10 +39,10 @@ def forget_session(
 def _of_the_agent(file: Path, home: Path) -> tuple[list[str], int]:
     """What else is a person's of a session of use: an agent's place in the background, by its id, and lines typed at a terminal. Raises
     BadUse for an agent that runs, or whose work nobody has taken over: then nothing is forgotten."""
-    from etude.face.fleet.berth import berths
-    from etude.face.fleet.care import take_away
-    from etude.face.history import forget_typed
-    from etude.link.home import read_entries, sessions_home
+    from etude.agent.app.fleet.berth import berths
+    from etude.agent.app.fleet.care import take_away
+    from etude.agent.app.history import forget_typed
+    from etude.agent.git_links.home import read_entries, sessions_home
 
     header, entries = read_entries(file)
     own = [berth for berth in berths() if berth.session_id == header.session_id]
@@ -55,7 +55,7 @@ def _of_the_agent(file: Path, home: Path) -> tuple[list[str], int]:
 
 def _file(session: str, home: Path) -> Path:
     """Exactly the session of this id: what is removed is never guessed from a beginning."""
-    from etude.link.home import read_header, session_files
+    from etude.agent.git_links.home import read_header, session_files
 
     if session.endswith(".jsonl"):
         return Path(session)

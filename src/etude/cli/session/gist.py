@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from etude.trace.entry import Entry
-    from etude.trace.session import Session
+    from etude.core.trace.entry import Entry
+    from etude.core.trace.session import Session
 
 _WORTH = ("score", "reason", "step", "reward", "components", "advantage")
 

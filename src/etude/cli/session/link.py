@@ -13,7 +13,7 @@ from etude.cli.option import Json
 from etude.cli.session.places import Home, Repository, at_home
 
 if TYPE_CHECKING:
-    from etude.link.links import Found, Linked
+    from etude.agent.git_links.links import Found, Linked
 
 
 def link(
@@ -32,12 +32,12 @@ def link(
     json: Json = False,
 ) -> Answer:
     """Show which session wrote which lines of a commit (`git blame` for sessions), or write that down with --write."""
-    from etude.link.git import commit_id
-    from etude.link.git import repository as root_of
+    from etude.agent.git_links.git import commit_id
+    from etude.agent.git_links.git import repository as root_of
 
     root = root_of(repository)
     if install_hook:
-        from etude.link.hook import install_hook as install
+        from etude.agent.git_links.hook import install_hook as install
 
         path = install(root)
         return Answer({"hook": str(path)}, f"{path}: every commit from now on is linked")
@@ -46,8 +46,8 @@ def link(
 
 
 def _show(root: Path, commit: str) -> Answer:
+    from etude.agent.git_links.links import linked
     from etude.cli.session.transcript import clean
-    from etude.link.links import linked
 
     places = linked(root, commit)
     rows = [vars(place) for place in places]
@@ -65,8 +65,8 @@ def _show(root: Path, commit: str) -> Answer:
 
 
 def _write(root: Path, commit: str, files: list[Path], home: Path) -> Answer:
-    from etude.link.home import read_entries, sessions_of
-    from etude.link.links import link_commit
+    from etude.agent.git_links.home import read_entries, sessions_of
+    from etude.agent.git_links.links import link_commit
 
     found: list[Found] = [(file, *read_entries(file)) for file in files] or [*sessions_of(home, root)]
     done = link_commit(root, commit, found)
@@ -83,8 +83,8 @@ def _write(root: Path, commit: str, files: list[Path], home: Path) -> Answer:
 
 def _signal(home: Path, sessions: list[Found], done: Linked) -> None:
     """Lines kept at a commit, where signals are on."""
-    from etude.link.signals import SignalStore, kept_row
-    from etude.link.written import written
+    from etude.agent.git_links.signals import SignalStore, kept_row
+    from etude.agent.git_links.written import written
 
     store = SignalStore(home)
     for _, header, entries in sessions if store.on else ():

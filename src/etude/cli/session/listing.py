@@ -14,7 +14,7 @@ from etude.cli.session.gist import gist, length_text, worth
 from etude.cli.session.places import PlacesOrHome, any_session, at_home, session_files
 
 if TYPE_CHECKING:
-    from etude.trace.session import Session
+    from etude.core.trace.session import Session
 
 # Enough of a request to know it again.
 ASKED_CHARS = 70
@@ -26,7 +26,7 @@ def list_sessions(
     json: Json = False,
 ) -> Answer:
     """List sessions with their task, length, policy versions and what they were worth."""
-    from etude.trace.reader import read_session
+    from etude.core.trace.reader import read_session
 
     home = at_home(None)
     if not places and not (home.is_dir() and any_session(home)):

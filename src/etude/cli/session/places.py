@@ -34,7 +34,7 @@ class NoSessions(Exception):
 
 def session_files(place: Path) -> list[Path]:
     """The file, or the session files under a folder, in order; output set aside by a rerun is left out."""
-    from etude.link import home
+    from etude.agent.git_links import home
 
     if not place.is_dir():
         if not place.exists():
@@ -54,14 +54,14 @@ def session_files(place: Path) -> list[Path]:
 
 def any_session(home: Path) -> bool:
     """Whether a folder of sessions of use holds one."""
-    from etude.link import home as room
+    from etude.agent.git_links import home as room
 
     return bool(room.session_files(home))
 
 
 def find_session(named: Path) -> Path:
     """The session file of this name, or the one session of use whose id is this or begins so."""
-    from etude.link import home
+    from etude.agent.git_links import home
 
     if named.is_dir():
         raise NoSessions(f"{named} is a folder; give a session's file: etude session list {named} shows those in it")
@@ -90,14 +90,14 @@ def piles(place: Path) -> list[list[Path]]:
 
 def at_home(home: Path | None) -> Path:
     """The folder of sessions of use: the one named, or the default."""
-    from etude.link.home import sessions_home
+    from etude.agent.git_links.home import sessions_home
 
     return home if home is not None else sessions_home()
 
 
 def vocabulary(file: Path) -> list[str]:
     """The vocabulary stored nearest to the session file."""
-    from etude.trace.vocabulary import FILE_NAME, read_vocabulary
+    from etude.core.trace.vocabulary import FILE_NAME, read_vocabulary
 
     folder = next((p for p in file.absolute().parents if (p / FILE_NAME).is_file()), None)
     if folder is None:

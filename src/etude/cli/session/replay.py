@@ -12,10 +12,10 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 from etude.cli.session.places import Places, piles
-from etude.events.stopping import run_async
+from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
-    from etude.harness.replay import Difference
+    from etude.agent.harness.replay import Difference
 
 
 def replay(
@@ -63,7 +63,7 @@ async def _replay(
 ) -> list[tuple[int, Difference | None]]:
     """For each file how many entries it has and where its replay left it."""
     from etude.cli.replayer import Replayer
-    from etude.trace.reader import read_session
+    from etude.core.trace.reader import read_session
 
     found: list[tuple[int, Difference | None]] = []
     async with Replayer(checkpoint, recipe) as replayer:

@@ -14,7 +14,7 @@ from etude.cli.session.gist import gist, token_counts, tool_counts, versions_tex
 from etude.cli.session.places import File, find_session, vocabulary
 
 if TYPE_CHECKING:
-    from etude.trace.session import Session
+    from etude.core.trace.session import Session
 
 # A person watching sees a turn come; the file is asked four times a second.
 POLL_S = 0.25
@@ -38,7 +38,7 @@ def show(
         return _follow(file if file.suffix == ".jsonl" else find_session(file), full)
     file = find_session(file)
     from etude.cli.session.transcript import Transcript, clean
-    from etude.trace.reader import read_session
+    from etude.core.trace.reader import read_session
 
     session = read_session(file)
     document = _document(session)
@@ -91,7 +91,7 @@ def _document(session: Session) -> dict[str, Any]:
 
 def _counters(session: Session) -> dict[str, float]:
     """As they were recorded last; counted now where nobody did: the session goes on, was killed, or is another agent's."""
-    from etude.hygiene.of_session import counters_of
+    from etude.agent.metrics.of_session import counters_of
 
     recorded = session.of("counters")
     return recorded[-1].data["counters"] if recorded else counters_of(session)
@@ -100,7 +100,7 @@ def _counters(session: Session) -> dict[str, float]:
 def _follow(file: Path, full: bool) -> Answer:
     """Print until the session's end, or until it is interrupted."""
     from etude.cli.session.transcript import Transcript
-    from etude.trace.tail import SessionTail
+    from etude.core.trace.tail import SessionTail
 
     tail, transcript, ended, entries = SessionTail(file), Transcript(full), False, []
     headed = False

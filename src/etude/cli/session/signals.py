@@ -19,7 +19,7 @@ def signals(
     json: Json = False,
 ) -> Answer:
     """Measure what is due and sum up. Nothing is collected until --on; nothing ever leaves this machine."""
-    from etude.link.signals import SignalStore
+    from etude.agent.git_links.signals import SignalStore
 
     store = SignalStore(at_home(home))
     if on is not None:

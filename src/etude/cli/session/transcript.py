@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Sequence
 
 from etude.cli.session.gist import token_counts, tool_counts
-from etude.trace.entry import Entry, Header
+from etude.core.trace.entry import Entry, Header
 
 # A tool's answer is there to be recognised; --full shows all of it.
 SHOWN_LINES = 6

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from etude.run.install_agents import Agents
+    from etude.pipeline.run.install_agents import Agents
 
 TURNS, TOKENS, MINUTES = 60, 1_000_000, 30.0  # of one session, where nobody says otherwise
 _WORD = "[NAME=]URL#MODEL"
@@ -53,10 +53,10 @@ def agents(
     sessions: Path | None = None,
 ) -> Agents:
     """Raises SuiteError for a price list that is none."""
-    from etude.bench.suites.errors import SuiteError
-    from etude.bench.suites.prices import Prices, read_prices
-    from etude.factory.install.agents.spending import Limits
-    from etude.run.install_agents import Agents
+    from etude.evaluate.bench.errors import SuiteError
+    from etude.evaluate.bench.prices import Prices, read_prices
+    from etude.pipeline.run.install_agents import Agents
+    from etude.tasks.generate.install.agents.spending import Limits
 
     if prices is not None and not prices.is_file():
         raise SuiteError(f"--prices {prices}: there is no such file")

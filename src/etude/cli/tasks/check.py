@@ -10,7 +10,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
-from etude.events.stopping import run_async
+from etude.core.events.stopping import run_async
 
 
 def check(

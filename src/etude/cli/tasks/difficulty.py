@@ -21,8 +21,8 @@ def difficulty(
     json: Json = False,
 ) -> Answer:
     """Measure how hard each task is, by its reference, by what a scripted solver has to read, and by rollouts; write it into the tasks."""
-    from etude.run.lock import RunLock
-    from etude.run.rollouts import tried_in
+    from etude.pipeline.run.lock import RunLock
+    from etude.pipeline.run.rollouts import tried_in
     from etude.tasks.difficulty.marking import mark
     from etude.tasks.store.folder import TaskFolder, is_folder
 

@@ -11,7 +11,7 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
 from etude.cli.tasks.source import From, RecipeName, task_of
-from etude.events.stopping import run_async
+from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.tasks.export.proving import Proof
@@ -49,7 +49,7 @@ def _line(row: tuple[Exported, Proof | None]) -> str:
 
 
 async def _exported(tasks: list[Any], out: Path, prove: bool) -> list[tuple[Exported, Proof | None]]:
-    from etude.run.task_exporting import Exporter
+    from etude.pipeline.run.task_exporting import Exporter
     from etude.sandbox.pool import open_pool
     from etude.sandbox.settings import SandboxSettings
     from etude.tasks.running.pin import default_cache

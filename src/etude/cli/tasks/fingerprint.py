@@ -11,7 +11,7 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json
 
 if TYPE_CHECKING:
-    from etude.fingerprint.publish import Written
+    from etude.core.fingerprint.publish import Written
 
 
 def fingerprint(
@@ -34,7 +34,7 @@ def fingerprint(
 
 
 def _own(out: Path) -> list[tuple[Path, Written]]:
-    from etude.factory.exercises import published as exercises
+    from etude.tasks.generate.exercises import published as exercises
     from etude.tasks.real import published as real
 
     return [publish(out) for publish in (exercises.publish, real.publish)]

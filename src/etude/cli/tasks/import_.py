@@ -12,7 +12,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
-from etude.events.stopping import run_async
+from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
     from etude.sandbox.protocol import SandboxPool
@@ -61,7 +61,7 @@ def swe_bench(
     json: Json = False,
 ) -> Answer:
     """Import rows whose repository is cloned here: each is run before and after its patch; what can't be shown is told with the reason."""
-    from etude.run.row_installing import installed
+    from etude.pipeline.run.row_installing import installed
     from etude.tasks.graders.commands import CommandsGrader
     from etude.tasks.importers.swe_bench import candidates, on_host, without_clone
     from etude.tasks.importers.swe_bench_rows import read_rows

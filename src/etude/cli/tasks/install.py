@@ -14,13 +14,13 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json, Overrides
 from etude.cli.prepare import DEFAULT_RECIPE
 from etude.cli.tasks import agents as asked
-from etude.events.stopping import run_async
+from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
-    from etude.factory.install.installing import Installer
-    from etude.factory.sources.projects import Wanted
-    from etude.recipe.recipe import Recipe
-    from etude.run.install_agents import Agents
+    from etude.pipeline.recipe.recipe import Recipe
+    from etude.pipeline.run.install_agents import Agents
+    from etude.tasks.generate.install.installing import Installer
+    from etude.tasks.generate.sources.projects import Wanted
 
 
 class InstallError(Exception):
@@ -54,9 +54,9 @@ def install(
     """Fetch each project, propose goals, build it in a sandbox until three of them behave, and run its tests three times. What is
     installed is kept with its recipe; a project that can't be is told with the reason. With several --builder each of them installs
     every project, and the yields and costs stand side by side. Exit status 1 if any was installed by none."""
-    from etude.factory.install.account import account, told
-    from etude.factory.sources.projects import read_projects
-    from etude.recipe.read import find_recipe, read_recipe
+    from etude.pipeline.recipe.read import find_recipe, read_recipe
+    from etude.tasks.generate.install.account import account, told
+    from etude.tasks.generate.sources.projects import read_projects
 
     listed = {one.name: one for one in read_projects(projects)}
     if strange := [name for name in names or () if name not in listed]:
@@ -73,9 +73,9 @@ def install(
 async def _installed(
     recipe: Recipe, chosen: list[Wanted], jobs: int, who: Agents
 ) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    from etude.factory.install.account import total
-    from etude.fleet.open import open_sandboxes
-    from etude.run.install_agents import crew
+    from etude.pipeline.run.install_agents import crew
+    from etude.sandbox.fleet.open import open_sandboxes
+    from etude.tasks.generate.install.account import total
     from etude.tasks.running.pin import default_cache
 
     who.check()
@@ -101,8 +101,8 @@ async def _installed(
 
 
 async def _row(installer: Installer, wanted: Wanted) -> dict[str, Any]:
-    from etude.factory.making.order import Discarded
     from etude.sandbox.errors import InfraError
+    from etude.tasks.generate.order import Discarded
 
     began = time.monotonic()
     row: dict[str, Any] = {

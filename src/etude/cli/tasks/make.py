@@ -14,7 +14,7 @@ from etude.cli.prepare import DEFAULT_RECIPE
 from etude.cli.tasks import agents as asked
 
 if TYPE_CHECKING:
-    from etude.factory.making.order import Order, Told
+    from etude.tasks.generate.order import Order, Told
     from etude.tasks.splits import Shares
 
 
@@ -86,14 +86,14 @@ def make(
     """Fetch, install, generate, prove and word tasks, turn by turn over categories and projects; stopped at any point, the same command
     goes on. A project's tasks are of one split, by its name; forks and copies go where the project went. `report.json` in the folder
     holds installs, yields and costs. With several --builder a project is installed by the first of them that can."""
-    from etude.factory.generators.registry import GENERATORS, bound
-    from etude.factory.making.account import told
-    from etude.factory.making.order import Order
-    from etude.factory.sources.projects import read_projects
-    from etude.recipe.read import find_recipe, read_recipe
-    from etude.run.lock import RunLock
-    from etude.run.task_making import Writer
-    from etude.run.task_making import make as made
+    from etude.pipeline.recipe.read import find_recipe, read_recipe
+    from etude.pipeline.run.lock import RunLock
+    from etude.pipeline.run.task_making import Writer
+    from etude.pipeline.run.task_making import make as made
+    from etude.tasks.generate.generators.registry import GENERATORS, bound
+    from etude.tasks.generate.making.account import told
+    from etude.tasks.generate.order import Order
+    from etude.tasks.generate.sources.projects import read_projects
     from etude.tasks.splits import Shares
 
     listed = {one.name: one for one in read_projects(projects)}

@@ -50,7 +50,7 @@ def own_real(
 
 
 def _stored(ids: Iterable[str], make: Callable[[str], Task], out: Path, generator: str) -> Answer:
-    from etude.run.lock import RunLock
+    from etude.pipeline.run.lock import RunLock
     from etude.tasks.store.folder import TaskFolder
     from etude.tasks.store.own import described
 

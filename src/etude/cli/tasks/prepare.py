@@ -10,7 +10,7 @@ import typer
 
 from etude.cli.answer import Answer
 from etude.cli.option import Json
-from etude.events.stopping import run_async
+from etude.core.events.stopping import run_async
 
 
 def prepare(
@@ -28,9 +28,9 @@ def prepare(
 
 
 async def _prepared(folder: Path) -> dict[str, str]:
-    from etude.factory.install import preparing
     from etude.sandbox.pool import open_pool
     from etude.sandbox.settings import SandboxSettings
+    from etude.tasks.generate.install import preparing
     from etude.tasks.running.pin import default_cache
     from etude.tasks.store.folder import TaskFolder
 

@@ -12,10 +12,10 @@ import typer
 from etude.cli.answer import Answer
 from etude.cli.option import Json
 from etude.cli.prepare import DEFAULT_RECIPE
-from etude.events.stopping import run_async
+from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
-    from etude.factory.contamination.probing import Row
+    from etude.tasks.generate.contamination.probing import Row
     from etude.tasks.task import Task
 
 EXERCISES = 200  # of a hundred thousand and more, unless --count says otherwise
@@ -50,10 +50,10 @@ def probe(
     json: Json = False,
 ) -> Answer:
     """Ask a model to continue references and to name their files from memory; flag the tasks that it knew. The same command goes on."""
-    from etude.bench.suites.from_tasks import Choice
-    from etude.factory.contamination.probing import flags, marked, summary
-    from etude.recipe.read import find_recipe, read_recipe
-    from etude.run.suite_sources import source_of
+    from etude.evaluate.bench.suites.from_tasks import Choice
+    from etude.pipeline.recipe.read import find_recipe, read_recipe
+    from etude.pipeline.run.suite_sources import source_of
+    from etude.tasks.generate.contamination.probing import flags, marked, summary
 
     source = source_of(tasks, read_recipe([find_recipe(DEFAULT_RECIPE)], []), Choice())
     most = count or (EXERCISES if tasks == "exercises" else None)
@@ -73,9 +73,9 @@ def probe(
 
 def _asked(policy: str, key_env: str, tasks: list[Task], place: Path, concurrency: int) -> list[Row]:
     """The model's answers, kept at `place`. Raises ProbeError where it stops answering."""
-    from etude.factory.contamination.probing import Answers, ask
-    from etude.policy.protocol import PolicyError
-    from etude.run.judges import answering
+    from etude.agent.policy.protocol import PolicyError
+    from etude.pipeline.run.judges import answering
+    from etude.tasks.generate.contamination.probing import Answers, ask
 
     async def work() -> list[Row]:
         async with answering(policy, key_env, "--policy") as model:

@@ -18,8 +18,8 @@ class NoTask(Exception):
 
 
 def exercises(recipe: str, overrides: list[str] | None) -> Any:
-    from etude.factory.exercises.source import ExerciseSource
-    from etude.recipe.read import find_recipe, read_recipe
+    from etude.pipeline.recipe.read import find_recipe, read_recipe
+    from etude.tasks.generate.exercises.source import ExerciseSource
 
     return ExerciseSource(read_recipe([find_recipe(recipe)], overrides or []).exercises)
 

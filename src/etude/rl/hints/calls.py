@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from etude.hygiene.of_session import tool_names
+from etude.agent.metrics.of_session import tool_names
+from etude.core.trace.message import CUT_OFF
+from etude.core.trace.session import Session
 from etude.rl.hints.hint import Hint
 from etude.rl.hints.turns import turns_of
-from etude.trace.message import CUT_OFF
-from etude.trace.session import Session
 
 # Of what a tool objected to, as much as a reminder needs.
 MOST_CHARACTERS = 200

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from etude.chat.renderer import Renderer
+from etude.agent.chat.renderer import Renderer
+from etude.core.trace.segment import Rollout
+from etude.core.trace.session import Session
 from etude.rl.hints.calls import invalid_arguments, malformed_turn, unknown_tool
 from etude.rl.hints.hint import Hint
 from etude.rl.hints.manners import repeated_read, unfinished_todos
 from etude.rl.hints.places import placed
-from etude.trace.segment import Rollout
-from etude.trace.session import Session
 
 # In the order in which they go before each other at one turn.
 RULES: tuple[Callable[[Session], Iterator[Hint]], ...] = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from etude.hygiene import facts as fact
-from etude.hygiene.of_session import todos_of
+from etude.agent.metrics import facts as fact
+from etude.agent.metrics.of_session import todos_of
+from etude.core.trace.session import Session
 from etude.rl.hints.hint import Hint
 from etude.rl.hints.turns import Called, turns_of
-from etude.trace.session import Session
 
 
 def unfinished_todos(session: Session) -> Iterator[Hint]:

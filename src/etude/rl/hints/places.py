@@ -1,4 +1,4 @@
-"""Where a session's turns lie in its token segments, and a hint's own tokens: what `train/feedback.py` needs of a flagged turn.
+"""Where a session's turns lie in its token segments, and a hint's own tokens: what `learn/train/feedback.py` needs of a flagged turn.
 
 A hint is rendered as a message of the user's and belongs in front of the generation prompt, behind all that the turn had seen. It
 is kept with the rollout as plain numbers, for the session is gone when the step is trained.
@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from etude.chat.renderer import Renderer
+from etude.agent.chat.renderer import Renderer
+from etude.core.trace.message import Message
+from etude.core.trace.session import Session
 from etude.rl.hints.hint import Hint
-from etude.trace.message import Message
-from etude.trace.session import Session
 
 _ASKED = Message("user", "a")
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from etude.hygiene import facts as fact
-from etude.trace.entry import Entry
-from etude.trace.message import Message, ToolCall
-from etude.trace.session import Session
+from etude.agent.metrics import facts as fact
+from etude.core.trace.entry import Entry
+from etude.core.trace.message import Message, ToolCall
+from etude.core.trace.session import Session
 
 
 @dataclass(frozen=True)

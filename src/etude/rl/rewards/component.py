@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from etude.core.trace.segment import Rollout
 from etude.rl.settings import RlSettings
-from etude.trace.segment import Rollout
 
 Kind = Literal["exact", "penalty", "bonus"]
 

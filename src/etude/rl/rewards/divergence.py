@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from etude.core.trace.segment import Segment
 from etude.rl.rewards.component import Measure, Subject
-from etude.trace.segment import Segment
 
 
 def k1_sum(segments: Sequence[Segment], reference: Sequence[np.ndarray]) -> float:

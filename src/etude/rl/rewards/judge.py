@@ -12,15 +12,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from etude.bench.grading.endpoint import client_of
-from etude.bench.grading.exhibit import Exhibit
-from etude.bench.grading.judge import Judge
-from etude.bench.grading.judged import judged
-from etude.bench.grading.judgement import Judgement, JudgementFile
-from etude.bench.grading.rubric import Rubric, read_rubric
-from etude.bench.targeted.cases import RUBRICS
-from etude.policy.protocol import PolicyError
-from etude.rl.rewards.settings import RewardSettings
+from etude.agent.policy.protocol import PolicyError
+from etude.evaluate.bench.grading.endpoint import client_of
+from etude.evaluate.bench.grading.exhibit import Exhibit
+from etude.evaluate.bench.grading.judge import Judge
+from etude.evaluate.bench.grading.judged import judged
+from etude.evaluate.bench.grading.judgement import Judgement, JudgementFile
+from etude.evaluate.bench.grading.rubric import Rubric, read_rubric
+from etude.evaluate.bench.targeted.cases import RUBRICS
+from etude.rl.reward_settings import RewardSettings
 from etude.rollout.retry import InfraFault, delay_s
 from etude.rollout.settings import AttemptSettings
 

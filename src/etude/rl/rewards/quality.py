@@ -18,7 +18,7 @@ import io
 import tokenize
 from collections.abc import Iterator, Mapping
 
-from etude.recipe.bounded_python import parse_python
+from etude.core.bounded_python import parse_python
 
 # McCabe's own bound, which linters took over.
 MOST_COMPLEX = 10

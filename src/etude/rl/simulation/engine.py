@@ -6,13 +6,13 @@ import asyncio
 import math
 import random
 
-from etude.engine.thread import Result
-from etude.policy.protocol import Request
+from etude.agent.policy.protocol import Request
+from etude.core.trace.completion import Completion, SampledTokens, Usage
+from etude.learn.engine.thread import Result
 from etude.rl.restarts import ProcessDied
 from etude.rl.simulation.region import MadeUpRegion
 from etude.rl.simulation.shape import Shape
 from etude.rl.simulation.store import MadeUpStore
-from etude.trace.completion import Completion, SampledTokens, Usage
 
 
 class MadeUpEngine:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
+from etude.core.trace.segment import Rollout
 from etude.rl.groups import Begun
-from etude.trace.segment import Rollout
 
 
 class GroupsInMemory:

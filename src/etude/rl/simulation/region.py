@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 
+from etude.learn.weights.errors import Unreachable
+from etude.learn.weights.index import Index
+from etude.learn.weights.path import cheapest
+from etude.learn.weights.relay_plan import copies, kept
 from etude.rl.simulation.shape import Shape
 from etude.rl.simulation.store import BYTES_PER_S, MadeUpStore
-from etude.weights.errors import Unreachable
-from etude.weights.index import Index
-from etude.weights.path import cheapest
-from etude.weights.relay_plan import copies, kept
 
 POLL_S, ROUND_TRIP_S = 0.5, 0.12
 

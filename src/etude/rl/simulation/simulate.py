@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from etude.events.log import EventLog
-from etude.fleet.fleet import Fleet
-from etude.policy.protocol import PolicyError, Request
+from etude.agent.policy.protocol import PolicyError, Request
+from etude.core.events.log import EventLog
+from etude.core.trace.segment import Rollout, Segment
 from etude.rl.controller import Controller, Step
 from etude.rl.groups import Group
 from etude.rl.ledger import fold
@@ -41,8 +41,8 @@ from etude.rl.watch import Watchdog
 from etude.rollout.retry import InfraFault
 from etude.sandbox.errors import InfraError
 from etude.sandbox.fake.clock import run
+from etude.sandbox.fleet.fleet import Fleet
 from etude.sandbox.spec import SandboxSpec
-from etude.trace.segment import Rollout, Segment
 
 FOR_EVER_S = 1e5  # of made-up time since the last step: who waits longer hangs
 LEASES_S = 180.0  # what a silent host held is found and ended

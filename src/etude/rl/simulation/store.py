@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 
-from etude.weights.chain import Chain
-from etude.weights.index import Entry, Index
-from etude.weights.path import Edge, cheapest, needed
+from etude.learn.weights.chain import Chain
+from etude.learn.weights.index import Entry, Index
+from etude.learn.weights.path import Edge, cheapest, needed
 
 ANCHOR_BYTES, DELTA_BYTES = 1000, 20
 BYTES_PER_S = 100.0  # an anchor takes 10 s, a delta 0.2

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 
-from etude.engine.settings import EngineSettings
-from etude.fleet.fleet import Fleet
-from etude.fleet.settings import FleetSettings
-from etude.fleet.simulation.world import Machine
-from etude.fleet.simulation.world import Shape as HostShape
+from etude.learn.engine.settings import EngineSettings
 from etude.rl.simulation.engine import MadeUpEngine
 from etude.rl.simulation.groups import GroupsInMemory
 from etude.rl.simulation.region import MadeUpRegion
 from etude.rl.simulation.shape import Shape
 from etude.rl.simulation.store import MadeUpStore
 from etude.rl.simulation.trainer import MadeUpTrainer
+from etude.sandbox.fleet.fleet import Fleet
+from etude.sandbox.fleet.settings import FleetSettings
+from etude.sandbox.fleet.simulation.world import Machine
+from etude.sandbox.fleet.simulation.world import Shape as HostShape
 
 
 class World:

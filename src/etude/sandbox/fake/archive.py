@@ -6,9 +6,9 @@ import io
 import posixpath
 import tarfile
 
-from etude.layers.strict_tar import open_tar
 from etude.sandbox.errors import OutputLimit, UserError
 from etude.sandbox.fake.files import Files
+from etude.sandbox.layers.strict_tar import open_tar
 
 
 def unpack(files: Files, path: str, archive: bytes) -> None:

@@ -8,7 +8,7 @@ import dataclasses
 import socket
 from typing import Any
 
-from etude.egress.record import Decision
+from etude.sandbox.egress.record import Decision
 from etude.sandbox.errors import DiskFull, SandboxDied, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.fake import patch
 from etude.sandbox.fake.archive import pack, unpack

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from etude.layers.strict_tar import open_tar
 from etude.sandbox.errors import LayerCorrupt
+from etude.sandbox.layers.strict_tar import open_tar
 
 _WHITEOUT = ".wh."  # as OCI images write it
 

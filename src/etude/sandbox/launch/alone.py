@@ -10,12 +10,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from etude.ledger.undo import Folder, Undo
+from etude.sandbox.cleanup.undo import Folder, Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
 from etude.sandbox.launch.launcher import Launch
-from etude.sandbox.local.nursery import hidden
+from etude.sandbox.launch.zygotes import hidden
 from etude.sandbox.spec import Isolation, SandboxSpec
 
 

@@ -19,7 +19,7 @@ from etude.sandbox.inside import furnish, root, seccomp
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
 from etude.sandbox.launch.launcher import Launch, OwnNamespaces, in_memory
-from etude.sandbox.local.nursery import hidden
+from etude.sandbox.launch.zygotes import hidden
 from etude.sandbox.spec import SandboxSpec
 
 _HIDDEN_FOLDER_BYTES = "4096"

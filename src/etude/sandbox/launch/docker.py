@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from etude.ledger.undo import Command, Folder, Undo
+from etude.sandbox.cleanup.undo import Command, Folder, Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle, engine, rootfs

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from etude.ledger.undo import Undo
+from etude.sandbox.cleanup.undo import Undo
 from etude.sandbox.errors import InfraError, Unsupported
 from etude.sandbox.inside import apart
 from etude.sandbox.inside.root import INSIDE_UID

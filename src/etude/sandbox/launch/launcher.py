@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from etude.ledger.undo import Undo
+from etude.sandbox.cleanup.undo import Undo
+from etude.sandbox.creation import Memory, Recall
 from etude.sandbox.errors import InfraError, SandboxError, Unsupported
 from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle
-from etude.sandbox.local.making import Memory, Recall
 from etude.sandbox.spec import Isolation, SandboxSpec
 from etude.sandbox.wire.live import Birth
 

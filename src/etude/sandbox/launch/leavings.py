@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from etude.ledger.undo import Command, Folder, Tenants, Undo
+from etude.sandbox.cleanup.undo import Command, Folder, Tenants, Undo
 
 # $1: state folder; $2: pattern of its entries, one for each container, which is named by what stands before "_sandbox:"; then the runtime.
 _DELETE = """

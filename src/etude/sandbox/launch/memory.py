@@ -16,10 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from etude.sandbox.creation import Base, Memory, Recall
 from etude.sandbox.errors import SandboxDied, SandboxError, Unsupported, UserError
 from etude.sandbox.inside import frames
 from etude.sandbox.layered.footing import all_born
-from etude.sandbox.local.making import Base, Memory, Recall
 from etude.sandbox.spec import Change, SandboxSpec, SnapshotRef
 from etude.sandbox.wire.channel import Channel
 from etude.sandbox.wire.live import Birth as Beside

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from etude.ledger.undo import Folder, Tenants, Undo
+from etude.sandbox.cleanup.undo import Folder, Tenants, Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside import furnish
 from etude.sandbox.interpreter import Interpreter

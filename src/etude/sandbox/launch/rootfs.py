@@ -11,7 +11,7 @@ from etude.sandbox.errors import Unsupported
 from etude.sandbox.inside import root
 from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
 from etude.sandbox.interpreter import Interpreter
-from etude.sandbox.local.nursery import hidden
+from etude.sandbox.launch.zygotes import hidden
 from etude.sandbox.spec import SandboxSpec
 
 _FOLDERS = ("/proc", "/dev", "/sys", "/etc", "/tmp", "/root", "/var/tmp", "/run", "/usr", root.COMMANDS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import posixpath
 
-from etude.layers.manifest import Entry
-from etude.layers.view import View
+from etude.sandbox.layers.manifest import Entry
+from etude.sandbox.layers.view import View
 from etude.sandbox.spec import SandboxSpec
 
 BORN = "born"  # the digest that stands for a spec's own files

@@ -13,17 +13,17 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from etude.layers.bounds import Bounds
-from etude.layers.changes import differences
-from etude.layers.flatten import flat
-from etude.layers.hold import Hold
-from etude.layers.snapshot import Snapshot
-from etude.layers.survey import survey
-from etude.layers.view import View
 from etude.sandbox.errors import SandboxError, Unsupported, UserError
 from etude.sandbox.layered import patch
 from etude.sandbox.layered.born import BORN, as_born
 from etude.sandbox.layered.shelf import Shelf
+from etude.sandbox.layers.bounds import Bounds
+from etude.sandbox.layers.changes import differences
+from etude.sandbox.layers.flatten import flat
+from etude.sandbox.layers.hold import Hold
+from etude.sandbox.layers.snapshot import Snapshot
+from etude.sandbox.layers.survey import survey
+from etude.sandbox.layers.view import View
 from etude.sandbox.spec import Change, SandboxSpec, SnapshotRef
 
 if TYPE_CHECKING:

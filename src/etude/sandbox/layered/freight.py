@@ -12,16 +12,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO, TypeVar
 
-from etude.layers.bounds import Bounds
-from etude.layers.errors import UnknownSnapshot
-from etude.layers.hold import Hold
-from etude.layers.pack import pack
-from etude.layers.snapshot import Snapshot
-from etude.layers.store import LayerStore
-from etude.layers.transfer import enter, hold_present, receive
 from etude.sandbox.errors import InfraError, LayerCorrupt, SandboxNotFound
 from etude.sandbox.layered.idle import Idle
 from etude.sandbox.layered.shelf import Shelf
+from etude.sandbox.layers.bounds import Bounds
+from etude.sandbox.layers.errors import UnknownSnapshot
+from etude.sandbox.layers.hold import Hold
+from etude.sandbox.layers.pack import pack
+from etude.sandbox.layers.snapshot import Snapshot
+from etude.sandbox.layers.store import LayerStore
+from etude.sandbox.layers.transfer import enter, hold_present, receive
 from etude.sandbox.spec import SnapshotRef
 
 T = TypeVar("T")

@@ -14,11 +14,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.layers.hold import Hold
-from etude.layers.image import load
-from etude.layers.store import LayerStore
 from etude.sandbox.errors import InfraError, Unsupported, UserError
 from etude.sandbox.layered.told import told
+from etude.sandbox.layers.hold import Hold
+from etude.sandbox.layers.image import load
+from etude.sandbox.layers.store import LayerStore
 
 _BUILD_PATIENCE_S = 3600.0
 _TRY_PATIENCE_S = 60.0

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from etude.layers.hold import Hold
+from etude.sandbox.creation import NOTHING, Base
 from etude.sandbox.errors import SandboxError, Unsupported, UserError
 from etude.sandbox.layered.footing import Footing, all_born
 from etude.sandbox.layered.freight import Freight
 from etude.sandbox.layered.shelf import Shelf
-from etude.sandbox.local.making import NOTHING, Base
+from etude.sandbox.layers.hold import Hold
 from etude.sandbox.spec import SandboxSpec, SnapshotRef
 from etude.sandbox.wire.live import LiveSandbox
 

@@ -14,15 +14,15 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from etude.layers.changes import differences
-from etude.layers.draft import remove_tree
-from etude.layers.intake import copy, write_all
-from etude.layers.manifest import Entry
-from etude.layers.store import LayerStore
-from etude.layers.tree import CREATE, Tree
-from etude.layers.view import View
 from etude.sandbox.errors import InfraError, OutputLimit, Unsupported
 from etude.sandbox.layered.born import BORN, contents
+from etude.sandbox.layers.changes import differences
+from etude.sandbox.layers.draft import remove_tree
+from etude.sandbox.layers.intake import copy, write_all
+from etude.sandbox.layers.manifest import Entry
+from etude.sandbox.layers.store import LayerStore
+from etude.sandbox.layers.tree import CREATE, Tree
+from etude.sandbox.layers.view import View
 from etude.sandbox.spec import SandboxSpec
 
 MAX_BYTES = 256 << 20  # of files that differ, old and new together

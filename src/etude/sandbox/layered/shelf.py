@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from etude.layers.collect import collect
-from etude.layers.hold import Hold
-from etude.layers.store import LayerStore
 from etude.sandbox.inside.zygote import UNPRIVILEGED_UIDS
 from etude.sandbox.layered.told import told
+from etude.sandbox.layers.collect import collect
+from etude.sandbox.layers.hold import Hold
+from etude.sandbox.layers.store import LayerStore
 
 T = TypeVar("T")
 

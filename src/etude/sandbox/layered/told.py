@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from etude.layers import errors as layers
-from etude.layers.names import BadName
 from etude.sandbox import errors
+from etude.sandbox.layers import errors as layers
+from etude.sandbox.layers.names import BadName
 
 _RETRY_S = 60.0  # a full disk seldom empties sooner
 

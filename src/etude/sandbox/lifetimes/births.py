@@ -7,16 +7,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from etude.ledger.being import pid_of
-from etude.ledger.journal import Journal
-from etude.ledger.undo import Process
+from etude.sandbox.cleanup.being import pid_of
+from etude.sandbox.cleanup.journal import Journal
+from etude.sandbox.cleanup.undo import Process
+from etude.sandbox.creation import NOTHING, Base, Maker
 from etude.sandbox.errors import InfraError, SandboxNotFound
+from etude.sandbox.lifetime import Lifetime
 from etude.sandbox.lifetimes.hours import Hours
 from etude.sandbox.lifetimes.keys import Keys
-from etude.sandbox.lifetimes.lifetime import Lifetime
 from etude.sandbox.lifetimes.turnstile import Turnstile
-from etude.sandbox.local.making import NOTHING, Base, Maker
-from etude.sandbox.local.register import Register
+from etude.sandbox.register import Register
 from etude.sandbox.services.attendance import Attendance
 from etude.sandbox.spec import SandboxSpec
 from etude.sandbox.wire.live import LiveSandbox

@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable
 
-from etude.sandbox.lifetimes.lifetime import Lifetime
+from etude.sandbox.lifetime import Lifetime
 
 End = Callable[[str], object]  # told why
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from etude.ledger.ledger import Ledger
-from etude.ledger.reaper import Reaped, Reaper
+from etude.sandbox.cleanup.ledger import Ledger
+from etude.sandbox.cleanup.reaper import Reaped, Reaper
 
 EVERY_S = 30.0  # half a lease (`ledger.journal`)
 

@@ -11,10 +11,10 @@ import socket
 from dataclasses import replace
 from pathlib import Path
 
-from etude.egress.door import Door
-from etude.egress.outside import Outside
-from etude.egress.policy import Policy
-from etude.egress.record import Decision, DecisionFile, Journal
+from etude.sandbox.egress.door import Door
+from etude.sandbox.egress.outside import Outside
+from etude.sandbox.egress.policy import Policy
+from etude.sandbox.egress.record import Decision, DecisionFile, Journal
 from etude.sandbox.errors import InfraError, UserError
 from etude.sandbox.network import rules
 from etude.sandbox.network.indexes import Indexes

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from etude.egress.inner import Service
-from etude.egress.packages import asking
-from etude.egress.packages.cache import FileCache
-from etude.egress.packages.npm import NpmDoor, NpmIndex
-from etude.egress.packages.pip import PipDoor, PipIndex
-from etude.egress.packages.upstream import Upstream
-from etude.egress.refused import BadRule
+from etude.sandbox.egress.inner import Service
+from etude.sandbox.egress.packages import asking
+from etude.sandbox.egress.packages.cache import FileCache
+from etude.sandbox.egress.packages.npm import NpmDoor, NpmIndex
+from etude.sandbox.egress.packages.pip import PipDoor, PipIndex
+from etude.sandbox.egress.packages.upstream import Upstream
+from etude.sandbox.egress.refused import BadRule
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.network import rules
 from etude.sandbox.spec import Network, PackageRule

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from etude.egress.packages.rule import Named, moment, npm_name, pip_name
-from etude.egress.policy import Policy
-from etude.egress.refused import BadRule
+from etude.sandbox.egress.packages.rule import Named, moment, npm_name, pip_name
+from etude.sandbox.egress.policy import Policy
+from etude.sandbox.egress.refused import BadRule
 from etude.sandbox.errors import Unsupported, UserError
 from etude.sandbox.inside.cell import DOOR
 from etude.sandbox.spec import Network, PackageRule

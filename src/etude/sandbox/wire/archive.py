@@ -11,9 +11,9 @@ import tarfile
 from collections.abc import Iterator
 from typing import Any
 
-from etude.layers.strict_tar import open_tar
 from etude.sandbox.errors import OutputLimit, SandboxError, UserError
 from etude.sandbox.inside import frames
+from etude.sandbox.layers.strict_tar import open_tar
 from etude.sandbox.wire.exchange import Call, reported
 
 MOST_ENTRIES = 100_000

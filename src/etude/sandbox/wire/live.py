@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from etude.egress.record import Decision
+from etude.sandbox.egress.record import Decision
 from etude.sandbox.errors import SandboxError, SandboxNotFound, Unsupported, UserError
 from etude.sandbox.inside import frames
-from etude.sandbox.layered.part import LayeredPart
-from etude.sandbox.lifetimes.lifetime import Lifetime
+from etude.sandbox.layer_operations import LayeredPart
+from etude.sandbox.lifetime import Lifetime
 from etude.sandbox.limits.group import Group
 from etude.sandbox.network.gates import Gate
 from etude.sandbox.spec import ExecResult, Network, SandboxSpec, ServiceStatus, State, Terminal

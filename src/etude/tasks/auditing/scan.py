@@ -16,7 +16,7 @@ from etude.sandbox.spec import SandboxSpec
 from etude.tasks.auditing.needles import needles
 from etude.tasks.environment.birth import history_of
 from etude.tasks.environment.workspace import opened
-from etude.tasks.running.channels.channel import INSIDE
+from etude.tasks.running.channel import INSIDE
 from etude.tasks.task import Task
 
 SCAN_TIMEOUT_S = 300.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from etude.sandbox.protocol import Machines
 from etude.tasks.auditing.scan import audited, told
+from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
-from etude.tasks.validation.proof import LeftOut
 
 
 async def require_secret(task: Task, pool: Machines) -> None:

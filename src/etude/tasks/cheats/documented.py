@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from etude.recipe.bounded_python import parse_python
+from etude.core.bounded_python import parse_python
 from etude.tasks.cheats.exercise import Files, nop
 from etude.tasks.graders.documented import symbols
 from etude.tasks.task import Task

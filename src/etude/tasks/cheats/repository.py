@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Callable
 
-from etude.recipe.bounded_python import parse_python
+from etude.core.bounded_python import parse_python
 from etude.tasks.cheats import javascript, python
 from etude.tasks.cheats.exercise import CHEATS, Files, nop
 from etude.tasks.cheats.kinds import BY_GRADER

@@ -24,7 +24,7 @@ from etude.sandbox.spec import ExecResult, SandboxSpec
 from etude.tasks.content import files_below, read_file, write_file
 from etude.tasks.graders.judged import MAX_FILE_BYTES, Outcome, judged, limit_s, told_tests
 from etude.tasks.protected import is_protected
-from etude.tasks.running.channels.channel import INSIDE
+from etude.tasks.running.channel import INSIDE
 from etude.tasks.running.testrun import run_tests
 
 KEPT = ("node_modules", ".git", ".venv")  # of the environment, at the top of the workdir: not an attempt's files

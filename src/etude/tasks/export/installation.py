@@ -15,7 +15,7 @@ from etude.tasks.environment.birth import DATE
 from etude.tasks.environment.environment import Environment
 from etude.tasks.running.pytest_tools import SOURCE_INSIDE, TOOLS_INSIDE, tools
 
-# What every step has in its environment (`factory/install/site.py`).
+# What every step has in its environment (`tasks/generate/install/site.py`).
 QUIET = {"PIP_NO_INPUT": "1", "PIP_NO_CACHE_DIR": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "CI": "1"}
 NPM = {"npm_config_audit": "false", "npm_config_fund": "false", "npm_config_update_notifier": "false"}
 INSTALL = "/tmp/install"

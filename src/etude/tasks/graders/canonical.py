@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from etude.recipe.bounded_python import parse_python
+from etude.core.bounded_python import parse_python
 
 MAX_HOPS = 20  # of re-exports, which may go round in a circle
 DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from etude.recipe.bounded_python import parse_python
+from etude.core.bounded_python import parse_python
 
 Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 HEADING = re.compile(r"^(#{1,6})\s+(.+?)\s*#*$")

@@ -21,7 +21,7 @@ import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from etude.recipe.bounded_python import parse_python
+from etude.core.bounded_python import parse_python
 from etude.sandbox.protocol import Machines
 from etude.tasks.bounded import LimitReached, bounded
 from etude.tasks.content import same_content

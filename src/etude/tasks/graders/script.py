@@ -21,10 +21,10 @@ from etude.tasks.bounded import LimitReached, bounded_where_large
 from etude.tasks.environment.workspace import opened
 from etude.tasks.graders import reward
 from etude.tasks.graders.commands import Fit
-from etude.tasks.importers.logs.log import UnreadableLog
-from etude.tasks.importers.logs.terminal_bench import PARSERS
+from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task, Verdict
-from etude.tasks.validation.proof import LeftOut
+from etude.tasks.test_logs.log import UnreadableLog
+from etude.tasks.test_logs.terminal_bench import PARSERS
 
 TESTS, SOLUTION, LOGS = "/tests", "/solution", "/logs"
 SAID_CHARS = 300

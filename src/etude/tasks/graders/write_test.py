@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from etude.recipe.bounded_python import parse_expression
+from etude.core.bounded_python import parse_expression
 from etude.sandbox.protocol import Machines
 from etude.tasks.calls import Call, run_calls
 from etude.tasks.restore import restored, text_of

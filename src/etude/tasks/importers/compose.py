@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from etude.recipe import bounded_yaml
+from etude.core import bounded_yaml
 from etude.tasks.errors import TaskError
 from etude.tasks.importers.texts import maybe_text
 

@@ -14,7 +14,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
-from etude.recipe import bounded_toml
+from etude.core import bounded_toml
 from etude.tasks.errors import TaskError
 from etude.tasks.importers.table import Table
 from etude.tasks.importers.texts import text_of

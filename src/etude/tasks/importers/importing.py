@@ -20,8 +20,8 @@ from etude.sandbox.protocol import Machines
 from etude.tasks.errors import TaskError
 from etude.tasks.graders.script import ScriptGrader, sound
 from etude.tasks.importers.terminal import in_image
+from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
-from etude.tasks.validation.proof import LeftOut
 from etude.tasks.validation.workshop import Candidate, Decision, Workshop, make_tasks, tidy
 
 REPORT = "imported.json"

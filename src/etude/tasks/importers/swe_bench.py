@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from etude.link.git import GitError
+from etude.agent.git_links.git import GitError
 from etude.tasks.environment.environment import Environment, TestPlan
 from etude.tasks.importers.swe_bench_rows import Row
 from etude.tasks.importers.swe_grading import meant
 from etude.tasks.patch import PatchRefused, patched
+from etude.tasks.proof import LeftOut
 from etude.tasks.protected import is_protected
 from etude.tasks.task import Task
 from etude.tasks.tree import TooLarge, tree
 from etude.tasks.validation.change import PYTEST_FILE, Bench, Change, proved
 from etude.tasks.validation.project import STYLES, Draft, proved_over
-from etude.tasks.validation.proof import LeftOut
 from etude.tasks.validation.workshop import Candidate
 
 PREFIX = "please solve this github issue"

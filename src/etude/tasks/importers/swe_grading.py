@@ -17,8 +17,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from etude.tasks.importers.logs.log import ERROR, FAILED, PASSED, SKIPPED, XFAIL, Log, Statuses, UnreadableLog
-from etude.tasks.importers.logs.readers import reader
+from etude.tasks.test_logs.log import ERROR, FAILED, PASSED, SKIPPED, XFAIL, Log, Statuses, UnreadableLog
+from etude.tasks.test_logs.readers import reader
 
 START, END = ">>>>> Start Test Output", ">>>>> End Test Output"
 EXIT_CODE = ">>>>> Test Exit Code"

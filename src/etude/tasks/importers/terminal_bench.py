@@ -12,9 +12,9 @@ from etude.tasks.errors import TaskError
 from etude.tasks.importers.compose import one_service, parsed
 from etude.tasks.importers.foreign import TERMINAL_BENCH, Foreign
 from etude.tasks.importers.harbor_settings import Settings
-from etude.tasks.importers.logs.terminal_bench import PARSERS
 from etude.tasks.importers.table import Table
 from etude.tasks.importers.texts import Files, files_below, maybe_text, text_of
+from etude.tasks.test_logs.terminal_bench import PARSERS
 
 SCRIPT = "run-tests.sh"
 TESTS_S, AGENT_S = 60.0, 360.0  # where task.yaml says nothing

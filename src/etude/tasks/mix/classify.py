@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from etude.core.trace.entry import Entry
 from etude.tasks.mix.words import Told, told_by
 from etude.tasks.protected import is_test
-from etude.trace.entry import Entry
 
 CATEGORIES = ("debugging", "features", "refactors", "documentation", "tests", "review", "devops", "migrations")
 

@@ -1,6 +1,6 @@
 """Sampling weights of categories: counted over real sessions, written to a file, and turned into shares of a draw over tasks.
 
-A category's share comes with Wilson's 95% interval (`statistics/bounded.py`; sessions count as independent, so those of one person in a row
+A category's share comes with Wilson's 95% interval (`core/statistics/bounded.py`; sessions count as independent, so those of one person in a row
 make it too narrow). Its weight is the share under Perks' prior, one session spread over the categories ((count + 1/8) / (decided + 1)): what
 nobody happened to ask in a few sessions is rare, not absent.
 """
@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from etude.recipe import bounded_toml
-from etude.statistics.bounded import wilson
-from etude.statistics.student import freedom_of, student_quantile
+from etude.core import bounded_toml
+from etude.core.statistics.bounded import wilson
+from etude.core.statistics.student import freedom_of, student_quantile
 from etude.tasks.errors import TaskError
 from etude.tasks.mix.classify import CATEGORIES
 from etude.tasks.mix.words import Told
-from etude.tasks.store.row import Row
+from etude.tasks.row import Row
 
 FORMAT, VERSION = "etude-task-mix", 1
 

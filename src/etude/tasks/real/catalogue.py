@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from etude.recipe import bounded_toml
+from etude.core import bounded_toml
 from etude.tasks.running.pin import Pin
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping
 
-from etude.recipe.bounded_python import parse_python
+from etude.core.bounded_python import parse_python
 
 
 def hidden(tests: Mapping[str, str], fails: Collection[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from etude.fingerprint.publish import Written, write_fingerprints
+from etude.core.fingerprint.publish import Written, write_fingerprints
 from etude.tasks.real.catalogue import bugs
 
 SUITE = "real-bugs"

@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.link.git import GitError
-from etude.link.git import repository as root_of
+from etude.agent.git_links.git import GitError
+from etude.agent.git_links.git import repository as root_of
 from etude.tasks.mix.words import told_by
+from etude.tasks.proof import LeftOut
 from etude.tasks.recorded.origin import Origin, origin_of
 from etude.tasks.recorded.session import Recorded
 from etude.tasks.task import Task
 from etude.tasks.tree import TooLarge, tree
 from etude.tasks.validation.change import Bench, Change, proved
-from etude.tasks.validation.proof import LeftOut
 from etude.tasks.validation.workshop import Candidate
 
 LEVEL = "session"

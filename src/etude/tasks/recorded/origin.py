@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.link.git import commit_changes, git
-from etude.link.links import in_repository, linked
-from etude.link.notes import noted_commits
-from etude.link.written import attribute
+from etude.agent.git_links.git import commit_changes, git
+from etude.agent.git_links.links import in_repository, linked
+from etude.agent.git_links.notes import noted_commits
+from etude.agent.git_links.written import attribute
+from etude.tasks.proof import LeftOut
 from etude.tasks.recorded.session import Recorded
-from etude.tasks.validation.proof import LeftOut
 
 # Commits after a session that are looked through where nothing links it.
 HORIZON = 500

@@ -1,6 +1,6 @@
 """Recorded sessions as the beginnings of tasks: what was asked, where, and which lines came of it.
 
-Ours and those of other agents alike (`etude.foreign`), linked to commits or not.
+Ours and those of other agents alike (`etude.agent.importers`), linked to commits or not.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.foreign.draft import ForeignError
-from etude.foreign.read import read_foreign
-from etude.link.home import is_own_file, is_session, read_entries
-from etude.redact.redaction import redact
-from etude.trace.entry import Entry, Header
-from etude.trace.reader import SessionError
+from etude.agent.git_links.home import is_own_file, is_session, read_entries
+from etude.agent.importers.draft import ForeignError
+from etude.agent.importers.read import read_foreign
+from etude.core.redact.redaction import redact
+from etude.core.trace.entry import Entry, Header
+from etude.core.trace.reader import SessionError
 
 # A request that says no more than this is an answer or a slip ("ok", "yes").
 FEWEST_CHARS = 8

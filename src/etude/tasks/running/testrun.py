@@ -15,7 +15,7 @@ from etude.sandbox.errors import UserError
 from etude.sandbox.protocol import Disposable
 from etude.sandbox.spec import WORKDIR
 from etude.tasks.bounded import LimitReached, bounded_where_large
-from etude.tasks.running.channels.channel import REPORT, Answer, Heard, Prepared, Tests, filled
+from etude.tasks.running.channel import REPORT, Answer, Heard, Prepared, Tests, filled
 from etude.tasks.running.channels.exit_status import WHOLE
 from etude.tasks.running.channels.registry import EXIT, channel
 from etude.tasks.running.parsers.case import NoReport

@@ -21,9 +21,9 @@ from typing import Any, Protocol
 from etude.tasks.environment.environment import Environment, environment_of
 from etude.tasks.errors import TaskError
 from etude.tasks.place import folder_of
+from etude.tasks.row import Row, digest_of, row_of
 from etude.tasks.store.audits import KEY, Audits
 from etude.tasks.store.record import record_of, task_of
-from etude.tasks.store.row import Row, digest_of, row_of
 from etude.tasks.store.trees import Trees, tree_digest
 from etude.tasks.task import Split, Task
 

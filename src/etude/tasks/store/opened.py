@@ -8,9 +8,9 @@ from typing import Protocol
 
 from etude.tasks.errors import TaskError
 from etude.tasks.harbor import HarborError, read_task
+from etude.tasks.row import Row, digest_of, row_of
 from etude.tasks.store.folder import TaskFolder, is_folder
 from etude.tasks.store.record import record_of
-from etude.tasks.store.row import Row, digest_of, row_of
 from etude.tasks.task import Split, Task
 
 

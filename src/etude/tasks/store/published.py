@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from etude.fingerprint.publish import Written, write_fingerprints
+from etude.core.fingerprint.publish import Written, write_fingerprints
 from etude.tasks.environment.environment import environment_of
 from etude.tasks.errors import TaskError
 from etude.tasks.store.opened import Tasks

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from etude.fingerprint.project import project_name
+from etude.core.fingerprint.project import project_name
 from etude.tasks.errors import TaskError
 from etude.tasks.mix.weights import draw_over
+from etude.tasks.row import Row
 from etude.tasks.splits import bare_name
 from etude.tasks.store.opened import Tasks
-from etude.tasks.store.row import Row
 from etude.tasks.task import SPLITS, Split, Task
 
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import zstandard
 
+from etude.core.trace.bounded_zstd import decompress
 from etude.tasks.content import files_from_json, files_to_json
 from etude.tasks.errors import TaskError
 from etude.tasks.place import MAX_ID_CHARS
-from etude.trace.bounded_zstd import decompress
 
 TREE, ABOUT, RECIPE = "tree.json.zst", "about.json", "recipe.toml"
 KEPT = 4  # trees in memory; a project's tasks are mostly read one after the other

@@ -13,12 +13,12 @@ from etude.tasks.cheats.exercise import nop
 from etude.tasks.cheats.repository import Cheat, cheats_for
 from etude.tasks.graders.commands import NAME, CommandsGrader, machine
 from etude.tasks.graders.judged import XFAILED, graded_files
+from etude.tasks.proof import LeftOut, Proof, prove
 from etude.tasks.protected import is_protected, is_test
 from etude.tasks.running.testrun import Ran, Tests, run_tests, visible_command
 from etude.tasks.solved import solved
 from etude.tasks.task import Task
 from etude.tasks.validation.later_date import on_a_later_date
-from etude.tasks.validation.proof import LeftOut, Proof, prove
 
 # What pytest collects by itself (python_files).
 PYTEST_FILE = re.compile(r"(^|/)(test_[^/]*|[^/]*_test)\.py$")

@@ -23,13 +23,13 @@ from etude.tasks.environment.environment import KEY, Environment
 from etude.tasks.environment.workspace import OVERLAY, overlay
 from etude.tasks.graders.commands import NAME, CommandsGrader, machine, tests_of
 from etude.tasks.graders.judged import XFAILED, graded_files
+from etude.tasks.proof import LeftOut, Proof, prove
 from etude.tasks.protected import is_protected
 from etude.tasks.running.testrun import Ran, Tests, run_tests, visible_command
 from etude.tasks.solved import solved
 from etude.tasks.task import Task
 from etude.tasks.validation.change import Bench, require_sound
 from etude.tasks.validation.later_date import on_a_later_date
-from etude.tasks.validation.proof import LeftOut, Proof, prove
 
 STYLES = ("terse", "ambiguous", "full")
 

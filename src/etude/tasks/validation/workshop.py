@@ -18,8 +18,8 @@ from etude.sandbox.errors import Unsupported
 from etude.tasks.errors import TaskError
 from etude.tasks.harbor import HarborError, read_task, write_task
 from etude.tasks.place import folder_of
+from etude.tasks.proof import LeftOut
 from etude.tasks.task import Task
-from etude.tasks.validation.proof import LeftOut
 
 ASKED, MADE = "asked.json", "made.jsonl"
 

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from etude.ledger.undo import Folder, Tenants, Undo
+from etude.sandbox.cleanup.undo import Folder, Tenants, Undo
 from etude.sandbox.errors import Unsupported
 from etude.sandbox.interpreter import Interpreter
 from etude.sandbox.launch import bundle

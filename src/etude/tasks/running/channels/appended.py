@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from etude.tasks.errors import TaskError
+from etude.tasks.running.channel import INSIDE, REPORT, Answer, Heard, Prepared, Tests, filled, told_canaries
 from etude.tasks.running.channels.canaries import guard, with_canary
-from etude.tasks.running.channels.channel import INSIDE, REPORT, Answer, Heard, Prepared, Tests, filled, told_canaries
 from etude.tasks.running.parsers import documents, lines, texts
 from etude.tasks.running.parsers.case import Case, NoReport, told
 from etude.tasks.running.parsers.junit import bun, junit

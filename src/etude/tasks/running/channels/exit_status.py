@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from etude.tasks.running.channel import Answer, Heard, Prepared, Tests, filled
 from etude.tasks.running.channels.canaries import with_failure, with_guard
-from etude.tasks.running.channels.channel import Answer, Heard, Prepared, Tests, filled
 from etude.tasks.running.report import TestRun
 
 WHOLE = "command"

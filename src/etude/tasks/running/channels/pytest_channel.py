@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from etude.tasks.errors import TaskError
-from etude.tasks.running.channels.channel import INSIDE, Answer, Heard, Prepared, Tests, filled, told_canaries
+from etude.tasks.running.channel import INSIDE, Answer, Heard, Prepared, Tests, filled, told_canaries
 from etude.tasks.running.inside.etude_supervise import name_of
 from etude.tasks.running.parsers.case import Case, Outcome, told
 from etude.tasks.running.pytest_tools import PYTEST_FLAGS, SOURCE_INSIDE

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from etude.tasks.errors import TaskError
+from etude.tasks.running.channel import Channel
 from etude.tasks.running.channels.appended import CHANNELS
-from etude.tasks.running.channels.channel import Channel
 from etude.tasks.running.channels.exit_status import ExitChannel
 from etude.tasks.running.channels.pytest_channel import PytestChannel
 

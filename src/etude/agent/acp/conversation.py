@@ -1,0 +1,224 @@
+"""One session of an editor: the face's dialogue over a folder, with the editor as its person and its eyes.
+
+The agent runs as long as the conversation does and waits between prompts. Where it has to end (a fault, another effort), the next
+prompt goes on from what is on disk. A prompt that comes while one is answered steers it, and both end together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+from acp import RequestError, helpers
+from acp.interfaces import Client
+from acp.schema import AvailableCommand, AvailableCommandsUpdate, StopReason
+
+from etude.agent.acp.permission import approve_server, ask
+from etude.agent.acp.updates import Updates
+from etude.agent.app.desk import Desk
+from etude.agent.app.dialogue import Dialogue
+from etude.agent.app.errors import FaceError
+from etude.agent.app.model import Choice, Model
+from etude.agent.app.offers import Offers, Wanted
+from etude.agent.app.place import Walls
+from etude.agent.app.talk import Ask
+from etude.agent.harness.approval import ApprovalPolicy, Approver, Asked, Effect
+from etude.agent.harness.flow import EndReason
+from etude.agent.harness.mcp.server import Server
+from etude.agent.harness.presets.preset import preset_of
+from etude.agent.harness.settings import HarnessSettings
+from etude.agent.harness.watcher import Part
+from etude.agent.policy.protocol import Wait
+from etude.core.redact.keys import masked
+from etude.core.trace.entry import Effort, Entry
+from etude.core.trace.message import ToolCall
+from etude.core.trace.session import Session
+
+_STOP_REASONS: dict[str, StopReason] = {
+    "done": "end_turn", "message": "end_turn", "stopped": "cancelled",
+    "max_turns": "max_turn_requests", "max_tokens": "max_tokens", "refused": "refusal",
+    "no_answer": "refusal",
+}  # fmt: skip
+assert set(_STOP_REASONS) == set(get_args(EndReason)), "every way to end has a stop reason"
+COMMANDS = {
+    "compact": "Sum up the conversation now and go on from the summary; words after it say what matters",
+    "undo": "Take back the edits of the last request; `/undo all`: of the session",
+    "mcp": "Which MCP servers run, with which tools, and what could not be had",
+}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all sessions of a server are made with. `model` is opened with the first session."""
+
+    choice: Choice
+    model: Callable[[], Awaitable[Model]]
+    walls: Walls = "workspace"
+    network: bool = False
+    approval: ApprovalPolicy = "never"
+    wanted: Wanted = field(default_factory=Wanted)
+
+
+class Conversation:
+    """The eyes of its own agent. `given`: the editor's MCP servers, started with the first prompt and ended with the conversation;
+    `held`: what ends with it."""
+
+    def __init__(
+        self, setup: Setup, client: Client, session_id: str, desk: Desk, held: AsyncExitStack, given: Sequence[Server], *,
+        session: Path | None = None,
+    ) -> None:  # fmt: skip
+        self.folder = desk.place.folder
+        self._client = client
+        self.id = session_id
+        self._held = held
+        settings = desk.settings(session)
+        self._updates = Updates(preset_of(settings), self.folder)
+        self._outgoing: asyncio.Queue[Any] = asyncio.Queue()
+        self._sender = asyncio.create_task(self._send())
+        self._answer: asyncio.Future[StopReason] | None = None
+        self._introduced = False
+        opening = Offers.open(
+            setup.wanted, self.folder, settings, self.mention, approve=self._approve, given=given
+        )  # fmt: skip
+        approver, own = Approver(setup.approval, self._ask), Ask("", session_id=session_id)
+        self._dialogue = Dialogue(desk, opening, approver, lambda _: self, self._failed, session=session, ask=own)
+
+    @property
+    def approver(self) -> Approver:
+        return self._dialogue.approver
+
+    @property
+    def settings(self) -> HarnessSettings:
+        return self._dialogue.desk.model.settings
+
+    @property
+    def working(self) -> bool:
+        """A prompt is being answered."""
+        return self._answer is not None and not self._answer.done()
+
+    async def prompt(self, text: str) -> StopReason:
+        """Until the agent has answered, and the editor was told all of it. Raises RequestError where the agent can't go on."""
+        if not self._introduced:
+            self._introduced = True
+            known = [AvailableCommand(name=name, description=words) for name, words in COMMANDS.items()]
+            self._tell([AvailableCommandsUpdate(session_update="available_commands_update", available_commands=known)])
+        if not self.working:
+            self._answer = asyncio.get_running_loop().create_future()
+        assert self._answer is not None
+        try:
+            await self._hear(text)
+        except FaceError as error:
+            self._answer.set_exception(refused(str(error)))
+        reason = await asyncio.shield(self._answer)
+        await self.told()
+        return reason
+
+    async def _hear(self, text: str) -> None:
+        """A request, or a command with a slash. Raises FaceError."""
+        assert self._answer is not None
+        name, _, rest = text.strip().partition(" ")
+        if name == "/compact":
+            self._dialogue.compact(rest)
+            return
+        if name == "/undo":
+            done = await self._dialogue.undo(rest.strip() == "all")
+            self.mention(f"took back {', '.join(done.paths)}")
+        elif name == "/mcp":
+            self.mention("\n".join(f"- {line}" for line in self._dialogue.servers()))
+        else:
+            self._dialogue.say(text)
+            return
+        self._answer.set_result("end_turn")
+
+    def cancel(self) -> None:
+        """Break off what is being answered; nothing if nothing is."""
+        if self.working:
+            self._dialogue.stop()
+
+    async def set_effort(self, effort: Effort) -> None:
+        """From the next prompt on. Raises RequestError while one is answered."""
+        try:
+            await self._dialogue.set_effort(effort)
+        except FaceError as error:
+            raise refused(str(error)) from error
+
+    def replay(self, session: Session) -> None:
+        """Tell the editor what happened in a session that it has not seen."""
+        for entry in session.entries:
+            self._tell(self._updates.entry(entry, replayed=True))
+
+    async def told(self) -> None:
+        """Returns when the editor was sent all that happened so far."""
+        await self._outgoing.join()
+
+    async def close(self) -> None:
+        await self._dialogue.leave()
+        await self._held.aclose()
+        self._sender.cancel()
+        await asyncio.wait((self._sender,))
+
+    def mention(self, line: str) -> None:
+        """A line for the person, as words of the agent: the protocol has no other place for it."""
+        self._tell([helpers.update_agent_message_text(f"{line}\n\n")])
+
+    def delta(self, part: Part, piece: str) -> None:
+        self._tell(self._updates.delta(part, piece))
+
+    def wrote(self, path: str, before: bytes | None, after: bytes | None) -> None:
+        self._updates.changed(path, before, after)
+
+    def entry(self, entry: Entry) -> None:
+        self._tell(self._updates.entry(entry))
+
+    def waiting(self, wait: Wait) -> None:
+        self._tell([helpers.update_agent_thought_text(f"{wait.reason}: asked again in {wait.seconds:.0f} s\n")])
+
+    def idle(self, reason: str, message: str) -> None:
+        if (
+            self.working and not self._dialogue.waiting
+        ):  # else something was said too late to steer, and the prompt goes on
+            assert self._answer is not None
+            self._answer.set_result(_STOP_REASONS[reason])
+
+    def _failed(self, error: BaseException) -> None:
+        """The agent is over while somebody waits for its answer."""
+        if self._answer is None or not self.working:
+            return
+        if isinstance(error, (OSError, ValueError, FaceError)):  # it could not begin
+            self._answer.set_exception(refused(str(error)))
+        else:
+            self._answer.set_exception(RequestError(-32603, masked(str(error)), {"kind": type(error).__name__}))
+
+    async def _approve(self, server: Server) -> bool:
+        return await approve_server(self._client, self.id, server)
+
+    async def _ask(self, call: ToolCall, effect: Effect) -> Asked:
+        await self.told()  # the editor must know the call that it asks for
+        return await ask(self._client, self.id, self._updates, call, effect)
+
+    def _tell(self, updates: Sequence[Any]) -> None:
+        for update in updates:
+            self._outgoing.put_nowait(update)
+
+    async def _send(self) -> None:
+        """One update after the other, in the order in which things happened."""
+        while True:
+            update = await self._outgoing.get()
+            try:
+                await self._client.session_update(session_id=self.id, update=update)
+            except Exception as error:  # noqa: BLE001 - a prompt must not wait for ever for what can't be told
+                logging.warning("an update of %s could not be told: %s", self.id, error)
+                if isinstance(error, ConnectionError):
+                    self.cancel()  # nobody is there to see it
+            finally:
+                self._outgoing.task_done()
+
+
+def refused(message: str) -> RequestError:
+    """The editor asked for what can't be done."""
+    return RequestError(-32602, masked(message))

@@ -1,0 +1,224 @@
+"""The model families whose chat formats we render, and how a checkpoint's own files tell which one it is.
+
+A family is what a chat template does, not who made the model: the same model type may ship several templates, so a directory's
+template decides where there is one, and the tokenizer must hold the family's markers either way. The markers are those of the
+models' published tokenizers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Collection, Literal, Mapping
+
+from etude.agent.chat.renderer import Effort
+
+# How a format writes a call's arguments: one JSON object, or one untyped text each.
+Arguments = Literal["json", "parameter", "arg_value", "invoke"]
+
+
+class UnknownFamily(ValueError):
+    """A directory whose chat format is none of ours."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """One chat format."""
+
+    name: str
+    model_types: frozenset[str]
+    markers: tuple[str, ...]  # tokens the format can't do without
+    roles: tuple[str, ...]  # markers that open a turn: they have no place inside a sampled one
+    arguments: Arguments = "json"
+    shows: tuple[str, ...] = ()  # what its template contains
+    hides: tuple[str, ...] = ()  # what its template does not contain
+    package: str = ""  # the name of its renderer in the `renderers` package, if it is another
+    thinks: bool = True  # whether turns have a place for thinking
+    keeps: bool = False  # whether its own template, told nothing, still shows thinking after a further request
+    keep: tuple[str, bool] | None = None  # the field that tells its template to, and the value that does
+    declares: str = (
+        ""  # how a call is written, for the families whose template leaves it to the caller to describe tools
+    )
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the package's renderer
+    effort: tuple[str, Mapping[Effort, str]] | None = None  # the field that says how hard to think, and its words
+    call_ids: bool = False  # the format writes ids of calls: functions.NAME:NUMBER
+    first_system: bool = False  # a system message stands first or nowhere
+    named: bool = False  # the format writes the tool's name in front of a result
+    opener: str = ""  # the marker in front of the first call
+    think_end: str = "</think>"
+    text_end: str = ""  # what closes a turn without calls, and one with calls
+    call_end: str = ""
+
+    def fits(self, template: str) -> bool:
+        """Whether a chat template looks like this family's."""
+        return all(mark in template for mark in self.shows) and not any(mark in template for mark in self.hides)
+
+    def missing(self, vocabulary: Collection[str]) -> list[str]:
+        """Markers that a vocabulary lacks."""
+        return [marker for marker in self.markers if marker not in vocabulary]
+
+
+_IM = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<tool_call>", "</tool_call>")
+_THINK = ("<think>", "</think>")
+_QWEN: dict[str, Any] = {
+    "markers": (*_IM, "<tool_response>", "</tool_response>", *_THINK),
+    "roles": ("<|im_start|>",),
+    "opener": "<tool_call>",
+    "text_end": "<|im_end|>",
+    "call_end": "<|im_end|>",
+}
+_VISION = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
+_QWEN_SEEING: dict[str, Any] = {
+    **_QWEN,
+    "first_system": True,
+    "arguments": "parameter",
+    "markers": (*_QWEN["markers"], *_VISION),
+}
+_QWEN3 = frozenset({"qwen3", "qwen3_moe", "qwen3_next"})
+_QWEN35 = frozenset({"qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text"})
+_KIMI: dict[str, Any] = {
+    "markers": (
+        *("<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>", "<|im_end|>"),
+        *("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+        *("<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"),
+    ),
+    "roles": ("<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>"),
+    "call_ids": True,
+    "opener": "<|tool_calls_section_begin|>",
+    "text_end": "<|im_end|>",
+    "call_end": "<|im_end|>",
+}
+_MEDIA = ("<|media_begin|>", "<|media_content|>", "<|media_pad|>", "<|media_end|>")
+
+
+def _deepseek(word: str) -> str:
+    return f"<｜{word.replace(' ', '▁')}｜>"
+
+
+_DEEPSEEK: dict[str, Any] = {
+    "model_types": frozenset({"deepseek_v3"}),
+    "markers": tuple(
+        map(
+            _deepseek,
+            (
+                *("begin of sentence", "end of sentence", "User", "Assistant", "tool calls begin", "tool calls end"),
+                *("tool call begin", "tool call end", "tool sep", "tool outputs begin", "tool outputs end"),
+                *("tool output begin", "tool output end"),
+            ),
+        )
+    ),
+    "roles": tuple(map(_deepseek, ("begin of sentence", "User", "Assistant", "tool outputs begin"))),
+    "opener": _deepseek("tool calls begin"),
+    "text_end": _deepseek("end of sentence"),
+    "call_end": _deepseek("end of sentence"),
+}
+_CALLS = (_deepseek("tool calls begin") + _deepseek("tool call begin"), _deepseek("tool sep"),
+          _deepseek("tool call end") + "{additional_tool_calls}" + _deepseek("tool calls end"))  # fmt: skip
+_FENCED = f"{_CALLS[0]}function{_CALLS[1]}tool_call_name\n```json\ntool_call_arguments\n```{_CALLS[2]}"
+_RAW = f"{_CALLS[0]}tool_call_name{_CALLS[1]}tool_call_arguments{_CALLS[2]}"
+_GLM: dict[str, Any] = {
+    "markers": (
+        *("[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>", "<|endoftext|>"),
+        *("<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", *_THINK),
+    ),
+    "roles": ("<|system|>", "<|assistant|>"),
+    "arguments": "arg_value",
+    "opener": "<tool_call>",
+    "text_end": "<|user|>",
+    "call_end": "<|observation|>",
+}
+_GLM_TYPES = frozenset({"glm4_moe", "glm4_moe_lite", "glm_moe_dsa"})
+
+FAMILIES: tuple[Family, ...] = (
+    Family("qwen3", _QWEN3, hides=("<function=",), **_QWEN),
+    Family(
+        "qwen3-coder", _QWEN3, arguments="parameter", shows=("<function=",), hides=("<think>",), package="prime-qwen3",
+        thinks=False, **_QWEN,
+    ),
+    Family("qwen3.5", _QWEN35, hides=("preserve_thinking",), options={"enable_thinking": True}, **_QWEN_SEEING),
+    Family(
+        "qwen3.6", _QWEN35, shows=("preserve_thinking",), hides=("reasoning_effort",), keep=("preserve_thinking", True),
+        options={"enable_thinking": True}, **_QWEN_SEEING,
+    ),
+    Family(
+        "qwen3.8", _QWEN35, shows=("preserve_thinking", "reasoning_effort"), keeps=True, keep=("preserve_thinking", True),
+        options={"enable_thinking": True},
+        effort=("reasoning_effort", {"low": "low", "medium": "medium", "high": "xhigh"}), **_QWEN_SEEING,
+    ),
+    Family("kimi-k2", frozenset({"kimi_k2"}), hides=("<think>",), thinks=False, **_KIMI),
+    Family(
+        "kimi-k2.5", frozenset({"kimi_k25", "kimi_k2_5"}), **{**_KIMI, "markers": (*_KIMI["markers"], *_MEDIA)},
+    ),
+    Family("deepseek-v3", shows=("```json",), hides=("<think>",), thinks=False, declares=_FENCED, **_DEEPSEEK),
+    Family("deepseek-r1", shows=("```json", "<think>"), declares=_FENCED, **_DEEPSEEK),
+    Family(
+        "deepseek-v3.1", shows=("</think>",), hides=("```json",), package="deepseek-v3", thinks=False, declares=_RAW,
+        **{**_DEEPSEEK, "markers": (*_DEEPSEEK["markers"], *_THINK)},
+    ),
+    Family("glm-4.5", _GLM_TYPES, hides=("clear_thinking",), **{**_GLM, "markers": (*_GLM["markers"], "/nothink")}),
+    Family(
+        "glm-5", _GLM_TYPES, shows=("clear_thinking",), hides=("reasoning_effort",), keep=("clear_thinking", False),
+        **_GLM,
+    ),
+    Family(
+        "glm-5.3", _GLM_TYPES, shows=("clear_thinking", "reasoning_effort"), keeps=True,
+        keep=("clear_thinking", False),
+        effort=("reasoning_effort", {"low": "low", "medium": "high", "high": "max"}), **_GLM,
+    ),
+    Family(
+        "gpt-oss", frozenset({"gpt_oss"}),
+        markers=("<|start|>", "<|end|>", "<|return|>", "<|call|>", "<|channel|>", "<|message|>", "<|constrain|>"),
+        roles=(), effort=("reasoning_effort", {"low": "low", "medium": "medium", "high": "high"}),
+        keep=("auto_drop_analysis", False), named=True, text_end="<|return|>", call_end="<|call|>", think_end="<|end|>",
+    ),
+    Family(
+        "minimax-m2", frozenset({"minimax_m2", "minimax"}), arguments="invoke",
+        markers=("]~!b[", "]~b]", "[e~[", "<minimax:tool_call>", "</minimax:tool_call>", *_THINK), roles=("]~b]",), first_system=True,
+        opener="<minimax:tool_call>", text_end="[e~[", call_end="[e~[",
+    ),
+)  # fmt: skip
+
+
+def by_name(name: str) -> Family:
+    """The family of that name; raises UnknownFamily."""
+    found = next((family for family in FAMILIES if family.name == name), None)
+    if found is None:
+        raise UnknownFamily(f"there is no chat family {name!r}; there are nano, {', '.join(f.name for f in FAMILIES)}")
+    return found
+
+
+def detect(model_type: str, template: str | None, vocabulary: Collection[str]) -> Family:
+    """The family of a checkpoint; raises UnknownFamily with what was seen and what to do."""
+    known = [family for family in FAMILIES if model_type in family.model_types]
+    marked = [family for family in FAMILIES if not family.missing(vocabulary)]
+    candidates = known if model_type else marked
+    fitting = [family for family in candidates if template is None or family.fits(template)]
+    if not model_type and len(fitting) > 1:
+        raise UnknownFamily(
+            f"config.json names no model_type, and {_names(fitting)} fit the tokenizer"
+            f"{' and the template' if template is not None else ''}; name one with --family"
+        )
+    if not fitting:
+        raise UnknownFamily(
+            f"the chat format of model type {model_type!r} is unknown: "
+            + (f"its template is that of none of {_names(candidates)}" if candidates else "no family is known by it")
+            + f"; known are {_names(FAMILIES)}; name one with --family, and let `etude model check` prove it"
+        )
+    if missing := fitting[0].missing(vocabulary):
+        raise UnknownFamily(
+            f"the checkpoint looks like {fitting[0].name}, but its tokenizer lacks {', '.join(missing)}; "
+            "is tokenizer.json that of the instruct model?"
+        )
+    return fitting[0]
+
+
+def require_markers(family: Family, vocabulary: Collection[str]) -> None:
+    """Raises UnknownFamily with the markers of `family` that a vocabulary lacks."""
+    if missing := family.missing(vocabulary):
+        raise UnknownFamily(
+            f"the tokenizer lacks {', '.join(missing)}, which the chat format {family.name} needs; name another with --family, "
+            "or take the tokenizer.json of the instruct model"
+        )
+
+
+def _names(families: Collection[Family]) -> str:
+    return ", ".join(family.name for family in families)

@@ -1,0 +1,45 @@
+"""The tokens by which a real family's turn is told apart while it is sampled (`live.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from etude.agent.chat.families import Family
+from etude.agent.chat.hub_tokenizer import HubTokenizer
+from etude.agent.chat.live import HarmonyTurn, LiveTurn, Part
+
+_THINK = "<think>"
+
+
+def live_turns(
+    family: Family, tokenizer: HubTokenizer, generation: Sequence[int], stop_ids: Sequence[int]
+) -> Callable[[], LiveTurn]:
+    """Makes the readers of a family's turns. `generation` stands in front of each: it may have opened the thinking."""
+
+    def id_of(word: str) -> int:
+        return tokenizer.convert_tokens_to_ids(word)
+
+    if family.name == "gpt-oss":
+        return partial(
+            HarmonyTurn,
+            tokenizer.decode,
+            opens=frozenset(map(id_of, ("<|start|>", "<|channel|>"))),
+            body=id_of("<|message|>"),
+            ends=frozenset(map(id_of, ("<|end|>", "<|return|>", "<|call|>"))),
+        )
+    # Whatever else a format has a token for belongs to its calls.
+    marks: dict[int, Part | None] = {
+        tokenizer.added[word]: "call" for word in family.markers if word in tokenizer.added
+    }
+    thought: dict[str, Part] = {_THINK: "thinking", family.think_end: "text"} if family.thinks else {}
+    marks |= {tokenizer.added[word]: part for word, part in thought.items() if word in tokenizer.added}
+    marks |= dict.fromkeys(stop_ids)
+    opened = family.thinks and tokenizer.decode(generation).rstrip().endswith(_THINK)
+    return partial(
+        LiveTurn,
+        tokenizer.decode,
+        marks,
+        begins="thinking" if opened else "text",
+        think_end="" if family.think_end in tokenizer.added else family.think_end,
+    )

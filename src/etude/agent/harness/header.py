@@ -1,0 +1,45 @@
+"""The first line of a session: who held it, with which harness, on what."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from etude.agent.chat.renderer import Renderer
+from etude.agent.harness.parts import fitted
+from etude.agent.harness.presets.preset import harness_facts, hash_of
+from etude.agent.harness.services import Services
+from etude.agent.harness.settings import HarnessSettings
+from etude.agent.harness.task_facts import TaskFacts
+from etude.agent.policy.protocol import Policy, window_of
+from etude.core.trace.entry import Header
+from etude.core.trace.unicode import whole
+
+
+def session_header(
+    settings: HarnessSettings,
+    policy: Policy,
+    facts: TaskFacts,
+    *,
+    renderer: Renderer | None = None,
+    session_id: str | None = None,
+    recipe: dict[str, Any] | None = None,
+    services: Services | None = None,
+) -> Header:
+    """The first line of a session file: all that is needed to attribute and replay it. `services`: those of the agent."""
+    chat = fitted(renderer, settings).fingerprint if renderer else ""
+    window = window_of(policy) if renderer is None else None
+    known = harness_facts(settings, chat, services.mcp if services else ())
+    return Header(
+        session_id=session_id or f"{facts.task_id}-{time.time_ns():x}",
+        task_id=facts.task_id,
+        harness=hash_of(known),
+        harness_facts=known,
+        effort=settings.effort,
+        policy=policy.name,
+        takes_tokens=policy.takes_tokens,
+        created_unix_s=round(time.time(), 3),
+        settings=settings.model_dump(mode="json"),
+        facts=whole(facts.to_json()) | ({} if window is None else {"window_tokens": window}),
+        recipe=recipe or {},
+    )

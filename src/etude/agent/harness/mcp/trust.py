@@ -1,0 +1,44 @@
+"""Which servers of projects a person has let start, remembered by a hash of what would be started or asked, and where.
+
+A repository's `.mcp.json` is somebody else's words: started unasked it would run anything, and with `${NAME}` in a header it would
+send away whatever the environment holds. Whoever changes a server's description is asked again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from etude.agent.harness.mcp.server import Server
+
+# How a person is asked; the server's `shown` and `source` say for what.
+Approve = Callable[[Server], Awaitable[bool]]
+
+
+class Trust:
+    """The approvals in one JSON file; a file that isn't there holds none."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def holds(self, server: Server, folder: Path) -> bool:
+        return server.trusted or server.digest(folder) in self._approved()
+
+    def grant(self, server: Server, folder: Path) -> None:
+        """Remember an approval. The file is replaced whole."""
+        rows = {**self._approved(), server.digest(folder): f"{server.name}: {server.shown} in {folder}"}
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        side = self._file.with_suffix(".tmp")
+        side.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+        side.rename(self._file)
+
+    def _approved(self) -> dict[str, str]:
+        if not self._file.is_file():
+            return {}
+        try:
+            return dict(json.loads(self._file.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise OSError(
+                f"{self._file} can't be read ({error}): remove it, and servers will be asked for anew"
+            ) from error

@@ -1,0 +1,187 @@
+"""Presets: which tools and which words an agent gets. `nano` has no prompt at all, its habits are trained in; `full` has its
+tools for endpoints that read descriptions; the others are data (`presets/*.toml`): names and shapes that families of large models
+know, over one set of implementations. The harness hash covers every byte of all of it (promise 1)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from etude.agent.harness.presets.arguments import closest
+from etude.agent.harness.presets.catalogue import IMPLEMENTATIONS, QUIET
+from etude.agent.harness.presets.skin import BadSkin, Skinned
+from etude.agent.harness.services import ServedTool
+from etude.agent.harness.settings import HarnessSettings
+from etude.agent.harness.tools.names import Names
+from etude.agent.harness.tools.nano.done import Done
+from etude.agent.harness.tools.nano.edit import Edit
+from etude.agent.harness.tools.nano.grep import Grep
+from etude.agent.harness.tools.nano.shell import Shell
+from etude.agent.harness.tools.nano.test import Test
+from etude.agent.harness.tools.nano.todo import Todo
+from etude.agent.harness.tools.nano.view import View
+from etude.agent.harness.tools.tool import Tool, schema
+from etude.agent.policy.wire.outgoing import tool_name
+from etude.sandbox import interpreter
+
+# Raised whenever the loop, a tool's answer or an error string changes what a policy observes.
+HARNESS_VERSION = 3
+# The same for the tools of `presets/*.toml`, which no policy of the string presets sees.
+SKINS_VERSION = 3
+
+_FOLDER = Path(__file__).parent
+_SKINS = tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
+_WEB = ("web_search", "web_fetch")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Tools in the order they are declared, and the prompts."""
+
+    name: str
+    tools: dict[str, Tool]
+    schemas: tuple[dict[str, Any], ...]
+    system: str = ""
+    summary_query: str = ""
+    names: Names = field(default_factory=Names)
+
+    @property
+    def skinned(self) -> bool:
+        return self.name in _SKINS
+
+    def does(self, name: str) -> str:
+        """What a tool of this name does, whatever the preset calls it; "" for one that isn't there."""
+        tool = self.tools.get(name)
+        if isinstance(tool, Skinned):
+            return tool.implementation.name
+        return {"view": "read"}.get(name, name) if tool is not None else ""
+
+    def quiet(self, name: str) -> bool:
+        """Whether calls of this tool change nothing, so that they may run beside others of their kind."""
+        return self.does(name) in QUIET
+
+    def joined(self, served: tuple[ServedTool, ...]) -> Preset:
+        """With the tools of servers behind its own. Raises ValueError where there is no place for them."""
+        if not served:
+            return self
+        if not self.skinned:
+            raise ValueError(f"the preset {self.name} takes no tools of MCP servers; use {', '.join(_SKINS)}")
+        if twice := {tool.name for tool in served} & set(self.tools):
+            raise ValueError(f"an MCP server's tool has the name {min(twice)!r} of a tool of {self.name}")
+        tools = {**self.tools, **{tool.name: tool for tool in served}}
+        return replace(self, tools=tools, schemas=(*self.schemas, *(dict(tool.schema) for tool in served)))
+
+    def unknown(self, name: str) -> str:
+        """What a call of a tool that isn't there is answered with."""
+        if not self.skinned:
+            return f"no tool {name}"
+        near = closest(name, list(self.tools))
+        known = f"did you mean {near}?" if near else f"there are: {', '.join(self.tools)}"
+        if (kept := tool_name(name)) != name:
+            known += f" (a name holds letters, digits, _ and -, at most 64; this call is shown as {kept})"
+        return f"no tool {name[:60]}; {known}" if name else f"the call names no tool; {known}"
+
+
+@cache
+def preset(name: str, off: frozenset[str] = frozenset()) -> Preset:
+    """The preset of this name without the tools `off`, named by their presented names or implementations. Raises ValueError."""
+    if name in _SKINS:
+        return _skins(name, off)
+    if off:
+        raise ValueError(
+            f"the preset {name} is a trained model's vocabulary: no tool of it can be left out, not {min(off)}"
+        )
+    tools: list[Tool] = [Grep(regex=name == "full"), View(), Edit(), Test(), Todo(), Done()]
+    if name == "nano":
+        return _preset(name, tools)
+    if name == "full":
+        return _preset(name, [*tools, Shell()], _prompt("full"), _prompt("full-summary"))
+    raise ValueError(f"no harness preset {name!r}; there are nano, full, {', '.join(_SKINS)}")
+
+
+def preset_of(settings: HarnessSettings, served: tuple[ServedTool, ...] = ()) -> Preset:
+    """The preset that settings ask for, with the tools of servers. Raises ValueError where they leave out a tool that isn't there."""
+    return _chosen(settings).joined(served)
+
+
+def _chosen(settings: HarnessSettings) -> Preset:
+    if settings.preset not in _SKINS:
+        return preset(settings.preset, frozenset(settings.tools_off))
+    off = {
+        *settings.tools_off,
+        *(() if settings.codebase_search else ("codebase_search",)),
+        *(() if settings.web else _WEB),
+    }
+    known = {*preset(settings.preset).tools, *IMPLEMENTATIONS}
+    if strange := set(settings.tools_off) - known:
+        near = closest(min(strange), sorted(known))
+        raise ValueError(f"harness.tools_off names {min(strange)!r}, which is no tool of {settings.preset}"
+                         + (f"; did you mean {near!r}?" if near else ""))  # fmt: skip
+    return preset(settings.preset, frozenset(off))
+
+
+# How hard, how long and how randomly a policy may work differs between training and bench; it doesn't change what it sees.
+_UNSEEN = {"effort", "temperature", "max_turns", "max_tokens_per_turn", "max_session_tokens", "lint_delta_s"}
+# Settings that only skinned tools read, or that were no setting when string presets were trained on.
+_SKINS_ONLY = {"strict_arguments", "tools_off", "codebase_search", "web", "glob_order", "max_command_s", "thinking"}
+
+
+def harness_facts(
+    settings: HarnessSettings, chat_fingerprint: str, served: tuple[ServedTool, ...] = ()
+) -> dict[str, Any]:
+    """All that shapes what a policy sees: prompts, schemas, tool limits, chat format, interpreter. As JSON values."""
+    chosen = preset_of(settings, served)
+    unseen = _UNSEEN if chosen.skinned else _UNSEEN | _SKINS_ONLY
+    return {
+        "harness": HARNESS_VERSION,
+        "system": chosen.system,
+        "summary_query": chosen.summary_query,
+        "schemas": list(chosen.schemas),
+        "settings": settings.model_dump(mode="json", exclude=unseen),
+        "chat": chat_fingerprint,
+        "python": ".".join(map(str, interpreter.find().version[:2])),  # the one inside: a policy sees its words
+        **({"skins": SKINS_VERSION} if chosen.skinned else {}),
+    }
+
+
+def harness_hash(settings: HarnessSettings, chat_fingerprint: str) -> str:
+    """16 hex digits over the facts."""
+    return hash_of(harness_facts(settings, chat_fingerprint))
+
+
+def hash_of(facts: dict[str, Any]) -> str:
+    """The hash that a session's header carries for these facts."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _preset(name: str, tools: list[Tool], system: str = "", summary_query: str = "") -> Preset:
+    described = name == "full"
+    schemas = tuple(schema(tool, described) for tool in tools)
+    return Preset(name, {tool.name: tool for tool in tools}, schemas, system, summary_query)
+
+
+def _skins(name: str, off: frozenset[str]) -> Preset:
+    """Read a preset's data. Raises BadSkin where it does not fit the implementations."""
+    data = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    skins: list[Skinned] = []
+    for row in data["tools"]:
+        if row["does"] not in IMPLEMENTATIONS:
+            raise BadSkin(f"{name}: {row['name']} does {row['does']!r}; there are {', '.join(IMPLEMENTATIONS)}")
+        if not off & {row["does"], row["name"]}:
+            skins.append(Skinned(row["name"], IMPLEMENTATIONS[row["does"]], row["parameters"], row.get("fixed", {})))
+    names = Names(
+        {skin.implementation.name: skin.name for skin in skins},
+        {skin.implementation.name: skin.presented for skin in skins},
+    )
+    schemas = tuple(skin.schema(names) for skin in skins)
+    tools: dict[str, Tool] = {skin.name: skin for skin in skins}
+    return Preset(name, tools, schemas, _prompt(data["system"]), _prompt(data["summary_query"]), names)
+
+
+def _prompt(name: str) -> str:
+    return (_FOLDER.parent / "prompts" / f"{name}.md").read_text(encoding="utf-8").strip()

@@ -1,0 +1,366 @@
+"""What an agent has said and heard: messages for text policies, exact tokens for token policies, entries for the session.
+
+Promise 2 lives here for our own agent: it appends rendered tokens and sampled ids to the held tokens and never renders a turn
+twice. A format whose messages stand alone is appended message by message; for the others the messages since the last turn are
+rendered together when the next prompt is asked for, and stand in front of the turn that reads them. Where the format can't
+prove that this continues the held tokens, the trace forks: the whole conversation is rendered anew, and counted.
+
+A text policy with a renderer (a scripted expert) gets its turns rendered once, as sampled tokens with logprob 0 and version
+-1: demonstrations for SFT, in the same format as rollouts. Without a renderer there are no tokens at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Mapping, Sequence
+
+from etude.agent.chat.renderer import Pieces, Renderer
+from etude.agent.harness.allocator import keep_large_blocks
+from etude.agent.harness.room import shortened
+from etude.agent.metrics.tokens import CHARS_PER_TOKEN, estimate, spoken
+from etude.agent.policy.wire.outgoing import fresh_id
+from etude.core.trace.builder import SegmentBuilder
+from etude.core.trace.completion import Completion, SampledTokens
+from etude.core.trace.entry import Entry, EntryRoutes, EntryTokens
+from etude.core.trace.message import Message
+from etude.core.trace.session import Recorder, Session
+
+# Tokenizers encode some megabytes a second and release the interpreter: longer texts (5 ms) are encoded beside the event loop.
+INLINE_CHARS = 16_000
+# An endpoint that counts more tokens than this in an estimated one counts something else.
+MOST_SCALE = 4.0
+NOTHING: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    """The next request: the held tokens (or none of them, if it forks) and what follows them."""
+
+    ids: tuple[int, ...]
+    follows: list[int]
+    forks: bool = False
+    read: int = 0  # of those that follow, tokens of tool results
+
+
+@dataclass
+class _Unread:
+    """What came since the last turn of a format that renders it together."""
+
+    turn: Message | None = None  # None: nothing was sampled in this segment yet
+    sampled: list[int] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+
+
+class Transcript:
+    """Grows the three views together. `messages` is the current segment's conversation."""
+
+    def __init__(self, recorder: Recorder, renderer: Renderer | None, tools: Sequence[dict[str, Any]]) -> None:
+        keep_large_blocks()
+        self.messages: list[Message] = []
+        self._entries: list[int] = []  # of each message, the number of the entry that holds it
+        self.builder = SegmentBuilder()
+        self.calls = 0  # names calls across segments: an id is unique in its session
+        self.calling_tokens = 0  # of the last turn, tokens of its calls, also of one that is cut off
+        self._call_ids: set[str] = set()
+        self._recorder = recorder
+        self._renderer = renderer
+        self._pieces: Pieces | None = renderer.pieces if renderer else None
+        self._joined = renderer is not None and self._pieces is None  # rendered with its neighbours
+        self._tools = tools
+        self._node: int | None = None  # the entry whose tokens come last
+        self._root: int | None = None  # the original request, where every segment hangs
+        self._prefix: list[tuple[Message, list[int] | None]] = []
+        self._scale = 1.0  # tokens as the endpoint counts them, of one that is estimated
+        self._tool_tokens = len(json.dumps(tools)) // CHARS_PER_TOKEN  # of their schemas, estimated
+        self._prompt: _Prompt | None = None
+        self._answered: tuple[
+            int, ...
+        ] = ()  # the last prompt of the open segment that has its answer: a prefix of the held tokens
+        self._unread = _Unread()
+        self._estimate = 0  # tokens of the open segment if nothing else tells
+        self._sealed = 0  # tokens of the sealed segments, counted the same way
+
+    @property
+    def segment_tokens(self) -> int:
+        if self._renderer is None:
+            return self._estimate
+        return len(self._ahead.ids) if self._ahead else len(self.builder.held)
+
+    @property
+    def estimated_tokens(self) -> int:
+        """Of the messages held and the tools, by their characters: at least one."""
+        return 1 + self._tool_tokens + sum(map(estimate, self.messages))
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether a summary would make the segment shorter: it holds a turn behind what every segment begins with."""
+        return any(message.role == "assistant" for message in self.messages[len(self._prefix) :])
+
+    @property
+    def session_tokens(self) -> int:
+        if self._renderer is None:
+            return self._sealed + self._estimate
+        return self.builder.total_tokens + (len(self._ahead.follows) if self._ahead else 0)
+
+    @property
+    def _ahead(self) -> _Prompt | None:
+        """What is rendered and not held yet; a format in pieces holds what it renders."""
+        return self._prompt if self._joined else None
+
+    async def prompt(self) -> tuple[int, ...]:
+        """The next request's prompt: the tokens held so far, what came since, and the generation prompt. What was rendered
+        stays until something is added."""
+        if self._renderer is None:
+            return ()
+        if self._prompt is None:
+            self._prompt = await self._next()
+        return self._prompt.ids
+
+    def stop_ids(self) -> tuple[int, ...]:
+        return self._renderer.stop_ids if self._renderer else ()
+
+    def open(self, prefix: Sequence[Message]) -> None:
+        """Start the first segment with the system prompt and the request."""
+        whole = self._renderer.render(prefix, self._tools) if self._renderer and self._joined else []
+        for message, ids in zip(prefix, self._opening(prefix, whole), strict=True):
+            self._prefix.append((message, ids))
+            self._add(message, ids, "message", message.to_json())
+        self._root = self._node
+        if self._joined:
+            self._prompt = _Prompt(tuple(whole), whole[len(self.builder.held) :])
+
+    def restore(self, session: Session, *, anew: bool = False) -> None:
+        """Take up a recorded session where it ended: its last segment's messages and tokens. Before anything is added. `anew`: other
+        tools are on offer, so what declares them is rendered again (and the trace forks)."""
+        opened = False
+        for entry in session.entries:
+            if entry.type == "completion":
+                opened = True
+                self._again(Message.from_json(entry.data["message"]), entry)
+                self.calls += len(self.messages[-1].calls)
+                self._call_ids |= {call.id for call in self.messages[-1].calls}
+            elif entry.type == "message":
+                message = Message.from_json({k: v for k, v in entry.data.items() if k != "foreign"})
+                if not opened and message.delivery is None:
+                    self._prefix.append((message, None if entry.tokens is None else entry.tokens.ids))
+                    self._root = entry.id
+                self._again(message, entry)
+            elif entry.type == "tool_result":
+                self._again(Message("tool", entry.data["text"], call_id=entry.data.get("call_id")), entry)
+            elif entry.type == "summary" and (carried := entry.data.get("message")):
+                self._start_segment()
+                self._again(Message.from_json(carried), entry)
+            elif entry.type == "shortened":
+                self._replace({int(number): text for number, text in entry.data["texts"].items()})
+            elif entry.type == "fork" and entry.tokens is not None:
+                self.builder.fork(entry.tokens.ids)
+                self._node = entry.id
+        if anew:
+            self._unread = _Unread()
+
+    def _again(self, message: Message, entry: Entry) -> None:
+        """Hold a recorded entry."""
+        self.messages.append(message)
+        self._entries.append(entry.id)
+        self._estimate += estimate(message)
+        self._node = entry.id
+        sampled = message.role == "assistant"
+        if self._joined:
+            self._unread = _Unread(message, []) if sampled else self._unread
+            self._unread.messages += [] if sampled else [message]
+        if entry.tokens is None:
+            return
+        tokens, count = entry.tokens, len(entry.tokens.logprobs)
+        self.builder.extend(tokens.ids[: tokens.lead])
+        if count:
+            ids = tokens.ids[tokens.lead : tokens.lead + count]
+            routes = entry.routes
+            given = (None, 0) if routes is None else (routes.rows, routes.start)
+            self.builder.sample(SampledTokens(ids, tokens.logprobs, tokens.versions, *given))
+            self._unread.sampled = ids
+        self.builder.extend(tokens.ids[tokens.lead + count :])
+
+    def hear(self, message: Message) -> None:
+        """Append a user message: the self-summary's query, or what a person says on the way."""
+        self._add(message, self._render(message), "message", message.to_json())
+
+    def result(self, message: Message, name: str, failed: bool, told: Mapping[str, Any] = NOTHING) -> None:
+        """Append a tool result, and what else its entry tells (`core/trace/schema.py`)."""
+        data = {"call_id": message.call_id, "name": name, "text": message.text, "failed": failed, **told}
+        self._add(message, self._render(message), "tool_result", data)
+
+    def restart(self, carried: Message, data: dict[str, Any]) -> None:
+        """Seal the segment; the next one is the prefix and the message that carries summary and state."""
+        self._start_segment()
+        self._add(carried, self._render(carried), "summary", {**data, "message": carried.to_json()})
+
+    def measured(self, prompt_tokens: int) -> None:
+        """The endpoint counts `prompt_tokens` tokens in the messages held now."""
+        if prompt_tokens > 0:
+            self._estimate = prompt_tokens
+            self._scale = min(MOST_SCALE, max(1.0, prompt_tokens / self.estimated_tokens))
+
+    def shorten(self, most_tokens: int, facts: Mapping[str, Any]) -> bool:
+        """Make the messages fit `most_tokens` tokens, and record which texts became shorter; whether any did. A refusal is recorded also
+        where no text did: a replay needs it. For text policies."""
+        most_chars = (int(most_tokens / self._scale) - self._tool_tokens) * CHARS_PER_TOKEN
+        texts = shortened(self.messages, most_chars)
+        if not texts and not facts.get("refused"):
+            return False
+        changed = {self._entries[place]: text for place, text in texts.items()}
+        self._replace(changed)
+        self._recorder.append("shortened", {"texts": {str(key): text for key, text in changed.items()}, **facts})
+        return bool(changed)
+
+    def _replace(self, texts: Mapping[int, str]) -> None:
+        """Hold other texts for these entries. A turn whose text is another one is not as its provider sent it."""
+        for place, number in enumerate(self._entries):
+            if number in texts:
+                self.messages[place] = replace(self.messages[place], text=texts[number], opaque={})
+        self._prefix = [(self.messages[i], ids) for i, (_, ids) in enumerate(self._prefix)]
+        self._estimate = round(self.estimated_tokens * self._scale)
+
+    def _start_segment(self) -> None:
+        self._sealed += self._estimate
+        self._estimate = 0
+        self.builder.begin()
+        for message, ids in self._prefix:
+            self.builder.extend(ids or ())
+            self._estimate += estimate(message)
+        self.messages = [message for message, _ in self._prefix]
+        self._entries = self._entries[: len(self._prefix)]
+        self._node = self._root
+        self._unread = _Unread()
+        self._answered = ()
+
+    def completion(self, answer: Completion) -> Message:
+        """Append a policy's turn, the answer to the last prompt; its message. The entry tells how its tokens divide."""
+        read = self._prompt.read if self._prompt is not None else 0
+        if self._renderer is None:
+            message = self._distinct(_require(answer))
+            routes, tokens, kinds = None, None, spoken(message)._asdict()
+            self.measured(answer.usage.input_tokens)
+            self._estimate = answer.usage.input_tokens + answer.usage.output_tokens or self._estimate + estimate(
+                message
+            )
+        else:
+            message, sampled = self._parse(answer)
+            tokens, routes = self._hold(sampled)
+            kinds = vars(self._renderer.count(sampled.ids))
+            self._unread = _Unread(message, sampled.ids)
+        self.calls += len(message.calls)
+        self.calling_tokens = kinds["calling"]
+        self.messages.append(message)
+        data = {"message": message.to_json(), "finish": answer.finish, "usage": vars(answer.usage), "spoken": kinds}
+        data |= {"read": read} if read else {}
+        self._node = self._recorder.append("completion", data, parent=self._node, tokens=tokens, routes=routes)
+        self._entries.append(self._node)
+        return message
+
+    def _distinct(self, message: Message) -> Message:
+        """The turn with ids of calls that the session has not seen: some endpoints number the calls of each turn from the start, or
+        send two of one id, and results are found by them."""
+        calls = []
+        for call in message.calls:
+            calls.append(replace(call, id=fresh_id(call.id, self._call_ids)))
+            self._call_ids.add(calls[-1].id)
+        return replace(message, calls=tuple(calls))
+
+    def _parse(self, answer: Completion) -> tuple[Message, SampledTokens]:
+        assert self._renderer is not None
+        if answer.tokens is not None:
+            sampled = answer.tokens
+        else:
+            ids = self._renderer.answer(_require(answer), first_call=self.calls)
+            sampled = SampledTokens(ids, [0.0] * len(ids), [-1] * len(ids))
+        # What a token policy's session would hold, also for a scripted expert; an endpoint gets back what it sent besides.
+        message = self._renderer.parse(sampled.ids, tools=self._tools, first_call=self.calls)
+        return (message if answer.message is None else message.as_provided(answer.message)), sampled
+
+    def _hold(self, sampled: SampledTokens) -> tuple[EntryTokens, EntryRoutes | None]:
+        """Hold the prompt that was answered and the answer; the tokens they add."""
+        if self._prompt is None:
+            raise RuntimeError("an answer came without a prompt: ask for the prompt before every request")
+        prompt, self._prompt = self._prompt, None
+        lead = [] if prompt.forks else prompt.follows
+        if prompt.forks:
+            self._node = self._fork(prompt.follows)
+        else:
+            self.builder.extend(lead)
+        self._answered = prompt.ids
+        self.builder.sample(sampled)
+        tail = self._pieces.close_turn(sampled.ids) if self._pieces else []
+        self.builder.extend(tail)
+        tokens = EntryTokens([*lead, *sampled.ids, *tail], len(lead), sampled.logprobs, sampled.versions)
+        has_routes = sampled.routes is not None and len(sampled.routes) > 0
+        return tokens, EntryRoutes(sampled.route_start, sampled.routes) if has_routes else None  # pyright: ignore
+
+    def _fork(self, ids: list[int]) -> int:
+        """The prompt does not continue the held tokens: a new tree root says so and holds all of it."""
+        self.builder.fork(ids)
+        return self._recorder.append("fork", {"held_by": self._node}, tokens=EntryTokens(ids, lead=len(ids)))
+
+    async def _next(self) -> _Prompt:
+        assert self._renderer is not None
+        held = self.builder.held
+        if self._pieces is not None:
+            follows = self._pieces.generation_prompt()
+            return _Prompt(self._after_held(follows), follows)
+        new = self._unread
+        if new.turn is not None:
+            arguments = (new.turn, new.sampled, tuple(new.messages), self._tools)
+            bridge = await _aside(new.messages, self._renderer.bridge, *arguments)
+            if bridge is not None:
+                read = sum(n for n, message in zip(bridge.taken, new.messages, strict=True) if message.role == "tool")
+                return _Prompt(self._after_held(bridge.ids), bridge.ids, read=read)
+        whole = await _aside(self.messages, self._renderer.render, tuple(self.messages), self._tools)
+        if whole[: len(held)] == held:  # the proof, also where the format promises nothing
+            return _Prompt(tuple(whole), whole[len(held) :])
+        return _Prompt(tuple(whole), whole, forks=True)
+
+    def _after_held(self, follows: list[int]) -> tuple[int, ...]:
+        """The held tokens and these. What grows with the history is one copy of the last prompt, as one block of memory."""
+        new = self.builder.held[len(self._answered) :]
+        return self._answered + (*new, *follows)
+
+    def _opening(self, prefix: Sequence[Message], whole: list[int]) -> Sequence[list[int] | None]:
+        """The tokens of each message of the prefix, which all segments share; `whole` is it as a prompt."""
+        if self._renderer is None:
+            return [None] * len(prefix)
+        if self._pieces is not None:  # a format declares its tools once, in front
+            return [self._pieces.render_prefix([m], () if i else self._tools) for i, m in enumerate(prefix)]
+        shared = self._renderer.render(prefix, self._tools, generation=False)
+        none: list[list[int] | None] = [[] for _ in prefix[1:]]
+        return [*none, shared if whole[: len(shared)] == shared else []]
+
+    def _render(self, message: Message) -> list[int] | None:
+        """Its tokens if they are known already: none yet where it is rendered with its neighbours."""
+        if self._renderer is None:
+            return None
+        return self._pieces.render_message(message) if self._pieces else []
+
+    def _add(self, message: Message, ids: list[int] | None, kind: Any, data: dict[str, Any]) -> None:
+        self.messages.append(message)
+        self._prompt = None
+        if self._joined:
+            self._unread.messages.append(message)
+        self._estimate += estimate(message)
+        self.builder.extend(ids or ())
+        tokens = EntryTokens(ids, lead=len(ids)) if ids is not None else None
+        self._node = self._recorder.append(kind, data, parent=self._node, tokens=tokens)
+        self._entries.append(self._node)
+
+
+async def _aside(messages: Sequence[Message], work: Callable[..., Any], *arguments: Any) -> Any:
+    """Run `work` here if its messages are short, else on a thread."""
+    if sum(len(message.text) for message in messages) < INLINE_CHARS:
+        return work(*arguments)
+    return await asyncio.to_thread(work, *arguments)
+
+
+def _require(answer: Completion) -> Message:
+    if answer.message is None:
+        raise ValueError("the policy gave tokens but this agent has no renderer; construct it with one")
+    return answer.message

@@ -1,0 +1,88 @@
+"""One answer as a stream, in whatever format: pieces as they come, then what of the answer was not told, then its end.
+
+Pieces are told before anyone knows what the whole turn says: where a turn turns out malformed, its text may be another one
+than that told. A client then has heard what it has heard (`Heard.message`), and its history will say so.
+Calls are told at the end: a turn with one broken call has none, so none may be told before all of them are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+from etude.core.trace.completion import Completion, Usage
+from etude.core.trace.message import Message
+
+Said = Literal["text", "thinking"]
+_PARTS: tuple[Said, Said] = ("thinking", "text")
+
+
+class WireStream(Protocol):
+    """The events of one format, for one answer, in their order."""
+
+    def opening(self, usage: Usage) -> Iterator[dict[str, Any]]:
+        """Once, first. `usage` is what is known of it."""
+        ...
+
+    def piece(self, part: Said, text: str) -> Iterator[dict[str, Any]]: ...
+
+    def closing(self, answer: Completion) -> Iterator[dict[str, Any]]:
+        """Once, last: the calls, and why and at what cost it ended. The answer's message says what was told."""
+        ...
+
+
+@dataclass
+class Heard:
+    """What a client was told of a turn."""
+
+    text: str = ""
+    thinking: str = ""
+
+    def add(self, part: Said, piece: str) -> None:
+        setattr(self, part, getattr(self, part) + piece)
+
+    def rest(self, part: Said, message: Message) -> str:
+        """What of this part is still to be told: nothing where what was told is not how it begins. Pieces may have left out
+        the blanks in front."""
+        told, whole = getattr(self, part), getattr(message, part)
+        for text in (whole, whole.lstrip()):
+            if text.startswith(told):
+                return text.removeprefix(told)
+        return ""
+
+    def message(self, message: Message) -> Message:
+        """The turn as the client will have heard it."""
+        thinking, text = (getattr(self, part) + self.rest(part, message) for part in _PARTS)
+        return replace(message, text=text, thinking=thinking)
+
+
+class AnswerStream:
+    """Writes one answer: any number of `piece`, then `close`."""
+
+    def __init__(self, stream: WireStream) -> None:
+        self._stream = stream
+        self._heard = Heard()
+        self._begun = False
+
+    def piece(self, part: Said, text: str) -> Iterator[dict[str, Any]]:
+        """A piece of the turn, while it is sampled."""
+        yield from self._opening(Usage())
+        self._heard.add(part, text)
+        yield from self._stream.piece(part, text)
+
+    def close(self, answer: Completion) -> Iterator[dict[str, Any]]:
+        """All that is left of the answer, which may be all of it."""
+        message = answer.message
+        assert message is not None
+        yield from self._opening(answer.usage)
+        # A text that was begun is not parted by thinking that was not told: readers join what follows each other.
+        for part in reversed(_PARTS) if self._heard.text else _PARTS:
+            if rest := self._heard.rest(part, message):
+                yield from self._stream.piece(part, rest)
+        yield from self._stream.closing(replace(answer, message=self._heard.message(message)))
+
+    def _opening(self, usage: Usage) -> Iterator[dict[str, Any]]:
+        if not self._begun:
+            self._begun = True
+            yield from self._stream.opening(usage)

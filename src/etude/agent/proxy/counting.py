@@ -1,0 +1,24 @@
+"""How many tokens a conversation has, for agents that plan by it: nothing is sampled, recorded or kept."""
+
+from __future__ import annotations
+
+import json
+
+from etude.agent.chat.renderer import Renderer, RenderError
+from etude.agent.proxy.ask import Ask, Refused
+from etude.agent.proxy.tokens import aside
+
+# Without the model's tokenizer nobody here can count: code and English text have some four bytes a token in every large
+# vocabulary, and an agent that plans its compaction by this is told a number of the right size.
+BYTES_PER_TOKEN = 4
+
+
+async def prompt_tokens(ask: Ask, renderer: Renderer | None) -> int:
+    """The prompt's tokens in the model's format; without one an estimate. Raises Refused for what the format can't hold."""
+    if renderer is None:
+        said = json.dumps([[message.to_json() for message in ask.messages], ask.tools], ensure_ascii=False)
+        return -(-len(said.encode()) // BYTES_PER_TOKEN)
+    try:
+        return len(await aside(ask.messages, renderer.at_effort(ask.effort).render, ask.messages, ask.tools))
+    except RenderError as error:
+        raise Refused(f"the model's chat format can't hold this request: {error}") from error

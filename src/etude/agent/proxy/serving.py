@@ -1,0 +1,57 @@
+"""An endpoint in this process, for as long as a block runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+
+import uvicorn
+
+from etude.agent.proxy.book import Book
+from etude.agent.proxy.server import LOOPBACK, make_app
+
+# Agents that stream keep connections open; those left at the end are closed after this.
+LAST_WORDS_S = 2
+
+
+class Exposed(ValueError):
+    """The endpoint would be open to other machines without a key."""
+
+
+class _Quiet(uvicorn.Server):
+    """Leaves signals to whoever runs the process."""
+
+    @contextlib.contextmanager
+    def capture_signals(self):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving(book: Book, *, host: str = "127.0.0.1", port: int = 0, operator_key: str = "") -> AsyncIterator[str]:
+    """The endpoint's address, e.g. http://127.0.0.1:40123; port 0 takes a free one. On leaving, open sessions are ended. Raises
+    OSError if the address is taken, Exposed without an operator's key on an address that others can reach."""
+    if host not in LOOPBACK and not operator_key:
+        raise Exposed(f"{host} can be reached from other machines: set ETUDE_CAPTURE_KEY, which then makes sessions")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # By its protocol asyncio knows a socket for which to switch Nagle's algorithm off: else every answer waits 40 ms.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((host, port))
+    name = f"[{host}]" if ":" in host else host
+    app = make_app(book, operator_key=operator_key, hosts=LOOPBACK if host in LOOPBACK else None)
+    config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=LAST_WORDS_S)
+    server = _Quiet(config)
+    task = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        while not server.started:
+            if task.done():
+                task.result()
+            await asyncio.sleep(0.01)
+        yield f"http://{name}:{listening.getsockname()[1]}"
+    finally:
+        await book.close()
+        server.should_exit = True
+        await asyncio.wait((task,))  # told to stop, the process cancels it together with us
+        listening.close()

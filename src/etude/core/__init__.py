@@ -1,0 +1,1 @@
+"""What every package may use: traces, events, redaction, fingerprints, statistics, bounded readers. No torch, no Ray, no sandbox."""

@@ -1,0 +1,159 @@
+"""What a package's metadata says about its licence, format by format: PKG-INFO, pyproject.toml, setup.cfg, package.json, Cargo.toml."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import Any
+
+from etude.core import bounded_toml
+from etude.core.licence.classifiers import of_classifiers
+from etude.core.licence.covering import covers
+from etude.core.licence.expression import SOME_BSD, joined, spdx, symbols
+from etude.core.licence.names import MOST_CHARS, of_name
+from etude.core.licence.texts import of_files
+
+# A package.json with its README inside reaches some hundred kilobytes; what is larger isn't metadata.
+MOST_BYTES = 2_000_000
+
+
+@dataclass(frozen=True)
+class Said:
+    """`exact` is false where the name leaves a version or variant open, which a licence text beside it may tell."""
+
+    expression: str = ""
+    exact: bool = True
+
+
+def said(name: str) -> Said:
+    """What one field in free words says: an expression, a name, or a whole licence text."""
+    name = name.strip()
+    if not name or name.upper() in ("UNKNOWN", "UNLICENSED", "NONE", "OTHER"):
+        return Said()
+    if _is_text(name):
+        texts = of_files({"License": name})
+        return Said(texts.expression) if texts.expression or texts.foreign else of_line(name.split("\n", 1)[0])
+    return of_line(name)
+
+
+def _is_text(name: str) -> bool:
+    return "\n" in name.strip() or len(name) > MOST_CHARS
+
+
+def of_line(name: str) -> Said:
+    expression = spdx(name) or of_name(name)
+    vague = SOME_BSD in symbols(expression) or (
+        re.search(r"GPL|general public", name, re.IGNORECASE) and not re.search(r"\d", name)
+    )
+    return Said(expression, exact=not vague)
+
+
+def of_fields(expression: str, free: str, classifiers: list[str]) -> Said:
+    """`License-Expression` alone decides; then the free words, made precise by the classifiers; then the classifiers: several hold all together,
+    as nothing tells whether they are for choice."""
+    if found := spdx(expression):
+        return Said(found)
+    words = said(free)
+    listed = of_classifiers(classifiers)
+    by_list = Said(
+        joined(listed) if all(listed) else "",
+        exact=not any("(GPL)" in c or "(LGPL)" in c or "BSD License" in c for c in classifiers),
+    )
+    if not words.expression:
+        return by_list
+    if (
+        by_list.expression
+        and by_list.exact
+        and (not words.exact or (_is_text(free) and covers(by_list.expression, words.expression)))
+    ):
+        return by_list  # the classifier has the version, or the "or later" that a text can't have
+    return words
+
+
+def of_pkg_info(text: str) -> Said:
+    fields = HeaderParser().parsestr(text)
+    free = re.sub(r"\n[ \t]*\|?", "\n", str(fields.get("License", "")))
+    return of_fields(
+        str(fields.get("License-Expression", "")), free, [str(value) for value in fields.get_all("Classifier", [])]
+    )
+
+
+def of_pyproject(text: str) -> Said:
+    tables = bounded_toml.loads(text)
+    project = tables.get("project")
+    if not isinstance(project, dict):
+        tool = tables.get("tool")
+        project = tool.get("poetry", {}) if isinstance(tool, dict) else {}
+    licence = project.get("license", "")
+    if isinstance(licence, dict):
+        licence = licence.get("text", "")
+    classifiers = project.get("classifiers", [])
+    return of_fields("", str(licence), [str(line) for line in classifiers] if isinstance(classifiers, list) else [])
+
+
+def of_setup_cfg(text: str) -> Said:
+    parser = configparser.RawConfigParser(strict=False)
+    parser.read_string(text)
+    metadata = dict(parser["metadata"]) if parser.has_section("metadata") else {}
+    classifiers = [line.strip() for line in metadata.get("classifiers", metadata.get("classifier", "")).split("\n")]
+    return of_fields("", metadata.get("license", ""), classifiers)
+
+
+def of_package_json(text: str) -> Said:
+    """The old list `licenses` offers a choice, as npm's own documentation rewrites it."""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        return Said()
+    values = found.get("license", found.get("licenses", ""))
+    parts = [_npm(value) for value in (values if isinstance(values, list) else [values])]
+    if not all(part.expression for part in parts):
+        return Said()
+    return Said(joined((part.expression for part in parts), choice=True), exact=all(part.exact for part in parts))
+
+
+def _npm(value: Any) -> Said:
+    name = str(value.get("type") or value.get("name") or "") if isinstance(value, dict) else str(value or "")
+    return Said() if name.upper().startswith("SEE LICEN") else said(name)
+
+
+def of_cargo(text: str) -> Said:
+    package = bounded_toml.loads(text).get("package", {})
+    return said(str(package.get("license", ""))) if isinstance(package, dict) else Said()
+
+
+Reader = Callable[[str], Said]
+PYTHON: tuple[tuple[str, Reader], ...] = (
+    ("PKG-INFO", of_pkg_info),
+    ("METADATA", of_pkg_info),
+    ("pyproject.toml", of_pyproject),
+    ("setup.cfg", of_setup_cfg),
+)
+NODE: tuple[tuple[str, Reader], ...] = (("package.json", of_package_json),)
+RUST: tuple[tuple[str, Reader], ...] = (("Cargo.toml", of_cargo),)
+
+
+def dist_info(root: Path) -> Path | None:
+    """The folder in which an unpacked wheel keeps its metadata; None in a source tree, or where several packages are installed."""
+    found = [path for path in root.glob("*.dist-info") if path.is_dir() and not path.is_symlink()]
+    return found[0] if len(found) == 1 else None
+
+
+def of_project(root: Path, kind: str) -> Said:
+    """What the first metadata file says that says anything. An npm package is asked for its own file first, every other for Python's."""
+    installed = dist_info(root)
+    for name, reader in (*NODE, *PYTHON, *RUST) if kind == "npm" else (*PYTHON, *RUST, *NODE):
+        path = (installed if installed and name == "METADATA" else root) / name
+        try:
+            if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
+                continue
+            found = reader(path.read_text(encoding="utf-8-sig", errors="replace"))
+        except (OSError, ValueError, TypeError, AttributeError, configparser.Error, RecursionError):
+            continue  # damaged metadata says nothing; the licence text still may
+        if found.expression:
+            return found
+    return Said()

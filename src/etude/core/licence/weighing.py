@@ -1,0 +1,73 @@
+"""Metadata against licence text: where both speak, what holds. The text is what was granted; the metadata tells what a text can't: "or later",
+a choice between two texts, which of many texts is the project's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from etude.core.licence.covering import GNU, covers
+from etude.core.licence.expression import PUBLIC_DOMAIN, SOME_BSD, family, joined, symbols
+from etude.core.licence.licence import FAMILIES
+from etude.core.licence.metadata import Said
+from etude.core.licence.texts import Texts
+
+# Names that stand for more than one licence in everyday use.
+LEAVES_OPEN = frozenset((SOME_BSD, PUBLIC_DOMAIN, "MIT", "Python-2.0"))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`conflict` is set where the metadata says what the text doesn't bear out."""
+
+    expression: str
+    evidence: Literal["metadata", "text", "none"]
+    conflict: bool = False
+
+
+def weigh(said: Said, texts: Texts) -> Verdict:
+    """What holds for a project."""
+    own_name = any(
+        claim.startswith("LicenseRef-") and claim not in (SOME_BSD, PUBLIC_DOMAIN) for claim in symbols(said.expression)
+    )
+    if own_name:  # a licence of their own, by a name of their own: no text of ours is it
+        return Verdict(said.expression, "metadata")
+    if texts.foreign:
+        return Verdict("", "text", conflict=bool(said.expression))
+    if not said.expression:
+        return Verdict(texts.expression, "text") if texts.expression else Verdict("", "none")
+    if not texts.expression:
+        return Verdict(said.expression, "metadata")
+    claimed, granted = symbols(said.expression), symbols(texts.expression)
+    meant = {claim: {grant for grant in granted if covers(claim, grant)} for claim in claimed}
+    borne_out = all(meant.values())
+    explained = granted <= frozenset().union(*meant.values())
+    if explained:
+        return _refined(said, texts, meant)
+    if borne_out and " OR " in texts.expression:  # the text offers more
+        return Verdict(texts.expression, "text")
+    if borne_out and not _worse(texts.expression, said.expression):  # the text goes on about works of others inside
+        return _refined(said, texts, meant)
+    return Verdict(texts.expression, "text", conflict=True)
+
+
+def _refined(said: Said, texts: Texts, meant: dict[str, set[str]]) -> Verdict:
+    """The metadata's expression, each name that left something open replaced by the text's."""
+    expression = said.expression
+    for claim, grants in meant.items():
+        leaves_open = claim in LEAVES_OPEN or (not said.exact and GNU.fullmatch(claim))
+        if not leaves_open or not grants or claim in grants:
+            continue
+        if expression == claim:
+            whole = grants == symbols(texts.expression)
+            return Verdict(texts.expression if whole else joined(grants), "text")
+        new = joined(grants)
+        expression = re.sub(
+            rf"(?<![\w.-]){re.escape(claim)}(?![\w.-])", new if len(grants) == 1 else f"({new})", expression
+        )
+    return Verdict(expression, "metadata" if expression == said.expression else "text")
+
+
+def _worse(one: str, other: str) -> bool:
+    return FAMILIES.index(family(one)) > FAMILIES.index(family(other))

@@ -1,0 +1,1 @@
+"""Suites, participants, judges, and reports."""

@@ -1,0 +1,112 @@
+"""The auditor: reads passes blind to their outcome and to who made them, and writes down what it saw. It never changes a score.
+
+Tripwires are free, so they read every pass that left a session. A judge, if there is one, reads a sample drawn by a seed, every
+surprising pass, and every pass that tripped a wire: it is asked the same of all and not told which it reads.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from etude.core.trace.migrations import SessionError
+from etude.evaluate.bench.audit.evidence import Evidence, Start, read_evidence
+from etude.evaluate.bench.audit.finding import Finding
+from etude.evaluate.bench.audit.surprise import Pass, surprising
+from etude.evaluate.bench.audit.wires import tripped
+from etude.evaluate.bench.grading.judge import Judge
+from etude.evaluate.bench.grading.rubric import Rubric, read_rubric
+from etude.evaluate.bench.grading.together import together
+from etude.evaluate.bench.outcome import Outcome
+
+CHEATED = "cheated"
+
+
+@dataclass(frozen=True)
+class Looked:
+    """One pass as the tripwires left it. `evidence` is None where there was nothing to read."""
+
+    finding: Finding
+    evidence: Evidence | None
+    sampled: bool
+
+
+@dataclass(frozen=True)
+class Auditor:
+    """`session` says where a pass left its session, `start` what its workspace held. `share` of passes is sampled for the judge."""
+
+    session: Callable[[Pass], Path]
+    start: Callable[[str], Start]
+    judge: Judge | None = None
+    share: float = 0.1
+    seed: int = 0
+    names: tuple[str, ...] = ()  # of policies: a judge sees none of them
+
+    async def read(self, outcomes: Mapping[str, Sequence[Outcome]], controls: Sequence[str] = ()) -> list[Finding]:
+        """A finding for every pass, in the order of keys, tasks and passes. Raises PolicyError where the judge's endpoint is at fault."""
+        return await self.judged(self.looked_over(outcomes, controls))
+
+    def looked_over(self, outcomes: Mapping[str, Sequence[Outcome]], controls: Sequence[str] = ()) -> list[Looked]:
+        """What the tripwires say of every pass, and which the judge would read: free."""
+        passes = [Pass(key, row.task_id, row.attempt) for key in sorted(outcomes) for row in _sorted(outcomes[key])]
+        solved = {
+            Pass(key, row.task_id, row.attempt) for key, rows in outcomes.items() for row in rows if row.score >= 1.0
+        }
+        surprises, sampled = surprising(outcomes, controls), self.sample(passes)
+        found = []
+        for one in passes:
+            finding, evidence = self._looked_at(one, tuple(surprises.get(one, ())))
+            if evidence is not None and one in solved and one.key not in controls and _untested(evidence):
+                finding = replace(finding, surprising=(*finding.surprising, "solved-untested"))
+            found.append(Looked(finding, evidence, one in sampled))
+        return found
+
+    async def judged(self, looked: Sequence[Looked]) -> list[Finding]:
+        """The same findings with the judge's word, where there is a judge and it has to read the pass. Raises PolicyError."""
+        return await together(self._judged(one.finding, one.evidence, one.sampled) for one in looked)
+
+    def sample(self, passes: Sequence[Pass]) -> set[Pass]:
+        """The share that is read whatever came of it, the same for a seed."""
+        count = min(len(passes), round(self.share * len(passes) + 0.499)) if self.share > 0 else 0
+        return set(random.Random(f"audit {self.seed}").sample(sorted(passes, key=repr), count))
+
+    def _looked_at(self, one: Pass, why: tuple[str, ...]) -> tuple[Finding, Evidence | None]:
+        path = self.session(one)
+        try:
+            evidence = read_evidence(path, self.start(one.task_id))
+        except (OSError, SessionError) as error:
+            unread = (
+                f"{path.name}: {type(error).__name__}: {error}" if path.exists() else f"no session {path.name} was kept"
+            )
+            return Finding(one.key, one.task_id, one.attempt, "unread", surprising=why, unread=unread), None
+        flags = tuple(tripped(evidence))
+        status = "flagged" if flags else "clean"
+        return Finding(one.key, one.task_id, one.attempt, status, flags, why), evidence
+
+    async def _judged(self, finding: Finding, evidence: Evidence | None, sampled: bool) -> Finding:
+        wanted = sampled or bool(finding.surprising) or bool(finding.flags)
+        if self.judge is None or evidence is None or not wanted:
+            return finding
+        rubric = auditor_rubric()
+        exhibit = evidence.exhibit.by({finding.key, *self.names})
+        subject = f"{finding.key} {finding.task_id}#{finding.attempt}"
+        said = await self.judge.criterion(rubric, rubric.criteria[0], exhibit, subject)
+        status = "flagged" if said.choice == CHEATED else finding.status
+        return replace(finding, status=status, judged=said.choice, reason=said.reason, silent=said.silent)
+
+
+def auditor_rubric() -> Rubric:
+    """What the judge is asked."""
+    return read_rubric(Path(__file__).parent / "auditor.toml")
+
+
+def _sorted(rows: Sequence[Outcome]) -> list[Outcome]:
+    return sorted(rows, key=lambda row: (row.task_id, row.attempt))
+
+
+def _untested(evidence: Evidence) -> bool:
+    """Something was edited, and no test ran after the last edit."""
+    edits = [number for number, event in enumerate(evidence.events) if event.kind == "edit" and not event.failed]
+    return bool(edits) and not any(event.kind == "test" for event in evidence.events[edits[-1] + 1 :])

@@ -1,0 +1,146 @@
+"""`report.json` of a bench run, made from its folder alone (promise 11): the same files give the same bytes.
+
+Percentages in percent, intervals by task at 95%. `avg` weighs levels as the suite says (else each task counts once), `avg_equal`
+every level alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from etude.core.events.finite import dumps
+from etude.core.statistics.best import powers_of_two
+from etude.core.statistics.bounded import average
+from etude.core.statistics.comparison import comparison
+from etude.evaluate.bench.audit.audited_run import audit_part
+from etude.evaluate.bench.audit.probed_run import probed_part
+from etude.evaluate.bench.runs.axes import axes, usage
+from etude.evaluate.bench.runs.cost import spent
+from etude.evaluate.bench.runs.folder import RunFolder, replace_text
+from etude.evaluate.bench.runs.judged_run import judged_part
+from etude.evaluate.bench.runs.paired_run import read_pairs
+from etude.evaluate.bench.runs.recovery import recovered
+from etude.evaluate.bench.runs.splits import splits
+from etude.evaluate.bench.runs.standing import fronts
+from etude.evaluate.bench.runs.table import Row, Table, read_table
+from etude.evaluate.bench.scores import Scores, scores
+
+SCHEMA = 1
+KIND = "bench"
+MOST_K = 16
+
+
+def write_report(folder: RunFolder) -> dict[str, Any]:
+    """Rebuild the file and return what it says. Raises NoBenchRun, ConditionsDiffer, OutcomeError."""
+    found = report(folder)
+    replace_text(folder.report, dumps(found, indent=1) + "\n")
+    return found
+
+
+def report(folder: RunFolder) -> dict[str, Any]:
+    """What report.json says."""
+    table = read_table(folder)
+    shared = table.shared
+    counts: dict[str, Any] = {"resamples": shared["report"]["resamples"], "seed": shared["seed"]}
+    found = {row.key: scores(row.outcomes) for row in table.finished}
+    paid = spent(folder.usage, {row.key: row.price for row in table.rows}.get)
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "kind": KIND,
+        "suite": shared["suite"],
+        "tasks": len(shared["tasks"]),
+        "strict": shared["strict"],
+        **counts,
+        "policies": [_entry(row, found[row.key], shared["weights"], paid, counts) for row in table.finished],
+        "unfinished": _unfinished(table),
+        "thin_levels": _thin(found),
+    }
+    if found:
+        weights = shared["weights"] or next(iter(found.values())).counts()
+        document["pareto"] = fronts(table, found, weights, **counts)
+        document |= _against_each_other(table, found, weights, counts)
+        document["summaries"] = recovered(table.finished, found, weights, **counts)
+    document["tasks_with_rubric"] = rubrics = shared["report"].get("rubrics", 0)
+    document["judged"] = _judged(folder, rubrics)
+    document["pairs"] = read_pairs(folder)
+    document["audit"] = audit_part(folder, table)
+    document["contamination"] = probed_part(folder, table)
+    return document
+
+
+def _against_each_other(
+    table: Table, found: Mapping[str, Scores], weights: Mapping[str, float], counts: dict[str, Any]
+) -> dict[str, Any]:
+    """Those that compete, as `etude bench compare` sets them side by side."""
+    tables = {row.key: found[row.key].tables for row in table.field}
+    said = comparison(tables, found[table.field[0].key].ids, weights, **counts)
+    return {"comparisons": said["pairs"], "ranking": said["ranking"], "items": said["items"]}
+
+
+def _judged(folder: RunFolder, rubrics: int) -> dict[str, Any]:
+    """What judges said; where nobody was asked, whether that leaves anything out."""
+    found = judged_part(folder)
+    return found if rubrics or found["judge"] else found | {"why": "no task asked has a rubric"}
+
+
+def _entry(
+    row: Row, found: Scores, weights: dict[str, float] | None, paid: dict[str, float], counts: dict[str, Any]
+) -> dict[str, Any]:
+    """One policy at one effort."""
+    mix, equal = weights or found.counts(), dict.fromkeys(found.tables, 1.0)
+    mean, ci95 = average(found.means(), mix, **counts).percent()
+    mean_equal, ci95_equal = average(found.means(), equal, **counts).percent()
+    facts = row.facts
+    return {
+        "name": facts["name"],
+        "effort": facts["effort"],
+        "key": row.key,
+        "kind": facts["kind"],
+        "model": facts["model"],
+        "agent": facts.get("agent", ""),
+        "harness": facts["harness"],
+        "tasks": found.tasks,
+        "passes": row.passes,
+        "avg": mean,
+        "ci95": ci95,
+        "avg_equal": mean_equal,
+        "ci95_equal": ci95_equal,
+        **_at(found, mix, counts),
+        "axes": axes(row, mix, **counts),
+        "usage": usage(row),
+        **({"price": facts["price"], "priced": facts["priced"], "spent_dollars": round(paid.get(row.key, 0.0), 6)}
+           if facts["price"] else {}),
+        **{name: _mean(row, name) for name in ("tool_calls", "turns")},
+        **splits(row.outcomes, **counts),
+    }  # fmt: skip
+
+
+def _at(found: Scores, weights: dict[str, float], counts: dict[str, Any]) -> dict[str, Any]:
+    """Expected best of k, and the chance that one of k solves wholly, at 1, 2, 4, 8 and 16 as far as there are passes."""
+    document: dict[str, Any] = {"best_of": {}, "best_of_ci95": {}, "pass_at": {}, "pass_at_ci95": {}}
+    for k in powers_of_two(min(MOST_K, found.passes)):
+        for name, values in (("best_of", found.best(k)), ("pass_at", found.pass_at(k))):
+            document[name][str(k)], document[f"{name}_ci95"][str(k)] = average(values, weights, **counts).percent()
+    return document
+
+
+def _mean(row: Row, name: str) -> float:
+    return round(sum(getattr(o, name) for o in row.outcomes) / len(row.outcomes), 3)
+
+
+def _thin(found: Mapping[str, Scores]) -> list[str]:
+    """Levels of one task beside others: how such tasks spread is not known, so intervals take it from the rest."""
+    levels = [scored.ids for scored in list(found.values())[:1]]
+    return [level for ids in levels for level, tasks in ids.items() if len(tasks) == 1]
+
+
+def _unfinished(table: Table) -> list[dict[str, Any]]:
+    """Who was asked less than planned: what stands in `policies` then are the whole passes alone."""
+    tasks = len(table.shared["tasks"])
+    return [
+        {"key": row.key, "whole_passes": row.passes, "planned_passes": row.facts["passes"],
+         "missing": row.facts["passes"] * tasks - row.made}
+        for row in table.rows
+        if row.passes < row.facts["passes"]
+    ]  # fmt: skip

@@ -1,0 +1,185 @@
+"""The judged part of a bench run: every pass by its task's rubric, beside the tests' scores and never mixed into them.
+
+`judgements.jsonl` holds what was said, `judged.json` what it comes to: for each policy and criterion the mean with its interval, how many
+passes were not decided, and the judge's agreement with hand labels, which belongs beside every figure of the judge's, beside that of
+readers with each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from etude.core.statistics.bounded import average
+from etude.core.trace.migrations import SessionError
+from etude.core.trace.reader import read_session
+from etude.evaluate.bench.grading.agentic import AgenticGrader
+from etude.evaluate.bench.grading.agreement import Agreement, agreement, by_judge, by_rule, readers
+from etude.evaluate.bench.grading.applied import PatchMismatch, applied
+from etude.evaluate.bench.grading.exhibit import exhibit_of
+from etude.evaluate.bench.grading.judge import Judge
+from etude.evaluate.bench.grading.judged import judged
+from etude.evaluate.bench.grading.judgement import Judgement, cost_of
+from etude.evaluate.bench.grading.labels import label_rubric, read_labels
+from etude.evaluate.bench.grading.rubric import Rubric, read_rubric
+from etude.evaluate.bench.grading.together import together
+from etude.evaluate.bench.outcome import Outcome
+from etude.evaluate.bench.runs.folder import RunFolder, replace_text
+from etude.evaluate.bench.runs.table import Table
+from etude.evaluate.bench.suites.suite import Suite
+
+NAME = "judged.json"
+# Agentic graders at once: each has a sandbox for every criterion.
+GRADERS_AT_ONCE = 2
+LEFT_OUT = "judged parts are left out: no judge was asked (etude bench judge DIR --judge URL#MODEL)"
+
+
+@dataclass
+class Judging:
+    """What came of it. `unread`: passes without a session that can be read, by name."""
+
+    document: dict[str, Any]
+    unread: dict[str, str] = field(default_factory=dict)
+
+
+def asked(table: Table, suite: Suite) -> list[tuple[str, Outcome, Rubric]]:
+    """Passes whose task has a rubric, by key, task and pass."""
+    files = {task_id: suite.rubric(task_id) for task_id in table.shared["tasks"]}
+    rubrics = {task_id: read_rubric(path) for task_id, path in files.items() if path is not None}
+    return [
+        (row.key, outcome, rubrics[outcome.task_id])
+        for row in table.rows
+        for outcome in row.outcomes
+        if outcome.task_id in rubrics
+    ]
+
+
+async def judge_run(
+    folder: RunFolder,
+    table: Table,
+    suite: Suite,
+    judge: Judge,
+    agentic: AgenticGrader | None = None,
+    *,
+    resamples: int = 2000,
+) -> Judging:
+    """Judge what is not judged yet, and write `judged.json`. Raises PolicyError where the endpoint is at fault; run again then.
+
+    With `agentic` the attempts' files are laid before an agent that runs them, and the judge only stands for its agreement.
+    """
+    names = {row.facts["name"] for row in table.rows} | {row.key for row in table.rows}
+    unread: dict[str, str] = {}
+    slots = asyncio.Semaphore(GRADERS_AT_ONCE)
+
+    async def one(key: str, outcome: Outcome, rubric: Rubric) -> list[Judgement]:
+        path = folder.session(key, outcome.task_id, outcome.attempt)
+        subject, kept = f"{key} {outcome.task_id}#{outcome.attempt}", path.with_suffix(".patch")
+        try:
+            exhibit = exhibit_of(read_session(path), {}).by(names)
+            patch = kept.read_text(encoding="utf-8") if kept.is_file() or agentic else None
+            exhibit = exhibit if patch is None else exhibit.changed(patch)
+            files = applied(suite.task(outcome.task_id).files, patch) if agentic and patch is not None else {}
+        except (OSError, SessionError, PatchMismatch) as error:
+            unread[subject] = str(error)
+            return []
+        if agentic is None:
+            return await judge.rubric(rubric, exhibit, subject)
+        async with slots:
+            return await agentic.rubric(rubric, exhibit, files, subject, outcome.task_id)
+
+    passes = asked(table, suite)
+    said = await together(one(*row) for row in passes)
+    by_key: dict[str, list[tuple[Outcome, list[Judgement]]]] = {}
+    for (key, outcome, _), rows in zip(passes, said, strict=True):
+        by_key.setdefault(key, []).append((outcome, rows))
+    rubrics = {rubric.name: rubric for _, _, rubric in passes}
+    document = {
+        "judge": judge.name,
+        "agentic": agentic is not None,
+        "rubrics": {name: rubric.digest for name, rubric in rubrics.items()},
+        "policies": {key: _criteria(rows, resamples) for key, rows in by_key.items()},
+        "totals": {key: _totals(rows, rubrics, resamples) for key, rows in by_key.items()},
+        "labelled": _labelled(rubrics.values()),
+        "agreement": [asdict(one) for one in await agreements(judge)],
+        "readers": [asdict(one) for one in ceilings()],
+        "cost": asdict(cost_of(judge.file.rows)),
+        "unread": sorted(unread),
+    }
+    replace_text(folder.root / NAME, json.dumps(document, indent=1, allow_nan=False) + "\n")
+    return Judging(document, unread)
+
+
+async def agreements(judge: Judge | None) -> list[Agreement]:
+    """Of the judge on both labelled criteria, and of the free claim checker on the one that it decides."""
+    rubric = label_rubric()
+    found = [
+        await agreement(judge.name, by_judge(judge, rubric, one), read_labels(one), one)
+        for one in rubric.criteria
+        if judge is not None
+    ]
+    claims = rubric.criterion("claims")
+    return [*found, await agreement("rule", by_rule, read_labels(claims), claims)]
+
+
+def ceilings() -> list[Agreement]:
+    """Of those who labelled, with each other: the most that a judge's agreement can be held to."""
+    return [found for one in label_rubric().criteria for found in readers(read_labels(one), one)]
+
+
+def _labelled(rubrics: Iterable[Rubric]) -> dict[str, str]:
+    """By `rubric/criterion`, the criterion with hand labels that asks the same: another question under its name has no agreement."""
+    known = {(one.question, one.choices, one.sees): one.name for one in label_rubric().criteria}
+    return {
+        f"{rubric.name}/{one.name}": known[one.question, one.choices, one.sees]
+        for rubric in rubrics
+        for one in rubric.criteria
+        if (one.question, one.choices, one.sees) in known
+    }
+
+
+def judged_part(folder: RunFolder) -> dict[str, Any]:
+    """What the report says of it: the file, or that there is no judge."""
+    path = folder.root / NAME
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"judge": None, "why": LEFT_OUT}
+
+
+def _criteria(rows: Sequence[tuple[Outcome, list[Judgement]]], resamples: int) -> dict[str, Any]:
+    """By `rubric/criterion`: the mean over tasks of the passes that were decided, in percent."""
+    found: dict[str, dict[str, list[float]]] = {}
+    silent: dict[str, int] = {}
+    for outcome, judgements in rows:
+        for one in judgements:
+            name = f"{one.rubric}/{one.criterion}"
+            tasks, silent[name] = found.setdefault(name, {}), silent.get(name, 0) + (one.value is None)
+            if one.value is not None:
+                tasks.setdefault(outcome.task_id, []).append(one.value)
+    return {name: _figure(tasks, silent[name], resamples) for name, tasks in sorted(found.items())}
+
+
+def _totals(
+    rows: Sequence[tuple[Outcome, list[Judgement]]], rubrics: Mapping[str, Rubric], resamples: int
+) -> dict[str, Any]:
+    """By rubric: the weighted mean over criteria, of the passes in which all were decided."""
+    found: dict[str, dict[str, list[float]]] = {}
+    silent: dict[str, int] = {}
+    for outcome, judgements in rows:
+        for name in sorted({one.rubric for one in judgements}):
+            total = judged(rubrics[name], judgements).total
+            tasks, silent[name] = found.setdefault(name, {}), silent.get(name, 0) + (total is None)
+            if total is not None:
+                tasks.setdefault(outcome.task_id, []).append(total)
+    return {name: _figure(tasks, silent[name], resamples) for name, tasks in sorted(found.items())}
+
+
+def _figure(tasks: Mapping[str, Sequence[float]], silent: int, resamples: int) -> dict[str, Any]:
+    decided = sum(map(len, tasks.values()))
+    if not tasks:
+        return {"avg": None, "ci95": None, "decided": 0, "not_decided": silent, "tasks": 0}
+    means = np.array([sum(values) / len(values) for _, values in sorted(tasks.items())])
+    mean, ci95 = average({"": means}, {"": 1.0}, resamples=resamples, seed=0).percent()
+    return {"avg": mean, "ci95": ci95, "decided": decided, "not_decided": silent, "tasks": len(tasks)}

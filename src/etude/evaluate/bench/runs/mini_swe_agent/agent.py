@@ -1,0 +1,136 @@
+"""One attempt by mini-swe-agent, in place of our harness: the sandbox, the policy, the limits, the session and the grading stay the same."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from etude.evaluate.bench.runs.mini_swe_agent.process import AgentDied, play
+from etude.evaluate.bench.runs.mini_swe_agent.stand_in import StandIn
+from etude.agent.proxy.book import Book
+from etude.agent.proxy.launch import environment
+from etude.agent.proxy.serving import serving
+from etude.agent.proxy.settings import CaptureSettings
+from etude.agent.chat.renderer import Renderer
+from etude.agent.harness.agent import Outcome
+from etude.agent.harness.budget import Budget
+from etude.agent.harness.parts import fitted
+from etude.agent.harness.settings import HarnessSettings
+from etude.agent.metrics.of_session import counters_of
+from etude.agent.policy.protocol import Policy
+from etude.rollout.attempt import task_facts
+from etude.sandbox.errors import InfraError, UserError
+from etude.sandbox.protocol import Disposable
+from etude.tasks.task import Task
+from etude.core.trace.reader import read_session
+from etude.core.trace.session import Session
+
+NAME = "mini-swe-agent"
+# Its own words for an end, as ours; everything else that it ends with is a refusal of its requests.
+ENDS = {"Submitted": "done", "LimitsExceeded": "max_turns", "RepeatedFormatError": "message"}
+# Its prompt speaks of bash, its own environments call sh; either way in a shell of its own, both streams as one.
+SHELL = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$1" 2>&1; else exec sh -c "$1" 2>&1; fi'
+PAGERS = {"PAGER": "cat", "MANPAGER": "cat", "LESS": "-R", "PIP_PROGRESS_BAR": "off", "TQDM_DISABLE": "1"}
+MAX_OUTPUT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class MiniSweAgent:
+    """Runs attempts; called by `rollout.attempt` where our own agent would be built."""
+
+    settings: HarnessSettings
+    renderer: Renderer | None = None
+
+    async def __call__(
+        self, task: Task, policy: Policy, sandbox: Disposable, session_id: str, seed: int | None
+    ) -> Outcome:
+        """Raises InfraError, PolicyError (infra), and what a policy of the bench raises to end all."""
+        start, inside = time.perf_counter(), _Inside(sandbox, self.settings)
+        stand_in = StandIn(policy, self.settings, session_id, seed)
+        with tempfile.TemporaryDirectory(prefix="etude-mini-") as folder:
+            home = Path(folder)
+            most, effort = self.settings.max_tokens_per_turn, self.settings.effort
+            renderer = self.renderer and fitted(self.renderer, self.settings)
+            book = Book(stand_in, CaptureSettings(home / "sessions", most, effort=effort), renderer)
+            async with serving(book) as address:
+                session, key = book.open()
+                job = {"task": request_of(task), "turns": Budget.of(self.settings).turns}
+                playing = asyncio.ensure_future(play(job, environment(address, key), home, inside.run))
+                end = await _first(playing, stand_in.failure)
+                reason = "max_tokens" if stand_in.full else ENDS.get(end["end"], "refused")
+                await session.end(reason)
+            if not session.path.is_file():
+                raise InfraError(f"mini-swe-agent asked nothing and ended as {end['end']}: {end['message']}")
+            recorded = _ours(read_session(session.path), task, policy, self.settings, session_id)
+        seconds = {"policy": stand_in.seconds, "tools": inside.seconds, "all": time.perf_counter() - start}
+        return Outcome(reason, end["message"], recorded.segments(), counters_of(recorded), recorded, seconds)
+
+
+def request_of(task: Task) -> str:
+    """What it is told: the request as typed and how the tests are run, for which our harness has a tool."""
+    told = [task.instruction, task_facts(task).instructions]
+    if task.test_command:
+        told.append(f"The tests are run with: {shlex.join(task.test_command)}")
+    return "\n\n".join(text for text in told if text)
+
+
+async def _first(playing: asyncio.Future[dict[str, Any]], failure: asyncio.Future[None]) -> dict[str, Any]:
+    """How it ended; or what must end it, raised once its process is gone."""
+    try:
+        await asyncio.wait((playing, failure), return_when=asyncio.FIRST_COMPLETED)
+        if failure.done():
+            failure.result()
+        return await playing
+    except AgentDied as error:
+        raise InfraError(str(error)) from error
+    finally:
+        failure.cancel()
+        playing.cancel()
+        await asyncio.gather(playing, return_exceptions=True)
+
+
+def _ours(session: Session, task: Task, policy: Policy, settings: HarnessSettings, session_id: str) -> Session:
+    """With the header of an attempt of the bench, so that judges and pages find what they look for."""
+    header = replace(
+        session.header,
+        session_id=session_id,
+        task_id=task.id,
+        policy=policy.name,
+        effort=settings.effort,
+        facts=task_facts(task).to_json(),
+    )
+    return Session(header, session.entries)
+
+
+class _Inside:
+    """Its commands, run in the task's sandbox."""
+
+    def __init__(self, sandbox: Disposable, settings: HarnessSettings) -> None:
+        self._sandbox = sandbox
+        self._timeout_s = max(settings.tool_timeout_s, settings.test_timeout_s)  # it has one tool for both
+        self.seconds = 0.0
+
+    async def run(self, command: str) -> dict[str, Any]:
+        """As its own environments tell it."""
+        start = time.perf_counter()
+        try:
+            found = await self._sandbox.run(
+                ["sh", "-c", SHELL, "sh", command],
+                env=PAGERS,
+                timeout_s=self._timeout_s,
+                max_output_bytes=MAX_OUTPUT_BYTES,
+            )
+        except UserError as error:
+            return {"output": "", "returncode": -1, "exception_info": f"the command can't be run: {error}"}
+        finally:
+            self.seconds += time.perf_counter() - start
+        text = (found.out + found.err).decode("utf-8", errors="replace")
+        if found.timed_out:
+            why = f"An error occurred while executing the command: it timed out after {self._timeout_s:g} seconds"
+            return {"output": text, "returncode": -1, "exception_info": why}
+        return {"output": text, "returncode": found.rc, "exception_info": ""}

@@ -1,0 +1,90 @@
+"""`report.html`: the board as one file. The page, its styles and its script stand in it, and so do the answers that a server would give.
+
+What a reader wants first is plain markup, so that the overview and every section of the report read without scripts, on paper, and
+by search; the script makes pages of them and adds the others. It is named by its hash: a browser runs nothing else, whatever a
+session's text holds. Nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from etude.evaluate.report.advisories.collect import advisories
+from etude.evaluate.report.advisories.shown import anchor, shown
+from etude.evaluate.report.board.bundle import bundle
+from etude.evaluate.report.board.held import Held, as_json, hold, pack
+from etude.evaluate.report.board.sections import Sections
+from etude.evaluate.report.settings import ReportSettings
+
+ENTRY = "app.js"
+STYLES = ("plot.css", "page.css")  # board.css comes after
+LINKS = re.compile(r'<link rel="stylesheet".*?<script[^>]*></script>', re.DOTALL)  # of the served page
+
+
+def still_page(run: Path, settings: ReportSettings | None = None) -> str:
+    """The whole document, from the run's files; without `settings` with those of its recipe and the usual room.
+
+    What can't be read is named at the top of the page."""
+    told = Sections(run, settings).read()
+    held = hold(run, settings or ReportSettings())  # pyright: ignore[reportCallIssue]
+    warned = shown([advisory.to_json() for advisory in advisories(run)], list(told["sections"]))
+    return document(told, warned, held)
+
+
+def document(told: Mapping[str, Any], warned: str, held: Held) -> str:
+    """The page around `told` (as `Sections.read` gives it); `warned` is markup."""
+    static = {path.name: path.read_text() for path in (files("etude.evaluate.report.board") / "static").iterdir()}
+    styles = [*((files("etude.evaluate.report") / name).read_text() for name in STYLES), static["board.css"]]
+    script = bundle({name: text for name, text in static.items() if name.endswith(".js")}, ENTRY)
+    run = {"title": told["title"], "problems": told["problems"] | held.problems}
+    held.packed |= {"run": pack(as_json(run)), "advisories": pack(as_json({"html": warned}))}
+    digest = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data:; base-uri 'none'"
+    )
+    head = f'<meta http-equiv="Content-Security-Policy" content="{policy}"><style>{"".join(styles)}</style>'
+    tail = (
+        f'<script type="application/json" id="held">{held.document()}</script><script type="module">{script}</script>'
+    )
+    page = static["board.html"]
+    for pattern, text in {
+        LINKS: head,
+        re.compile("<title>.*?</title>"): f"<title>{escape(told['title'])}</title>",
+        re.compile('(<main id="main" tabindex="-1">)(</main>)'): _content(told, warned),
+        re.compile("<noscript>.*?</noscript>"): "",
+        re.compile("</body>"): tail + "</body>",
+    }.items():
+        page = _filled(page, pattern, text)
+    return page
+
+
+def _content(told: Mapping[str, Any], warned: str) -> str:
+    """Title, advisories, what was found, and every section: what there is without the script."""
+    names = told["sections"]
+    links = "".join(f'<a href="#{anchor(name)}">{escape(name)}</a>' for name in names)
+    sections = "".join(
+        f'<section data-name="{escape(name)}"><h2 id="{anchor(name)}">{escape(name)}</h2>'
+        f'<div class="fragment">{content}</div></section>'
+        for name, content in names.items()
+    )
+    return (
+        f'<h1>{escape(told["title"])}</h1>{warned}<div data-part="lead">{told["lead"]}</div>'
+        f'<nav class="contents" aria-label="Contents">{links}</nav>{sections}'
+    )
+
+
+def _filled(page: str, pattern: re.Pattern[str], text: str) -> str:
+    """`page` with the one place of `pattern` filled."""
+    found = list(pattern.finditer(page))
+    if len(found) != 1:
+        raise ValueError(f"board.html has {len(found)} places for {pattern.pattern!r}, not one")
+    groups = found[0].groups()
+    before, after = (groups[0], groups[1]) if groups else ("", "")
+    return page[: found[0].start()] + before + text + after + page[found[0].end() :]

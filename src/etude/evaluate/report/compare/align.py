@@ -1,0 +1,91 @@
+"""Two sessions of one task, step beside step: what both did, where they part, where they meet again. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any, Literal
+
+from etude.core.trace.entry import Entry
+
+Kind = Literal["same", "other answer", "differs", "only a", "only b"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One turn: what was said, the calls, and what they came back with."""
+
+    number: int  # of the turn, from 1
+    text: str
+    calls: tuple[tuple[str, str], ...]  # (name, arguments as JSON)
+    results: tuple[tuple[str, bool], ...]  # (text, failed)
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """Equal where both did the same; of a turn with calls the words beside them do not count."""
+        return self.calls or (self.text,)
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """Equal where both used the same tools."""
+        return tuple(name for name, _ in self.calls) or ("says",)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A step of A beside one of B."""
+
+    kind: Kind
+    a: Step | None
+    b: Step | None
+
+
+def steps_of(entries: Sequence[Entry]) -> list[Step]:
+    """The turns of a session; a summary is the turn that wrote it."""
+    found: list[Step] = []
+    for entry in entries:
+        if entry.type == "completion":
+            message = entry.data.get("message") or {}
+            calls = tuple(
+                (call["name"], json.dumps(call["arguments"], sort_keys=True)) for call in message.get("calls", [])
+            )
+            found.append(Step(len(found) + 1, message.get("text", ""), calls, ()))
+        elif entry.type == "tool_result" and found:
+            last = found[-1]
+            results = (*last.results, (entry.data["text"], bool(entry.data["failed"])))
+            found[-1] = Step(last.number, last.text, last.calls, results)
+    return found
+
+
+def align(a: Sequence[Step], b: Sequence[Step]) -> list[Row]:
+    """Every step once, in order on both sides. Equal steps meet first; between them steps with the same tools do."""
+    rows: list[Row] = []
+    for tag, a0, a1, b0, b1 in _blocks([s.signature for s in a], [s.signature for s in b]):
+        if tag == "equal":
+            pairs = zip(a[a0:a1], b[b0:b1], strict=True)
+            rows += [Row("same" if x.results == y.results else "other answer", x, y) for x, y in pairs]
+        else:
+            rows += _between(a[a0:a1], b[b0:b1])
+    return rows
+
+
+def parts_at(rows: Sequence[Row]) -> int | None:
+    """The first row in which the two do something else; None if they never do."""
+    return next((n for n, row in enumerate(rows) if row.kind not in ("same", "other answer")), None)
+
+
+def _between(a: Sequence[Step], b: Sequence[Step]) -> list[Row]:
+    rows: list[Row] = []
+    for tag, a0, a1, b0, b1 in _blocks([s.kind for s in a], [s.kind for s in b]):
+        if tag == "equal":
+            rows += [Row("differs", x, y) for x, y in zip(a[a0:a1], b[b0:b1], strict=True)]
+            continue
+        rows += [Row("only a", x, None) for x in a[a0:a1]]
+        rows += [Row("only b", None, y) for y in b[b0:b1]]
+    return rows
+
+
+def _blocks(a: Sequence[Any], b: Sequence[Any]) -> Sequence[tuple[str, int, int, int, int]]:
+    return SequenceMatcher(None, a, b, autojunk=False).get_opcodes()

@@ -1,0 +1,86 @@
+"""The comparison as one document: what `--json` gives, and what table and page are drawn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from etude.evaluate.report.charts import Curves
+from etude.evaluate.report.collect import metrics
+from etude.evaluate.report.compare import figures
+from etude.evaluate.report.compare.recipes import all_differences
+from etude.evaluate.report.compare.sessions import Beside, pairs, read
+from etude.evaluate.report.query.tables import check_run
+
+SCHEMA = 1
+# Curves that are drawn open, by stage; "" holds for stages that learn from text.
+MAIN = {
+    "rl": ("reward", "pass_rate", "entropy", "drift_k3", "staleness_mean", "sampled_tokens", "turns", "uniform_groups", "grad_norm"),
+    "": ("loss", "mean_loss", "regression_bits_per_byte", "grad_norm"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Everything that was found; `a` and `b` are what the two are called."""
+
+    a: str
+    b: str
+    different: dict[str, list[dict[str, Any]]]
+    figures: list[dict[str, Any]]
+    curves_a: Curves
+    curves_b: Curves
+    besides: list[Beside]
+    shared_tasks: int  # of which sessions were kept on both sides
+
+    def to_json(self) -> dict[str, Any]:
+        shared = {
+            s: sorted(self.curves_a[s].keys() & self.curves_b[s].keys()) for s in self.curves_a if s in self.curves_b
+        }
+        return {
+            "schema": SCHEMA,
+            "a": self.a,
+            "b": self.b,
+            "different": self.different,
+            "figures": self.figures,
+            "curves": shared,
+            "sessions": {"shared_tasks": self.shared_tasks, "shown": [beside.to_json() for beside in self.besides]},
+        }
+
+
+def compare(a: Path, b: Path, *, tasks: int) -> Comparison:
+    """Reads both runs; sessions of at most `tasks` tasks are set side by side. Raises NoRun, SessionError."""
+    for run in (a, b):
+        check_run(run)
+    curves_a, curves_b = metrics(a), metrics(b)
+    shared = pairs(a, b)
+    return Comparison(
+        *names(a, b),
+        all_differences(a, b),
+        [
+            *figures.of_bench(a, b),
+            *figures.of_rollouts(a, b),
+            *figures.of_curves(curves_a, curves_b, {stage: main(stage) for stage in curves_a}),
+            *figures.of_stages(a, b),
+        ],
+        curves_a,
+        curves_b,
+        [read(a, b, pair) for pair in shared[:tasks]],
+        len(shared),
+    )
+
+
+def main(stage: str) -> tuple[str, ...]:
+    """The figures of a stage that a reader wants first."""
+    return MAIN.get(stage, MAIN[""])
+
+
+def names(a: Path, b: Path) -> tuple[str, str]:
+    """The folders' own names, or as much of their paths as tells them apart."""
+    one, other = a.resolve().parts, b.resolve().parts
+    for count in range(1, max(len(one), len(other)) + 1):
+        short = "/".join(one[-count:]), "/".join(other[-count:])
+        if short[0] != short[1]:
+            return short
+    return "/".join(one), "/".join(other)  # a run against itself

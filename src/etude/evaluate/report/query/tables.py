@@ -1,0 +1,108 @@
+"""Which rows can be asked for, by name: each reads the run's files anew, a row at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from etude.core.events.finite import read_file
+from etude.core.spelling import similar
+from etude.evaluate.report.query.sessions import sessions
+from etude.evaluate.report.rows.faults import faults
+from etude.evaluate.report.rows.lines import flat, json_lines
+from etude.evaluate.report.rows.outcomes import outcomes
+from etude.evaluate.report.rows.steps import steps
+
+Rows = Iterator[dict[str, Any]]
+
+
+class UnknownTable(ValueError):
+    """There are no rows of that name; says which there are."""
+
+
+class NoRun(ValueError):
+    """The folder has none of a run's files."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows by name. `shown`: the columns a person wants where none were asked for; patterns may match nothing."""
+
+    about: str
+    read: Callable[[Path], Rows]
+    shown: tuple[str, ...] = ()
+
+
+def _rollouts(run: Path) -> Rows:
+    from etude.evaluate.report.query.rollouts import rollouts  # numpy, which the other rows do without
+
+    return rollouts(run)
+
+
+def _events(run: Path) -> Rows:
+    return (flat(event) for event in json_lines(run / "events.jsonl"))
+
+
+def _stages(run: Path) -> Rows:
+    path = run / "stages.json"
+    for name, entry in (read_file(path) if path.is_file() else {}).items():
+        yield {"stage": name, **flat(entry)}
+
+
+def _advisories(run: Path) -> Rows:
+    from etude.evaluate.report.advisories.collect import advisories
+
+    return (advisory.to_json() for advisory in advisories(run))
+
+
+def _lines(name: str) -> Callable[[Path], Rows]:
+    return lambda run: (flat(row) for row in json_lines(run / name))
+
+
+TABLES: dict[str, Table] = {
+    "rollouts": Table(
+        "RL's rollouts: reward, tokens, counters, how they ended",
+        _rollouts,
+        ("step", "group", "member", "task_id", "reward", "advantage", "counters.turns", "sampled_tokens", "info.end"),
+    ),
+    "steps": Table("figures of every training step of every stage", steps),
+    "outcomes": Table(
+        "the bench's attempts",
+        outcomes,
+        ("policy", "effort", "task_id", "attempt", "score", "tokens", "turns", "seconds", "reason"),
+    ),
+    "sessions": Table(
+        "kept sessions: demonstrations, RL's, the bench's",
+        sessions,
+        ("file", "task_id", "policy", "turns", "calls", "failed_calls", "output_tokens", "score", "end"),
+    ),
+    "events": Table("everything that was logged, as it came", _events, ("time", "kind", "stage", "step", "text")),
+    "stages": Table("finished stages and what they cost", _stages),
+    "faults": Table(
+        "attempts that could not be made, through our fault", faults, ("class", "group", "task_id", "reason")
+    ),
+    "advisories": Table("what the run's own figures warn of", _advisories, ("level", "name", "said")),
+    "usage": Table("a bench run's requests as the endpoint counted them", _lines("usage.jsonl")),
+    "judgements": Table("a bench run's judged criteria", _lines("judgements.jsonl")),
+    "audit": Table("what the auditor found", _lines("audit.jsonl")),
+}
+SIGNS = ("recipe.toml", "events.jsonl", "conditions.json", "policies", "rl", "bench", "sessions")
+
+
+def find(name: str) -> Table:
+    """Raises UnknownTable with the names that come near."""
+    if name in TABLES:
+        return TABLES[name]
+    near = similar(name, TABLES, 2)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(TABLES)}"
+    raise UnknownTable(f"a run has no rows called {name!r}; {hint}")
+
+
+def check_run(run: Path) -> None:
+    """Raises NoRun for a folder in which there is nothing to ask."""
+    if not any((run / sign).exists() for sign in SIGNS):
+        raise NoRun(
+            f"{run} is no run: it has none of {', '.join(SIGNS)}; give the --out of `etude run` or `etude bench run`"
+        )

@@ -1,0 +1,40 @@
+"""Writes `report.json` and `report.html` of a run; both are replaced as a whole, never half-written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from etude.core.events.finite import dumps
+from etude.evaluate.report.advisories.collect import advisories
+from etude.evaluate.report.beside import read_beside
+from etude.evaluate.report.board.sections import TRAINED
+from etude.evaluate.report.board.still import still_page
+from etude.evaluate.report.collect import collect
+from etude.evaluate.report.settings import ReportSettings
+
+
+def write_report(run: Path, settings: ReportSettings) -> dict[str, Any]:
+    """Rebuild both files from the run's own and return the report. Raises NotARun, BesideError."""
+    report = collect(run)
+    trained = any(stage in report for stage in TRAINED)
+    _, missing = read_beside(run, settings.beside if trained else [])
+    if settings.beside and trained:
+        report["beside"] = {"files": settings.beside, "missing": missing}
+    report["advisories"] = [advisory.to_json() for advisory in advisories(run)]
+    _replace(run / "report.json", dumps(report, indent=1) + "\n")
+    write_page(run, settings)
+    return report
+
+
+def write_page(run: Path, settings: ReportSettings | None = None) -> Path:
+    """`report.html` of a run or a bench run whose `report.json` stands."""
+    _replace(run / "report.html", still_page(run, settings))
+    return run / "report.html"
+
+
+def _replace(path: Path, text: str) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)

@@ -1,0 +1,77 @@
+"""One lookup: the beginning of a line whose rest only the context tells, with the right end of it and wrong ones from the same context.
+
+    definition   `def name(` → the parameters of that function, as where it is quoted or edited
+    test         `covered_by(name, test` → the rest of the name of the one test that calls it
+
+The right end occurs beside the name in one place only, and a name that says the answer by itself is not asked.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from etude.learn.corpus.functions import Function
+
+Kind = Literal["definition", "test"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+CHOICES = 4  # of a lookup: chance is one in four
+CALLED = re.compile(r"\b([A-Za-z_]\w{3,})\(")  # shorter names stand everywhere
+TEST = "test"
+
+
+@dataclass(frozen=True)
+class Line:
+    """`answer` follows `prompt`; `others` are as many as make CHOICES."""
+
+    prompt: str
+    answer: str
+    others: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.prompt}{self.answer}"
+
+
+def ask(kind: Kind, target: Function, context: Sequence[Function], known: Set[str], rng: random.Random) -> Line | None:
+    """The lookup whose answer lies in `target`, one of `context`; None if the context answers it twice, or offers too few others.
+
+    `known` are names of functions: of what a test calls, only these are asked for.
+    """
+    others = [function for function in context if function.name != target.name]
+    rng.shuffle(others)
+    return _definition(target, others) if kind == "definition" else _test(target, others, known)
+
+
+def _definition(target: Function, others: Sequence[Function]) -> Line | None:
+    word = re.compile(rf"\b{re.escape(target.name)}\b")
+    if len(word.findall(target.source)) > 1 or any(word.search(function.source) for function in others):
+        return None
+    wrong: dict[str, Function] = {}
+    for function in others:
+        # Ends that begin alike could be told apart late only, or by how common they are.
+        if function.first_parameter != target.first_parameter:
+            wrong.setdefault(function.first_parameter, function)
+    return _line(
+        f"def {target.name}({target.receiver}", f"{target.parameters})", [f"{f.parameters})" for f in wrong.values()]
+    )
+
+
+def _test(target: Function, others: Sequence[Function], known: Set[str]) -> Line | None:
+    said = _squashed(target.name)
+    for name in dict.fromkeys(CALLED.findall(target.source)):
+        word = re.compile(rf"\b{name}\b")
+        if name in known and _squashed(name) not in said and not any(word.search(f.source) for f in others):
+            ends = [f"{function.name.removeprefix(TEST)})" for function in others]
+            return _line(f"covered_by({name}, {TEST}", f"{target.name.removeprefix(TEST)})", ends)
+    return None
+
+
+def _line(prompt: str, answer: str, others: Sequence[str]) -> Line | None:
+    return Line(prompt, answer, tuple(others[: CHOICES - 1])) if len(others) >= CHOICES - 1 else None
+
+
+def _squashed(name: str) -> str:
+    return name.replace("_", "").lower()

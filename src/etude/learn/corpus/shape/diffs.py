@@ -1,0 +1,190 @@
+"""Releases as changes: two versions of a project become documents of what changed, with what the changelog says about it.
+
+Commits are what others train on (Seed-Coder, The Stack); a registry has only releases, and a release's changelog section is its message. Two forms:
+
+    unified   title, changelog section, then a unified diff a file: read like a commit
+    blocks    the files as they were, the section as a request, then search/replace blocks: written like an agent's edit
+
+Left out as noise: files of others (vendored, locks), files in which only versions, dates and years changed, files written anew from
+end to end, large new files, and the changelog itself where its section is told. A moved file is told as moved, a removed one by its path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+from etude.core.licence.licence import EVIDENCE, Licence
+from etude.learn.corpus.record import Record
+from etude.learn.corpus.shape.blocks import Block, ended, search_replace_blocks
+from etude.learn.corpus.shape.changelog import NAMES, changelog_section
+from etude.learn.corpus.shape.line_diff import changes, split_lines
+from etude.learn.corpus.shape.sections import Section
+from etude.learn.corpus.shape.unified import unified_diff
+
+Form = Literal["unified", "blocks"]
+
+# Some 32,000 tokens: what a short-context phase sees in one window.
+LONGEST_CHARS = 100_000
+# The headings of an exercise's request and changes, with room to spare.
+FRAME_CHARS = 100
+# A section for a whole year of work says little about one file.
+LONGEST_SECTION_CHARS = 6_000
+# A longer new file is a text like any other, and the library has it.
+LONGEST_NEW_FILE_LINES = 400
+# A file of which less than a fifth stayed was replaced, not changed; a short one may well be.
+LEAST_KEPT = 0.2
+SHORT_FILE_LINES = 30
+
+NOT_THEIRS = re.compile(
+    r"(?i)(?:^|/)(?:_?vendor(?:ed)?|third[-_]?party|external|node_modules|bower_components|dist|\.git)/"
+    r"|\.min\.(?:js|css)$|(?:^|/)(?:package-lock\.json|yarn\.lock|pnpm-lock\.yaml|poetry\.lock|uv\.lock|cargo\.lock|go\.sum|pkg-info|[^/]*\.egg-info/.*)$"
+)
+# Versions, dates, version tuples and years; a lone number may be the very fix.
+VERSION = re.compile(
+    r"\d+(?:[.\-/:]\d+)+(?:[.-]?(?:a|b|rc|dev|post|alpha|beta)\.?\d*)?|\d+(?:, ?\d+){2,}|\b(?:19|20)\d\d\b"
+)
+
+
+class FileChange(NamedTuple):
+    path: str
+    old_path: str  # another one if the file moved
+    old: str | None  # None: the file is new
+    new: str
+
+
+def release_diffs(
+    before: Sequence[Record], after: Sequence[Record], *, form: Form = "unified", longest_chars: int = LONGEST_CHARS
+) -> list[Record]:
+    """`diff` records of one project's change from one version to the next, each of at most `longest_chars`; a file whose change alone is longer is
+    left out. Empty if nothing of note changed. Raises ValueError for records of several projects or versions."""
+    if not before or not after:
+        return []
+    old_version, new_version = _version(before, before[0].project), _version(after, before[0].project)
+    old = {record.path: record for record in before if record.kind == "file"}
+    new = {record.path: record for record in after if record.kind == "file"}
+    section = changelog_section({path: record.text for path, record in new.items()}, old_version, new_version)
+    found, removed = file_changes(_texts(old), _texts(new), told=bool(section))
+    head = f"{before[0].project} {old_version} to {new_version}\n\n" + (_shortened(section) + "\n\n" if section else "")
+    head += "".join(f"Removed: {path}\n" for path in removed[:20]) + ("\n" if removed else "")
+    told = [(change, body) for change in found if (body := _body(change, form))]
+    documents = []
+    for number, group in enumerate(_groups(told, longest_chars - len(head) - FRAME_CHARS, with_files=form == "blocks")):
+        text = head + "".join(body for _, body in group) if form == "unified" else _exercise(head, group)
+        licence = _licence([new[change.path].licence for change, _ in group])
+        path = f"{old_version}..{new_version}/{form}-{number}"
+        documents.append(replace(after[0], text=text, kind="diff", path=path, language="diff", licence=licence))
+    return documents
+
+
+def file_changes(
+    old: Mapping[str, str], new: Mapping[str, str], *, told: bool = False
+) -> tuple[list[FileChange], list[str]]:
+    """What changed between two trees (path -> text) by path, and the paths of removed files, both without noise. `told`: the changelog's
+    own change is left out, as its section is told."""
+    gone = {path: text for path, text in old.items() if path not in new and not NOT_THEIRS.search(path)}
+    moved = {text: path for path, text in sorted(gone.items(), reverse=True)}
+    found = []
+    for path in sorted(new):
+        text = new[path]
+        if old.get(path) == text or NOT_THEIRS.search(path) or (told and NAMES.match(path)):
+            continue
+        if path in old:
+            change = FileChange(path, path, old[path], text)
+        elif text in moved:
+            change = FileChange(path, moved[text], text, text)
+            gone.pop(moved.pop(text))
+        else:
+            change = FileChange(path, path, None, text)
+        if not is_noise(change):
+            found.append(change)
+    return found, sorted(gone)
+
+
+def is_noise(change: FileChange) -> bool:
+    """A bumped version, a file written anew, or a large new file."""
+    if change.old is None:
+        return change.new.count("\n") > LONGEST_NEW_FILE_LINES
+    old, new = split_lines(ended(change.old)), split_lines(ended(change.new))
+    found = changes(old, new)
+    if not found:
+        return change.old_path == change.path  # but a last line end
+    if all(_without_versions(old[c.start : c.end]) == _without_versions(new[c.new_start : c.new_end]) for c in found):
+        return True
+    gone = sum(change.end - change.start for change in found)
+    return len(old) > SHORT_FILE_LINES and len(old) - gone < LEAST_KEPT * len(old)
+
+
+def _without_versions(lines: Sequence[str]) -> list[str]:
+    return [VERSION.sub("0", line) for line in lines]
+
+
+def _body(change: FileChange, form: Form) -> str:
+    """The change of one file; "" where the form can't say it."""
+    if form == "unified":
+        return unified_diff(change.path, change.old, change.new, old_path=change.old_path)
+    if change.old is None:
+        blocks: list[Block] | None = [Block("", ended(change.new))]
+    else:
+        blocks = search_replace_blocks(change.old, change.new) if change.old_path == change.path else None
+    return f"{change.path}\n{''.join(map(str, blocks))}\n" if blocks else ""
+
+
+def _groups(
+    told: Sequence[tuple[FileChange, str]], room: int, with_files: bool
+) -> Iterator[list[tuple[FileChange, str]]]:
+    """As many files to a document as it holds."""
+    group: list[tuple[FileChange, str]] = []
+    used = 0
+    for change, body in told:
+        size = len(body)
+        if with_files and change.old is not None:
+            size += Section(change.path, ended(change.old)).chars
+        if size > room:
+            continue
+        if group and used + size > room:
+            yield group
+            group, used = [], 0
+        group.append((change, body))
+        used += size
+    if group:
+        yield group
+
+
+def _exercise(head: str, group: Sequence[tuple[FileChange, str]]) -> str:
+    files = "".join(str(Section(change.path, ended(change.old))) for change, _ in group if change.old is not None)
+    return (
+        f"{files}{Section('request', head.rstrip())}{Section('changes', ''.join(body for _, body in group).rstrip())}"
+    )
+
+
+def _texts(records: Mapping[str, Record]) -> dict[str, str]:
+    return {path: record.text for path, record in records.items()}
+
+
+def _version(records: Sequence[Record], project: str) -> str:
+    names = {(record.project, record.version) for record in records}
+    if len(names) > 1 or records[0].project != project:
+        raise ValueError(
+            f"records of {sorted(names)[:3]}: a release diff is between two versions of one project ({project})"
+        )
+    return records[0].version
+
+
+def _shortened(section: str) -> str:
+    if len(section) <= LONGEST_SECTION_CHARS:
+        return section
+    end = section.rfind("\n", 0, LONGEST_SECTION_CHARS)
+    return section[: end if end > 0 else LONGEST_SECTION_CHARS] + "\n…"
+
+
+def _licence(licences: Sequence[Licence]) -> Licence:
+    """Of all together: unknown if one is, known no better than the worst."""
+    worst = max(licences, key=lambda licence: EVIDENCE.index(licence.evidence)).evidence
+    expressions = sorted({licence.expression for licence in licences})
+    if "" in expressions:
+        return Licence("", worst)
+    several = len(expressions) > 1
+    return Licence(" AND ".join(f"({e})" if several and " OR " in e else e for e in expressions), worst)

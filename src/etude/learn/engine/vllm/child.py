@@ -1,0 +1,120 @@
+"""The process that runs vLLM, in a Python of its own (`program/`), spoken to by lines of JSON over a pair of pipes.
+
+It ends with its owner, however that ends: its input is at its end then. When it ends, or a process that it started, whoever waits or
+asks hears `EngineGone`, and nothing of it is left: what it starts dies with it, but for Python's tracker, which removes the shared
+memory first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from etude.learn.engine.vllm.turns import Message
+
+PROGRAM = Path(__file__).resolve().parent / "program" / "etude_vllm_serve.py"
+TOLD_LINES, TOLD_CHARACTERS = 3, 200  # of the log, in an error: vLLM's own reason mostly is its last word
+
+
+class EngineGone(Exception):
+    """vLLM's process ended or never came up; the message tells what it said last."""
+
+
+class VllmChild:
+    """From construction on it loads; `call` waits for that, `say` does not."""
+
+    def __init__(
+        self,
+        command: list[str],
+        environment: Mapping[str, str],
+        log: Path,
+        heard: Callable[[Message], None],
+        ended: Callable[[], None],
+    ) -> None:
+        """`heard` is told answers and refusals, `ended` that nothing more comes; both in a thread of this object."""
+        self._log, self._heard, self._ended = log, heard, ended
+        self._lock = threading.Lock()
+        self._open: dict[int, Future[Message]] = {}  # calls without an answer
+        self._calls = 0
+        self._why = ""
+        self.gone: EngineGone | None = None
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._sockets = tempfile.mkdtemp(prefix="etude-vllm-")  # short: the path of a socket holds 107 bytes
+        with open(log, "wb") as told:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=told,
+                env=os.environ | environment | {"VLLM_RPC_BASE_PATH": self._sockets},
+                start_new_session=True,  # no signal of a terminal: its owner ends it
+            )
+        threading.Thread(target=self._listen, name="vllm", daemon=True).start()
+
+    def say(self, message: Message) -> None:
+        """Raises EngineGone."""
+        if self.gone is not None:
+            raise self.gone
+        assert self._process.stdin is not None
+        line = (json.dumps(message) + "\n").encode()
+        try:
+            with self._lock:
+                self._process.stdin.write(line)
+                self._process.stdin.flush()
+        except OSError as error:  # it ends just now; the listener learns why
+            raise EngineGone(f"vLLM's process no longer listens ({error}); see {self._log}") from error
+
+    def call(self, message: Message) -> Message:
+        """Says it; what comes back when it is done. Raises EngineGone."""
+        done: Future[Message] = Future()
+        with self._lock:
+            self._calls += 1
+            number = self._calls
+            self._open[number] = done
+        self.say(message | {"n": number})
+        return done.result()
+
+    def close(self) -> None:
+        """Ends it, and so all that it started. Idempotent."""
+        self._process.kill()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if not line.endswith(b"\n"):  # torn by a kill
+                break
+            message = json.loads(line)
+            if message["said"] == "done":
+                self._open.pop(message["n"]).set_result(message)
+            elif message["said"] == "failed":
+                self._why = message["why"]
+            elif message["said"] != "ready":
+                self._heard(message)
+        code = self._process.wait()
+        shutil.rmtree(self._sockets, ignore_errors=True)
+        self.gone = EngineGone(f"{self._reason(code)}; see {self._log}")
+        for done in list(self._open.values()):
+            done.set_exception(self.gone)
+        self._ended()
+
+    def _reason(self, code: int) -> str:
+        if self._why:
+            return f"vLLM failed: {self._why}"
+        if code < 0:
+            return f"vLLM's process was killed by signal {-code}"
+        last = self._log.read_text(errors="replace").strip().splitlines()[-TOLD_LINES:]
+        after = " | ".join(line[:TOLD_CHARACTERS] for line in last)
+        return f"vLLM's process ended with {code}" + (f", after: {after}" if after else "")
+
+
+def command(python: str, arguments: Mapping[str, Any]) -> list[str]:
+    """What starts it."""
+    return [python, str(PROGRAM), json.dumps(dict(arguments))]

@@ -1,0 +1,174 @@
+"""vLLM behind the same methods as our own engine (`engine.service.EngineService`), so that replicas of either are started, asked, brought
+to new weights and brought back alike.
+
+Turns go token in, token out, each with its own seed; logprobs are those of the distribution that was sampled from. Weights come by the
+node's copy (`host_copy`): `stage` brings that to a version while vLLM samples, `apply` has vLLM load what differs between two of its
+steps. Every token carries the version that sampled it. vLLM tells no routed experts here, so none are replayed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from etude.agent.policy.protocol import PolicyError, Request
+from etude.learn.engine.mailbox import Mailbox, Result
+from etude.learn.engine.running import check
+from etude.learn.engine.settings import EngineSettings
+from etude.learn.engine.vllm.child import VllmChild, command
+from etude.learn.engine.vllm.host_copy import HostCopy
+from etude.learn.engine.vllm.modules import to_load
+from etude.learn.engine.vllm.salts import Salts
+from etude.learn.engine.vllm.tally import Tally
+from etude.learn.engine.vllm.turns import Message, Turn, completion, question
+from etude.learn.model.checkpoint import load_config
+from etude.learn.weights.receiver import Receiver
+from etude.learn.weights.store import WeightStore
+
+# Keeps the seeds that requests without one get apart for engines of different seeds.
+SEED_STRIDE = 2**32
+STEP_TOKENS = 2048  # vLLM's own default
+
+
+class VllmService:
+    """Thread-safe: `poll`, `stage` and `apply` block and should run beside the others (a threaded actor). Once the process of vLLM has
+    ended every method raises EngineGone."""
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        store: WeightStore,
+        settings: EngineSettings,
+        folder: Path,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """`folder`: the node's copy is kept in it, and what vLLM printed."""
+        config = load_config(checkpoint)
+        self._vocabulary = config.vocab_size
+        self._max_len = min(settings.max_len, config.context_length)
+        self._settings, self._clock = settings, clock
+        self._copy = HostCopy(folder / "copy", checkpoint)
+        self._receiver = Receiver(store)
+        self._salts = Salts(settings.swap_cache, settings.share_prefix)
+        self._tally = Tally(clock)
+        self._lock = threading.Lock()  # of the turns
+        self._weights = threading.Lock()  # one swap at a time
+        self._turns: dict[int, Turn] = {}
+        self._asked = 0
+        self._served, self._loaded = -1, dict[str, str]()  # version, and digests by key, of what vLLM has loaded
+        self._mailbox = Mailbox(lambda: self._child.gone is not None)
+        log = folder / "logs" / f"{time.strftime('%Y%m%d-%H%M%S')}-{threading.get_native_id()}.log"
+        words = command(settings.vllm.python, arguments(checkpoint, settings, self._max_len))
+        self._child = VllmChild(words, environment(settings), log, self._hear, self._mailbox.wake)
+
+    def submit_many(self, client: str, requests: list[tuple[int, Request]]) -> None:
+        """Takes requests under the client's own numbers; refused ones come back by `poll` too."""
+        for number, request in requests:
+            try:
+                check(request, self._vocabulary, self._max_len)
+            except PolicyError as error:
+                self._mailbox.put(client, number, error)
+                continue
+            self._child.say(self._enter(client, number, request))
+
+    def poll(self, client: str, timeout_s: float = 10.0) -> list[tuple[int, Result]]:
+        """Results of the client's requests since the last poll; waits until there are some or the time is over."""
+        found = self._mailbox.collect(client, timeout_s)
+        if not found and self._child.gone is not None:
+            raise self._child.gone
+        return found
+
+    def release_many(self, sessions: list[str]) -> None:
+        with self._lock:
+            for session in sessions:
+                self._salts.release(session)
+
+    def stage(self, version: int | None = None) -> int:
+        """Brings the node's copy to the newest weights, or to `version`, while vLLM samples; the version that the copy is at."""
+        if self._child.gone is not None:
+            raise self._child.gone
+        received = self._copy.bring(self._receiver, version)
+        self._tally.refused += len(received.refused)
+        return received.version
+
+    def apply(self) -> int:
+        """Has vLLM load, between two of its steps, what the copy holds and it does not; the version served from the next token on, which is
+        the acknowledgement. Another engine of the node may have brought the copy on since `stage`."""
+        with self._weights, self._copy.reading() as held:
+            modules = to_load(self._loaded, held.digests)
+            if modules or held.version != self._served:
+                recompute = self._settings.swap_cache == "recompute"
+                load = {"do": "load", "file": str(held.file), "modules": modules, "recompute": recompute}
+                done = self._child.call(load | {"version": held.version})
+                with self._lock:
+                    self._loaded, self._served = held.digests, held.version
+                    self._tally.swapped(done["seconds"], sum(map(len, modules.values())))
+            return self._served
+
+    def stats(self) -> dict[str, float]:
+        """A reading, after a sign of life of the process that samples."""
+        self._child.call({"do": "ping"})
+        with self._lock:
+            return self._tally.reading() | {"version": float(self._served)}
+
+    def close(self) -> None:
+        self._child.close()
+
+    def _enter(self, client: str, number: int, request: Request) -> Message:
+        with self._lock:
+            self._asked += 1
+            own = self._settings.seed * SEED_STRIDE + self._asked
+            salt = self._salts.of(request.session_id, self._served)
+            turn = Turn(client, number, len(request.prompt_ids), self._served, self._clock())
+            self._turns[self._asked] = turn
+            self._tally.began(turn.prompt_tokens)
+            seed = own if request.seed is None else request.seed
+            return question(self._asked, request, seed, salt, self._max_len)
+
+    def _hear(self, message: Message) -> None:
+        with self._lock:
+            turn = self._turns.pop(message["n"])
+            if message["said"] == "refused":
+                result: Result = PolicyError(f"vLLM refuses a turn: {message['why']}", infra=False)
+            else:
+                result = completion(turn, message, self._clock())
+            self._tally.ended(result)
+        self._mailbox.put(turn.client, turn.number, result)
+
+
+def arguments(checkpoint: Path, settings: EngineSettings, max_len: int) -> dict[str, Any]:
+    """Of vLLM's engine."""
+    own = settings.vllm
+    return {
+        "model": str(checkpoint),
+        "skip_tokenizer_init": True,
+        "dtype": own.dtype,
+        "max_model_len": max_len,
+        "max_num_seqs": settings.max_batch,
+        "enable_prefix_caching": True,
+        "logprobs_mode": "processed_logprobs",  # of what was sampled from: temperature and top-p applied
+        "kv_cache_memory_bytes": own.kv_cache_mib << 20,
+        "seed": settings.seed,
+        "disable_log_stats": True,
+        # Whole prompts, of which at least one fits into a step. Of a prompt in pieces vLLM takes back the random number of each, which its
+        # CPU build (0.32) fails at.
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": max(STEP_TOKENS, max_len),
+        **own.arguments,
+    }
+
+
+def environment(settings: EngineSettings) -> Mapping[str, str]:
+    """Of its process: no network, and as many threads as the recipe gives an engine, wherever there is room for them."""
+    return {
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # each process imports the program first, and so dies with its parent
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": str(settings.threads),
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_HOST_IP": "127.0.0.1",  # its own processes meet there
+        "PYTHONPATH": "",
+    }

@@ -1,0 +1,77 @@
+"""Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1), as `DeepseekV3ForCausalLM` computes it.
+
+Training expands the latent to keys and values per head. Decoding uses the absorbed form: the key up-projection moves to the
+query and the value up-projection behind the softmax, so all heads of a row are query rows against one cached latent.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from etude.learn.model.cache import Span
+from etude.learn.model.causal_attention import causal_attention
+from etude.learn.model.config import ModelConfig
+from etude.learn.model.linear import Linear
+from etude.learn.model.mask import DocumentMask
+from etude.learn.model.norm import RMSNorm
+from etude.learn.model.rope import Rope, score_scale
+
+# transformers' class leaves the latents' norms at this epsilon whatever the config says.
+LATENT_NORM_EPS = 1e-6
+
+
+class LatentAttention(nn.Module):
+    """Tokens (N, hidden) in and out."""
+
+    def __init__(self, config: ModelConfig, rope: Rope) -> None:
+        super().__init__()
+        self.heads, self.nope, self.rope_dim, self.value = config.heads, config.nope_dim, config.rope_dim, config.v_dim
+        self.latent = config.kv_lora_rank
+        self.scale = score_scale(config)
+        self.rotate = rope.rotate
+        query_width = self.heads * (self.nope + self.rope_dim)
+        if config.q_lora_rank:
+            self.q_a = Linear(config.hidden_size, config.q_lora_rank)
+            self.q_a_norm = RMSNorm(config.q_lora_rank, LATENT_NORM_EPS)
+            self.q_b = Linear(config.q_lora_rank, query_width)
+        else:
+            self.q = Linear(config.hidden_size, query_width)
+        self.low_rank_query = bool(config.q_lora_rank)
+        self.kv_a = Linear(config.hidden_size, self.latent + self.rope_dim)
+        self.kv_a_norm = RMSNorm(self.latent, LATENT_NORM_EPS)
+        self.kv_b = Linear(self.latent, self.heads * (self.nope + self.value))
+        self.out = Linear(self.heads * self.value, config.hidden_size)
+
+    def _project(self, x: Tensor, turns: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Queries (N, heads, nope) and (N, heads, rope), latent (N, latent), rotated key (N, 1, rope)."""
+        q = self.q_b(self.q_a_norm(self.q_a(x))) if self.low_rank_query else self.q(x)
+        q_nope, q_rope = q.view(-1, self.heads, self.nope + self.rope_dim).split((self.nope, self.rope_dim), -1)
+        latent, k_rope = self.kv_a(x).split((self.latent, self.rope_dim), -1)
+        return q_nope, self.rotate(q_rope, turns), self.kv_a_norm(latent), self.rotate(k_rope.unsqueeze(1), turns)
+
+    def forward(self, x: Tensor, turns: Tensor, mask: DocumentMask) -> Tensor:
+        q_nope, q_rope, latent, k_rope = self._project(x, turns)
+        k_nope, v = self.kv_b(latent).view(-1, self.heads, self.nope + self.value).split((self.nope, self.value), -1)
+        q = mask.to_rows(torch.cat((q_nope, q_rope), -1))  # (D, S, heads, nope + rope)
+        k = mask.to_rows(torch.cat((k_nope, k_rope.expand(-1, self.heads, -1)), -1))
+        v = mask.to_rows(v)  # (D, S, heads, value)
+        return self.out(mask.to_tokens(causal_attention(q, k, v, self.scale)).flatten(1))
+
+    def extend(self, x: Tensor, turns: Tensor, span: Span, layer: int) -> Tensor:
+        """The same for new tokens (N, hidden) behind a cache."""
+        q_nope, q_rope, latent, k_rope = self._project(x, turns)
+        context = span.store(layer, torch.cat((latent, k_rope.squeeze(1)), -1)).unsqueeze(1)  # (B, 1, S, latent + rope)
+        up = self.kv_b.weight.view(self.heads, self.nope + self.value, self.latent)
+        q_latent = torch.bmm(q_nope.transpose(0, 1), up[:, : self.nope]).transpose(0, 1)  # (N, heads, latent)
+        q = (
+            span.to_rows(torch.cat((q_latent, q_rope), -1)).flatten(1, 2).unsqueeze(1)
+        )  # (B, 1, Tn * heads, latent + rope)
+        # Keys serve as values, so that one kernel reads the cache once; the rope part of the result is dropped.
+        mixed = F.scaled_dot_product_attention(q, context, context, span.bias_for(self.heads), scale=self.scale)
+        mixed = span.to_tokens(mixed.view(span.batch, span.width, self.heads, -1))[
+            ..., : self.latent
+        ]  # (N, heads, latent)
+        value = torch.bmm(mixed.transpose(0, 1), up[:, self.nope :].transpose(1, 2))  # (heads, N, value)
+        return self.out(value.transpose(0, 1).flatten(1))

@@ -1,0 +1,162 @@
+"""The key/value cache: a preallocated buffer of slots that the rows of a batch address freely.
+
+A slot holds one session's tokens, `lengths[slot]` of them. `Span` is one batch of new tokens on their way in: it knows
+where each is written, which positions they have, and what they may see.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from etude.learn.model.config import ModelConfig
+
+
+class CacheFull(ValueError):
+    """New tokens do not fit into their slot."""
+
+
+class KVCache:
+    """`buffer` (layers, slots, max_len, width) of MLA latent + rope key, or of keys then values; `lengths` (slots,) on the CPU.
+
+    Draft layers come behind those of the trunk.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        slots: int,
+        max_len: int,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        if max_len > config.context_length:
+            raise ValueError(f"max_len={max_len} exceeds the model's {config.context_length} positions; lower it")
+        # Zeros, not empty: attention multiplies unread rows by probability 0, and 0 * NaN is NaN.
+        layers = config.layers + config.mtp_layers
+        self.buffer = torch.zeros(layers, slots, max_len, config.cache_width, device=device, dtype=dtype)
+        self.lengths = torch.zeros(slots, dtype=torch.long)
+        self.written = torch.zeros(slots, dtype=torch.long)  # entries behind it are zero
+        self.slots, self.max_len = slots, max_len
+
+    def clear(self, slot: int, keep: int = 0) -> None:
+        """Forget all but the first `keep` tokens of a slot, and zero what lay behind them: masked entries are multiplied by probability 0, which
+        a NaN that an earlier session left would survive."""
+        self.lengths[slot] = min(int(self.lengths[slot]), keep)
+        if (written := int(self.written[slot])) > keep:
+            self.buffer[:, slot, keep:written] = 0
+            self.written[slot] = keep
+
+    def wipe(self, slot: int, start: int = 0, layers: slice = slice(None)) -> None:
+        """Zero what lies from position `start` on, in these layers: after a number that is not finite, which masking does not hide."""
+        self.buffer[layers, slot, start:] = 0
+
+    def cut(self, slots: Tensor, lengths: Tensor) -> None:
+        """Forget all but the first `lengths` (B,) tokens of `slots` (B,); what was held longer is written over later."""
+        if bool((lengths > self.lengths[slots]).any()):
+            raise ValueError(
+                f"slots {slots.tolist()} hold {self.lengths[slots].tolist()} tokens, fewer than {lengths.tolist()}"
+            )
+        self.lengths[slots] = lengths
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Give `target` the first `length` tokens of `source`: a prompt shared by a group is computed once."""
+        if length > int(self.lengths[source]):
+            raise ValueError(f"slot {source} holds {int(self.lengths[source])} tokens, {length} were asked for")
+        self.buffer[:, target, :length] = self.buffer[:, source, :length]
+        self.lengths[target] = length
+        self.written[target] = max(int(self.written[target]), length)
+
+
+class Span:
+    """New tokens of a batch: `counts` (B,) of them for the rows in `slots` (B,), the longest row Tn of them.
+
+    The model works on the N = sum(counts) tokens, flat; only attention sees (B, Tn) rows. They go behind what the slots hold,
+    or to `before` (B,): draft layers keep entries of their own in the slots, fewer or more than the trunk has tokens.
+    """
+
+    def __init__(self, cache: KVCache, slots: Tensor, counts: Tensor, width: int, before: Tensor | None = None) -> None:
+        before = cache.lengths[slots] if before is None else before  # (B,)
+        self.cache, self.slots, self.width, self.batch = cache, slots, width, len(slots)
+        self.ragged = self._check(counts, before)
+        self.keys = int(self.after.max())  # S, the longest context of the batch
+        cache.written[slots] = torch.maximum(cache.written[slots], self.after)
+        device = cache.buffer.device
+        positions, starts = before.unsqueeze(1), (slots * cache.max_len).unsqueeze(1)
+        if width > 1:
+            positions = positions + torch.arange(width)  # (B, Tn)
+        self.bias = self._bias(positions, int(before.min()))
+        self._folded: dict[int, Tensor] = {}  # `bias_for`, once for all layers
+        self.positions, self.write = positions.flatten().to(device), (starts + positions).flatten().to(device)
+        if self.ragged:
+            self.valid = (
+                (torch.arange(width) < counts.unsqueeze(1)).flatten().nonzero().squeeze(1).to(device)
+            )  # (N,) into B * Tn
+            self.positions, self.write = self.positions[self.valid], self.write[self.valid]
+        self._counts, self._slots = counts, slots.to(device)
+
+    def _check(self, counts: Tensor, before: Tensor) -> bool:
+        """Whether some row is shorter than others. Raises ValueError or CacheFull for rows that don't fit."""
+        least, most = (int(x) for x in counts.aminmax())
+        if counts.shape != self.slots.shape or least < 1 or most > self.width:
+            raise ValueError(
+                f"lengths {counts.tolist()} for {len(self.slots)} slots must each be between 1 and {self.width}"
+            )
+        self.after = before + counts
+        full = int(self.after.max())
+        if full > self.cache.max_len:
+            raise CacheFull(
+                f"slot {int(self.slots[int(self.after.argmax())])} would hold {full} tokens, the cache holds "
+                f"{self.cache.max_len}; stop the session or build a longer cache"
+            )
+        return least < self.width
+
+    def _bias(self, positions: Tensor, first: int) -> Tensor | None:
+        """(B, Tn, S) to add to scores of queries at `positions` (B, Tn), `first` the lowest; None if all see all."""
+        if first == self.keys - 1:
+            return None
+        # A padded query looks at what the row's last token sees; its result is dropped.
+        hidden = torch.arange(self.keys) > positions.unsqueeze(2)
+        # Of the queries' type: a kernel may read another type's bits as its own.
+        zeros = torch.zeros(hidden.shape, dtype=self.cache.buffer.dtype)
+        return zeros.masked_fill_(hidden, float("-inf")).to(self.cache.buffer.device)
+
+    @property
+    def last(self) -> Tensor:
+        """(B,) flat index of each row's last token."""
+        return (self._counts.cumsum(0) - 1).to(self.cache.buffer.device)
+
+    def commit(self) -> None:
+        """The new tokens are in: later spans start after them."""
+        self.cache.lengths[self.slots] = self.after
+
+    def store(self, layer: int, values: Tensor) -> Tensor:
+        """Write (N, width) of one layer; returns the rows' whole context (B, S, width).
+
+        Always a copy, even of neighbouring slots: one long read brings the context into the CPU's cache at several times the
+        speed of attention's own strided reads (64 rows of 120 tokens: 0.40 ms instead of 0.58 ms).
+        """
+        buffer = self.cache.buffer[layer]
+        buffer.view(-1, buffer.shape[-1]).index_copy_(0, self.write, values)
+        return buffer[:, : self.keys].index_select(0, self._slots)
+
+    def to_rows(self, x: Tensor) -> Tensor:
+        """(N, ...) to (B, Tn, ...), zeros where a row is shorter."""
+        if self.ragged:
+            rows = x.new_zeros(self.batch * self.width, *x.shape[1:])
+            x = rows.index_copy_(0, self.valid, x)
+        return x.view(self.batch, self.width, *x.shape[1:])
+
+    def to_tokens(self, rows: Tensor) -> Tensor:
+        """(B, Tn, ...) to (N, ...)."""
+        flat = rows.reshape(-1, *rows.shape[2:])
+        return flat.index_select(0, self.valid) if self.ragged else flat
+
+    def bias_for(self, folded: int) -> Tensor | None:
+        """(B, 1, Tn * folded, S) to add to scores whose rows are `folded` heads per query; None if all is visible."""
+        if self.bias is None:
+            return None
+        if folded not in self._folded:
+            wide = self.bias if self.width == 1 else self.bias.repeat_interleave(folded, dim=1)
+            self._folded[folded] = wide.unsqueeze(1)
+        return self._folded[folded]

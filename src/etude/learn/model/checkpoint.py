@@ -1,0 +1,237 @@
+"""A checkpoint is a Hugging Face directory: what is saved here, transformers and vLLM load, and the other way round.
+
+A save is complete: `checkpoint_files.py` writes what belongs to it besides config and weights. It is atomic: the directory is written next to
+its place and renamed, so what is there is always whole. (Replacing an
+existing one takes two renames; a kill exactly between them leaves it as `.NAME.PID.former`.)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from etude.learn.model.card import Training
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.checkpoint_files import TOKEN_IDS, Companions
+from etude.learn.model.config import ModelConfig
+from etude.learn.model.count import count_parameters
+from etude.learn.model.hf_config import (
+    DRAFT_LAYERS,
+    WRAPPED,
+    WRAPPERS,
+    raw_config,
+    read_config,
+    text_config,
+    to_hf_config,
+)
+from etude.learn.model.hf_keys import MissingTensors, from_hf, ignorable, layer_of, to_hf
+from etude.learn.weights.hf_files import INDEX, CheckpointError, read_object, tensor_files
+
+WEIGHT_TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+# The size other writers split at; readers hold one shard at a time.
+SHARD_BYTES = 5 * 2**30
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+
+
+def save_checkpoint(
+    model: CausalLM,
+    folder: Path | str,
+    tokenizer_from: Path | str | None = None,
+    extra_config: Mapping[str, Any] | None = None,
+    drafts_from: Path | str | None = None,
+    trained: Training | None = None,
+    tokenizer: Tokenizer | None = None,
+) -> None:
+    """Write `model` to `folder`, replacing what is there. Tokenizer, chat template and generation configuration come from the directory
+    `tokenizer_from`, and if that is a checkpoint, its TOKEN_IDS and its model card too; what it lacks is written.
+
+    `extra_config` adds keys to config.json, such as `eos_token_id`. Draft layers of the checkpoint `drafts_from`, if it has any,
+    are carried over to a trunk that was loaded without them. `trained` is added to the model card; `tokenizer` takes the place of that of
+    `tokenizer_from`. Raises CheckpointError for a tokenizer with more tokens than the model has rows.
+    """
+    folder = Path(folder)
+    config, tensors = to_hf_config(model.config), dict(to_hf(model.state_dict(), model.config.layers))
+    config["dtype"] = str(model.embed.weight.dtype).removeprefix("torch.")
+    if drafts_from is not None:
+        carried = draft_tensors(drafts_from, model.config)
+        config[DRAFT_LAYERS] = load_config(drafts_from).mtp_layers
+        tensors |= carried
+    draft = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    try:
+        config |= token_ids(tokenizer_from) | dict(extra_config or {})
+        _write_json(draft / "config.json", config)
+        source = None if tokenizer_from is None else Path(tokenizer_from)
+        Companions(source, tokenizer, trained).write(draft, config, model.config.context_length)
+        _write_tensors(draft, tensors)
+        _replace(draft, folder)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def check_companions(config: ModelConfig, tokenizer_from: Path | str) -> None:
+    """Writes what a checkpoint of this model holds besides weights, and removes it: what can't be saved is found before training. Raises
+    CheckpointError, ValueError or OSError."""
+    with tempfile.TemporaryDirectory(prefix="etude-checkpoint-") as name:
+        raw = to_hf_config(config) | token_ids(tokenizer_from)
+        _write_json(Path(name) / "config.json", raw)
+        Companions(Path(tokenizer_from)).write(Path(name), raw, config.context_length)
+
+
+def token_ids(folder: Path | str | None) -> dict[str, Any]:
+    """The TOKEN_IDS of a checkpoint directory; empty if the folder is none."""
+    path = None if folder is None else Path(folder) / "config.json"
+    if path is None or not path.is_file():
+        return {}
+    raw = text_config(read_object(path))
+    return {key: raw[key] for key in TOKEN_IDS if raw.get(key) is not None}
+
+
+def load_config(folder: Path | str) -> ModelConfig:
+    """The model that a checkpoint directory holds. Raises CheckpointError or UnsupportedConfig."""
+    return read_config(folder)
+
+
+def load_checkpoint(
+    folder: Path | str,
+    dtype: torch.dtype = torch.float32,
+    drafts: bool = False,
+    device: torch.device | str = "cpu",
+) -> CausalLM:
+    """The model of a checkpoint directory, on `device`, its weights as `dtype`; the router's selection bias stays in fp32. Raises
+    CheckpointError or UnsupportedConfig, naming what does not fit.
+
+    Draft layers on disk are left unread, and the model has none, unless `drafts` asks for them.
+    """
+    config = load_config(folder)
+    if not drafts:
+        config = config.model_copy(update={"mtp_layers": 0})
+    check_size(config, folder)
+    model = CausalLM(config).to(dtype)
+    prefix = prefix_of(folder)
+    found = read_tensors(folder, lambda key: belongs(key, prefix, config))
+    found = {key.removeprefix(prefix): tensor for key, tensor in found.items()}
+    from_hf(model.state_dict(), found, config.layers)
+    if dtype == torch.float16:  # of a shorter range than the others
+        for name, tensor in model.state_dict().items():
+            check_weight(f"{name} as float16", tensor)
+    return model.to(device)
+
+
+def draft_tensors(folder: Path | str, trunk: ModelConfig) -> dict[str, Tensor]:
+    """The draft layers of a checkpoint directory by their key on disk, empty if it has none, for another trunk of one shape.
+
+    That trunk may have been stretched since: draft layers hold nothing of the rope. Raises CheckpointError if it already has draft
+    layers, or another shape.
+    """
+    config = load_config(folder)
+    if trunk.mtp_layers:
+        raise CheckpointError(f"the model already has {trunk.mtp_layers} draft layers, those of {folder} have no place")
+    stretch = {"mtp_layers": 0, "yarn": trunk.yarn, "max_positions": trunk.max_positions}
+    if config.model_copy(update=stretch) != trunk:
+        raise CheckpointError(f"the draft layers of {folder} belong to a model of another shape than the one saved")
+    layers, drafts = config.layers, config.mtp_layers
+    return read_tensors(folder, lambda key: (layer_of(key) or 0) >= layers and not ignorable(key, layers, drafts))
+
+
+def read_tensors(folder: Path | str, wanted: Callable[[str], bool] = lambda _key: True) -> dict[str, Tensor]:
+    """Tensors of a checkpoint directory by their key on disk: all, or those that are wanted. Raises CheckpointError for a damaged
+    directory, and by name for a tensor that is no weight (`check_weight`).
+    """
+    folder = Path(folder)
+    tensors: dict[str, Tensor] = {}
+    for name, listed in tensor_files(folder).items():
+        try:
+            with safe_open(folder / name, framework="pt") as file:
+                there = set(file.keys())
+                taken = sorted(key for key in (there if listed is None else listed) if wanted(key))
+                if absent := [key for key in taken if key not in there]:
+                    raise MissingTensors(
+                        f"{folder / name} lacks {absent[0]}, which {INDEX} says is there; the checkpoint is incomplete"
+                    )
+                for key in taken:
+                    tensors[key] = file.get_tensor(key)
+                    check_weight(key, tensors[key])
+        except SafetensorError as error:
+            raise CheckpointError(f"{folder / name} can't be read ({error}); the checkpoint is damaged") from error
+    return tensors
+
+
+def check_weight(name: str, tensor: Tensor) -> None:
+    """Raises CheckpointError for a tensor that is no weight: integers, 8-bit floats without their scales, or a number that is not finite."""
+    if tensor.dtype not in WEIGHT_TYPES:
+        kind = str(tensor.dtype).removeprefix("torch.")
+        raise CheckpointError(
+            f"{name} is {kind}: quantised weights can't be loaded; convert the checkpoint to bf16 or fp32 first"
+        )
+    if tensor.numel() and not all(bound.isfinite() for bound in tensor.aminmax()):
+        raise CheckpointError(
+            f"{name} holds numbers that are not finite (NaN or infinity): the checkpoint is damaged; take another"
+        )
+
+
+def prefix_of(folder: Path | str) -> str:
+    """What the keys of the language model's tensors begin with in a checkpoint directory."""
+    return WRAPPED if raw_config(folder).get("model_type") in WRAPPERS else ""
+
+
+def belongs(key: str, prefix: str, config: ModelConfig) -> bool:
+    """Whether a tensor on disk is one of the model's."""
+    return key.startswith(prefix) and not ignorable(key.removeprefix(prefix), config.layers, config.mtp_layers)
+
+
+def check_size(config: ModelConfig, folder: Path | str) -> None:
+    """Raises CheckpointError before memory is taken for a model that the files can't fill, at one byte a parameter."""
+    size = sum((Path(folder) / name).stat().st_size for name in tensor_files(Path(folder)))
+    count = count_parameters(config)
+    if count.total + count.drafts > size:
+        raise CheckpointError(
+            f"{folder}: config.json describes a model of {count.total + count.drafts:,} parameters, and its files hold {size:,} bytes: the "
+            "checkpoint is damaged, incomplete or of another model"
+        )
+
+
+def _write_tensors(folder: Path, tensors: dict[str, Tensor]) -> None:
+    """Shards and their index, in the names every reader knows."""
+    shards: list[dict[str, Tensor]] = [{}]
+    filled = 0
+    for key, tensor in tensors.items():
+        if shards[-1] and filled + tensor.nbytes > SHARD_BYTES:
+            shards.append({})
+            filled = 0
+        shards[-1][key] = tensor.detach().cpu().contiguous()
+        filled += tensor.nbytes
+    weight_map = {}
+    for number, shard in enumerate(shards, 1):
+        name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        save_file(shard, folder / name, metadata={"format": "pt"})  # transformers refuses files without this mark
+        weight_map |= {key: name for key in shard}
+    total = sum(tensor.nbytes for tensor in tensors.values())
+    _write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": weight_map})
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _replace(draft: Path, folder: Path) -> None:
+    """Rename `draft` to `folder`; a former one steps aside first, since a directory can't be renamed over a full one."""
+    former = folder.with_name(f".{folder.name}.{os.getpid()}.former")
+    if folder.exists():
+        shutil.rmtree(former, ignore_errors=True)
+        folder.rename(former)
+    draft.rename(folder)
+    shutil.rmtree(former, ignore_errors=True)

@@ -1,0 +1,48 @@
+"""The resolved shape of one model: the settings' architecture plus the vocabulary, and what follows from them."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from etude.learn.model.settings import FOREIGN_FIELDS, MOST_DRAFT_LAYERS, MOST_VOCABULARY, Architecture
+
+
+class ModelConfig(Architecture):
+    """What a model is built from. Immutable; two models of equal configs have equal parameter names and shapes."""
+
+    vocab_size: int = Field(ge=1, le=MOST_VOCABULARY, description="rows of the embedding and of the head")
+    mtp_layers: int = Field(
+        0,
+        ge=0,
+        le=MOST_DRAFT_LAYERS,
+        description="draft layers behind the trunk; a recipe sets them in [mtp], not in [model]",
+    )
+
+    @classmethod
+    def from_settings(cls, settings: Architecture, vocab_size: int) -> ModelConfig:
+        """The architecture part of `settings` with a vocabulary.
+
+        How a new model is drawn and what belongs to the other family stay behind, so equal models have equal configs.
+        """
+        foreign = FOREIGN_FIELDS[settings.family]
+        shape = {name: getattr(settings, name) for name in Architecture.model_fields if name not in foreign}
+        if settings.family == "qwen3_moe" and settings.yarn is not None:
+            # Rope divides by this temperature because MLA's score multiplies by it; here nothing would bring it back.
+            shape["yarn"] = settings.yarn.model_copy(update={"mscale_all_dim": 0.0})
+        return cls(vocab_size=vocab_size, **shape)
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether block `layer` is a mixture of experts, by the rule of the family's Hugging Face class.
+
+        Draft layers, which are counted on behind the trunk's, always are.
+        """
+        if layer >= self.layers:
+            return True
+        if self.family == "deepseek_v3":
+            return layer >= self.first_dense
+        return layer not in self.dense_layers and (layer + 1) % self.sparse_step == 0
+
+    @property
+    def moe_layers(self) -> tuple[int, ...]:
+        """Blocks with experts, in order; index l of a route array belongs to block `moe_layers[l]`."""
+        return tuple(n for n in range(self.layers) if self.has_experts(n))

@@ -1,0 +1,31 @@
+"""How many parameters a model has, in all and per token, without building it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.config import ModelConfig
+
+
+@dataclass(frozen=True)
+class ParameterCount:
+    """Of the trunk: `total`, and `active`, those one token passes through: all but the experts it does not visit. `drafts`, all of
+    the draft layers', come on top.
+    """
+
+    total: int
+    active: int
+    drafts: int
+
+
+def count_parameters(config: ModelConfig) -> ParameterCount:
+    """Counted on the meta device: exact at any size, at the price of none."""
+    with torch.device("meta"):
+        model = CausalLM(config)
+    drafts = sum(p.numel() for p in model.mtp.parameters())
+    total = sum(p.numel() for p in model.parameters()) - drafts
+    routed = sum(p.numel() for name, p in model.blocks.named_parameters() if ".experts." in name)
+    return ParameterCount(total, total - routed + routed * config.experts_per_token // config.experts, drafts)

@@ -1,0 +1,189 @@
+"""Which tensor of a Hugging Face checkpoint is which parameter: one table, both ways, both families.
+
+On disk every expert and every half of a fused matrix has its own key (the DeepSeek layout, which vLLM reads too). Fused
+expert keys (`mlp.experts.gate_up_proj`), as some writers leave them, are read as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from etude.learn.weights.hf_files import CheckpointError
+
+
+class MissingTensors(CheckpointError):
+    """Tensors the model needs are not in the files."""
+
+
+class UnexpectedTensors(CheckpointError):
+    """The files hold tensors the model has no place for."""
+
+
+class WrongShape(CheckpointError):
+    """A tensor has another shape than the model's."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a parameter lies on disk: keys stacked row on row, once per expert (`{e}`) if it is 3-D. `fused` is its other name."""
+
+    keys: tuple[str, ...]
+    fused: str | None = None
+
+    @property
+    def per_expert(self) -> bool:
+        return "{e}" in self.keys[0]
+
+
+TOP = {
+    "embed.weight": Place(("model.embed_tokens.weight",)),
+    "norm.weight": Place(("model.norm.weight",)),
+    "head.weight": Place(("lm_head.weight",)),
+}
+# Within `mtp.D.` here and `model.layers.{layers + D}.` there; the layer's block lies beside them, as any other.
+DRAFT = {
+    "enorm.weight": Place(("enorm.weight",)),
+    "hnorm.weight": Place(("hnorm.weight",)),
+    "eh_proj.weight": Place(("eh_proj.weight",)),
+    "norm.weight": Place(("shared_head.norm.weight",)),
+}
+# Copies of the trunk's embedding and head that publishers put into a draft layer.
+DRAFT_COPIES = ("embed_tokens.weight", "shared_head.head.weight")
+# Within `blocks.N.` here and `model.layers.N.` there.
+BLOCK = {
+    "attention_norm.weight": Place(("input_layernorm.weight",)),
+    "feed_norm.weight": Place(("post_attention_layernorm.weight",)),
+    "attention.q.weight": Place(("self_attn.q_proj.weight",)),
+    "attention.k.weight": Place(("self_attn.k_proj.weight",)),
+    "attention.v.weight": Place(("self_attn.v_proj.weight",)),
+    "attention.q_norm.weight": Place(("self_attn.q_norm.weight",)),
+    "attention.k_norm.weight": Place(("self_attn.k_norm.weight",)),
+    "attention.q_a.weight": Place(("self_attn.q_a_proj.weight",)),
+    "attention.q_a_norm.weight": Place(("self_attn.q_a_layernorm.weight",)),
+    "attention.q_b.weight": Place(("self_attn.q_b_proj.weight",)),
+    "attention.kv_a.weight": Place(("self_attn.kv_a_proj_with_mqa.weight",)),
+    "attention.kv_a_norm.weight": Place(("self_attn.kv_a_layernorm.weight",)),
+    "attention.kv_b.weight": Place(("self_attn.kv_b_proj.weight",)),
+    "attention.out.weight": Place(("self_attn.o_proj.weight",)),
+    "feed.gate_up.weight": Place(("mlp.gate_proj.weight", "mlp.up_proj.weight")),
+    "feed.down.weight": Place(("mlp.down_proj.weight",)),
+    "feed.shared.gate_up.weight": Place(("mlp.shared_experts.gate_proj.weight", "mlp.shared_experts.up_proj.weight")),
+    "feed.shared.down.weight": Place(("mlp.shared_experts.down_proj.weight",)),
+    "feed.router.weight": Place(("mlp.gate.weight",)),
+    "feed.router.bias": Place(("mlp.gate.e_score_correction_bias",)),
+    "feed.experts.gate_up": Place(
+        ("mlp.experts.{e}.gate_proj.weight", "mlp.experts.{e}.up_proj.weight"), "mlp.experts.gate_up_proj"
+    ),
+    "feed.experts.down": Place(("mlp.experts.{e}.down_proj.weight",), "mlp.experts.down_proj"),
+}
+
+
+def place_of(name: str, layers: int) -> tuple[str, Place]:
+    """The prefix of a parameter's keys on disk, and its place behind it, in a model whose trunk has `layers` blocks."""
+    if name in TOP:
+        return "", TOP[name]
+    kind, number, rest = name.split(".", 2)
+    if kind == "blocks":
+        return f"model.layers.{number}.", BLOCK[rest]
+    prefix = f"model.layers.{layers + int(number)}."
+    return prefix, DRAFT[rest] if rest in DRAFT else BLOCK[rest.removeprefix("block.")]
+
+
+def keys_of(name: str, shape: torch.Size, layers: int) -> list[str]:
+    """Every key that one of our tensors is written under, in the order of its rows."""
+    prefix, place = place_of(name, layers)
+    if not place.per_expert:
+        return [prefix + key for key in place.keys]
+    return [prefix + key.format(e=e) for e in range(shape[0]) for key in place.keys]
+
+
+def to_hf(state: Mapping[str, Tensor], layers: int) -> Iterator[tuple[str, Tensor]]:
+    """Our state dict as (key, tensor) pairs of the Hugging Face layout; tensors are views."""
+    for name, tensor in state.items():
+        keys = keys_of(name, tensor.shape, layers)
+        rows = (
+            tensor.flatten(0, 1) if place_of(name, layers)[1].per_expert else tensor
+        )  # experts' rows under one another
+        yield from zip(keys, rows.chunk(len(keys)), strict=True)
+
+
+class Shaped(Protocol):
+    """A tensor, or what a file's header says of one."""
+
+    @property
+    def shape(self) -> Sequence[int]: ...
+
+
+def from_hf(own: Mapping[str, Tensor], found: Mapping[str, Tensor], layers: int) -> None:
+    """Fill our tensors in place from `found`. Raises before any is written if keys or shapes do not match."""
+    with torch.no_grad():
+        for name, keys in matched(own, found, layers).items():
+            for key, rows in _rows(own[name], keys):
+                rows.copy_(found[key])
+
+
+def matched(own: Mapping[str, Tensor], found: Mapping[str, Shaped], layers: int) -> dict[str, list[str]]:
+    """For each of our tensors the keys in `found` that fill it. Raises MissingTensors, UnexpectedTensors or WrongShape."""
+    sources = {name: _source(name, tensor.shape, layers, found) for name, tensor in own.items()}
+    missing = [key for keys in sources.values() for key in keys if key not in found]
+    if missing:
+        raise MissingTensors(
+            f"{_some(missing)} missing from the checkpoint; it is incomplete or of another architecture"
+        )
+    used = {key for keys in sources.values() for key in keys}
+    unexpected = [key for key in found if key not in used]
+    if unexpected:
+        raise UnexpectedTensors(f"{_some(unexpected)} not part of the model that config.json describes")
+    for name, keys in sources.items():
+        _check_shapes(own[name], keys, found)
+    return sources
+
+
+def _source(name: str, shape: torch.Size, layers: int, found: Collection[str]) -> list[str]:
+    prefix, place = place_of(name, layers)
+    fused = None if place.fused is None else prefix + place.fused
+    return [fused] if fused is not None and fused in found else keys_of(name, shape, layers)
+
+
+def _rows(own: Tensor, keys: list[str]) -> Iterator[tuple[str, Tensor]]:
+    """The part of our tensor that each key fills."""
+    if len(keys) == 1:
+        return iter([(keys[0], own)])
+    rows = own.flatten(0, 1) if own.ndim == 3 else own
+    return zip(keys, rows.chunk(len(keys)), strict=True)
+
+
+def _check_shapes(own: Tensor, keys: list[str], found: Mapping[str, Shaped]) -> None:
+    for key, rows in _rows(own, keys):
+        if tuple(found[key].shape) != tuple(rows.shape):
+            raise WrongShape(
+                f"{key} is {tuple(found[key].shape)} in the checkpoint, the model needs {tuple(rows.shape)}"
+            )
+
+
+def _some(keys: list[str]) -> str:
+    """Up to three names and how many there are."""
+    more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
+    return f"{', '.join(keys[:3])}{more} {'is' if len(keys) == 1 else 'are'}"
+
+
+def layer_of(key: str) -> int | None:
+    """The layer that a key on disk belongs to; None outside of layers."""
+    match = re.match(r"model\.layers\.(\d+)\.", key)
+    return None if match is None else int(match[1])
+
+
+def ignorable(key: str, layers: int, draft_layers: int = 0) -> bool:
+    """Tensors of a checkpoint that a model of so many layers has no use for: rope tables, layers past its last one, and copies
+    of embedding and head in its draft layers.
+    """
+    layer = layer_of(key)
+    past = layer is not None and layer >= layers + draft_layers
+    copied = layer is not None and layer >= layers and key.endswith(DRAFT_COPIES)
+    return key.endswith("rotary_emb.inv_freq") or past or copied

@@ -1,0 +1,89 @@
+"""A micro-batch of rows, padded to one length, and where batches come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from etude.learn.model.mask import DocumentMask
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B rows of T tokens; `documents` is None where each row is one document, padded at its right with weight 0.
+
+    `weights[b, t]` is the loss weight of *predicting* token t of row b from the tokens before it, so `weights[:, 0]` is 0,
+    as is the first token of every further document.
+    """
+
+    ids: Tensor  # (B, T) int64
+    weights: Tensor  # (B, T) float32
+    real: Tensor  # (B, T) bool, False at padding
+    documents: Tensor | None = None  # (B, T) int64
+
+    def to(self, device: torch.device) -> Batch:
+        """The same there; itself where it is there already."""
+        if self.ids.device == device:
+            return self
+        documents = None if self.documents is None else self.documents.to(device)
+        return Batch(self.ids.to(device), self.weights.to(device), self.real.to(device), documents)
+
+    def mask(self) -> DocumentMask:
+        """Who may attend to whom."""
+        if self.documents is None:
+            return DocumentMask.rows(*self.ids.shape)
+        return DocumentMask.packed(self.documents)
+
+    @property
+    def token_count(self) -> int:
+        """Tokens without padding."""
+        return int(self.real.sum())
+
+
+class BatchSource(Protocol):
+    """Gives batches; its state is plain values and says exactly which batch comes next."""
+
+    total_batches: int | None  # None: endless
+    digest: str  # names the data: a resumed run is given the same
+
+    def next(self) -> Batch | None:
+        """The next batch, None at the end."""
+        ...
+
+    def state(self) -> dict[str, Any]: ...
+    def restore(self, state: dict[str, Any]) -> None: ...
+
+
+def pad_rows(rows: Sequence[np.ndarray], fill: float = 0) -> np.ndarray:
+    """Rows of shape (T_i, ...) stacked to (B, max T, ...), filled at the right."""
+    longest = max(len(row) for row in rows)
+    out = np.full((len(rows), longest, *rows[0].shape[1:]), fill, rows[0].dtype)
+    for b, row in enumerate(rows):
+        out[b, : len(row)] = row
+    return out
+
+
+def padded_batch(ids: Sequence[np.ndarray], weights: Sequence[np.ndarray]) -> Batch:
+    """One document a row."""
+    return Batch(
+        ids=torch.from_numpy(pad_rows([row.astype(np.int64) for row in ids])),
+        weights=torch.from_numpy(pad_rows([row.astype(np.float32) for row in weights])),
+        real=torch.from_numpy(pad_rows([np.ones(len(row), np.bool_) for row in ids])),
+    )
+
+
+def like_lengths(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+    """The numbers of all rows, the shortest first, those of like length together: up to `most` tokens with padding, or one row."""
+    chosen: list[int] = []
+    for number in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if chosen and (len(chosen) + 1) * lengths[number] > most:
+            yield chosen
+            chosen = []
+        chosen.append(number)
+    if chosen:
+        yield chosen

@@ -1,0 +1,52 @@
+"""Perplexity on held-out documents, as bits per byte: comparable between tokenizers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.train.batch import padded_batch
+from etude.learn.train.losses import token_logprobs
+from etude.learn.train.next_token import predicting_states
+
+# Windows of one batch: 16 x 256 tokens keep the activations of a wide model below a few hundred MiB.
+WINDOWS_PER_BATCH = 16
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """`loss` in nats a token. The first token of a window has no context and is not counted, nor are its bytes lost."""
+
+    loss: float
+    bits_per_byte: float
+    tokens: int
+
+
+@torch.inference_mode()
+def evaluate(
+    model: CausalLM, documents: Iterable[Sequence[int]], total_bytes: int, window_tokens: int = 256
+) -> Evaluation | None:
+    """Documents are token ids, cut into windows, of `total_bytes` of text. None if there is nothing to predict."""
+    windows: list[np.ndarray] = []
+    for ids in documents:
+        array = np.asarray(ids, np.int64)
+        # Windows overlap by one token, so that every token but a document's first is predicted once.
+        starts = range(0, max(len(array) - 1, 1), window_tokens - 1)
+        windows += [w for s in starts if len(w := array[s : s + window_tokens]) > 1]
+    if not windows or not total_bytes:
+        return None
+    windows.sort(key=len)
+    nats, tokens = 0.0, 0
+    for start in range(0, len(windows), WINDOWS_PER_BATCH):
+        rows = windows[start : start + WINDOWS_PER_BATCH]
+        batch = padded_batch(rows, [np.ones(len(row), np.float32) for row in rows]).to(model.embed.weight.device)
+        out = model(batch.ids, batch.mask(), logits_at=torch.zeros_like(batch.real))
+        hidden, targets = predicting_states(out.hidden, batch.ids, batch.real)
+        nats -= float(token_logprobs(hidden, targets, model.head).sum())
+        tokens += len(targets)
+    return Evaluation(nats / tokens, nats / math.log(2) / total_bytes, tokens)

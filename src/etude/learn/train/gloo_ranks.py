@@ -1,0 +1,113 @@
+"""Ranks that are processes, over gloo: any death or silence among them ends the meeting of all within a bounded time.
+
+No state of the process is touched (no default group), so ranks may be threads too. What is exchanged is read without running code
+from it. Sockets are bound to the address that the caller names, loopback on a laptop; gloo has no authentication, so on a cluster
+that address belongs to a network that only the run can reach.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import Tensor
+
+from etude.learn.train.ranks import RankLost
+
+DIST: Any = torch.distributed  # its stubs lack most of what is used here
+GLOO = DIST.ProcessGroupGloo
+# Elements summed at a time: 64 MiB of fp32, as much again for what comes in, beside the gradients themselves.
+BUCKET_ELEMENTS = 1 << 24
+
+
+class Meeting:
+    """Where the ranks of one incarnation find each other; whoever starts them holds it for as long as they live."""
+
+    def __init__(self, host: str) -> None:
+        listener = socket.create_server((host, 0))
+        self.address = f"{host}:{listener.getsockname()[1]}"
+        port = listener.getsockname()[1]
+        # The store listens everywhere unless it is given a socket, which it then owns.
+        self._store = DIST.TCPStore(
+            host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+        )  # fmt: skip
+
+
+class GlooRanks:
+    """`ranks.Ranks` over gloo. Raises RankLost where not all `size` ranks come to `address` within `silence_s`."""
+
+    def __init__(self, address: str, host: str, rank: int, size: int, silence_s: float) -> None:
+        self.rank, self.size, self.silence_s = rank, size, silence_s
+        limit = timedelta(seconds=silence_s)
+        options = GLOO._Options()
+        options._devices = [GLOO.create_device(hostname=host)]
+        options._timeout = limit
+        where, port = address.rsplit(":", 1)
+        try:
+            self._store = DIST.TCPStore(where, int(port), is_master=False, wait_for_workers=False, timeout=limit)
+            self._group = GLOO(DIST.PrefixStore("trainer", self._store), rank, size, options)
+        except RuntimeError as error:
+            raise RankLost(f"rank {rank} did not meet all {size} at {address}: {_first(error)}") from error
+
+    def total(self, tensors: Sequence[Tensor]) -> None:
+        for bucket in _buckets(tensors):
+            flat = torch.cat([tensor.reshape(-1) for tensor in bucket]).cpu()  # gloo's wire is the host's
+            summed = self._summed(flat).split([tensor.numel() for tensor in bucket])
+            for tensor, part in zip(bucket, summed, strict=True):
+                tensor.copy_(part.view_as(tensor))
+
+    def gather(self, value: Any) -> list[Any]:
+        packed = io.BytesIO()
+        torch.save(value, packed)
+        mine = torch.frombuffer(packed.getbuffer(), dtype=torch.uint8)
+        sizes = [torch.empty(1, dtype=torch.int64) for _ in range(self.size)]
+        self._wait(self._group.allgather([sizes], [torch.tensor([len(mine)])]))
+        most = int(torch.cat(sizes).max())
+        found = torch.empty(self.size * most, dtype=torch.uint8)
+        self._wait(self._group._allgather_base(found, torch.nn.functional.pad(mine, (0, most - len(mine)))))
+        parts = [part[:size] for part, size in zip(found.split(most), sizes, strict=True)]
+        return [torch.load(io.BytesIO(part.numpy().tobytes()), weights_only=True) for part in parts]
+
+    def _summed(self, flat: Tensor) -> Tensor:
+        """Each rank adds one slice of all ranks' parts, in their order, and gives it to the others: the traffic of a ring."""
+        width = -(-len(flat) // self.size)
+        padded = torch.nn.functional.pad(flat, (0, width * self.size - len(flat)))
+        parts = torch.empty_like(padded)
+        self._wait(self._group.alltoall_base(parts, padded, [], []))
+        slices = parts.view(self.size, width)
+        mine = slices[0].clone()
+        for part in slices[1:]:
+            mine += part
+        self._wait(self._group._allgather_base(padded, mine))
+        return padded[: len(flat)]
+
+    def _wait(self, work: Any) -> None:
+        try:
+            work.wait()
+        except RuntimeError as error:
+            raise RankLost(
+                f"rank {self.rank} of {self.size} waited for the others in vain ({_first(error)}): one died, or was silent for over "
+                f"{self.silence_s:g} s (rl.rank_silence_s)"
+            ) from error
+
+
+def _buckets(tensors: Sequence[Tensor]) -> list[list[Tensor]]:
+    """Neighbours of one dtype, BUCKET_ELEMENTS at most, or one that is larger."""
+    out: list[list[Tensor]] = []
+    filled = 0
+    for tensor in tensors:
+        if not out or out[-1][0].dtype != tensor.dtype or filled + tensor.numel() > BUCKET_ELEMENTS:
+            out.append([])
+            filled = 0
+        out[-1].append(tensor)
+        filled += tensor.numel()
+    return out
+
+
+def _first(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

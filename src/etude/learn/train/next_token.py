@@ -1,0 +1,64 @@
+"""Next-token prediction: what the base stage and SFT share. The head runs only where a token has weight."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from etude.learn.model.causal_lm import CausalLM, Output
+from etude.learn.model.router import Router, balanced_bias, expert_load
+from etude.learn.train.batch import Batch
+from etude.learn.train.losses import weighted_cross_entropy
+
+
+def routers(model: CausalLM) -> list[Router]:
+    """The trunk's routers in the order of route arrays."""
+    return [module for module in model.blocks.modules() if isinstance(module, Router)]
+
+
+def predicting_states(hidden: Tensor, ids: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Hidden states (N, H) that predict the tokens marked in `at` (B, T), and these tokens (N,), in row-major order.
+
+    Token t is predicted by the state at t - 1, so `at[:, 0]` must be False.
+    """
+    chosen = at[:, 1:]
+    return hidden[:, :-1][chosen], ids[:, 1:][chosen]
+
+
+class NextToken:
+    """Weighted cross entropy of one model, and the balance of its routers (arXiv 2408.15664) after each step."""
+
+    def __init__(self, model: CausalLM, router_bias_rate: float) -> None:
+        self.model = model
+        self.rate = router_bias_rate
+        self._routers = routers(model)
+        self._load: Tensor | None = None  # (L_moe, E) of the last batch
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Scalar with its graph."""
+        return self.cross_entropy(self.forward(batch), batch)
+
+    def forward(self, batch: Batch) -> Output:
+        """The trunk over a batch, without logits."""
+        nowhere = torch.zeros_like(batch.real)  # the head runs in the loss, in chunks
+        out = self.model(batch.ids, batch.mask(), return_routes=bool(self._routers), logits_at=nowhere)
+        if out.routes is not None and self._routers:
+            self._load = expert_load(out.routes[batch.real], self.model.config.experts)
+        return out
+
+    def cross_entropy(self, out: Output, batch: Batch) -> Tensor:
+        """The loss at the tokens that have a weight."""
+        at = batch.weights > 0
+        hidden, targets = predicting_states(out.hidden, batch.ids, at)
+        return weighted_cross_entropy(hidden, targets, batch.weights[at], self.model.head)
+
+    @torch.no_grad()
+    def accepted(self) -> dict[str, float]:
+        """Moves the selection biases towards balance; returns how far the busiest expert is above the mean load."""
+        if self._load is None:
+            return {}
+        for router, load in zip(self._routers, self._load, strict=True):
+            if router.bias is not None and self.rate:
+                router.bias.copy_(balanced_bias(router.bias, load, self.rate))
+        busiest = self._load.max(-1).values / self._load.mean(-1)  # (L_moe,)
+        return {"load_max": float(busiest.max())}

@@ -1,0 +1,265 @@
+"""One policy-gradient step on a batch of rollouts: REINFORCE with the group's mean as baseline, and little else.
+
+How it differs from GRPO: no division by the group's std, no length normalisation (a constant instead), no PPO epochs: each
+batch is used once. w_t says what a token that older weights sampled counts: by default its truncated importance ratio (`trust/`). The loss is
+
+    - 1 / (rollouts * loss_tokens) * sum over rollouts, segments, sampled tokens of  A_rollout * w_t * log p_t
+
+Promises: a rollout counts once, however many segments it was cut into (4); logprobs are recomputed with the engine's
+experts replayed, and the mismatch to what the engine reported is measured (3).
+
+The caller scores first (reference logprobs for the k1 KL, which belongs into the *reward*), then computes advantages, then
+updates. Each of `ranks` scores and learns its share of the rows (`balance`), and the sum of all gradients makes them one. A
+share that fits `graph_tokens` keeps the graph of the scoring pass, so the update costs a backward pass only; and tokens that
+attempts at one task have in common run once (`shared_prefix`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from etude.core.trace.segment import Rollout
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.router import balanced_bias, expert_load
+from etude.learn.train.balance import Cost, dealt
+from etude.learn.train.broken_rollouts import broken_lines, broken_rollouts
+from etude.learn.train.loop import TrainingDiverged
+from etude.learn.train.losses import logprobs_and_entropy, policy_coefficients
+from etude.learn.train.next_token import routers
+from etude.learn.train.optimizer import DRAFTS, Optimizers
+from etude.learn.train.ranks import ALONE, Ranks, sum_gradients
+from etude.learn.train.replay import replaying
+from etude.learn.train.rollout_batch import RolloutBatch, rollout_batches
+from etude.learn.train.schedule import policy_lr_factor
+from etude.learn.train.scores import Part, Scores, flat, together
+from etude.learn.train.settings import PolicyStepSettings
+from etude.learn.train.trust.registry import Trusted, trusted
+
+
+class PolicyTrainer:
+    """Holds the learning model and its Adam. After n updates the weights are policy version n.
+
+    `total_steps` is where the decay of the learning rate ends; without it there is none. Draft layers, if the model has any, are
+    no part of it (`fresh_drafts`).
+    """
+
+    def __init__(
+        self,
+        model: CausalLM,
+        reference: CausalLM | None,
+        settings: PolicyStepSettings,
+        total_steps: int | None = None,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        self.model = model
+        self.ranks = ranks
+        self.reference = reference
+        self.settings = settings
+        self.total_steps = total_steps
+        self.steps = 0
+        self._bad_in_a_row = 0
+        self.broken: list[str] = []  # of the last update, a line for each rollout with a number that is not finite
+        self._device = model.embed.weight.device
+        self._routers = routers(model)
+        self._cost = Cost.of_model(model.config)
+        trainable = [p for name, p in model.named_parameters() if p.requires_grad and not name.startswith(DRAFTS)]
+        adam = torch.optim.AdamW(trainable, settings.lr, settings.adam_betas, weight_decay=0.0, fused=True)
+        self._optimizers = Optimizers([adam], settings.clip_norm)
+        if reference is not None:
+            reference.requires_grad_(False).eval()
+
+    def score(self, rollouts: Sequence[Rollout], *, with_reference: bool = True) -> Scores:
+        """Logprobs of all sampled tokens under the current weights and, if wanted and there is one, the reference.
+
+        Each rank runs its share of the rows and hears the others'. Raises RankLost.
+        """
+        share = dealt(rollouts, self._cost, self.ranks.size)
+        rows = share.rows[self.ranks.rank]
+        batches = [batch.to(self._device) for batch in rollout_batches(rollouts, self.settings.batch_tokens, rows)]
+        forwarded = sum(b.ids.numel() for b in batches)
+        keep = forwarded <= self.settings.graph_tokens
+        graphs: list[Tensor] = []
+        values: list[Tensor] = []
+        entropies: list[Tensor] = []
+        load: Tensor | None = None
+        self.model.train()
+        with replaying(self.model, self.settings.replay_ratio) as replay:
+            for batch in batches:
+                with torch.enable_grad() if keep else torch.no_grad():
+                    logprobs, entropy, routes = self._forward(self.model, batch, replay=True)
+                if keep:
+                    graphs.append(logprobs)
+                if routes is not None and self.settings.router_bias_rate:
+                    batch_load = expert_load(routes[0], self.model.config.experts)
+                    load = batch_load if load is None else load + batch_load
+                values.append(logprobs.detach())
+                entropies.append(entropy)
+        reference = self._plain(self.reference, batches) if with_reference and self.reference is not None else None
+        unreplayed = self._plain(self.model, batches) if self._compares(rollouts) else None
+        counts = (replay.replayed, replay.replaced, replay.agreed)
+        loads = None if load is None else load.cpu()
+        mine = Part(flat(values), flat(entropies), reference, unreplayed, counts, loads, forwarded)
+        parts = [Part(**part) for part in self.ranks.gather(vars(mine))]
+        return together(self.steps, rollouts, share, parts, batches, graphs)
+
+    def update(self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: Scores) -> dict[str, float]:
+        """One optimizer step; returns its figures. Uses `scores` up: each batch of rollouts is trained on once.
+
+        A rollout with a number that is not finite (its advantage, a logprob) costs its group, not the batch: `broken` names it.
+        """
+        if len(advantages) != len(rollouts):
+            raise ValueError(f"{len(advantages)} advantages for {len(rollouts)} rollouts; give one each, in order")
+        if scores.step != self.steps:
+            raise ValueError(f"scores are of step {scores.step}, the trainer is at {self.steps}; score again")
+        kept = self._without_broken_groups(rollouts, advantages, scores)
+        sound, advantages, scores = kept or (rollouts, [0.0] * len(rollouts), scores)
+        figures = self._figures(sound, scores)
+        if self.broken:
+            figures["dropped_groups"] = float(len({r.group for r in rollouts}) - len({r.group for r in sound if kept}))
+        norm = math.nan  # where no group is left
+        if kept:
+            shared = torch.tensor(advantages, dtype=torch.float32).to(self._device)
+            figures |= self._backward(shared, len(sound), scores)
+            norm = self._optimizers.clip()
+        return figures | self._step(norm, scores)
+
+    def sound(self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: Scores) -> list[Rollout]:
+        """The rollouts that `update` trains on: those of groups without a number that is not finite."""
+        groups = {rollouts[index].group for index in broken_rollouts(rollouts, advantages, scores.current)}
+        return [rollout for rollout in rollouts if rollout.group not in groups]
+
+    def _without_broken_groups(
+        self, rollouts: Sequence[Rollout], advantages: Sequence[float], scores: Scores
+    ) -> tuple[Sequence[Rollout], Sequence[float], Scores] | None:
+        """What is left to train on, None if nothing is. The names of broken rollouts go to `broken`. The rest is scored once more: numbers of the
+        left-out rollouts are in the sums of the pass before, and 0 * NaN is NaN."""
+        found = broken_rollouts(rollouts, advantages, scores.current)
+        self.broken = broken_lines(rollouts, found)
+        if not found:
+            return rollouts, advantages, scores
+        groups = {rollouts[index].group for index in found}
+        left = [index for index, rollout in enumerate(rollouts) if rollout.group not in groups]
+        scores.graphs.clear()
+        scores.batches.clear()
+        if not left:
+            return None
+        sound = [rollouts[index] for index in left]
+        return sound, [advantages[index] for index in left], self.score(sound, with_reference=False)
+
+    def _step(self, norm: float, scores: Scores) -> dict[str, float]:
+        """Moves the weights if the gradient is finite. Raises TrainingDiverged after too many steps in a row that did not."""
+        self.steps += 1
+        self._optimizers.set_factor(policy_lr_factor(self.settings, self.steps, self.total_steps))
+        if not math.isfinite(norm):
+            self._optimizers.zero_grad()
+            self._bad_in_a_row += 1
+            if self._bad_in_a_row >= self.settings.bad_steps_limit:
+                last = f"; the last: {self.broken[0]}" if self.broken else ""
+                raise TrainingDiverged(f"{self._bad_in_a_row} policy steps in a row without a finite gradient{last}")
+            return {"grad_norm": norm, "skipped": 1.0}
+        self._bad_in_a_row = 0
+        self._optimizers.step()
+        self._optimizers.zero_grad()
+        self._balance(scores.load)
+        return {"grad_norm": norm, "skipped": 0.0}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything a resumed trainer needs, as tensors and plain values (see `checkpoint.save_state`)."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizers": self._optimizers.state_dict(),
+            "steps": self.steps,
+            "bad_in_a_row": self._bad_in_a_row,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self._optimizers.load_state_dict(state["optimizers"])
+        self.steps = state["steps"]
+        self._bad_in_a_row = state["bad_in_a_row"]
+
+    def _forward(
+        self, model: CausalLM, rollouts: RolloutBatch, *, replay: bool
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Logprobs (M,) and entropies (M,) of the sampled tokens, and the routes taken."""
+        out = model(
+            rollouts.ids,
+            rollouts.mask,
+            forced_experts=rollouts.routes if replay and self.settings.router_replay is not False else None,
+            return_routes=bool(self._routers),
+            logits_at=torch.zeros_like(rollouts.ids, dtype=torch.bool),  # the head runs below, at sampled tokens only
+        )
+        hidden = out.hidden[0].index_select(0, rollouts.parents)  # (M, H)
+        logprobs, entropy = logprobs_and_entropy(hidden, rollouts.targets, model.head, self.settings.temperature)
+        return logprobs, entropy, out.routes
+
+    @torch.no_grad()
+    def _plain(self, model: CausalLM, batches: list[RolloutBatch]) -> Tensor:
+        """Logprobs (M,) by experts of the model's own choice; so the reference chooses, for the recorded ones are the policy's."""
+        return flat([self._forward(model, batch, replay=False)[0] for batch in batches])
+
+    def _compares(self, rollouts: Sequence[Rollout]) -> bool:
+        """Whether this step's batch is scored without replay too; all ranks come to the same."""
+        every, replays = self.settings.unreplayed_every, self.settings.router_replay is not False
+        if not every or self.steps % every or not replays or not self._routers:
+            return False
+        return any(segment.routes is not None for rollout in rollouts for segment in rollout.segments)
+
+    def _backward(self, advantages: Tensor, rollouts: int, scores: Scores) -> dict[str, float]:
+        kept, told = bool(scores.graphs), Trusted()
+        with replaying(self.model, self.settings.replay_ratio):
+            for i, batch in enumerate(scores.batches):
+                logprobs = scores.graphs[i] if kept else self._forward(self.model, batch, replay=True)[0]
+                owned = advantages[batch.owner]
+                weights = trusted(logprobs, batch.sampler_logprobs, owned, self.settings.trust)
+                told.take(weights, logprobs, batch.sampler_logprobs)
+                coefficients = policy_coefficients(owned, weights, rollouts, self.settings.loss_tokens)
+                if coefficients.any():  # a batch of groups without spread teaches nothing
+                    (coefficients * logprobs).sum().backward()
+        scores.graphs.clear()
+        scores.batches.clear()
+        sum_gradients(self._optimizers.params, self.ranks)
+        return Trusted.of_all(self.ranks.gather((told.tokens, told.sums))).figures()
+
+    def _figures(self, rollouts: Sequence[Rollout], scores: Scores) -> dict[str, float]:
+        lags = self._tokens_by_lag(rollouts)
+        figures: dict[str, float] = {
+            "k3": scores.mismatch.k3,
+            "p99_abs_dlogp": scores.mismatch.p99,
+            "entropy": scores.entropy,
+            "replayed_routes": scores.replay.replayed,
+            "replaced_routes": scores.replay.replaced,
+            "expert_agreement": scores.replay.agreement,
+            "sampled_tokens": sum(lags.values()),
+            "forwarded_tokens": scores.forwarded,
+            "held_tokens": sum(len(segment) for rollout in rollouts for segment in rollout.segments),
+        }
+        if (plain := scores.mismatch_unreplayed) is not None:
+            figures |= {"k3_unreplayed": plain.k3, "p99_abs_dlogp_unreplayed": plain.p99}
+        if self.ranks.size > 1:
+            figures["rank_imbalance"] = scores.imbalance
+        return figures | {f"tokens_lag_{lag}": float(count) for lag, count in sorted(lags.items())}
+
+    def _tokens_by_lag(self, rollouts: Sequence[Rollout]) -> Counter[int]:
+        """Sampled tokens by how many versions of the weights ago they were sampled."""
+        counts: Counter[int] = Counter()
+        for rollout in rollouts:
+            for segment in rollout.segments:
+                counts.update((self.steps - segment.versions[segment.sampled]).tolist())
+        return counts
+
+    @torch.no_grad()
+    def _balance(self, load: Tensor | None) -> None:
+        if load is None:
+            return
+        for router, layer_load in zip(self._routers, load, strict=True):
+            if router.bias is not None:
+                router.bias.copy_(
+                    balanced_bias(router.bias, layer_load.to(self._device), self.settings.router_bias_rate)
+                )

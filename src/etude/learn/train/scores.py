@@ -1,0 +1,94 @@
+"""What a batch of rollouts looks like to the trainer before it learns from it: every rank's part, and all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from etude.core.trace.segment import Rollout
+from etude.learn.train.balance import Dealt, Row
+from etude.learn.train.mismatch import Mismatch
+from etude.learn.train.replay import ReplayCounts
+from etude.learn.train.rollout_batch import RolloutBatch, by_segment, sampler_logprobs
+
+
+@dataclass
+class Part:
+    """One rank's rows: values (M,) over their sampled tokens. Goes to the other ranks as plain tensors and numbers."""
+
+    current: Tensor
+    entropy: Tensor
+    reference: Tensor | None
+    unreplayed: Tensor | None
+    replay: tuple[int, int, int]
+    load: Tensor | None  # (L_moe, E) expert choices
+    forwarded: int  # tokens that ran
+
+
+@dataclass
+class Scores:
+    """Of the whole batch, the same on every rank. Arrays are (T_i,) a segment, 0 where not sampled."""
+
+    step: int  # the trainer's step these were computed at; an update refuses older ones
+    current: list[list[np.ndarray]]  # [rollout][segment] logprobs under the current weights, experts replayed
+    reference: list[list[np.ndarray]] | None  # the same under the reference model; None without one
+    unreplayed: (
+        list[list[np.ndarray]] | None
+    )  # the same as `current` with the trainer's own experts; None where not asked for
+    mismatch: Mismatch
+    mismatch_unreplayed: Mismatch | None
+    entropy: float  # mean over sampled tokens, nats
+    replay: ReplayCounts
+    forwarded: int
+    imbalance: float  # of the ranks, by expected cost
+    load: Tensor | None = field(repr=False, default=None)  # (L_moe, E) expert choices
+    batches: list[RolloutBatch] = field(repr=False, default_factory=list)  # this rank's
+    graphs: list[Tensor] = field(repr=False, default_factory=list)  # logprobs (M,) with graph, one a batch; or empty
+
+
+def together(
+    step: int,
+    rollouts: Sequence[Rollout],
+    dealt: Dealt,
+    parts: Sequence[Part],
+    batches: list[RolloutBatch],
+    graphs: list[Tensor],
+) -> Scores:
+    """`parts` by rank; `batches` and `graphs` are this rank's own, for the update."""
+    rows = [row for share in dealt.rows for row in share]
+    current, entropy = torch.cat([part.current for part in parts]), torch.cat([part.entropy for part in parts])
+    loads = [part.load for part in parts if part.load is not None]
+    sampled = [sampler_logprobs(rollouts, rows)]
+    plain = [part.unreplayed for part in parts if part.unreplayed is not None]
+    return Scores(
+        step=step,
+        current=by_segment(rollouts, rows, current),
+        reference=_by_segment(rollouts, rows, [part.reference for part in parts]),
+        unreplayed=_by_segment(rollouts, rows, [part.unreplayed for part in parts]),
+        mismatch=Mismatch.of([current], sampled) if rows else Mismatch.of([], []),
+        mismatch_unreplayed=Mismatch.of([torch.cat(plain)], sampled) if plain and rows else None,
+        entropy=float(entropy.mean()),
+        replay=ReplayCounts(*(sum(counts) for counts in zip(*(part.replay for part in parts), strict=True))),
+        forwarded=sum(part.forwarded for part in parts),
+        imbalance=dealt.imbalance,
+        load=torch.stack(loads).sum(0) if loads else None,
+        batches=batches,
+        graphs=graphs,
+    )
+
+
+def _by_segment(
+    rollouts: Sequence[Rollout], rows: Sequence[Row], parts: Sequence[Tensor | None]
+) -> list[list[np.ndarray]] | None:
+    """What all ranks have, or none."""
+    held = [part for part in parts if part is not None]
+    return by_segment(rollouts, rows, torch.cat(held)) if held else None
+
+
+def flat(values: Sequence[Tensor]) -> Tensor:
+    """(M,) float32 on the CPU, also of none: a rank may have nothing to do."""
+    return torch.cat([torch.zeros(0), *(part.cpu() for part in values)])

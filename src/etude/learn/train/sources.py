@@ -1,0 +1,176 @@
+"""Where batches come from: a mixture of shard folders, as packed rows or as pieces of like length; dialogues, in buckets of like length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import xxhash
+
+from etude.core.trace.segment import Segment
+from etude.learn.corpus.mixture import Mixture
+from etude.learn.corpus.packing import Cursor, PackedRows, bucket_by_length
+from etude.learn.train.batch import Batch, padded_batch
+
+
+class PackedSource:
+    """Endless batches of packed rows. Every token counts alike; no document predicts the start of the next."""
+
+    total_batches: int | None = None
+
+    def __init__(self, rows: PackedRows, batch_rows: int) -> None:
+        self._rows = rows
+        self._batch_rows = batch_rows
+        self.digest, self.former_digest = _digests([batch_rows, rows.length], rows.mixture)
+
+    def next(self) -> Batch:
+        rows = [self._rows.next() for _ in range(self._batch_rows)]
+        return packed_batch([row.ids for row in rows], [row.documents for row in rows])
+
+    def state(self) -> dict[str, Any]:
+        return vars(self._rows.cursor).copy()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._rows.cursor = Cursor(**state)
+
+
+def packed_batch(ids: Sequence[np.ndarray], documents: Sequence[np.ndarray]) -> Batch:
+    """Rows of equal length; weight 1 wherever the token before belongs to the same document."""
+    documents_BT = torch.from_numpy(np.stack(documents))
+    weights = torch.zeros(documents_BT.shape)
+    weights[:, 1:] = (documents_BT[:, 1:] == documents_BT[:, :-1]).float()
+    return Batch(
+        torch.from_numpy(np.stack(ids)), weights, torch.ones_like(documents_BT, dtype=torch.bool), documents_BT
+    )
+
+
+class PieceSource:
+    """Endless batches of documents, cut into pieces of at most `piece_tokens`, in buckets of like length; every token counts alike.
+
+    Each piece of an epoch's documents occurs once. Where documents are short, attention over rows of one document wastes less than over
+    packed rows, which are padded to the longest document of the batch.
+    """
+
+    total_batches: int | None = None
+
+    def __init__(self, mixture: Mixture, piece_tokens: int, batch_tokens: int) -> None:
+        if mixture.lengths.max() < 2:
+            raise ValueError(
+                f"none of {len(mixture)} documents is longer than a token: there is nothing to predict; add text"
+            )
+        self._mixture = mixture
+        self._piece_tokens = piece_tokens
+        self._batch_tokens = batch_tokens
+        self.digest, self.former_digest = _digests([piece_tokens, batch_tokens], mixture)
+        self._epoch = self._batch = 0
+        self._lay_out()
+
+    def next(self) -> Batch:
+        while self._batch == len(self._batches):
+            self._epoch, self._batch = self._epoch + 1, 0
+            self._lay_out()
+        chosen = self._pieces[self._batches[self._batch]]
+        self._batch += 1
+        ids = [self._mixture.document(int(number))[start:stop] for number, start, stop in chosen]
+        return padded_batch(ids, [_all_but_first(len(row)) for row in ids])
+
+    def state(self) -> dict[str, Any]:
+        return {"epoch": self._epoch, "batch": self._batch}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._epoch, self._batch = state["epoch"], state["batch"]
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        """The epoch's pieces (P, 3) document, start, stop, and its batches of them."""
+        order = self._mixture.epoch(self._epoch)
+        lengths = self._mixture.lengths[order]
+        counts = -(-lengths // self._piece_tokens)
+        firsts = np.repeat(np.cumsum(counts) - counts, counts)
+        starts = (np.arange(len(firsts)) - firsts) * self._piece_tokens
+        stops = np.minimum(starts + self._piece_tokens, np.repeat(lengths, counts))
+        pieces = np.stack([np.repeat(order, counts), starts, stops], 1)
+        self._pieces = pieces[stops - starts > 1]  # a lone token predicts nothing
+        self._batches = bucket_by_length(
+            self._pieces[:, 2] - self._pieces[:, 1], self._batch_tokens, self._mixture.seed, self._epoch
+        )
+
+
+def _all_but_first(length: int) -> np.ndarray:
+    weights = np.ones(length, np.float32)
+    weights[0] = 0.0
+    return weights
+
+
+class DialogueSource:
+    """Batches of whole segments, padded, each segment once an epoch."""
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        *,
+        batch_tokens: int,
+        observation_weight: float,
+        prompt_weight: float,
+        epochs: float,
+        seed: int,
+    ) -> None:
+        self._ids = [np.asarray(segment.ids) for segment in segments]
+        self._weights = [token_weights(segment, observation_weight, prompt_weight) for segment in segments]
+        self._lengths = np.array([len(segment) for segment in segments], np.int64)
+        self._batch_tokens = batch_tokens
+        self._seed = seed
+        self.digest = _digest([batch_tokens, seed], [*self._ids, *self._weights])
+        self._epoch = self._batch = 0
+        self._batches = self._epoch_batches()
+        # Epochs differ by a batch or two because lengths are jittered; the first one sets the measure.
+        self.total_batches: int | None = max(1, round(len(self._batches) * epochs))
+        self._given = 0
+
+    def next(self) -> Batch | None:
+        if self._given >= (self.total_batches or 0):
+            return None
+        if self._batch == len(self._batches):
+            self._epoch, self._batch = self._epoch + 1, 0
+            self._batches = self._epoch_batches()
+        chosen = self._batches[self._batch]
+        self._batch += 1
+        self._given += 1
+        return padded_batch([self._ids[i] for i in chosen], [self._weights[i] for i in chosen])
+
+    def state(self) -> dict[str, Any]:
+        return {"epoch": self._epoch, "batch": self._batch, "given": self._given}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._epoch, self._batch, self._given = state["epoch"], state["batch"], state["given"]
+        self._batches = self._epoch_batches()
+
+    def _epoch_batches(self) -> list[np.ndarray]:
+        return bucket_by_length(self._lengths, self._batch_tokens, self._seed, self._epoch)
+
+
+def _digests(numbers: Sequence[int], mixture: Mixture) -> tuple[str, str]:
+    """Of a mixture as it is read: by its lengths, its tokens and its quotas; and as earlier releases had it, by lengths alone."""
+    former = _digest([*numbers, mixture.seed], [mixture.lengths])
+    return _digest([former, *mixture.contents], []), former
+
+
+def _digest(numbers: Sequence[object], arrays: Sequence[np.ndarray]) -> str:
+    """XXH3-128 of numbers, and of arrays with their types and lengths."""
+    found = xxhash.xxh3_128(repr(list(numbers)).encode())
+    for array in arrays:
+        found.update(f"{array.dtype}{array.shape}".encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
+
+
+def token_weights(segment: Segment, observation_weight: float, prompt_weight: float) -> np.ndarray:
+    """(T,) float32: 1 for sampled tokens, `prompt_weight` before the first of them, `observation_weight` after it."""
+    weights = np.full(len(segment), prompt_weight, np.float32)
+    if segment.sampled.any():
+        first = int(segment.sampled.argmax())
+        weights[first:] = np.where(segment.sampled[first:], 1.0, observation_weight)
+    weights[0] = 0.0  # nothing comes before it
+    return weights

@@ -1,0 +1,196 @@
+"""The sending side: turns each new state into a delta (now and then an anchor too) and puts it into the store.
+
+The base of the next delta advances only when every live receiver acknowledged (promise 7; `etude.learn.weights.chain`). One
+thread at a time (`etude.learn.weights.background` puts it on one). A publisher opened on a store that an earlier one left takes it
+over and goes on after its newest version; if that can't be read any more, the next publication is an anchor, which heals.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+
+from etude.learn.weights.chain import Chain
+from etude.learn.weights.codec import encode
+from etude.learn.weights.digest import State, state_digest
+from etude.learn.weights.errors import ForkedChain, Unreachable, WeightsError
+from etude.learn.weights.index import Entry, Index
+from etude.learn.weights.layout import owned
+from etude.learn.weights.path import needed
+from etude.learn.weights.receiver import Receiver
+from etude.learn.weights.store import WeightStore
+from etude.learn.weights.writer import StoreWriter
+
+# A late receiver walks at most this many deltas; at half the size of a copy each, more would cost it minutes for nothing.
+ANCHOR_EVERY = 25
+# The one before the newest stays for readers that began their walk there.
+KEEP_ANCHORS = 2
+# Shards made and uploaded at once: a bucket far away answers late, not slowly. Bounds memory to some shards each.
+WORKERS = 4
+
+
+@dataclass(frozen=True)
+class Published:
+    """What one version cost. `ratio` is delta bytes over the newest anchor's bytes, both as stored (None without delta)."""
+
+    version: int
+    base: int | None
+    digest: str
+    delta_bytes: int | None
+    anchor_bytes: int  # of the newest anchor in the store
+    raw_bytes: int  # of the state itself
+    seconds: float
+
+    @property
+    def ratio(self) -> float | None:
+        return None if self.delta_bytes is None else self.delta_bytes / max(self.anchor_bytes, 1)
+
+
+class Publisher:
+    """The one writer of a store."""
+
+    def __init__(
+        self,
+        store: WeightStore,
+        *,
+        anchor_every: int = ANCHOR_EVERY,
+        keep_anchors: int = KEEP_ANCHORS,
+        workers: int = WORKERS,
+    ) -> None:
+        self.store = store
+        self._keep_anchors = keep_anchors
+        self._anchor_every = anchor_every
+        self._workers = workers
+        self._states: dict[int, State] = {}  # by version: the base and what is pending
+        self._writer = StoreWriter(store)
+        self._chain = Chain(anchor_every)
+        self.unreadable: WeightsError | None = None  # why the newest version in the store could not be gone on from
+        self._open()
+
+    @property
+    def newest(self) -> int | None:
+        return self._chain.newest
+
+    @property
+    def base(self) -> int | None:
+        """The version that the next delta starts from."""
+        return self._chain.base
+
+    def join(self, receiver: str) -> None:
+        """`receiver` is live (again) and holds nothing; give each incarnation its own name."""
+        self._chain.join(receiver)
+
+    def leave(self, receiver: str) -> None:
+        self._chain.leave(receiver)
+        self._forget()
+
+    def acknowledge(self, receiver: str, version: int) -> None:
+        """`receiver` holds `version`."""
+        self._chain.acknowledge(receiver, version)
+        self._forget()
+
+    def publish(self, state: State, version: int, *, copied: bool = False) -> Published:
+        """Puts `state` into the store as `version`; it is copied, so the caller may train on (`copied`: nobody else writes to it).
+
+        Publishing a version again is fine if the state is the same (a resumed trainer), else it raises ForkedChain. If
+        anything fails nothing is published and the same may be tried again, but for Overtaken: another writer has the store.
+        """
+        start = time.perf_counter()
+        known = self._writer.index.digest(version)
+        if known is not None:
+            return self._again(state, version, known, start)
+        state = state if copied else owned(state)
+        plan = self._chain.plan(version)
+        entries = list(self._writer.index.entries)
+        if plan.base is not None:
+            entries.append(self._write(state, version, plan.base))
+        if plan.anchor:
+            entries.append(self._write(state, version, None))
+        held = {*self._chain.held, version}
+        kept = {edge for edge in needed([entry.edge for entry in entries], self._keep_anchors, held)}
+        self._writer.commit(Index(tuple(entry for entry in entries if entry.edge in kept)))
+        self._chain.published(plan)
+        self._states[version] = state
+        self._forget()
+        return self._report(version, start)
+
+    def heal(self) -> None:
+        """Makes the next publication an anchor: for when receivers report that the chain can't be walked."""
+        self._chain.anchor_next()
+
+    def mend(self, version: int, state: State | None = None) -> Published:
+        """An anchor for a version that is published and can't be read: its objects are put down anew, whatever lies under their names.
+        `state` is wanted where this publisher holds it no more. Raises ForkedChain if it is not what was published, Unreachable if nothing
+        was, or no state is at hand."""
+        start = time.perf_counter()
+        known, state = self._writer.index.digest(version), self._states.get(version, state)
+        if known is None or state is None:
+            raise Unreachable(
+                f"version {version} is not in {self.store.url}, or its state is not at hand: publish another"
+            )
+        self._again(state, version, known, start)
+        anchor = self._write(state, version, None)
+        others = tuple(entry for entry in self._writer.index.entries if entry.edge.name != anchor.name)
+        self._writer.commit(Index((*others, anchor)))
+        return self._report(version, start)
+
+    def truncate(self, version: int) -> None:
+        """Forgets every version after `version`: for a trainer that resumes from an older checkpoint on another course."""
+        self._writer.commit(self._writer.index.without_after(version))
+        self._open()
+
+    def _open(self) -> None:
+        index = self._writer.index
+        newest, self._states, self.unreadable = index.newest, {}, None
+        since = sum(entry.base is not None for entry in index.entries[_last_anchor(index) + 1 :])
+        if newest is not None:
+            try:
+                self._states[newest] = Receiver(self.store).catch_up().state
+            except WeightsError as error:
+                self.unreadable = error
+        base = newest if newest in self._states else None
+        self._chain = Chain(self._anchor_every, base=base, newest=newest, since_anchor=since)
+
+    def _write(self, state: State, version: int, base: int | None) -> Entry:
+        manifest = encode(
+            state,
+            partial(self._writer.put_shard, f"{'anchor' if base is None else 'delta'}-{version}"),
+            version=version,
+            base=None if base is None else self._states[base],
+            base_version=base,
+            base_digest=None if base is None else self._writer.index.digest(base),
+            workers=self._workers,
+        )
+        return self._writer.put_manifest(manifest)
+
+    def _again(self, state: State, version: int, known: str, start: float) -> Published:
+        digest = state_digest(state)
+        if digest != known:
+            raise ForkedChain(
+                f"version {version} is published with digest {known[:12]}…, this state has {digest[:12]}…: "
+                f"truncate({version - 1}) first if the course since then is given up"
+            )
+        return self._report(version, start)
+
+    def _report(self, version: int, start: float) -> Published:
+        own = {entry.base is None: entry for entry in self._writer.index.entries if entry.version == version}
+        delta, anchor = own.get(False), self._writer.index.entries[_last_anchor(self._writer.index)]
+        some = delta or anchor
+        return Published(
+            version=version,
+            base=delta.base if delta else None,
+            digest=some.digest,
+            delta_bytes=delta.bytes if delta else None,
+            anchor_bytes=anchor.bytes,
+            raw_bytes=some.raw_bytes,
+            seconds=time.perf_counter() - start,
+        )
+
+    def _forget(self) -> None:
+        self._states = {version: self._states[version] for version in self._chain.held}
+
+
+def _last_anchor(index: Index) -> int:
+    """Position of the newest anchor in the index, -1 without one."""
+    return max((i for i, entry in enumerate(index.entries) if entry.base is None), default=-1)

@@ -1,0 +1,1 @@
+"""Recipes, stages and runs."""

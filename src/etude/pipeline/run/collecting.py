@@ -1,0 +1,140 @@
+"""Puts teacher, tasks and sandboxes together for `etude sessions collect`: policies are named as for `etude bench run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from etude.core.events.log import EventLog
+from etude.evaluate.bench.prices import Price, Prices, priced_by, shipped
+from etude.evaluate.bench.runs.cost import dollars_of_usage
+from etude.evaluate.bench.runs.entrant import Entrant
+from etude.evaluate.bench.suites.builtin import TaskSuite
+from etude.evaluate.bench.suites.from_tasks import Choice
+from etude.evaluate.bench.suites.manifest import Manifest
+from etude.evaluate.bench.suites.suite import Suite
+from etude.pipeline.recipe.recipe import Recipe
+from etude.pipeline.run.entrants import entrants
+from etude.pipeline.run.manner import Manner, UnknownPolicy
+from etude.pipeline.run.suite_sources import source_of
+from etude.rollout.attempt import Setup
+from etude.rollout.code_search import code_search
+from etude.rollout.collect.collecting import Collected, Collecting, Keep, Wanted
+from etude.rollout.collect.tries import Tries, Try
+from etude.rollout.settings import AttemptSettings
+from etude.sandbox.fleet.open import open_sandboxes
+
+TRIES = 2  # as of a bench run: they bridge a sandbox that died
+
+
+class NoPrice(Exception):
+    """A budget was set for a teacher whose price nobody knows."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be collected, of whom, at what."""
+
+    policy: str
+    tasks: str
+    folder: Path
+    keep: Keep = "passed"
+    per_task: int = 1
+    tries: int = 1
+    count: int | None = None
+    concurrency: int = 4
+    seed: int = 0
+    max_cost: float | None = None
+    attempt_limit_s: float = 3600.0
+    choice: Choice = Choice(split="train")
+    prices: Prices = field(default_factory=Prices)
+
+
+def suite_of(order: Order, recipe: Recipe) -> Suite:
+    """The tasks as a suite made on the spot: it pins nothing. Raises SuiteError."""
+    source = source_of(order.tasks, recipe, order.choice)
+    ids = list(source.ids[: order.count])
+    manifest = Manifest(name="collected", version="1", released=date.today())
+    return TaskSuite(manifest, ids, source.make, graders=source.graders)
+
+
+def teacher(order: Order, suite: Suite, recipe: Recipe, manner: Manner, log: EventLog) -> Entrant:
+    """Raises UnknownPolicy."""
+    found = entrants([order.policy], suite, recipe, manner, log, only=True)
+    if len(found) != 1:
+        raise UnknownPolicy(f"{order.policy}: sessions are collected of one teacher at one effort at a time")
+    return found[0]
+
+
+async def collect(
+    order: Order, recipe: Recipe, suite: Suite, entrant: Entrant, progress: Callable[[Try | str], None]
+) -> tuple[Tries, Collected]:
+    """What was tried in all, and how this run ended. Raises NoPrice, Conflict, PolicyError where the teacher is gone."""
+    price = order.prices.at(entrant.model, date.today()) or shipped().at(entrant.model, date.today())
+    if order.max_cost is not None and price is None and entrant.kind == "endpoint":
+        raise NoPrice(
+            f"--max-cost needs to know what {entrant.model} costs, and no list names it: give --price-in and --price-out, or: "
+            f"{priced_by(entrant.model)}"
+        )
+    tries = Tries(order.folder, asked(order, entrant))
+    facts = {"teacher": entrant.name, "effort": entrant.effort}
+    wanted = Wanted(
+        suite.ids, suite.task, order.keep, order.per_task, order.tries, order.concurrency, order.seed, order.max_cost,
+        _priced(price, free=entrant.kind != "endpoint"), facts,
+    )  # fmt: skip
+    pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
+    try:
+        async with entrant.open() as seat, code_search(entrant.harness) as search:
+            limits = AttemptSettings(attempts=TRIES, limit_s=order.attempt_limit_s, max_export_bytes=64 << 20)
+            setup = Setup(
+                seat.policy, pool, suite.graders, entrant.harness, seat.renderer, limits, adapt=suite.adapt, search=search,
+                agent=seat.agent,
+            )  # fmt: skip
+            return tries, await Collecting(wanted, setup, order.folder, tries, progress).run()
+    finally:
+        await pool.close()
+
+
+def asked(order: Order, entrant: Entrant) -> dict[str, Any]:
+    """What makes sessions of one folder alike."""
+    return {
+        "teacher": entrant.name,
+        "model": entrant.model,
+        "effort": entrant.effort,
+        "harness": entrant.harness_hash,
+        "keep": order.keep,
+        "tasks": order.tasks,
+        "seed": order.seed,
+    }
+
+
+def _priced(price: Price | None, *, free: bool):
+    if free:
+        return lambda usage: 0.0
+    return lambda usage: dollars_of_usage(price, usage) if price is not None else None
+
+
+def account(tries: Tries, collected: Collected) -> dict[str, Any]:
+    """For people and programs."""
+    rows = list(tries.rows.values())
+    kept, passed = tries.kept(), sum(row.score >= 1.0 for row in rows)
+    known = [row.dollars for row in rows if row.dollars is not None]
+    return {
+        "folder": str(tries.path.parent),
+        "tries": len(rows),
+        "passed": passed,
+        "kept": len(kept),
+        "tasks": len({row.task for row in rows}),
+        "tasks_kept": len({row.task for row in kept}),
+        "duplicates": sum(row.why.startswith("left the same files") for row in rows),
+        "input_tokens": sum(row.input_tokens for row in rows),
+        "output_tokens": sum(row.output_tokens for row in rows),
+        "dollars": round(sum(known), 4) if len(known) == len(rows) else None,
+        "dollars_per_kept": round(sum(known) / len(kept), 4) if kept and len(known) == len(rows) else None,
+        "seconds": round(sum(row.seconds for row in rows), 1),
+        "faults": collected.faults,
+        "stopped": collected.stopped,
+    }

@@ -1,0 +1,122 @@
+"""From words on the command line to who is asked: controls, a checkpoint with the engine in this process, an endpoint, a record.
+
+expert   nop   cheats   cheat:NAME          scripted agents, which need no model
+[NAME=]checkpoint:DIR                       a Hugging Face directory
+[NAME=]URL#MODEL                            an OpenAI-compatible endpoint, http://127.0.0.1:8000/v1#qwen3-coder
+[NAME=]replay:DIR                           sessions of an earlier run, RUN/sessions/NAME@EFFORT, answered again
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from etude.agent.harness.presets.preset import harness_hash
+from etude.core.events.log import EventLog
+from etude.core.spelling import similar
+from etude.evaluate.bench.runs import scripted
+from etude.evaluate.bench.runs.entrant import Entrant, Seat
+from etude.evaluate.bench.runs.folder import NAME
+from etude.evaluate.bench.runs.recovery import WITHOUT, OneArm, require_trigger
+from etude.evaluate.bench.suites.suite import Suite
+from etude.pipeline.recipe.recipe import Recipe
+from etude.pipeline.run.checkpoint_entrant import CHECKPOINT, checkpoint
+from etude.pipeline.run.endpoint_entrant import endpoint
+from etude.pipeline.run.limits import LIMITS
+from etude.pipeline.run.manner import Called, Manner, Occasion, UnknownPolicy
+from etude.pipeline.run.other_agent import fits
+from etude.pipeline.run.replay_entrant import REPLAY, replay
+from etude.tasks.cheats.exercise import CHEATS
+
+CONTROLS = (scripted.NOP, scripted.CHEATS, scripted.EXPERT)
+KINDS: dict[str, Callable[[Called, Occasion], Entrant]] = {
+    "http://": endpoint,
+    "https://": endpoint,
+    CHECKPOINT: checkpoint,
+    REPLAY: replay,
+}
+
+
+def entrants(
+    words: Sequence[str], suite: Suite, recipe: Recipe, manner: Manner, log: EventLog, *, only: bool = False
+) -> list[Entrant]:
+    """Controls first: where the reference fails or a cheat passes, it is known before a model is paid for.
+
+    With `only` those named alone, else the controls join them; the expert does where every task has a reference. Raises
+    UnknownPolicy, UnknownCheat, NoMiniSweAgent.
+    """
+    named = list(dict.fromkeys(words))
+    absent = [] if only else [word for word in CONTROLS if word not in named]
+    if scripted.EXPERT in absent and not all(scripted.has_reference(suite.task(task_id)) for task_id in suite.ids):
+        absent.remove(scripted.EXPERT)
+    occasion = Occasion(suite, recipe, manner, log)
+    controls = [_control(word, occasion) for word in [*absent, *named] if scripted.script(word)]
+    asked = [called for word in named if not scripted.script(word) for called in _called(word, manner)]
+    for agent in {called.agent for called in asked}:
+        fits(agent, suite)
+    found = [*controls, *(_kind(called)(called, occasion) for called in asked)]
+    names = [entrant.key for entrant in found]
+    if twice := [key for key in names if names.count(key) > 1]:
+        raise UnknownPolicy(f"two policies are called {twice[0]}: name one with NAME=")
+    return found
+
+
+def unsummarized(words: Sequence[str], suite: Suite, recipe: Recipe, manner: Manner, log: EventLog) -> list[Entrant]:
+    """The other arm of those named: the same without self-summaries. Raises OneArm, and what `entrants` does."""
+    if not words:
+        raise UnknownPolicy("--arms compares the policies that are named: name one with --policy")
+    for entrant in entrants(words, suite, recipe, manner, log, only=True):
+        if entrant.agent or entrant.kind == "replay":
+            raise OneArm(
+                f"--arms: {entrant.key} does not work in our harness, which is what sums sessions up; leave it out"
+            )
+        require_trigger(entrant.harness, entrant.key)
+    found = entrants(words, suite, recipe, replace(manner, summaries=False), log, only=True)
+    return [replace(entrant, name=f"{entrant.name}{WITHOUT}") for entrant in found]
+
+
+def _called(word: str, manner: Manner) -> list[Called]:
+    """Everything a word asks for: each effort, with each agent. A record has its own."""
+    name, _, what = word.partition("=") if "=" in re.split("[/:]", word)[0] else ("", "", word)
+    if "=" in word and what != word and not NAME.fullmatch(name):
+        raise UnknownPolicy(f"{word}: a policy's name has letters, digits, '.', '_' and '-', not {name!r}")
+    if what.startswith(REPLAY):
+        return [Called(word, name, what, "medium")]
+    return [Called(word, name, what, effort, agent) for effort in manner.efforts for agent in manner.agents]
+
+
+def _kind(called: Called) -> Callable[[Called, Occasion], Entrant]:
+    for lead, kind in KINDS.items():
+        if called.what.startswith(lead):
+            return kind
+    raise UnknownPolicy(_unknown(called.word, called.what))
+
+
+def _unknown(word: str, what: str) -> str:
+    if (Path(what) / "config.json").is_file():
+        return f"{word}: a checkpoint is named {CHECKPOINT}{what}"
+    near = similar(word, [*CONTROLS, *(f"cheat:{name}" for name in CHEATS)])
+    hint = f"; did you mean {near[0]}?" if near else "."
+    return (
+        f"there is no policy {word!r}{hint} Policies are {', '.join(CONTROLS)}, cheat:NAME, {CHECKPOINT}DIR, {REPLAY}DIR, "
+        "or NAME=URL#MODEL for an endpoint"
+    )
+
+
+def _control(word: str, occasion: Occasion) -> Entrant:
+    script = scripted.script(word)
+    assert script is not None
+    # It reads no prompt and samples nothing: the tools of the full preset, and room for whole files in a call.
+    own = {"max_session_tokens": 2_000_000, "summary_trigger_tokens": 0, "temperature": 0.0}
+    base = occasion.recipe.harness.model_copy(update={**LIMITS, **own})
+    harness = occasion.pinned(base, {"preset": "full", "max_session_tokens": 2_000_000, "temperature": 0.0})
+
+    @asynccontextmanager
+    async def opened():
+        yield Seat(script)
+
+    name = word.replace(":", "-")
+    return Entrant(name, "medium", "control", harness, harness_hash(harness, ""), opened, facts={"script": word})

@@ -1,0 +1,99 @@
+"""The resume ledger: what was started and what finished, appended to `ledger.jsonl` and never rewritten.
+
+    {"event": "started", "stage": "sft", "attempt": "sft-1", "settings": {"sft.seed": 0, ...}, "upstream": {"base": "base-1"}}
+    {"event": "finished", "stage": "sft", "attempt": "sft-1"}
+
+An attempt is one life of a stage's output: a resumed stage keeps its attempt, a rerun gets a new one. A stage is finished
+for good once its line is on disk; a kill before that line means that the body is called again with its folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from etude.core.events.finite import dumps
+
+
+@dataclass
+class Attempt:
+    """What the ledger says of the newest attempt at a stage."""
+
+    id: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    upstream: dict[str, str] = field(default_factory=dict)
+    finished: bool = False
+
+
+class Ledger:
+    """Reads the whole file at construction; each record is on disk (fsync) before the call returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.attempts: dict[str, Attempt] = {}
+        self._counts: dict[str, int] = {}
+        for entry in _entries(path):
+            self._apply(entry)
+
+    def latest(self, stage: str) -> Attempt | None:
+        """The newest attempt at a stage, None if it was never started."""
+        return self.attempts.get(stage)
+
+    def finished(self, stage: str) -> str | None:
+        """The id of a finished attempt at a stage, None if its newest attempt is not finished."""
+        attempt = self.attempts.get(stage)
+        return attempt.id if attempt is not None and attempt.finished else None
+
+    def start(self, stage: str, settings: dict[str, Any], upstream: dict[str, str]) -> Attempt:
+        """A new attempt at a stage."""
+        number = self._counts.get(stage, 0) + 1
+        self._record(
+            event="started", stage=stage, attempt=f"{stage}-{number}", settings=settings, upstream=dict(upstream)
+        )
+        return self.attempts[stage]
+
+    def finish(self, stage: str) -> None:
+        """The newest attempt's output is complete."""
+        self._record(event="finished", stage=stage, attempt=self.attempts[stage].id)
+
+    def _record(self, **entry: Any) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        line = dumps({"time": round(time.time(), 3), **entry}).encode() + b"\n"
+        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            size = os.fstat(file).st_size
+            if size and os.pread(file, 1, size - 1) != b"\n":  # a kill tore the last line: end it
+                line = b"\n" + line
+            if os.write(file, line) < len(line):
+                raise OSError(f"{self.path}: the disk is full; free space and run again, the run goes on from here")
+            os.fsync(file)
+        finally:
+            os.close(file)
+        self._apply(entry)
+
+    def _apply(self, entry: dict[str, Any]) -> None:
+        stage = entry["stage"]
+        if entry["event"] == "started":
+            self._counts[stage] = self._counts.get(stage, 0) + 1
+            self.attempts[stage] = Attempt(entry["attempt"], entry["settings"], entry["upstream"])
+        elif entry["event"] == "finished" and stage in self.attempts:
+            self.attempts[stage].finished = self.attempts[stage].id == entry["attempt"]
+
+
+def _entries(path: Path) -> list[dict[str, Any]]:
+    """Whole entries, oldest first; a line torn by a kill was never promised to anybody."""
+    if not path.is_file():
+        return []
+    entries = []
+    for line in path.read_text(errors="replace").splitlines():
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict) and entry.get("event") in ("started", "finished"):
+            entries.append(entry)
+    return entries

@@ -1,0 +1,52 @@
+"""`report.json` of a making, written anew while it goes on: whatever ends it, a kill among it, the folder tells what was decided by then."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from etude.core.events.finite import dumps
+from etude.evaluate.bench.runs.folder import replace_text
+from etude.pipeline.run.machine import machine
+from etude.pipeline.run.meter import Cost
+from etude.tasks.generate.making.account import account
+from etude.tasks.generate.making.decisions import Decisions
+from etude.tasks.generate.order import Progress, Told
+
+FILE = "report.json"
+EVERY_S = 30.0  # a kill loses the account of so much time, and no decision
+
+
+class MakingReport:
+    """Belongs to one run of a making. `spent` is a meter's; what it measures is written down by differences."""
+
+    def __init__(self, folder: Path, decisions: Decisions) -> None:
+        self.path, self.decisions = folder / FILE, decisions
+        self.faults: list[str] = []
+        self._cost = Cost()
+        self._told = Cost()
+        self._wrote = time.monotonic()
+
+    def spent(self, cost: Cost) -> None:
+        self._cost = cost
+
+    def beside(self, progress: Progress) -> Progress:
+        """`progress`, with the report written now and then."""
+
+        def told(so_far: Told) -> None:
+            progress(so_far)
+            if time.monotonic() - self._wrote >= EVERY_S:
+                self.write()
+
+        return told
+
+    def write(self, splits: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The document, as it lies in the folder from now on. `splits`: what training and measuring share, at the end of a making."""
+        now, before = self._cost, self._told
+        self._told = now
+        self.decisions.spend(now.seconds - before.seconds, now.core_seconds - before.core_seconds)
+        document = {**account(self.decisions, self.faults), "machine": machine(), "splits": splits or {}}
+        replace_text(self.path, dumps(document, indent=1) + "\n")
+        self._wrote = time.monotonic()
+        return document

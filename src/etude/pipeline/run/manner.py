@@ -1,0 +1,68 @@
+"""How policies are asked: what a person says of it once, and what becomes of it in a suite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from etude.agent.harness.settings import HarnessSettings
+from etude.core.events.log import EventLog
+from etude.core.trace.entry import Effort
+from etude.evaluate.bench.runs.recovery import TRIGGER
+from etude.evaluate.bench.suites.suite import Suite
+from etude.pipeline.recipe.recipe import Recipe
+
+
+class UnknownPolicy(Exception):
+    """Nobody is called so, or nobody can be asked so; says who there is."""
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How they are asked, beside what the suite pins. `preset` None: the one that the kind of policy is used to. `agents`: names of
+    others than our harness that attempt the tasks too; "" is our own."""
+
+    efforts: tuple[Effort, ...] = ("medium",)
+    temperature: float = 1.0
+    preset: str | None = None
+    context_tokens: int | None = None
+    key_env: str = "OPENAI_API_KEY"
+    timeout_s: float = 300.0
+    omit: tuple[str, ...] = ()
+    max_tokens_field: str = "max_tokens"
+    concurrency: int = 4
+    agents: tuple[str, ...] = ("",)
+    summaries: bool = True  # False: sessions are never summed up (`bench.targeted.recovery`)
+    command: str = "etude bench run"  # what a remedy names
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """What all entrants of a suite share."""
+
+    suite: Suite
+    recipe: Recipe
+    manner: Manner
+    log: EventLog
+
+    def chosen(self, effort: Effort) -> dict[str, Any]:
+        """What was said on the command line."""
+        preset = {} if self.manner.preset is None else {"preset": self.manner.preset}
+        return {"effort": effort, "temperature": self.manner.temperature, **preset}
+
+    def pinned(self, base: HarnessSettings, chosen: dict[str, Any]) -> HarnessSettings:
+        """The suite's limits over the kind's own, and over both what was asked for. The web stays closed."""
+        limits = self.suite.manifest.limited(base).model_dump()
+        arm = {} if self.manner.summaries else {TRIGGER: 0}
+        return HarnessSettings.model_validate(limits | chosen | arm | {"web": False})
+
+
+@dataclass(frozen=True)
+class Called:
+    """A policy's word on the command line, at one effort, by one agent. `name` is what the person calls it, if anything."""
+
+    word: str
+    name: str
+    what: str
+    effort: Effort
+    agent: str = ""

@@ -1,0 +1,148 @@
+"""What a run would do and why: pure, from the graph, the ledger, the recipe's settings and the stage folders that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from etude.pipeline.run.contents import CONTENTS
+from etude.pipeline.run.ledger import Attempt, Ledger
+from etude.pipeline.run.stage import Stage
+
+Action = Literal["run", "resume", "skip"]
+KEYS_NAMED = 3  # a reason names so many changed keys, then counts the rest
+
+
+class PlanError(Exception):
+    """The stages asked for can't run as things stand; says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage's fate in this run."""
+
+    stage: str
+    action: Action
+    why: str
+
+
+def plan(
+    graph: tuple[Stage, ...],
+    ledger: Ledger,
+    settings: Callable[[Stage], dict[str, Any]],
+    selected: Collection[str],
+    has_folder: Callable[[str], bool],
+) -> list[Step]:
+    """A step for each selected stage, in order. Raises PlanError if one needs a stage that is neither selected nor done."""
+    steps: list[Step] = []
+    renewed: set[str] = set()  # stages whose output is, or ought to be, made anew: what follows them is stale as well
+    for stage in graph:
+        step = _decide(stage, ledger, settings(stage), renewed, selected, has_folder(stage.name))
+        if step.action == "run":
+            renewed.add(stage.name)
+        if stage.name in selected:
+            steps.append(step)
+        elif step.action != "skip":
+            needing = [s for s in graph if stage.name in s.after and s.name in selected]
+            if needing:
+                raise PlanError(_lacks(needing[0], stage, step.why))
+    return steps
+
+
+def _lacks(needing: Stage, stage: Stage, why: str) -> str:
+    told = (
+        f"{needing.name} needs {stage.name}, which is not ready here ({why}): "
+        f"run both (etude run --from {stage.name} --until {needing.name}, with the same recipe and --out)"
+    )
+    key = needing.stand_ins.get(stage.name)
+    return told if key is None else f"{told}, or begin with a checkpoint that is there (--set {key}=checkpoints/NAME)"
+
+
+def select(graph: tuple[Stage, ...], only: str | None, first: str | None, last: str | None) -> list[str]:
+    """The stages named by --only, --from and --until, in running order. Raises PlanError."""
+    order = [stage.name for stage in graph]
+    for name in (only, first, last):
+        if name is not None and name not in order:
+            raise PlanError(f"there is no stage {name!r}; the stages are {', '.join(order)}")
+    if only is not None:
+        if first is not None or last is not None:
+            raise PlanError("--only names one stage; leave out --from and --until")
+        return [only]
+    chosen = order[order.index(first) if first else 0 : order.index(last) + 1 if last else None]
+    if not chosen:
+        raise PlanError(f"--from {first} comes after --until {last}; exchange them")
+    return chosen
+
+
+def _decide(
+    stage: Stage,
+    ledger: Ledger,
+    settings: dict[str, Any],
+    renewed: set[str],
+    selected: Collection[str],
+    has_folder: bool,
+) -> Step:
+    attempt = ledger.latest(stage.name)
+    if attempt is None:
+        return Step(stage.name, "run", "not run yet")
+    stale = _stale(stage, attempt, ledger, settings, renewed, selected)
+    if stale:
+        return Step(stage.name, "run", stale)
+    if not attempt.finished:
+        return Step(stage.name, "resume", "was interrupted, goes on")
+    if not has_folder:
+        return Step(stage.name, "run", "its folder is gone")
+    if stage.always:
+        return Step(stage.name, "resume", "is rebuilt every time")
+    return Step(stage.name, "skip", "done")
+
+
+def _stale(
+    stage: Stage,
+    attempt: Attempt,
+    ledger: Ledger,
+    settings: dict[str, Any],
+    renewed: set[str],
+    selected: Collection[str],
+) -> str:
+    """Why the newest attempt is no longer what the recipe asks for; empty if it still is."""
+    for name in stage.after:
+        upstream = ledger.latest(name)
+        if name in renewed or upstream is None or attempt.upstream.get(name) != upstream.id:
+            return f"{name} is made anew"
+    for name in stage.also:
+        if name in renewed and name in selected or attempt.upstream.get(name) != ledger.finished(name):
+            return f"{name} is made anew"
+    absent = object()
+    changed = [
+        f"{key} was {_shown(attempt.settings.get(key, absent), absent)}, is {_shown(settings.get(key, absent), absent)}"
+        for key in sorted(attempt.settings.keys() | settings.keys())
+        if attempt.settings.get(key, absent) != settings.get(key, absent)
+        and not (key.endswith(CONTENTS) and key not in attempt.settings)
+    ]
+    more = f" and {len(changed) - KEYS_NAMED} more" if len(changed) > KEYS_NAMED else ""
+    return ", ".join(changed[:KEYS_NAMED]) + more
+
+
+def _shown(value: Any, absent: object) -> str:
+    return "absent" if value is absent else repr(value)
+
+
+def flat_settings(recipe: dict[str, Any], reads: tuple[str, ...]) -> dict[str, Any]:
+    """The recipe's values under the given sections or dotted keys, by dotted leaf key."""
+    found: dict[str, Any] = {}
+    for path in reads:
+        value: Any = recipe
+        for part in path.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        _flatten(value, path, found)
+    return found
+
+
+def _flatten(value: Any, key: str, found: dict[str, Any]) -> None:
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            _flatten(inner, f"{key}.{name}", found)
+    elif value is not None:
+        found[key] = value

@@ -1,0 +1,42 @@
+"""Installs the trees of SWE-bench rows, for `etude tasks import swe-bench --install`: each commit of a clone is a project like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from etude.sandbox.protocol import SandboxPool
+from etude.tasks.environment.environment import Environment
+from etude.tasks.generate.install.installing import Installer
+from etude.tasks.generate.order import Discarded
+from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.importers.swe_bench import Installer as RowInstaller
+from etude.tasks.importers.swe_bench import mirror_of
+from etude.tasks.importers.swe_bench_rows import Row
+from etude.tasks.proof import LeftOut
+from etude.tasks.running.pin import default_cache
+
+
+def installed(mirrors: Path, pool: SandboxPool) -> RowInstaller:
+    """By the rules, kept in the cache by repository and commit; what can't be installed is left out with the reason."""
+    installer = Installer(pool, default_cache())
+
+    async def install(row: Row, files: Mapping[str, str]) -> Environment:
+        try:
+            built = await installer.install(wanted_of(row, mirrors, files))
+        except Discarded as error:
+            raise LeftOut(f"it can't be installed here: {error}") from error
+        return built.installed.environment
+
+    return install
+
+
+def wanted_of(row: Row, mirrors: Path, files: Mapping[str, str]) -> Wanted:
+    """The row's commit as a project of the list. Raises LeftOut where there is no clone."""
+    language = (
+        "javascript"
+        if "package.json" in files and not {"pyproject.toml", "setup.py", "setup.cfg"} & set(files)
+        else "python"
+    )
+    path = str(mirror_of(row.repo, mirrors).resolve())
+    return Wanted(row.repo.replace("/", "__"), "git", row.base_commit, language, row.repo.rpartition("/")[2], path)

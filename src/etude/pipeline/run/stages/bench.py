@@ -1,0 +1,180 @@
+"""Stages trials and bench: held-out (or validation) tasks asked of every checkpoint and of scripted agents, in real sandboxes.
+
+`trials` asks everyone but the control that is still being trained beside it; `bench` asks that one and makes all the figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from etude.agent.chat.load import load_renderer
+from etude.agent.chat.renderer import Renderer
+from etude.evaluate.bench.claims import discovery, lift
+from etude.evaluate.bench.contest import Contest
+from etude.evaluate.bench.outcome import Outcome
+from etude.evaluate.bench.runs import scripted
+from etude.evaluate.bench.settings import DISCOVERY_LEVEL
+from etude.evaluate.bench.summary import summarise
+from etude.learn.engine.policy import EnginePolicy
+from etude.learn.model.checkpoint import load_checkpoint
+from etude.pipeline.run.practice import exam
+from etude.pipeline.run.stage import Context
+from etude.pipeline.run.stages.pretraining import CHECKPOINT
+from etude.rollout.attempt import Script, Setup
+from etude.rollout.code_search import code_search
+from etude.sandbox.fleet.open import open_sandboxes
+from etude.sandbox.protocol import Machines
+from etude.tasks.generate.exercises.overlap import overlap, seen_share, shared_with_validation
+from etude.tasks.generate.exercises.source import ExerciseSource
+from etude.tasks.generate.opponents import OPPONENTS
+from etude.tasks.registry import GRADERS
+from etude.tasks.task import Task
+
+ON_ANY_TASK: dict[str, Script] = {
+    "expert": scripted.expert,
+    "nop": scripted.nop,
+}  # the reference written down, and nothing done
+CONTROLS = ("competent_sft", "rewarded_sft")  # stages
+LAST = "rewarded_sft"  # trained while the others are asked
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A policy that will be asked: `open` makes its Setup for as long as it is needed."""
+
+    name: str
+    passes: int
+    open: Callable[[Machines], AbstractAsyncContextManager[Setup]]
+    level_passes: Mapping[str, int] = field(default_factory=dict)  # levels with another number of passes
+
+
+def run_trials(context: Context) -> None:
+    """Leaves the outcomes of all but the last control (`<name>.jsonl`) and sessions to read."""
+    asyncio.run(_ask(context, [c for c in _contestants(context) if c.name != LAST]))
+
+
+def run(context: Context) -> None:
+    """Leaves the outcomes of the last control, and `summary.json` over everyone's."""
+    everyone = _contestants(context)
+    sandbox = asyncio.run(_ask(context, [c for c in everyone if c.name == LAST]))
+    found = {c.name: _contest(context, c.name).read(c.name, c.passes, c.level_passes) for c in everyone}
+    context.summarize(_summary(context, found) | {"sandbox": sandbox})
+
+
+async def _ask(context: Context, contestants: list[Contestant]) -> dict[str, Any]:
+    """Every contestant at every task; returns what the sandboxes are."""
+    pool = await open_sandboxes(context.recipe.fleet, context.recipe.sandbox)
+    try:
+        async with code_search(context.recipe.harness) as search:
+            for contestant in contestants:
+                async with contestant.open(pool) as setup:
+                    contest = _contest(context, contestant.name)
+                    asked = replace(setup, search=search)
+                    await contest.run(contestant.name, asked, contestant.passes, contestant.level_passes)
+        return asdict(pool.probe())
+    finally:
+        await pool.close()
+
+
+def _contest(context: Context, name: str) -> Contest:
+    """Where policy `name` is asked: each in one stage's folder."""
+    settings, stage = context.recipe.bench, "bench" if name == LAST else "trials"
+    return Contest(
+        _tasks(context),
+        context.of(stage),
+        settings.concurrency,
+        settings.seed,
+        context.log,
+        settings.keep_sessions,
+        stage,
+    )
+
+
+def _tasks(context: Context) -> list[Task]:
+    return exam(context.recipe).tasks
+
+
+def _contestants(context: Context) -> list[Contestant]:
+    settings = context.recipe.bench
+    own = context.recipe.run.sft_checkpoint
+    sft = Path(own) if own else context.of("sft") / CHECKPOINT
+    more = {DISCOVERY_LEVEL: settings.passes_discovery}
+    checkpoints = [
+        ("base", context.of("base") / CHECKPOINT, settings.passes_base, {}),
+        ("sft", sft, settings.passes, more),
+        ("rl", context.of("rl") / CHECKPOINT, settings.passes, more),
+        *((name, context.of(name) / CHECKPOINT, settings.passes_controls, {}) for name in CONTROLS),
+    ]
+    found = [
+        Contestant(name, passes, _checkpoint(context, folder), at_level)
+        for name, folder, passes, at_level in checkpoints
+        if (folder / "config.json").is_file()
+    ]
+    agents = ON_ANY_TASK if context.recipe.tasks.folder else OPPONENTS
+    return found + [Contestant(n, settings.passes_scripted, _scripted(context, s)) for n, s in agents.items()]
+
+
+def _checkpoint(context: Context, folder: Path) -> Callable[[Machines], AbstractAsyncContextManager[Setup]]:
+    @asynccontextmanager
+    async def opened(pool: Machines) -> AsyncIterator[Setup]:
+        # The sandboxes need the other core; so many at once decode quicker without drafts.
+        engine = context.recipe.engine.model_copy(update={"threads": 1, "draft_tokens": 0})
+        policy = EnginePolicy.start(load_checkpoint(folder), engine, name=folder.parent.name)
+        try:
+            yield _setup(context, pool, policy, load_renderer(folder))
+        finally:
+            policy.close()
+
+    return opened
+
+
+def _scripted(context: Context, script: Script) -> Callable[[Machines], AbstractAsyncContextManager[Setup]]:
+    @asynccontextmanager
+    async def opened(pool: Machines) -> AsyncIterator[Setup]:
+        own = context.recipe.run.sft_checkpoint
+        tokens = load_renderer(Path(own) if own else context.of("corpus"))  # tokens are counted, not sampled
+        yield _setup(context, pool, script, tokens)
+
+    return opened
+
+
+def _setup(context: Context, pool: Machines, policy: EnginePolicy | Script, renderer: Renderer) -> Setup:
+    harness = context.recipe.harness.model_copy(update={"temperature": context.recipe.bench.temperature})
+    return Setup(policy, pool, GRADERS, harness, renderer, context.recipe.rl.attempt)
+
+
+def _summary(context: Context, outcomes: dict[str, list[Outcome]]) -> dict[str, Any]:
+    settings, mix = context.recipe.bench, _mix(context)
+    entries = {name: summarise(found, settings, mix) for name, found in outcomes.items()}
+    known = ("base", "sft", "rl", *OPPONENTS)
+    bench = {name: entry for name, entry in entries.items() if name in known}
+    bench["controls"] = {name: entry for name, entry in entries.items() if name not in known}
+    summary = {"split": settings.split, "bench": bench, "overlap": _overlap(context)}
+    if {"sft", "rl"} <= outcomes.keys():
+        before, after = outcomes["sft"], outcomes["rl"]
+        summary["lift"] = lift(before, after, settings, mix)
+        summary["over_controls"] = {name: lift(outcomes[name], after, settings, mix) for name in bench["controls"]}
+        if any(o.level == DISCOVERY_LEVEL for o in after):
+            summary["discovery"] = discovery(before, after, DISCOVERY_LEVEL, settings)
+    return summary
+
+
+def _mix(context: Context) -> dict[str, float]:
+    """How training weighs the levels: what the suite leans on and the averages are weighted back to."""
+    return dict(exam(context.recipe).mix)
+
+
+def _overlap(context: Context) -> dict[str, Any]:
+    """The statement and its figures, for the catalogue and for the very tasks that were asked."""
+    asked_of = exam(context.recipe)
+    if (folder := asked_of.folder) is not None:
+        return {"statement": folder.apart(context.recipe.bench.split)}
+    source, tasks = ExerciseSource(context.recipe.exercises), asked_of.tasks
+    found = overlap(source.settings)
+    asked = {"seen_share": seen_share(source, tasks), "validation_share": shared_with_validation(source, tasks)}
+    return {"statement": found.statement(), **asdict(found), **asked}

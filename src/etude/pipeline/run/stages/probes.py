@@ -1,0 +1,74 @@
+"""Stage probes: what each phase of pretraining and the draft layers were worth, measured on what was held out from all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from etude.agent.chat.nano import NanoRenderer
+from etude.learn.corpus.codebase import NoCode, codebase
+from etude.learn.corpus.tokenizer import load_tokenizer
+from etude.learn.model.causal_lm import CausalLM
+from etude.learn.model.checkpoint import load_checkpoint, load_config
+from etude.pipeline.run.probes.code import by_position, evenly, perplexities
+from etude.pipeline.run.probes.drafts import drafted, speedup
+from etude.pipeline.run.probes.lookups import lookups
+from etude.pipeline.run.stage import Context
+from etude.pipeline.run.stages.corpus import HELDOUT, LIBRARY
+from etude.pipeline.run.stages.pretraining import CHECKPOINT, PHASES
+from etude.pipeline.run.stages.sft import held_segments
+
+
+def run(context: Context) -> None:
+    """Leaves `summary.json`: perplexity by phase, loss by position, retrieval by length, acceptance and speed-up of the drafts."""
+    drafts = {} if "sft" in context.recipe.run.without else _drafts(context)
+    context.summarize(_phases(context) | drafts)
+
+
+def _phases(context: Context) -> dict[str, Any]:
+    folders = {p: context.of(p) / CHECKPOINT for p in PHASES if p not in context.recipe.run.without}
+    models = {phase: load_checkpoint(folder) for phase, folder in folders.items()}
+    library = context.of("corpus") / LIBRARY
+    try:
+        files = codebase(library) if library.is_dir() else []
+    except NoCode as error:
+        context.log.note(context.stage, str(error))
+        files = []
+    if not files:
+        context.log.note(context.stage, "no project is held out, so neither perplexity nor retrieval is measured")
+        return {}
+    settings, tokenizer = context.recipe.probes, load_tokenizer(context.of("corpus"))
+    old, longest = _windows(context, models)
+    chosen = evenly(files, settings.perplexity_bytes)
+    context.log.note(
+        context.stage, f"perplexity of {', '.join(models)} on {len(chosen)} of {len(files)} held-out files"
+    )
+    found = perplexities(models, tokenizer, chosen, (old, longest))
+    found["by_position"] = by_position(models, context.of("corpus") / HELDOUT, longest, settings.documents)
+    context.log.note(context.stage, f"lookups up to {longest:,} tokens")
+    found["retrieval"] = lookups(models, tokenizer, files, old, longest, settings)
+    return {key: value for key, value in found.items() if value}
+
+
+def _windows(context: Context, models: dict[str, CausalLM]) -> tuple[int, int]:
+    """The rows of the short phase and of the long one, as far as every checkpoint has positions."""
+    most = min(model.config.context_length for model in models.values())
+    pretrain = context.recipe.pretrain
+    return min(pretrain.short.row_tokens, most), min(pretrain.long.row_tokens, most)
+
+
+def _drafts(context: Context) -> dict[str, Any]:
+    """Of the SFT checkpoint; and whether the drafts still serve the policy that RL made of it, which never saw them."""
+    folder, later = context.of("sft") / CHECKPOINT, context.of("rl") / CHECKPOINT
+    if not load_config(folder).mtp_layers:
+        context.log.note(context.stage, "the checkpoint has no draft layers, so none are measured")
+        return {}
+    recipe = context.recipe
+    held = held_segments(context)
+    stops = NanoRenderer.load(folder).stop_ids
+    shared = (held, stops, recipe.probes, recipe.engine, recipe.harness.temperature)
+    context.log.note(context.stage, f"drafts on {len(held)} held-out segments")
+    found = drafted(load_checkpoint(folder, drafts=True), *shared)
+    own = not recipe.run.sft_checkpoint  # else RL began elsewhere, and its checkpoint has no drafts of ours
+    if own and "rl" not in recipe.run.without and (later / "config.json").is_file():
+        found["after_rl"] = speedup(load_checkpoint(later, drafts=True), *shared, batches=(1,))
+    return {"mtp": found}

@@ -1,0 +1,50 @@
+"""Stage sessions: the scripted expert at the training exercises, in real sandboxes, through the one harness."""
+
+from __future__ import annotations
+
+import asyncio
+
+from etude.agent.chat.nano import NanoRenderer
+from etude.core.trace.vocabulary import write_vocabulary
+from etude.pipeline.run.stage import Context, StageError
+from etude.rollout.code_search import code_search
+from etude.rollout.scripted_sessions import collect_sessions, read_sessions
+from etude.sandbox.fleet.open import open_sandboxes
+from etude.tasks.generate.exercises.source import ExerciseSource
+
+
+def run(context: Context) -> None:
+    """Leaves a session file for each session, the vocabulary to read them with, and `summary.json`."""
+    renderer = _renderer(context)
+    write_vocabulary(context.folder, renderer.vocabulary())
+    asyncio.run(_collect(context, renderer))
+    count = competent = summarized = tokens = 0
+    for session in read_sessions(context.folder):
+        segments = session.segments()
+        count, tokens = count + 1, tokens + sum(map(len, segments))
+        competent += bool(session.header.recipe["competent"])
+        summarized += len(segments) > 1
+    context.summarize({"sessions": count, "competent": competent, "summarized": summarized, "session_tokens": tokens})
+
+
+def _renderer(context: Context) -> NanoRenderer:
+    try:
+        return NanoRenderer.load(context.of("corpus"))
+    except ValueError as error:
+        raise StageError(
+            f"this stage's demonstrations are in the laptop model's chat format, which the run's tokenizer is not made for ({error}). For a "
+            'model with another chat format set run.without = ["sessions", "sft"] and run.sft_checkpoint'
+        ) from error
+
+
+async def _collect(context: Context, renderer: NanoRenderer) -> None:
+    recipe = context.recipe
+    pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
+    try:
+        source = ExerciseSource(recipe.exercises)
+        async with code_search(recipe.harness) as search:
+            await collect_sessions(
+                source, recipe.sessions, recipe.harness, renderer, pool, context.folder, context.log, search=search
+            )
+    finally:
+        await pool.close()

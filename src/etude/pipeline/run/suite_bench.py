@@ -1,0 +1,179 @@
+"""A suite asked of policies: what `etude bench run` does. It puts suite, entrants and sandboxes together and leaves the report.
+
+Whatever ends it early (a budget, an endpoint that is gone, Ctrl-C, a kill), what was made stays, the report is of the whole
+passes so far, and the same command goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from etude.core.events.log import EventLog
+from etude.evaluate.bench.outcome import OutcomeFile
+from etude.evaluate.bench.prices import Prices, priced_by
+from etude.evaluate.bench.run_report import write_report
+from etude.evaluate.bench.runs import conditions
+from etude.evaluate.bench.runs.asking import Asked, Asking, Bench
+from etude.evaluate.bench.runs.checking import STRICT, ready
+from etude.evaluate.bench.runs.cost import dollars_of, spent
+from etude.evaluate.bench.runs.entrant import Entrant
+from etude.evaluate.bench.runs.folder import RunFolder, replace_text
+from etude.evaluate.bench.runs.purse import Purse
+from etude.evaluate.bench.runs.table import price_row, read_table
+from etude.evaluate.bench.suites.suite import Suite, label
+from etude.evaluate.report.write import write_page
+from etude.pipeline.recipe.recipe import Recipe
+from etude.pipeline.run.machine import machine, versions
+from etude.pipeline.run.meter import Cost, Meter
+from etude.rollout.code_search import code_search
+from etude.rollout.settings import AttemptSettings
+from etude.sandbox.fleet.open import open_sandboxes
+
+STAGE = "bench"
+# Two tries bridge a sandbox that died; an endpoint's own retries bridge the rest.
+TRIES = 2
+MEMORY_MB = 512
+
+
+class NoPrice(Exception):
+    """A budget was set for a policy whose price nobody knows."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be done. `ids`: the tasks asked, in the suite's order; `prices` beside the suite's own, and before them."""
+
+    suite: Suite
+    ids: Sequence[str]
+    entrants: Sequence[Entrant]
+    folder: Path
+    log: EventLog
+    passes: int = 1
+    concurrency: int = 4
+    seed: int = 7
+    resamples: int = 2000
+    max_cost: float | None = None
+    beside: Sequence[Path] = ()  # folders of the same command's other suites: what they cost counts towards `max_cost`
+    attempt_limit_s: float = 3600.0
+    prices: Prices = field(default_factory=Prices)
+    judge: str | None = None  # who will judge what rubrics ask
+
+    @property
+    def limits(self) -> AttemptSettings:
+        """Of one attempt, with what the suite pins."""
+        base = AttemptSettings(attempts=TRIES, limit_s=self.attempt_limit_s, memory_mb=MEMORY_MB)
+        return self.suite.manifest.attempts(base)
+
+
+async def bench_suite(recipe: Recipe, order: Order) -> tuple[dict[str, Any], list[Asked]]:
+    """The report, and how each entrant's asking ended.
+
+    Raises SuiteBroken, NotStrict, ConditionsDiffer, NoPrice before anybody is asked; EndpointRefused, EndpointGone, UsageMissing,
+    with the report of what was made by then written.
+    """
+    folder, log = RunFolder(order.folder), order.log
+    log.note(STAGE, f"looks at the {len(order.ids)} tasks of {label(order.suite)}, their graders and environment")
+    tasks = ready(order.suite, order.ids)
+    conditions.begin(folder, shared(order), {entrant.key: facts(order, entrant) for entrant in order.entrants})
+    replace_text(folder.machine, json.dumps({"machine": machine(), "versions": versions()}, indent=1) + "\n")
+    asked: list[Asked] = []
+    pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
+    try:
+        rest = (order.passes, order.concurrency, order.seed)
+        bench = Bench(order.suite, tasks, folder, pool, log, _purse(folder, order), *rest)
+        for entrant in order.entrants:
+            asked.append(await _ask(bench, entrant, order))
+    finally:
+        await pool.close()
+        document = write_report(folder)
+        write_page(folder.root)
+    return document, asked
+
+
+async def _ask(bench: Bench, entrant: Entrant, order: Order) -> Asked:
+    price = next(row.price for row in read_table(bench.folder).rows if row.key == entrant.key)
+    before = _timings(bench.folder.timings).get(entrant.key, {})
+    async with code_search(entrant.harness) as search:
+        asking = Asking(bench, entrant, order.limits, price, search)
+        with Meter(partial(_time, bench.folder.timings, entrant.key, Cost(**before))):
+            found = await asking.run()
+    order.log.note(entrant.key, asking.line(), ends=True)
+    return found
+
+
+def shared(order: Order) -> dict[str, Any]:
+    """The conditions that bind all policies of a folder."""
+    suite = order.suite
+    return {
+        "suite": {"label": label(suite), "name": suite.name, "version": suite.version, "digest": suite.digest},
+        "tasks": list(order.ids),
+        "weights": dict(suite.weights) if suite.weights else None,
+        "seed": order.seed,
+        "strict": STRICT,
+        "report": {"resamples": order.resamples, "rubrics": rubrics(order), "judge": order.judge},
+    }
+
+
+def rubrics(order: Order) -> int:
+    """How many of the tasks ask for a judge beside their tests."""
+    return sum(order.suite.rubric(task_id) is not None for task_id in order.ids)
+
+
+def facts(order: Order, entrant: Entrant) -> dict[str, Any]:
+    """The conditions of one policy. Raises NoPrice."""
+    today = date.today()
+    price = order.prices.at(entrant.model, today) or order.suite.prices.at(entrant.model, today)
+    if price is None and order.max_cost is not None and entrant.kind == "endpoint":
+        raise NoPrice(
+            f"--max-cost needs to know what {entrant.model} costs, and no list names it (--prices, the suite's prices.toml, the "
+            f"program's own): {priced_by(entrant.model)}"
+        )
+    return {
+        "name": entrant.name,
+        "effort": entrant.effort,
+        "kind": entrant.kind,
+        "model": entrant.model,
+        "harness": entrant.harness_hash,
+        "settings": entrant.harness.model_dump(mode="json"),
+        "attempt": order.limits.model_dump(mode="json"),
+        "passes": order.passes,
+        "price": price_row(price) if entrant.model else None,
+        "priced": today.isoformat() if price and entrant.model else None,
+        **({"agent": entrant.agent} if entrant.agent else {}),
+        **(entrant.facts or {}),
+    }
+
+
+def _purse(folder: RunFolder, order: Order) -> Purse:
+    """With what earlier runs of the folder spent, and the dearest attempt of each policy."""
+    rows = read_table(folder).rows
+    prices = {row.key: row.price for row in rows}
+    dearest = {}
+    for key, price in prices.items():
+        path = folder.outcomes(key)
+        if price is not None and path.is_file():
+            costs = [dollars_of(price, outcome) for outcome in OutcomeFile(path).outcomes.values()]
+            dearest |= {key: max(known)} if (known := [cost for cost in costs if cost is not None]) else {}
+    return Purse(order.max_cost, sum(map(_spent, [folder, *map(RunFolder, order.beside)])), dearest)
+
+
+def _spent(folder: RunFolder) -> float:
+    """By all runs of a folder."""
+    if conditions.read(folder) is None:
+        return 0.0
+    return sum(spent(folder.usage, {row.key: row.price for row in read_table(folder).rows}.get).values())
+
+
+def _timings(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def _time(path: Path, key: str, before: Cost, now: Cost) -> None:
+    """Sandboxes and engine included, saved as it goes."""
+    replace_text(path, json.dumps(_timings(path) | {key: asdict(before + now)}, indent=1) + "\n")

@@ -1,0 +1,39 @@
+"""Puts tasks, the recipes of their environments and sandboxes together for `etude tasks export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from etude.sandbox.protocol import Machines
+from etude.tasks.environment.environment import environment_of
+from etude.tasks.export.freezing import frozen
+from etude.tasks.export.installation import Installation
+from etude.tasks.export.proving import Proof, proved
+from etude.tasks.export.writing import Exported, export_task, objection_to
+from etude.tasks.generate.install.kept import recipe_of
+from etude.tasks.task import Task
+
+
+class Exporter:
+    """Looks each snapshot up once, whatever number of its tasks is exported."""
+
+    def __init__(self, pool: Machines, cache: Path) -> None:
+        self.pool, self.cache = pool, cache
+        self._known: dict[str, Installation | None] = {}
+
+    async def export(self, task: Task, folder: Path, *, prove: bool = False) -> tuple[Exported, Proof | None]:
+        """And what its own scripts say of reference and nop, if asked for and if they can. Raises HarborError, LeftOut, InfraError,
+        UserError where the snapshot is gone."""
+        installation = None if objection_to(task) else await self._installation(task)
+        exported = export_task(task, folder, installation)
+        return exported, await proved(folder, self.pool) if prove and not exported.not_elsewhere else None
+
+    async def _installation(self, task: Task) -> Installation | None:
+        environment = environment_of(task.metadata)
+        assert environment is not None
+        if environment.snapshot not in self._known:
+            recipe = recipe_of(environment.snapshot, self.cache)
+            self._known[environment.snapshot] = recipe and await frozen(
+                environment, recipe.steps, recipe.until, {recipe.project, *recipe.deny}, self.pool
+            )
+        return self._known[environment.snapshot]

@@ -1,0 +1,145 @@
+"""Puts projects, installer, generators and sandboxes together for `etude tasks make`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from etude.core.events.stopping import run_async
+from etude.evaluate.bench.prices import shipped
+from etude.evaluate.bench.runs.cost import dollars_of_usage
+from etude.pipeline.recipe.recipe import Recipe
+from etude.pipeline.run.checkpoint_entrant import CHECKPOINT
+from etude.pipeline.run.install_agents import Agents, crew
+from etude.pipeline.run.judges import answering
+from etude.pipeline.run.making_report import MakingReport
+from etude.pipeline.run.meter import Meter
+from etude.sandbox.fleet.open import open_sandboxes
+from etude.tasks.generate.generator import Bench
+from etude.tasks.generate.generators.commit_environments import MOST, CommitEnvironments
+from etude.tasks.generate.generators.registry import with_environments
+from etude.tasks.generate.install.installing import Installer
+from etude.tasks.generate.making.decisions import Decisions
+from etude.tasks.generate.making.finishing import finish
+from etude.tasks.generate.making.making import Making
+from etude.tasks.generate.making.placing import Placing
+from etude.tasks.generate.making.searching import searching
+from etude.tasks.generate.making.twins import Twins
+from etude.tasks.generate.order import Built, Discarded, Finish, Install, Order, Progress
+from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.running.pin import default_cache
+from etude.tasks.splits import Shares
+from etude.tasks.store.folder import TaskFolder
+from etude.tasks.store.overlap import overlap
+
+
+def installing(listed: Mapping[str, Wanted], installers: Sequence[Installer]) -> Install:
+    """By name, from the cache where it is installed already."""
+    by_first = installing_first(installers)
+    return lambda name: by_first(listed[name])
+
+
+def installing_first(installers: Sequence[Installer]) -> Callable[[Wanted], Awaitable[Built]]:
+    """By the first of the builders that can, in their order."""
+
+    async def built(wanted: Wanted) -> Built:
+        reasons: list[str] = []
+        dollars = 0.0
+        for one in installers:
+            try:
+                found = await one.install(wanted)
+            except Discarded as error:
+                reasons.append(f"{one.name}: {error}" if len(installers) > 1 else str(error))
+                dollars += error.spent.get("dollars") or 0.0
+            else:
+                return replace(found, dollars=found.dollars + dollars)
+        last = Discarded("; ".join(reasons), installers[-1].name)
+        last.spent = {"dollars": dollars}
+        raise last
+
+    return built
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Who words prompts: `[NAME=]URL#MODEL` or `checkpoint:DIR`, as a judge is named."""
+
+    word: str
+    key_env: str = "OPENAI_API_KEY"
+
+
+def make(
+    recipe: Recipe,
+    order: Order,
+    listed: Mapping[str, Wanted],
+    out: Path,
+    progress: Progress,
+    writer: Writer | None = None,
+    shares: Shares = Shares(),
+    agents: Agents = Agents(),
+    commit_environments: int = MOST,
+) -> dict[str, Any]:
+    """What `account` tells, also written to report.json. `commit_environments`: of a project's commits that `history` may install; 0 for
+    none. Raises MakingFault; the report is of what was decided by then."""
+    report = MakingReport(out, Decisions(out, order.asked()))
+    try:
+        with Meter(report.spent):
+            placing = Placing(TaskFolder(out, make=True), shares, _different(listed, order.projects))
+            run_async(_made(recipe, order, listed, placing, report, progress, writer, agents, commit_environments))
+    finally:
+        document = report.write(overlap(TaskFolder(out, make=True)))
+    return document
+
+
+def _different(listed: Mapping[str, Wanted], names: Sequence[str]) -> int:
+    """How many projects these are: releases of one count once."""
+    return len({listed[name].in_registry if name in listed else name for name in names})
+
+
+@asynccontextmanager
+async def finishing(writer: Writer | None) -> AsyncIterator[Finish]:
+    """By the rules' words, or a policy's, priced by the program's own list. Raises NoJudge."""
+    if writer is None:
+        yield finish
+        return
+    async with answering(writer.word, writer.key_env, "--writer") as policy:
+        price = shipped().at(policy.name, date.today())
+        own = writer.word.startswith(CHECKPOINT)
+        cost = lambda usage: 0.0 if own else dollars_of_usage(price, usage) if price else None
+        yield partial(finish, writer=policy, dollars=cost)
+
+
+async def _made(
+    recipe: Recipe,
+    order: Order,
+    listed: Mapping[str, Wanted],
+    placing: Placing,
+    report: MakingReport,
+    progress: Progress,
+    writer: Writer | None,
+    agents: Agents,
+    commit_environments: int,
+) -> None:
+    agents.check()
+    pool = await open_sandboxes(recipe.fleet, recipe.sandbox)
+    try:
+        bench = Bench(pool, order.timeout_s)
+        async with finishing(writer) as finished, crew(agents, recipe, pool, default_cache()) as found:
+            install = placing.installing(installing(listed, found.installers))
+            if commit_environments:
+                kept = default_cache() / "environments" / "commits"
+                own = CommitEnvironments(installing_first(found.installers), listed, kept, commit_environments)
+                order = replace(order, generators=with_environments(order.generators, own))
+            finished = Twins(placing.folder).finishing(placing.finishing(searching(finished, pool)))
+            told = report.beside(progress)
+            making = Making(order, install, finished, placing.folder, report.decisions, bench, told)
+            making.faults = report.faults
+            await making.run()
+    finally:
+        report.write()  # before anything that could take long, or be killed in its turn
+        await pool.close()

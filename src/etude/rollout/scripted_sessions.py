@@ -1,0 +1,130 @@
+"""Collects the scripted expert's sessions: real sandboxes, the real harness, one session file each (promise 1).
+
+Resumable: a session file that ended is never made again, a torn one is removed and made anew. Session number i is a pure
+function of (settings, i): task, seed, judgement. Tasks are taken from the end of the training ids, from the back half
+only, so that RL, which draws from the front half, meets none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Iterator
+
+from etude.agent.chat.renderer import Renderer
+from etude.agent.harness.settings import HarnessSettings
+from etude.core.events.log import EventLog
+from etude.core.trace.entry import Header
+from etude.core.trace.reader import read_session
+from etude.core.trace.session import Recorder, Session
+from etude.core.trace.writer import SessionWriter
+from etude.rollout.attempt import Setup, attempt
+from etude.rollout.code_search import CodeSearch
+from etude.sandbox.protocol import Machines
+from etude.tasks.generate.expert import Expert
+from etude.tasks.generate.settings import SessionSettings
+from etude.tasks.registry import GRADERS
+from etude.tasks.task import Grader, Task, TaskSource, Verdict
+
+STAGE = "sessions"
+# Keeps seeds of neighbouring settings apart: more sessions than anyone collects under one seed.
+SEED_STRIDE = 10_000_000
+# Of the trigger. What starts a segment (request, summary, to-dos) fills a quarter of the laptop's; half leaves room to work.
+EARLIER = (0.5, 0.75)
+
+
+class Unjudged:
+    """Demonstrations are learnt from whatever they are worth, so no sandbox is spent on their verdict, which nobody reads."""
+
+    async def grade(self, task: Task, files: dict[str, bytes], pool: Machines) -> Verdict:
+        return Verdict(0.0, reason="not graded")
+
+
+async def collect_sessions(
+    source: TaskSource,
+    settings: SessionSettings,
+    harness: HarnessSettings,
+    renderer: Renderer | None,
+    pool: Machines,
+    folder: Path,
+    log: EventLog,
+    *,
+    search: CodeSearch | None = None,
+) -> int:
+    """Makes what is missing of `settings.count` sessions in `folder`; returns how many it made. Raises InfraFault."""
+    offered = len(source.ids("train"))
+    if settings.count > offered - offered // 2:
+        raise ValueError(
+            f"sessions.count = {settings.count}: only the back half of the {offered} training tasks is for demonstrations, RL "
+            f"draws from the front; raise exercises.train_tasks to {2 * settings.count} or lower sessions.count"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [number for number in range(settings.count) if not _whole(session_path(folder, number))]
+    there = settings.count - len(missing)
+    waiting, made = iter(missing), 0
+    judges: dict[str, Grader] = dict.fromkeys(GRADERS, Unjudged())
+
+    async def collect_one(number: int) -> None:
+        seed = settings.seed * SEED_STRIDE + number
+        task = source.task(source.ids("train")[-1 - number])
+        expert = Expert(task, seed, competence=settings.competence)
+        record = partial(_recorder, session_path(folder, number), expert, seed)
+        own = summarizing(harness, settings, seed)
+        setup = Setup(expert, pool, judges, own, renderer, record=record, search=search)
+        await attempt(task, setup, name=f"{number:06d}", seed=seed)
+
+    async def worker() -> None:
+        nonlocal made
+        for number in waiting:
+            await collect_one(number)
+            made += 1
+            log.progress(STAGE, there + made, settings.count)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(settings.concurrency):
+                group.create_task(worker())
+    except ExceptionGroup as several:  # every worker meets the same fault: a person is told of one
+        raise several.exceptions[0] from several
+    return made
+
+
+def summarizing(harness: HarnessSettings, settings: SessionSettings, seed: int) -> HarnessSettings:
+    """The harness of one session: some sessions meet their self-summary sooner, at half to three quarters of the trigger."""
+    rng = random.Random(f"summary {seed}")
+    if rng.random() >= settings.early_summaries:
+        return harness
+    trigger = round(harness.summary_trigger_tokens * rng.uniform(*EARLIER))
+    return harness.model_copy(update={"summary_trigger_tokens": trigger})
+
+
+def _recorder(path: Path, expert: Expert, seed: int, header: Header) -> Recorder:
+    """A fresh session file, whatever an earlier try or a kill left there."""
+    for suffix in (".jsonl", ".tokens", ".routes"):
+        path.with_suffix(suffix).unlink(missing_ok=True)
+    facts = {"stage": STAGE, "level": expert.level, "seed": seed, "competent": expert.plan.competent}
+    return SessionWriter(path, replace(header, recipe={**header.recipe, **facts}), every="end")
+
+
+def session_path(folder: Path, number: int) -> Path:
+    """Where session `number` lies."""
+    return folder / f"{number:06d}.jsonl"
+
+
+def read_sessions(folder: Path, *, first: int = 0) -> Iterator[Session]:
+    """The collected sessions in order of their numbers, from the `first` on."""
+    return map(read_session, sorted(folder.glob("*.jsonl"))[first:])
+
+
+def _whole(path: Path) -> bool:
+    """Whether a session file ended: its last line is the `end` entry."""
+    if not path.is_file():
+        return False
+    lines = path.read_bytes().rsplit(b"\n", 2)
+    if len(lines) < 3 or lines[-1]:
+        return False
+    return json.loads(lines[-2]).get("type") == "end"

@@ -1,0 +1,150 @@
+"""A sandbox of a fleet: the one on its host, which ends with the host, and is counted as long as it lives."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from etude.sandbox.egress.record import Decision
+from etude.sandbox.errors import InfraError, SandboxDied, SandboxError, SandboxNotFound, UserError
+from etude.sandbox.fleet.relay import Relay
+from etude.sandbox.protocol import Process, Sandbox
+from etude.sandbox.spec import Change, Chunk, ExecResult, SandboxSpec, SnapshotRef, State, Terminal
+from etude.sandbox.tether import Tether
+
+
+class Keeper(Protocol):
+    """What a sandbox needs of its fleet."""
+
+    async def remember(self, box: FleetSandbox, ref: SnapshotRef) -> None: ...
+    async def bring(self, box: FleetSandbox, ref: SnapshotRef) -> None:
+        """To its host. Raises InfraError where nobody has it."""
+        ...
+
+    async def restore(self, snapshot: SnapshotRef, spec: SandboxSpec, n: int = 1) -> list[Sandbox | SandboxError]: ...
+
+
+class FleetSandbox(Relay):
+    """`on_end` is called once, with true where it died rather than was killed. It is never replaced by another."""
+
+    def __init__(
+        self, host: str, key: str, spec: SandboxSpec, inner: Sandbox, tether: Tether, born_s: float, keeper: Keeper
+    ) -> None:
+        self.host, self.key, self.spec, self.born_s = host, key, spec, born_s
+        self.id = f"{host}/{inner.id}"
+        self.on_end: Callable[[bool], None] = lambda died: None
+        self._inner, self._tether, self._keeper = inner, tether, keeper
+        self._ended = False
+
+    @property
+    def state(self) -> State:
+        return "dead" if self._ended or self._tether.why else self._inner.state
+
+    @property
+    def deadline_s(self) -> float | None:
+        return self._inner.deadline_s
+
+    @property
+    def decisions(self) -> builtins.list[Decision]:
+        return self._inner.decisions
+
+    async def exec(self, *args: Any, **named: Any) -> Process:
+        return _Watched(await self._do("exec", *args, **named), self)
+
+    async def snapshot(self, name: str = "", *, memory: bool = False) -> SnapshotRef:
+        ref = await self._do("snapshot", name, memory=memory)
+        if not memory:
+            await self._keeper.remember(self, ref)
+        return ref
+
+    async def fork(self, n: int = 1, *, memory: bool = False) -> builtins.list[Sandbox | SandboxError]:
+        """Children may be born on other hosts, but for those with memory, which only this one has."""
+        if memory:
+            return await self._do("fork", n, memory=True)
+        return await self._keeper.restore(await self.snapshot(), dataclasses.replace(self.spec, files={}), n)
+
+    async def diff(self, since: SnapshotRef | None = None) -> builtins.list[Change]:
+        return await self._since("diff", since)
+
+    async def git_patch(self, since: SnapshotRef | None = None) -> bytes:
+        return await self._since("git_patch", since)
+
+    async def kill(self) -> None:
+        if self._ended:
+            return
+        self.end(died=False)
+        try:
+            await self._tether.hold(self._inner.kill())
+        except SandboxDied:
+            return  # it went with its host: gone is what was wanted
+
+    def end(self, died: bool) -> None:
+        """It is over; said once."""
+        if not self._ended:
+            self._ended = True
+            self.on_end(died)
+
+    async def _do(self, operation: str, *args: Any, **named: Any) -> Any:
+        return await self.hold(getattr(self._inner, operation)(*args, **named))
+
+    async def _since(self, operation: str, since: SnapshotRef | None) -> Any:
+        """Its host may not have the snapshot yet: it was made on another one."""
+        try:
+            return await self._do(operation, since)
+        except (UserError, SandboxNotFound):
+            if since is None or self.state == "dead":
+                raise
+            with suppress(InfraError):  # nobody has it: told as its host tells it
+                await self._keeper.bring(self, since)
+        return await self._do(operation, since)
+
+    async def hold(self, work: Any) -> Any:
+        if self._ended and self._tether.why is None:
+            work.close()
+            raise SandboxNotFound(f"{self.id} is gone")
+        try:
+            return await self._tether.hold(work)
+        except SandboxDied:
+            self.end(died=True)
+            raise
+        except SandboxNotFound:
+            if self._inner.state == "dead":
+                self.end(died=False)
+            raise
+
+
+class _Watched:
+    """A running command that fails when its host is lost."""
+
+    def __init__(self, process: Process, box: FleetSandbox) -> None:
+        self._process, self._box = process, box
+
+    async def stream(self) -> AsyncIterator[Chunk]:
+        chunks = self._process.stream()
+        while True:
+            try:
+                yield await self._box.hold(_next(chunks))
+            except StopAsyncIteration:
+                return
+
+    async def write(self, data: bytes) -> None:
+        await self._box.hold(self._process.write(data))
+
+    async def close_stdin(self) -> None:
+        await self._box.hold(self._process.close_stdin())
+
+    async def resize(self, size: Terminal) -> None:
+        await self._box.hold(self._process.resize(size))
+
+    async def signal(self, number: int) -> None:
+        await self._box.hold(self._process.signal(number))
+
+    async def wait(self) -> ExecResult:
+        return await self._box.hold(self._process.wait())
+
+
+async def _next(chunks: AsyncIterator[Chunk]) -> Chunk:
+    return await anext(chunks)

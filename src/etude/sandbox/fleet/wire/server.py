@@ -1,0 +1,132 @@
+"""The host's end of a wire: sandboxes and commands by their ids. A fleet that isn't heard of any more loses its lease and its sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+from etude.sandbox.egress.record import Decision
+from etude.sandbox.errors import InfraError, SandboxError, SandboxNotFound
+from etude.sandbox.fleet.demand import Beat
+from etude.sandbox.fleet.host import Host
+from etude.sandbox.fleet.leases import HEARTBEAT_S, Leases
+from etude.sandbox.fleet.wire.link import Answer
+from etude.sandbox.fleet.wire.output import Output
+from etude.sandbox.protocol import Process, Sandbox
+from etude.sandbox.spec import Chunk, SandboxSpec, SnapshotRef
+
+_HOST = frozenset({"facts", "end", "chain", "missing", "export_layer", "import_layer", "enter", "held"})
+_HERE = frozenset({"beat", "create", "restore", "leave", "call", "start", "pull", "process", "decisions"})
+_BOX = frozenset(
+    {
+        "run", "read", "write", "list", "remove", "export", "stat", "put_tar", "get_tar", "snapshot", "diff", "git_patch",
+        "pause", "resume", "set_network", "services", "heartbeat", "extend", "kill",
+    }
+)  # fmt: skip
+_PROCESS = frozenset({"write", "close_stdin", "resize", "signal", "wait"})
+
+
+class HostServer:
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._boxes: dict[str, Sandbox] = {}
+        self._processes: dict[int, tuple[str, Process, Output]] = {}
+        self._numbers = itertools.count(1)
+        self._leases, self._owners = Leases(), set[str]()
+        self._watch: asyncio.Task[None] | None = None
+
+    async def ask(self, method: str, *args: Any, **named: Any) -> Answer:
+        """Never raises but for a broken request: errors are answers."""
+        try:
+            if method in _HOST:
+                return True, await getattr(self._host, method)(*args, **named)
+            if method in _HERE:
+                return True, await getattr(self, method)(*args, **named)
+        except SandboxError as error:
+            return False, error
+        raise ValueError(f"{method!r} is nothing that a host can be asked")
+
+    async def beat(self, owner: str) -> Beat:
+        self._leases.renew(owner, asyncio.get_running_loop().time())
+        self._owners.add(owner)
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._watch_leases())
+        self._drop_dead()
+        return await self._host.beat(owner)
+
+    async def create(self, spec: SandboxSpec, owner: str, key: str) -> str:
+        return self._enter(await self._host.create(spec, owner, key))
+
+    async def restore(self, snapshot: SnapshotRef, spec: SandboxSpec, owner: str, key: str) -> str:
+        return self._enter(await self._host.restore(snapshot, spec, owner, key))
+
+    async def leave(self, owner: str) -> None:
+        self._leases.end(owner)
+        self._owners.discard(owner)
+        await self._host.leave(owner)
+
+    async def call(self, box: str, operation: str, *args: Any, **named: Any) -> Any:
+        if operation not in _BOX:
+            raise InfraError(f"{operation!r} is no operation of a sandbox that travels")
+        done = await getattr(self._box(box), operation)(*args, **named)
+        if operation == "kill":
+            self._forget(box)
+        return done
+
+    async def decisions(self, box: str) -> list[Decision]:
+        return self._box(box).decisions
+
+    async def start(self, box: str, *args: Any, **named: Any) -> int:
+        process = await self._box(box).exec(*args, **named)
+        number = next(self._numbers)
+        self._processes[number] = (box, process, Output(process))
+        return number
+
+    async def pull(self, number: int) -> tuple[list[Chunk], bool]:
+        return await self._process(number)[1].pull()
+
+    async def process(self, number: int, operation: str, *args: Any) -> Any:
+        if operation not in _PROCESS:
+            raise InfraError(f"{operation!r} is no operation of a command")
+        return await getattr(self._process(number)[0], operation)(*args)
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        for box in list(self._boxes):
+            self._forget(box)
+
+    def _enter(self, box: Sandbox) -> str:
+        self._boxes[box.id] = box
+        return box.id
+
+    def _box(self, name: str) -> Sandbox:
+        if name not in self._boxes:
+            raise SandboxNotFound(f"{name}: no such sandbox on host {self._host.name}")
+        return self._boxes[name]
+
+    def _process(self, number: int) -> tuple[Process, Output]:
+        if number not in self._processes:
+            raise SandboxNotFound(f"command {number}: its sandbox is gone from host {self._host.name}")
+        return self._processes[number][1:]
+
+    def _forget(self, box: str) -> None:
+        self._boxes.pop(box, None)
+        for number, (whose, _, output) in list(self._processes.items()):
+            if whose == box:
+                output.close()
+                del self._processes[number]
+
+    def _drop_dead(self) -> None:
+        for name, box in list(self._boxes.items()):
+            if box.state == "dead":
+                self._forget(name)
+
+    async def _watch_leases(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            now = asyncio.get_running_loop().time()
+            for owner in [owner for owner in self._owners if self._leases.over(owner, now)]:
+                await self.leave(owner)
+                self._drop_dead()

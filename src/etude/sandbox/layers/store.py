@@ -1,0 +1,233 @@
+"""A store of layers in a folder, shared by any number of processes.
+
+    layers/<32 digits of the digest>/   manifest, seal, tree/        immutable; `tree` in overlay form (also in memory: medium.py)
+    snapshots/<digest>                  the record of a chain
+    names/<name>                        a digest
+    live/<process>/                     what a process makes and holds (lease.py)
+    trash/                              what a collection has taken away and is removing
+
+Promises: what is in `layers` is whole (it is renamed into place); what is served is what its digest says, or LayerCorrupt is raised; what
+a living process holds, or a name leads to, is never collected. A process that is killed leaves nothing but its folder under `live`.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import functools
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from etude.sandbox.layers import names as names_
+from etude.sandbox.layers import seal
+from etude.sandbox.layers.bounds import Bounds
+from etude.sandbox.layers.draft import Draft, Owner, full_disk_told
+from etude.sandbox.layers.errors import LayerCorrupt, UnknownSnapshot
+from etude.sandbox.layers.hold import Hold
+from etude.sandbox.layers.intake import Intake
+from etude.sandbox.layers.lease import Lease
+from etude.sandbox.layers.manifest import Manifest
+from etude.sandbox.layers.medium import Medium, beside
+from etude.sandbox.layers.snapshot import Snapshot
+from etude.sandbox.layers.tree import FOLDER
+from etude.sandbox.layers.view import View
+
+_PREFIX = re.compile(r"[0-9a-f]{8,64}")
+_LOOKED_AT_ONCE = (
+    1000  # entries; a larger layer is looked at once a process: stat of an image takes longer than a sandbox' birth
+)
+
+
+class LayerStore:
+    """`owner`: whose the files are to be, where not the caller's own."""
+
+    def __init__(self, root: Path, owner: Owner | None = None, *, in_memory: bool = False) -> None:
+        """`in_memory`: layers that nobody asked to keep may be in memory, where there is a file system for that."""
+        self.root, self.owner = root, owner
+        self.disk = Medium(root)
+        self.layers, self.snapshots = self.disk.layers, root / "snapshots"
+        self.live, self.trash = self.disk.live, self.disk.trash
+        self.names = names_.Names(root / "names")
+        for folder in (self.snapshots, root / "names"):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._looked_at: set[str] = set()
+        self.memory: Medium | None = None
+        if in_memory:
+            with self.locked(fcntl.LOCK_SH):
+                self.memory = beside(root)
+
+    @property
+    def media(self) -> list[Medium]:
+        return [self.disk] if self.memory is None else [self.disk, self.memory]
+
+    # ---- making
+
+    def ingest(
+        self, upper: int, below: Snapshot, *, bounds: Bounds = Bounds(), name: str = "", passing: bool = False
+    ) -> Hold:
+        """A snapshot of `below` with an upper folder (its descriptor) on top, held. Nobody may write to the folder meanwhile.
+
+        `passing`: nobody will ask for it by its digest later, so it goes with its last hold. Raises Hostile, StoreFull.
+        """
+        with self.drafting(self._medium(bounds) if passing else self.disk) as draft:
+            seen = functools.cache(lambda: View.of(self, below).entries)  # rarely needed
+            Intake(draft, bounds, lambda path: path in seen()).take(upper)
+            only_folders = all(entry.kind == "dir" and not entry.opaque for entry in draft.entries)
+            changed = not only_folders or any(not entry.same_in(seen()) for entry in draft.entries)
+            return self.commit(draft if changed else None, below, name=name, passing=passing)
+
+    @contextmanager
+    def drafting(self, medium: Medium | None = None) -> Iterator[Draft]:
+        """A new layer, removed at the end unless `commit` took it. A full disk is told as StoreFull."""
+        medium = medium or self.disk
+        with full_disk_told(medium.root):
+            draft = Draft(medium.lease.draft_folder(), self.owner, medium.layer)
+            try:
+                yield draft
+            finally:
+                draft.close()
+
+    def add(self, draft: Draft) -> str:
+        """Its digest, the draft renamed into place. The store must be locked: what no snapshot names may be collected."""
+        manifest = draft.finish()
+        digest = manifest.digest
+        try:
+            draft.folder.rename(draft.place(digest))
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            self._look(digest)  # the same files are here already
+        return digest
+
+    def commit(self, draft: Draft | None, below: Snapshot, *, name: str = "", passing: bool = False) -> Hold:
+        """`below` with the draft on top, if there is one: recorded, named, and held."""
+        if name:
+            names_.require(name)
+        with self.locked(fcntl.LOCK_SH):
+            snapshot = below.topped(self.add(draft)) if draft is not None else below
+            return self.record(snapshot, name=name, passing=passing)
+
+    def record(self, snapshot: Snapshot, *, name: str = "", passing: bool = False) -> Hold:
+        """Its layers must be there, and the store locked or its layers held."""
+        if not passing:
+            self._keep(snapshot)
+        path = self.snapshots / snapshot.digest
+        if not path.exists():
+            fresh = self.snapshots / f".{os.urandom(6).hex()}"
+            fresh.write_bytes(snapshot.text())
+            if passing:
+                os.utime(fresh, (0, 0))  # older than any patience of a collection
+            fresh.replace(path)
+        elif not passing:
+            os.utime(path)
+        self.lease.hold(snapshot.digest)
+        if name:
+            self.names.give(name, snapshot.digest)
+        return Hold(self, snapshot)
+
+    # ---- finding
+
+    def resolve(self, ref: str) -> Snapshot:
+        """By name, digest, or the first eight or more digits of one. Raises UnknownSnapshot, LayerCorrupt."""
+        digest = self.names.find(ref) or (ref if names_.is_digest(ref) else self._by_prefix(ref))
+        try:
+            text = (self.snapshots / digest).read_bytes()
+        except OSError:
+            raise UnknownSnapshot(f"no snapshot or image {ref!r} in {self.root}{self._known()}") from None
+        try:
+            snapshot = Snapshot.parse(text)
+        except (ValueError, KeyError, TypeError):
+            snapshot = Snapshot()
+        if snapshot.digest != digest:
+            raise LayerCorrupt(f"snapshot {digest[:12]}: its record is not what was written; remove it")
+        return snapshot
+
+    def hold(self, ref: str) -> Hold:
+        """Its layers, checked and safe from collection until released. Raises UnknownSnapshot, LayerCorrupt."""
+        with self.locked(fcntl.LOCK_SH):
+            snapshot = self.resolve(ref)
+            first = self.lease.hold(snapshot.digest)
+            with suppress(FileNotFoundError):
+                if os.stat(self.snapshots / snapshot.digest).st_mtime:
+                    os.utime(self.snapshots / snapshot.digest)
+        held = Hold(self, snapshot)
+        try:
+            if first:
+                for digest in snapshot.layers:
+                    self._look(digest)
+        except BaseException:
+            held.release()
+            raise
+        return held
+
+    def layer(self, digest: str) -> Path:
+        if self.memory is not None and (there := self.memory.layer(digest)).is_dir():
+            return there
+        return self.disk.layer(digest)
+
+    def manifest(self, digest: str) -> Manifest:
+        """Raises LayerCorrupt."""
+        return seal.read_manifest(self.layer(digest), digest)
+
+    @property
+    def lease(self) -> Lease:
+        return self.disk.lease
+
+    def close(self) -> None:
+        """All holds of this object end."""
+        if self.memory is not None:
+            with self.locked(fcntl.LOCK_EX):
+                self.memory.vacate()
+            self.memory = None
+        self.disk.close()
+
+    def __enter__(self) -> LayerStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def locked(self, how: int) -> Iterator[None]:
+        """Shared: nothing is collected meanwhile. Exclusive: nobody makes or takes anything."""
+        fd = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, how)
+            yield
+        finally:
+            os.close(fd)
+
+    def _medium(self, bounds: Bounds) -> Medium:
+        """Memory, unless this layer could fill it."""
+        fits = self.memory is not None and self.memory.free_bytes > bounds.max_bytes
+        return self.memory if fits and self.memory is not None else self.disk
+
+    def _keep(self, snapshot: Snapshot) -> None:
+        """Copy to the disk what only memory has of it."""
+        for digest in snapshot.layers:
+            if self.memory is None or self.disk.layer(digest).is_dir():
+                continue
+            tree = os.open(self.layer(digest) / "tree", FOLDER)
+            try:
+                with self.drafting() as draft:
+                    Intake(draft, Bounds(), lambda path: True).take(tree)
+                    self.add(draft)
+            finally:
+                os.close(tree)
+
+    def _look(self, digest: str) -> None:
+        if digest in self._looked_at:
+            return
+        if seal.check(self.layer(digest), digest) > _LOOKED_AT_ONCE:
+            self._looked_at.add(digest)
+
+    def _by_prefix(self, ref: str) -> str:
+        found = [name for name in os.listdir(self.snapshots) if name.startswith(ref)] if _PREFIX.fullmatch(ref) else []
+        return found[0] if len(found) == 1 else "-"
+
+    def _known(self) -> str:
+        known = list(self.names.all())[:8]
+        return f"; there are {', '.join(known)}" if known else ", which has none with a name"

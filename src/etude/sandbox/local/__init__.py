@@ -1,1 +1,0 @@
-"""Sandboxes of this machine, made from namespaces by ourselves."""

@@ -1,0 +1,81 @@
+"""Asynchrony: an await that is missing, a gather that waits for too little or loses errors, a lock not taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from etude.tasks.generate.generators.bugs.code import Code, Node
+from etude.tasks.generate.generators.bugs.cutting import (
+    arguments,
+    callee,
+    dedented,
+    field,
+    keyword,
+    replaced,
+    without_argument,
+)
+from etude.tasks.generate.generators.bugs.operator import Change, Family
+
+FAMILY = Family("async")
+
+
+@FAMILY.operator("python", "missing-await", "await", weight=4)
+@FAMILY.operator("javascript", "missing-await", "await_expression", weight=4)
+def unawaited(code: Code, node: Node) -> Iterable[Change]:
+    yield replaced(node, code.text(node.named_children[-1]))
+
+
+@FAMILY.operator("python", "wrong-gather", "call", weight=3)
+def gathered(code: Code, node: Node) -> Iterable[Change]:
+    """Errors come back as values, or are thrown; the last of what is waited for is left out."""
+    name = callee(code, node)
+    if name == "gather":
+        given = keyword(code, node, "return_exceptions")
+        if given is not None:
+            yield without_argument(code, node, given)
+        else:
+            others = arguments(node)
+            if others:
+                yield [(others[-1].end_byte, others[-1].end_byte, ", return_exceptions=True")]
+            if len(others) > 1:
+                yield without_argument(code, node, others[-1])
+    elif name == "wait" and (given := keyword(code, node, "return_when")) is not None:
+        yield without_argument(code, node, given)
+
+
+@FAMILY.operator("javascript", "wrong-gather", "call_expression", weight=3)
+def js_gathered(code: Code, node: Node) -> Iterable[Change]:
+    called = field(node, "function")
+    others = {
+        "Promise.all": ("Promise.race", "Promise.allSettled"),
+        "Promise.allSettled": ("Promise.all",),
+        "Promise.race": ("Promise.all",),
+    }
+    yield from (replaced(called, other) for other in others.get(code.text(called), ()))
+
+
+@FAMILY.operator("python", "unlocked", "with_statement", weight=3)
+def unlocked(code: Code, node: Node) -> Iterable[Change]:
+    said = code.text(node).partition(":")[0].lower()
+    if "lock" in said or "semaphore" in said:
+        yield replaced(node, dedented(code, field(node, "body"), node))
+
+
+@FAMILY.operator("python", "sync-iteration", "for_statement", weight=1)
+@FAMILY.operator("python", "sync-with", "with_statement", weight=1)
+def synchronous(code: Code, node: Node) -> Iterable[Change]:
+    first = node.children[0]
+    if first.type == "async":
+        yield [(first.start_byte, node.children[1].start_byte, "")]
+
+
+@FAMILY.operator("javascript", "forgotten-return-of-promise", "return_statement", weight=3)
+def js_lost(code: Code, node: Node) -> Iterable[Change]:
+    """A promise made and not handed back: the caller goes on before it is done."""
+    value = node.named_children[0] if node.named_children else None
+    if (
+        value is not None
+        and value.type == "call_expression"
+        and any(f".{w}(" in code.text(value) for w in ("then", "catch", "finally"))
+    ):
+        yield replaced(node, f"{code.text(value)};")

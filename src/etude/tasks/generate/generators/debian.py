@@ -1,0 +1,121 @@
+"""Generator `debian-patches`: each patch of a Debian source package's series is a reference, its DEP-3 description the request.
+
+The series is applied in order, as dpkg would; a patch's task starts from all patches before it. Only those that tests show become tasks.
+The packaging itself (`debian/`) is not in the agent's tree: it holds the patches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from etude.core.sources.project import SourceOffline
+from etude.sandbox.errors import InfraError
+from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.generate.generators.request_text import request_of, without_references
+from etude.tasks.generate.generators.states import States, proved
+from etude.tasks.generate.order import Discarded
+from etude.tasks.generate.prompts.facts import Facts
+from etude.tasks.generate.sources.fetched import patches
+from etude.tasks.generate.sources.projects import Wanted
+from etude.tasks.patch import PatchRefused, patched
+from etude.tasks.proof import LeftOut
+from etude.tasks.recorded.asked import category
+from etude.tasks.running.pin import default_cache
+from etude.tasks.task import Task
+from etude.tasks.validation.workshop import Candidate
+
+NAME = "debian-patches"
+
+# What lies in debian/patches, by name.
+Patches = Callable[[Installed], Mapping[str, str]]
+
+
+def packaged(project: Installed) -> Mapping[str, str]:
+    """By apt's mirrors. Raises LeftOut, InfraError."""
+    wanted = Wanted(project.origin.split()[1], "debian", project.environment.version)
+    try:
+        return patches(wanted, default_cache())
+    except Discarded as error:
+        raise LeftOut(str(error)) from error
+    except SourceOffline as error:
+        raise InfraError(f"the patches of {wanted.id} can't be fetched: {error}") from error
+
+
+@dataclass
+class DebianPatches:
+    patches: Patches = packaged
+    name: str = NAME
+    category: str = "debugging"
+    languages: tuple[str, ...] = ("python", "javascript", "typescript")
+
+    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+        """Raises LeftOut, InfraError where the package can't be had any more."""
+        if not project.origin.startswith("debian "):
+            return
+        found = self.patches(project)
+        for number, name in enumerate(series(found)):
+            told = re.sub(r"\W+", "-", name.rpartition("/")[2].rpartition(".")[0] or name).strip("-")
+            task_id = f"debugging/{project.name}/{NAME}/{told}"
+            yield Candidate(task_id, partial(build, project, bench, found, number, task_id))
+
+
+def series(found: Mapping[str, str]) -> list[str]:
+    """The names of the patches in their order, without comments and options."""
+    rows = (row.split(" #")[0].split() for row in found.get("series", "").splitlines())
+    return [row[0] for row in rows if row and not row[0].startswith("#")]
+
+
+def one_level(patch: str) -> str:
+    """With `a/` and `b/` before its paths, whatever folders quilt or a person put there (`pkg-1.0.orig/`)."""
+
+    def headed(match: re.Match[str]) -> str:
+        old, new = (
+            re.sub(r"^(?!/dev/null)[^/\s]+/", f"{side}/", match[key]) for side, key in (("a", "old"), ("b", "new"))
+        )
+        return f"--- {old}\n+++ {new}"
+
+    return re.sub(r"(?m)^--- (?P<old>\S+).*\n\+\+\+ (?P<new>\S+).*$", headed, patch)
+
+
+def described(patch: str) -> tuple[str, str]:
+    """(first line, rest) of a patch's description by DEP-3 (dep-team.pages.debian.net/deps/dep3): Description or Subject, with the
+    free lines of the header behind; empty where it says nothing."""
+    header = re.split(r"(?m)^(?:--- |diff |Index: |===)", patch, maxsplit=1)[0]
+    found = re.search(r"(?mi)^(?:Description|Subject):[ \t]*((?:.*)(?:\n[ \t]+.*)*)", header)
+    if found is None:
+        return "", ""
+    rows = [re.sub(r"^ \.$", "", row).strip() for row in found[1].splitlines()]
+    first = re.sub(r"^\[PATCH[^\]]*\]\s*", "", rows[0]).strip()
+    return without_references(first).strip(), request_of("\n\n" + "\n".join(rows[1:]).strip())
+
+
+def states_at(files: Mapping[str, str], found: Mapping[str, str], number: int) -> tuple[dict[str, str], dict[str, str]]:
+    """The tree before and after one patch of the series. Raises LeftOut with the patch that would not go on."""
+    tree = {path: text for path, text in files.items() if not path.startswith("debian/")}
+    before = tree
+    for name in series(found)[: number + 1]:
+        patch = found.get(name)
+        if patch is None:
+            raise LeftOut(f"{name} is named in the series and is not there")
+        before = tree
+        try:
+            tree = patched(before, one_level(patch))
+        except PatchRefused as error:
+            raise LeftOut(f"{name} does not go on: {error}") from error
+    return before, tree
+
+
+async def build(project: Installed, bench: Bench, found: Mapping[str, str], number: int, task_id: str) -> Task:
+    """Raises LeftOut, InfraError."""
+    before, after = states_at(project.files, found, number)
+    name = series(found)[number]
+    headline, rest = described(found[name])
+    if len(headline.split()) < 2:
+        raise LeftOut(f"{name} has no description by DEP-3: nobody could say what is wanted")
+    facts = Facts(headline=headline, expected=rest)
+    about = category(f"{headline} {rest}")
+    states = States(task_id, about, NAME, facts, before, after, ("patch",), {"patch": name})
+    return await proved(project, bench, states)

@@ -1,0 +1,151 @@
+"""DevOps repair: files that build, test, pack and serve a real project, broken in one to three places; graded by running them.
+
+The files are written for the project (few releases carry theirs), the project and what its tests notice are real. A breakage is a
+mistake that people make; the scenarios of a recipe must tell every one of them, or the candidate is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.generate.generators.devops.ci import workflow
+from etude.tasks.generate.generators.devops.makefile import makefile
+from etude.tasks.generate.generators.devops.recipe import Breakage, Maker, Recipe, Subject
+from etude.tasks.generate.generators.devops.script import release_script
+from etude.tasks.generate.generators.devops.service import service
+from etude.tasks.generate.generators.kinds.defects import defects, spread
+from etude.tasks.generate.generators.kinds.draft import Draft, proved
+from etude.tasks.generate.generators.kinds.modules import Tested, tested
+from etude.tasks.generate.generators.kinds.trial import Trial
+from etude.tasks.generate.prompts.facts import Facts
+from etude.tasks.graders.devops import NAME as GRADER
+from etude.tasks.proof import LeftOut
+from etude.tasks.task import Task
+from etude.tasks.validation.workshop import Candidate
+
+MAKERS: tuple[Maker, ...] = (makefile, workflow, release_script, service)
+EACH = 3  # tasks of each recipe: with one, two and three breakages
+TRIED = 16
+
+
+class DevopsRepair:
+    """Candidates take turns between the recipes. The project's tests are tried once, for all of them."""
+
+    name = "devops"
+    category = "devops"
+    languages: tuple[str, ...] = ("python",)
+
+    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+        found = _Found(project, bench)
+        for count in range(1, EACH + 1):
+            for maker in MAKERS:
+                task_id = f"{project.name}/devops/{maker.__name__}-{count}"
+                asked = _Asked(task_id, maker, count, seed)
+                yield Candidate(task_id, lambda asked=asked: build(asked, found, project, bench))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    id: str
+    maker: Maker
+    count: int
+    seed: int
+
+
+class _Found:
+    """A module with quick tests, and a defect that they show; searched once."""
+
+    def __init__(self, project: Installed, bench: Bench) -> None:
+        self._project, self._bench = project, bench
+        self._lock = asyncio.Lock()
+        self._subject: Subject | None = None
+        self._reason = ""
+
+    async def subject(self) -> Subject:
+        """Raises LeftOut."""
+        async with self._lock:
+            if self._subject is None and not self._reason:
+                try:
+                    self._subject = await self._search()
+                except LeftOut as error:
+                    self._reason = str(error)
+        if self._subject is None:
+            raise LeftOut(self._reason)
+        return self._subject
+
+    async def _search(self) -> Subject:
+        files = self._project.files
+        usable = [place for place in tested(self._project) if _in_package(place)]
+        # Small test files first: every scenario runs one.
+        for place in sorted(usable, key=lambda place: (len(files[place.tests[0]]), place.path))[:4]:
+            trial = Trial(self._project, place.tests[:1], self._bench)
+            try:
+                right = await trial.right()
+            except LeftOut:
+                continue  # the next module's tests may run
+            shown = await trial.shown(spread(defects(place.path, files[place.path])), right, 1, TRIED)
+            if shown and not right.failed:
+                return Subject(self._project, place, shown[0])
+        raise LeftOut("no module has tests that pass whole here and notice a defect")
+
+
+def _in_package(place: Tested) -> bool:
+    """In a package with a folder of its own, tests outside of what is packed or inside alike."""
+    parts = place.path.split("/")
+    return "." in place.name and place.name.partition(".")[0] in parts[:-1]
+
+
+async def build(asked: _Asked, found: _Found, project: Installed, bench: Bench) -> Task:
+    recipe = asked.maker(await found.subject())
+    if taken := sorted(path for path in recipe.files if path in project.files):
+        raise LeftOut(f"the project has {taken[0]} of its own")
+    chosen = drawn(recipe, asked.count, random.Random(f"{asked.id} {asked.seed}"))
+    files = dict(project.files) | dict(recipe.files)
+    for one in chosen:
+        if files[one.path].count(one.old) != 1:
+            raise LeftOut(f"{one.path} does not hold {one.old!r} once")
+        files[one.path] = files[one.path].replace(one.old, one.new)
+    seen = [one.seen for one in chosen]
+    facts = Facts(
+        headline=f"{recipe.what} is broken: {seen[0]}",
+        steps=tuple(f"Seen: {what}" for what in seen),
+        expected=" ".join(f"{line}." for line in recipe.promise),
+        place=", ".join(f"`{path}`" for path in recipe.files),
+        notes=("Only these files may be changed", "There may be more wrong with it than what was seen"),
+    )
+    draft = Draft(
+        id=asked.id,
+        category=DevopsRepair.category,
+        level=recipe.level,
+        generator=DevopsRepair.name,
+        grader=GRADER,
+        facts=facts,
+        demand=recipe.demand,
+        files=files,
+        solution={path: recipe.files[path] for path in sorted({one.path for one in chosen})},
+        hidden={"scenarios": list(recipe.scenarios), "seconds": 1.0},
+        editable=tuple(recipe.files),
+        operators=tuple(f"{recipe.level}:{one.name}" for one in chosen),
+    )
+    return await proved(draft, project, bench)
+
+
+def drawn(recipe: Recipe, count: int, rng: random.Random) -> list[Breakage]:
+    """Breakages that don't touch the same text."""
+    kept: list[Breakage] = []
+    for one in rng.sample(recipe.breakages, len(recipe.breakages)):
+        if len(kept) < count and not any(_overlap(recipe, one, other) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _overlap(recipe: Recipe, one: Breakage, other: Breakage) -> bool:
+    if one.path != other.path:
+        return False
+    text = recipe.files[one.path]
+    a, b = text.find(one.old), text.find(other.old)
+    return a < b + len(other.old) and b < a + len(one.old)

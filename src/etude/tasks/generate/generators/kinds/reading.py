@@ -1,0 +1,45 @@
+"""How generators of tests and reviews read a language: modules with their tests, parts, defects, and variants that behave the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from etude.tasks.generate.generator import Installed
+from etude.tasks.generate.generators.kinds.defects import Defect, defects
+from etude.tasks.generate.generators.kinds.modules import Tested, tested
+from etude.tasks.generate.generators.kinds.passing import passing, script_passing
+from etude.tasks.generate.generators.kinds.same import same, script_same
+from etude.tasks.generate.generators.kinds.script import (
+    script_defects,
+    script_imported,
+    script_slices,
+    script_tested,
+)
+from etude.tasks.generate.generators.kinds.slices import Part, slices
+from etude.tasks.generate.generators.kinds.trial import Right
+
+LANGUAGES = ("python", "javascript", "typescript")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """`passing`: a test file without what does not pass on the right code; raises LeftOut. `same`: lists of edits. `imported`: how a test
+    file names the module."""
+
+    tested: Callable[[Installed], Iterator[Tested]]
+    slices: Callable[[str, str, int, int], list[Part]]
+    defects: Callable[[str, str], list[Defect]]
+    same: Callable[[str, str], list[list[dict[str, Any]]]]
+    passing: Callable[[str, Right], str]
+    imported: Callable[[Tested, str], str]
+
+
+PYTHON = Reading(tested, slices, defects, same, passing, lambda place, _: place.name)
+SCRIPT = Reading(script_tested, script_slices, script_defects, script_same, script_passing, script_imported)
+
+
+def reading(project: Installed) -> Reading:
+    """Of the project's language, one of LANGUAGES."""
+    return PYTHON if project.environment.language == "python" else SCRIPT

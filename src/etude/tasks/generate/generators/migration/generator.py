@@ -1,0 +1,192 @@
+"""Generator `migration`: deprecated generics of `typing` go from a whole project, a folder of it, or one module with many of them (PEP 585).
+
+Nothing that a project's own tests see changes by it, so a hidden test reads the modules' syntax trees: none uses what was to go, in quotes
+neither, and none lost its annotations. The project's tests of those modules show that they behave as before.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
+
+from etude.core.bounded_python import parse_python
+from etude.tasks.content import like
+from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.generate.generators.kinds.modules import modules, test_files
+from etude.tasks.generate.generators.migration import stale as said
+from etude.tasks.generate.generators.migration.generics import migrated
+from etude.tasks.generate.prompts.checks import words
+from etude.tasks.generate.prompts.facts import KEY, Facts
+from etude.tasks.generate.prompts.interface import with_interface
+from etude.tasks.generate.prompts.writing import written
+from etude.tasks.proof import LeftOut
+from etude.tasks.protected import is_test
+from etude.tasks.task import Task
+from etude.tasks.validation.project import Draft, proved_over, task_of
+from etude.tasks.validation.workshop import Candidate
+
+NAME = "migration"
+KIND = "typing-generics"
+FEWEST = 8  # lines that change of a module that is a task of its own
+TESTS_S = 60.0  # of the tests that are run beside; those who speak of the modules the most come first
+HIDDEN = "test_no_deprecated_generics.py"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """`paths` are migrated, `kept` stay: there a new name would mean something else."""
+
+    name: str
+    told: str
+    paths: tuple[str, ...]
+    kept: tuple[str, ...] = ()
+
+
+class Migration:
+    name = NAME
+    category = "migrations"
+    languages: tuple[str, ...] = ("python",)
+
+    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+        done = rewritten(project)
+        found = scopes(project, done)
+        rest = found[1:]
+        random.Random(f"migration {project.name} {seed}").shuffle(rest)
+        for scope in [*found[:1], *rest]:
+            task_id = f"migrations/{project.name}/{KIND}/{scope.name}"
+            yield Candidate(task_id, partial(build, project, bench, scope, done, task_id))
+
+
+def rewritten(project: Installed) -> dict[str, str]:
+    """The modules that use what is deprecated, as they are without it; empty where that can't be written."""
+    found: dict[str, str] = {}
+    for path in modules(project):
+        try:
+            if said.stale(parse_python(project.files[path])):
+                found[path] = like(project.files[path], migrated(project.files[path]))
+        except LeftOut:
+            found[path] = ""
+        except (SyntaxError, ValueError):
+            continue  # of another Python: no module of this one
+    return found
+
+
+def scopes(project: Installed, done: Mapping[str, str]) -> list[Scope]:
+    """The whole first, then folders, then modules; none twice."""
+    able = [path for path, text in done.items() if text]
+    if not able:
+        return []
+    kept = tuple(path for path, text in done.items() if not text)
+    found = [Scope("all", "all modules", tuple(able), kept)]
+    folders = sorted({str(PurePosixPath(path).parent) for path in able})
+    for folder in folders if len(folders) > 1 else ():
+        inside = tuple(path for path in able if str(PurePosixPath(path).parent) == folder)
+        if len(inside) > 1:
+            beside = tuple(path for path in kept if str(PurePosixPath(path).parent) == folder)
+            found.append(Scope(folder.replace("/", "."), f"all modules in `{folder}`", inside, beside))
+    for path in able if len(able) > 1 else ():
+        if _lines(project.files[path], done[path]) >= FEWEST:
+            found.append(Scope(path.removesuffix(".py").replace("/", "."), f"`{path}`", (path,)))
+    return found
+
+
+async def build(project: Installed, bench: Bench, scope: Scope, done: Mapping[str, str], task_id: str) -> Task:
+    """Raises LeftOut, InfraError."""
+    draft = drafted(project, scope, done, task_id)
+    return await proved_over(draft, bench.pool, bench.timeout_s, flaky=frozenset(project.baseline.flaky))
+
+
+def drafted(project: Installed, scope: Scope, done: Mapping[str, str], task_id: str) -> Draft:
+    """Raises LeftOut where no test of the project would notice a mistake."""
+    tests = concerned(project, scope)
+    place = str(PurePosixPath(tests[0]).parent / HIDDEN)
+    told = {
+        "generator": NAME,
+        "operators": [KIND],
+        "origin": project.origin,
+        "licence": project.licence,
+        "must_say": sorted(words(f"typing {scope.told}") - words("all modules in")),
+    }
+    draft = Draft(
+        id=task_id,
+        category=Migration.category,
+        level=KIND,
+        prompts=dict.fromkeys(("terse", "ambiguous", "full"), KIND),
+        environment=project.environment,
+        base=project.files,
+        solution={path: done[path] for path in scope.paths},
+        hidden={place: hidden_test(project, scope, place)},
+        tests=[place, *tests],
+        metadata=told,
+    )
+    facts = with_interface(task_of(draft), facts_of(scope))
+    prompts = {str(style): text for style, text in written(Migration.category, facts, task_id).items()}
+    return Draft(**{**vars(draft), "prompts": prompts, "metadata": {**told, KEY: facts.told()}})
+
+
+def concerned(project: Installed, scope: Scope) -> list[str]:
+    """Test files that speak of the modules, the most telling first, as long as their time allows. Raises LeftOut."""
+    stems = {PurePosixPath(path).stem for path in scope.paths} - {"__init__"}
+    stems |= {PurePosixPath(path).parent.name for path in scope.paths} - {"", "src", "lib"}
+    known = [path for path in project.baseline.by_file if path.endswith(".py") and path in project.texts] or test_files(
+        project
+    )
+    counts = {path: sum(project.files[path].count(word) for word in stems) for path in known if is_test(path)}
+    spent, kept = 0.0, []
+    for path in sorted((path for path in counts if counts[path]), key=lambda path: (-counts[path], path)):
+        spent += project.baseline.seconds.get(path, 0.0)
+        if kept and spent > TESTS_S:
+            break
+        kept.append(path)
+    if not kept:
+        raise LeftOut("no test file speaks of its modules: nobody would notice what breaks")
+    return kept
+
+
+def hidden_test(project: Installed, scope: Scope, place: str) -> str:
+    """Reads the modules and runs nothing of them; unittest, so that any runner of Python tests takes it."""
+    up = len(PurePosixPath(place).parts) - 1
+    least = {path: said.annotated(parse_python(project.files[path])) for path in scope.paths}
+    source = inspect.getsource(said).replace("from __future__ import annotations\n", "")
+    return (
+        f"{source}\n\nimport unittest\nfrom pathlib import Path\n\n"
+        f"ROOT = Path(__file__).resolve().parents[{up}]\n"
+        f"ANNOTATED = {json.dumps(least, indent=4)}\n\n\n"
+        "class Migrated(unittest.TestCase):\n"
+        "    def test_no_module_uses_what_was_to_go(self):\n"
+        "        for path in ANNOTATED:\n"
+        '            self.assertEqual(stale(ast.parse((ROOT / path).read_text(encoding="utf-8"))), [], path)\n\n'
+        "    def test_annotations_are_still_there(self):\n"
+        "        for path, least in ANNOTATED.items():\n"
+        '            tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))\n'
+        "            self.assertEqual(stale(tree), [], path)\n"
+        "            self.assertGreaterEqual(annotated(tree), least, path)\n"
+    )
+
+
+def facts_of(scope: Scope) -> Facts:
+    but = f", but for {_listed(scope.kept)}, where a new name would mean something else" if scope.kept else ""
+    return Facts(
+        headline=f"replace the deprecated generics of `typing` in {scope.told} by those that PEP 585 names{but}",
+        place=_listed(scope.paths),
+        expected="`List[int]` is `list[int]`, `Callable` comes from `collections.abc`, and so on; in quoted annotations too.",
+        notes=(
+            "`Optional`, `Union` and whatever else PEP 585 does not name stay as they are",
+            "Annotations stay where they are, and behaviour does not change",
+        ),
+    )
+
+
+def _listed(paths: Sequence[str]) -> str:
+    return ", ".join(f"`{path}`" for path in paths)
+
+
+def _lines(old: str, new: str) -> int:
+    left = Counter(new.splitlines())
+    return (Counter(old.splitlines()) - left).total()

@@ -1,0 +1,78 @@
+"""Generator `recorded`: sessions of people at a local repository: the request as typed, and the commit that came of it.
+
+A session is tied to its commit by its links, by notes, or by the lines that it wrote (`tasks.recorded`). Sessions that began from the same
+commit with the same request are solutions of one task: tests that refuse one of them ask for more than was asked, and make no task.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from etude.agent.git_links.git import GitError
+from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.generate.generators.states import States, fitted, proved
+from etude.tasks.generate.prompts.facts import Facts
+from etude.tasks.generate.prompts.typing_errors import hasty
+from etude.tasks.graders.commands import CommandsGrader
+from etude.tasks.proof import LeftOut
+from etude.tasks.recorded.asked import Asked, asked, category
+from etude.tasks.recorded.session import read_recorded
+from etude.tasks.task import Task
+from etude.tasks.tree import TooLarge, tree
+from etude.tasks.validation.workshop import Candidate
+
+NAME = "recorded"
+
+
+@dataclass
+class RecordedSessions:
+    """`repositories`: of projects by name; `sessions`: files and folders of them, ours or other agents'."""
+
+    repositories: Mapping[str, Path] = field(default_factory=dict)
+    sessions: Sequence[Path] = ()
+    name: str = NAME
+    category: str = "features"
+    languages: tuple[str, ...] = ("python", "javascript", "typescript", "go", "rust", "java")
+
+    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+        """Those whose commit is in the project's repository. Raises OSError for sessions that are not there."""
+        repository = self.repositories.get(project.environment.project)
+        if repository is None or not self.sessions:
+            return
+        found, _ = asked(read_recorded(self.sessions)[0], repository)
+        for one in found:
+            about = category(one.reference.session.request)
+            task_id = f"{about}/{project.name}/{NAME}/{one.reference.head[:10]}"
+            yield Candidate(task_id, partial(build, project, bench, one, task_id))
+
+
+async def build(project: Installed, bench: Bench, one: Asked, task_id: str) -> Task:
+    """Raises LeftOut, InfraError."""
+    origin, request = one.reference, one.reference.session.request
+    try:
+        before, after = (tree(origin.repository, commit).files for commit in (origin.base, origin.head))
+        others = [tree(other.repository, other.head).files for other in one.others]
+    except (GitError, TooLarge) as error:
+        raise LeftOut(f"its state can't be made: {error}") from error
+    told = {
+        "base_commit": origin.base,
+        "commit": origin.head,
+        "session": origin.session.id,
+        "tie": origin.how,
+        "redacted": origin.session.redacted,
+        "solutions": 1 + len(others),
+    }
+    facts = Facts(headline=request)
+    typed = {"terse": request, "ambiguous": hasty(request, random.Random(task_id)), "full": request}
+    states = States(task_id, category(request), NAME, facts, before, after, ("session",), told, typed)
+    task = await proved(project, bench, states)
+    for number, files in enumerate(others, 1):
+        whole = {path: text.encode() for path, text in fitted(project, files).items()}
+        verdict = await CommandsGrader().grade(task, whole, bench.pool)
+        if not verdict.passed:
+            raise LeftOut(f"its tests refuse another solution of the same request (number {number}): {verdict.reason}")
+    return task

@@ -1,0 +1,157 @@
+"""Code review: changes of a real project to read, some with a defect or two put in, half of them clean; comments are graded by their lines.
+
+A task holds `CHANGES` changes as unified diffs against the tree that the agent sees. Which of them are clean is drawn, so that neither
+approving everything nor doubting everything passes, and clean ones punish false alarms. Every defect is one that the project's own
+tests show; those tests are not in the agent's tree: a review is reading.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.generate.generators.kinds.defects import Defect
+from etude.tasks.generate.generators.kinds.draft import Draft, proved
+from etude.tasks.generate.generators.kinds.modules import Tested
+from etude.tasks.generate.generators.kinds.reading import LANGUAGES, reading
+from etude.tasks.generate.generators.kinds.slices import Part, cut
+from etude.tasks.generate.generators.kinds.trial import Trial
+from etude.tasks.generate.prompts.facts import Facts
+from etude.tasks.graders.edits import edited
+from etude.tasks.graders.review import FEWEST_CHARS, NEAR_LINES, SEVERITIES
+from etude.tasks.graders.review import NAME as GRADER
+from etude.tasks.proof import LeftOut
+from etude.tasks.task import Task
+from etude.tasks.validation.workshop import Candidate
+
+CHANGES = 4
+LINES = (25, 110)  # of a change: what is read in one sitting
+FOLDER = "review"
+COMMENTS = f"{FOLDER}/comments.jsonl"
+RECALL, PRECISION = 0.66, 0.5
+TRIED = 12
+FORM = f"""\
+# How comments are written
+
+One JSON object a line in `{COMMENTS}`:
+
+    {{"path": "package/module.py", "line": 12, "severity": "high", "text": "what is wrong, and what comes of it"}}
+
+`line` counts from 1 in the file as it is now, with all changes in it; up to {NEAR_LINES} lines off is near enough.
+`severity` is one of {", ".join(SEVERITIES)}; `text` has at least {FEWEST_CHARS} characters.
+Only defects are wanted, things that come out wrong: no remarks about style, no praise.
+A comment where nothing is wrong is a false alarm. A change without a defect gets no comment.
+If nothing at all is wrong the file is empty.
+"""
+
+
+class Review:
+    """Tasks are drawn from all changes of a project, without one change standing in two tasks."""
+
+    name = "review"
+    category = "review"
+    languages: tuple[str, ...] = LANGUAGES
+
+    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+        for number, parts in enumerate(drawn(project, seed)):
+            task_id = f"{project.name}/review/{number}"
+            asked = _Asked(task_id, tuple(parts), seed)
+            yield Candidate(task_id, lambda asked=asked: build(asked, project, bench))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    id: str
+    parts: tuple[tuple[Tested, Part], ...]
+    seed: int
+
+
+def drawn(project: Installed, seed: int) -> list[list[tuple[Tested, Part]]]:
+    """Changes by fours. The first of each four has something to get wrong."""
+    read = reading(project)
+    places = {place.path: place for place in read.tested(project)}
+    found = [(places[path], part) for path in sorted(places) for part in read.slices(path, project.files[path], *LINES)]
+    random.Random(f"review {project.name} {seed}").shuffle(found)
+    return [found[at : at + CHANGES] for at in range(0, len(found) - CHANGES + 1, CHANGES)]
+
+
+async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
+    rng = random.Random(f"{asked.id} {asked.seed}")
+    # How many have defects: one, two or three of four, two on average.
+    dirty = rng.choice((1, 2, 2, 3))
+    kept: list[Defect] = []
+    spoilt = 0
+    for place, part in rng.sample(asked.parts, len(asked.parts)):
+        if spoilt == dirty:
+            break
+        found = await _shown(place, part, rng, Trial(project, place.tests, bench))
+        kept += found
+        spoilt += bool(found)
+    if not kept:
+        raise LeftOut(
+            "the project's tests show no defect in any of the changes: what is wrong would be a matter of opinion"
+        )
+    tests = {test for place, _ in asked.parts for test in place.tests}
+    files = edited(project.files, [one.edit() for one in kept])
+    reviewed = {f"{FOLDER}/change-{n}.txt": _diff(files, part) for n, (_, part) in enumerate(asked.parts, 1)}
+    files = {path: text for path, text in files.items() if path not in tests} | reviewed | {f"{FOLDER}/README.md": FORM}
+    rows = [{"path": one.path, "line": one.line, "severity": "high", "text": _sentence(one.what)} for one in kept]
+    draft = Draft(
+        id=asked.id,
+        category=Review.category,
+        level=f"{spoilt}-of-{len(asked.parts)}",
+        generator=Review.name,
+        grader=GRADER,
+        facts=_facts(len(asked.parts)),
+        demand=f"Write comments to `{COMMENTS}` in the form that `{FOLDER}/README.md` describes.",
+        files=files,
+        solution={COMMENTS: "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)},
+        hidden={
+            "path": COMMENTS,
+            "defects": [{"path": one.path, "first": one.line, "last": one.line, "what": one.what} for one in kept],
+            "recall": RECALL,
+            "precision": PRECISION,
+        },
+        editable=(COMMENTS,),
+        operators=tuple(sorted({one.operator for one in kept})),
+        metadata={"changes": sorted(reviewed), "clean": len(asked.parts) - spoilt},
+    )
+    return await proved(draft, project, bench)
+
+
+async def _shown(place: Tested, part: Part, rng: random.Random, trial: Trial) -> list[Defect]:
+    """One or two defects of the part, on lines apart; none where the tests show none."""
+    text = trial.project.files[place.path]
+    known = reading(trial.project).defects(place.path, text)
+    found = [one for one in known if part.first <= one.line <= part.last]
+    rng.shuffle(found)
+    kept = await trial.shown(found, await trial.right(), wanted=2 if rng.random() < 0.3 else 1, tried=TRIED)
+    apart = abs(kept[0].line - kept[-1].line) > 2 * NEAR_LINES + 1 if len(kept) == 2 else True
+    return kept if apart else kept[:1]
+
+
+def _diff(files: dict[str, str], part: Part) -> str:
+    """The change as a reviewer gets it, its lines those of the tree as it is."""
+    after = files[part.path]
+    rows = difflib.unified_diff(
+        cut(after, part).splitlines(keepends=True), after.splitlines(keepends=True), f"a/{part.path}", f"b/{part.path}"
+    )
+    return "".join(row if row.endswith("\n") else f"{row}\n" for row in rows)
+
+
+def _facts(count: int) -> Facts:
+    return Facts(
+        headline=f"review the changes in `{FOLDER}/` and say which lines are wrong",
+        place=f"`{FOLDER}/`, with {count} changes as unified diffs; the code is the tree as it is after all of them",
+        steps=(f"Read the diffs and the code around them; `{FOLDER}/README.md` says how comments are written",),
+        expected=f"`{COMMENTS}` with a comment on each defect, and none where nothing is wrong",
+        notes=("Some of the changes are right as they are", "Only defects count, not style", "Change no code"),
+    )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,130 @@
+"""Tests to be written: a module's tests are gone, and those that an agent writes must notice what the project's own noticed.
+
+Graded by hidden mutants (`tasks.graders.mutants`): only those that the project's own tests kill are asked about, so that the reference kills
+all of them, and a share of `SHARE` passes. A task is about a whole module, or about one function or class of it.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from etude.tasks.content import like
+from etude.tasks.generate.generator import Bench, Installed
+from etude.tasks.generate.generators.kinds.defects import Defect, spread
+from etude.tasks.generate.generators.kinds.draft import Draft, proved
+from etude.tasks.generate.generators.kinds.modules import Tested
+from etude.tasks.generate.generators.kinds.reading import LANGUAGES, reading
+from etude.tasks.generate.generators.kinds.trial import Trial
+from etude.tasks.generate.prompts.facts import Facts
+from etude.tasks.graders.mutants import NAME as GRADER
+from etude.tasks.proof import LeftOut
+from etude.tasks.task import Task
+from etude.tasks.validation.workshop import Candidate
+
+FEWEST, MOST = 4, 10  # mutants of a task
+TRIED = 24
+SHARE = 0.7
+PARTS = 4  # tasks about a part of a module, at most
+FEWEST_SITES = 8  # of a part, so that it is worth tests of its own
+
+
+class TestWriting:
+    """One task a module, and one for each of its larger parts."""
+
+    name = "test_writing"
+    category = "tests"
+    languages: tuple[str, ...] = LANGUAGES
+    __test__ = False  # not a test class, whatever a collector thinks of its name
+
+    def candidates(self, project: Installed, bench: Bench, seed: int) -> Iterator[Candidate]:
+        read = reading(project)
+        for place in read.tested(project):
+            found = read.defects(place.path, project.files[place.path])
+            for part in ("", *parts(found)) if len(found) >= FEWEST else ():
+                task_id = f"{project.name}/tests/{place.name}{'.' if part else ''}{part}"
+                asked = _Asked(task_id, place, part, seed)
+                yield Candidate(task_id, lambda asked=asked: build(asked, project, bench))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    id: str
+    place: Tested
+    part: str
+    seed: int
+
+
+def parts(found: list[Defect]) -> list[str]:
+    """The functions and classes with the most to test."""
+    counts: dict[str, int] = {}
+    for one in found:
+        name = one.function.partition(".")[0]
+        counts[name] = counts.get(name, 0) + 1
+    worth = [
+        name
+        for name, sites in counts.items()
+        if sites >= FEWEST_SITES and name[:1] not in ("_", "") and name != "exports"
+    ]
+    return sorted(worth, key=lambda name: (-counts[name], name))[:PARTS]
+
+
+async def build(asked: _Asked, project: Installed, bench: Bench) -> Task:
+    place = asked.place
+    read = reading(project)
+    text = project.files[place.path]
+    test = place.tests[0]
+    trial = Trial(project, (test,), bench)
+    right = await trial.right()
+    reference = read.passing(project.files[test], right)
+    found = read.defects(place.path, text)
+    sites = [one for one in found if not asked.part or one.function.partition(".")[0] == asked.part]
+    random.Random(f"{asked.id} {asked.seed}").shuffle(sites)
+    killed = await trial.shown(spread(sites), right, MOST, TRIED)
+    if len(killed) < FEWEST:
+        raise LeftOut(
+            f"the project's own tests notice {len(killed)} of {min(len(sites), TRIED)} mutants, {FEWEST} are needed"
+        )
+    files = {path: kept for path, kept in project.files.items() if path not in {*place.tests, *place.others}}
+    draft = Draft(
+        id=asked.id,
+        category=TestWriting.category,
+        level="part-tests" if asked.part else "module-tests",
+        generator=TestWriting.name,
+        grader=GRADER,
+        facts=_facts(place, asked.part),
+        demand=f"Put tests of {_what(place, asked.part)} into `{test}`, and change no other file.",
+        files=files,
+        solution={test: like(project.files[test], reference)},
+        hidden={
+            "path": test,
+            "module": place.path,
+            "import": read.imported(place, test),
+            "broken": [[one.edit()] for one in killed],
+            "same": read.same(place.path, text),
+            "kill": math.ceil(SHARE * len(killed)),
+            "seconds": right.seconds,
+        },
+        editable=(test,),
+        operators=tuple(sorted({one.operator for one in killed})),
+    )
+    return await proved(draft, project, bench)
+
+
+def _facts(place: Tested, part: str) -> Facts:
+    headline = f"write tests for {_what(place, part)}, which has none any more"
+    return Facts(
+        headline=headline,
+        place=f"`{place.path}`",
+        notes=(
+            "They must pass on the code as it is, every time they are run",
+            "They are judged by what they notice: small mistakes are put into the code, and most of them have to make a test fail",
+            "They must test what the code does, not how it is written: a rewrite that behaves the same has to pass",
+        ),
+    )
+
+
+def _what(place: Tested, part: str) -> str:
+    return f"`{part}` of `{place.path}`" if part else f"`{place.path}`"

@@ -1,0 +1,148 @@
+"""The three prompts of a task, written by rules from its facts: as a person types it, as a person types it badly, and in full.
+
+terse        one or two sentences written from the outcome; what the evaluation suite of the target is made of (median 390 characters)
+ambiguous    the same with names in words, values left out, without capitals, with typing errors; it says what and where, nothing in it is wrong
+full         symptom, steps, expected and actual, demands, and the interface where hidden tests need names
+
+Pure in (category, facts, seed).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from etude.tasks.generate.prompts.content import marked, name_of, places, says, spoken
+from etude.tasks.generate.prompts.facts import Facts
+from etude.tasks.generate.prompts.typing_errors import hasty
+
+Style = Literal["terse", "ambiguous", "full"]
+STYLES: tuple[Style, ...] = get_args(Style)
+Prompts = Mapping[Style, str]
+
+BROKEN = ("debugging", "devops")  # categories whose headline says what is wrong; the others' says what is wanted
+FIXES = ("Fix it.", "Please fix.", "Can you fix that?", "Find out why and fix it.", "Needs fixing.", "")
+WISHES = ("", "", "Please.", "Thanks.")
+OPENINGS = ("hey ", "", "", "so ", "hm ", "ok so ")
+ENDINGS = (" pls", " thx", "", "", " can u look", "?")
+PRONOUNS = ("it", "that one")  # for a name that was said before
+SOME_VALUE, WRONG_VALUE, SOME_MESSAGE = "some value", "a wrong value", "some message"
+LONGEST: Mapping[Style, int] = {"terse": 1200, "ambiguous": 1200, "full": 24_000}  # characters: nobody types more
+SHORT = 390  # characters: the median that the target's suite is known for; a terse prompt drops what goes beyond
+ROOM = 200  # characters of an ambiguous prompt that are left for its place and its ends
+_NAMED = re.compile(r"(\b(?:the|a|an) )?`([^`\n]+)`", re.IGNORECASE)  # a pronoun takes the article's place too
+_MESSAGE = re.compile(r'"[^"`\n]* [^"`\n]*"')
+_TITLES = {
+    "debugging": "Problem",
+    "devops": "Problem",
+    "features": "Feature",
+    "refactors": "Refactoring",
+    "tests": "Tests",
+    "documentation": "Documentation",
+    "review": "Review",
+    "migrations": "Migration",
+}
+
+
+def written(category: str, facts: Facts, seed: str) -> dict[Style, str]:
+    """All three; `seed` is the task's id, so that neighbours are not worded alike."""
+    rng = random.Random(f"prompts {seed}")
+    return {
+        "terse": terse(category, facts, rng),
+        "ambiguous": ambiguous(category, facts, rng),
+        "full": full(category, facts),
+    }
+
+
+def terse(category: str, facts: Facts, rng: random.Random) -> str:
+    """The headline as a sentence, what should come instead, and a wish, as long as there is room; names that tests need stand where
+    a person would still type them."""
+    wish = rng.choice(FIXES if category in BROKEN else WISHES)
+    parts = [_sentence(facts.headline)]
+    optional = []
+    if facts.expected and category in BROKEN:
+        optional.append(f"Should be {_bare(facts.expected)}.")
+    optional += [_sentence(note) for note in facts.notes]
+    needed = (
+        [_sentence("Names: " + ", ".join(f"`{_bare(name)}`" for name in facts.interface))] if facts.interface else []
+    )
+    if sum(map(len, needed)) > LONGEST["terse"] - SHORT:
+        needed = []  # a large feature's interface is for the full prompt
+    room = SHORT - sum(map(len, [*parts, *needed, wish])) - len(needed) - 2
+    for part in optional:
+        if len(part) < room and rng.random() < 0.8:
+            parts.append(part)
+            room -= len(part) + 1
+    return " ".join(part for part in [*parts, *needed, wish] if part)
+
+
+def ambiguous(category: str, facts: Facts, rng: random.Random) -> str:
+    """What and where, without precision: names in words, no values and no wording of messages, the place behind where the headline does
+    not have it. Names that an interface needs and the headline leaves out follow in brackets."""
+    said = vague(facts.headline, rng, broken=category in BROKEN)
+    also: list[str] = []
+    for name in filter(None, (spoken(name_of(line)) for line in facts.interface)):
+        if not says(f"{said} {' '.join(also)}", name) and len(said) + sum(map(len, also)) < LONGEST["ambiguous"] - ROOM:
+            also.append(name)
+    if also:
+        said += f" ({', '.join(f'`{name}`' for name in also)})"
+    if (where := places(facts)) and not any(says(said, place) for place in where):
+        said += f", in {', '.join(f'`{place}`' for place in where)}"
+    # Words of names stay in backticks until here: typing errors leave them alone, and so the prompt keeps what it is about.
+    said = hasty(said, rng).replace("`", "")
+    said = said[:1].lower() + said[1:] if said[1:2].islower() or said[1:2] == " " else said
+    tail = " fix" if category in BROKEN and rng.random() < 0.5 else ""
+    opening, ending = rng.choice(OPENINGS), rng.choice(ENDINGS)
+    return f"{opening}{said}{',' if tail else ''}{tail}{ending}"
+
+
+def vague(text: str, rng: random.Random, *, broken: bool) -> str:
+    """The text with names in words (in backticks still), pronouns where they come again, and neither values nor messages."""
+    spoken_of: set[str] = set()
+
+    def replaced(match: re.Match[str]) -> str:
+        article, said = match[1] or "", spoken(match[2])
+        if not said:
+            return SOME_VALUE
+        if said in spoken_of:
+            return rng.choice(PRONOUNS)
+        spoken_of.add(said)
+        return f"{article}`{said}`"
+
+    parts = re.split(r"(`[^`\n]*`)", marked(" ".join(text.split()).rstrip(".")))
+    text = "".join(part if part.startswith("`") else _MESSAGE.sub(SOME_MESSAGE, part) for part in parts)
+    text = _NAMED.sub(replaced, text)
+    return re.sub(rf"\b(gives|returns) {SOME_VALUE}$", rf"\1 {WRONG_VALUE}", text) if broken else text
+
+
+def full(category: str, facts: Facts) -> str:
+    """Everything that is known, under headings."""
+    parts = [f"## {_TITLES.get(category, 'Request')}", _sentence(facts.headline)]
+    if facts.place:
+        parts.append(f"It concerns {_bare(facts.place)}.")
+    if facts.steps:
+        parts += ["## How to see it", "\n".join(f"{number}. {step}" for number, step in enumerate(facts.steps, 1))]
+    for title, text in (("Expected", facts.expected), ("Actual", facts.actual)):
+        if text:
+            parts += [f"## {title}", text.strip()]
+    if facts.notes:
+        parts += ["## Also", "\n".join(f"- {_sentence(note)}" for note in facts.notes)]
+    if facts.interface:
+        parts += ["## Interface", "\n".join(f"- `{_bare(name)}`" for name in facts.interface)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.split())
+    text = text[:1].upper() + text[1:] if text[:1].islower() else text
+    return text if text.endswith((".", "!", "?", ":")) else f"{text}."
+
+
+def _bare(text: str) -> str:
+    return (
+        " ".join(text.split()).rstrip(".").strip("`")
+        if text.count("`") == 2 and text.startswith("`")
+        else " ".join(text.split()).rstrip(".")
+    )

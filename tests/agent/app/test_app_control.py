@@ -1,0 +1,105 @@
+"""Words to an agent in the background: heard, or told that they were not; never lost in between."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from etude.agent.app.control import LOOK_S, Control, clear, heard, speak
+from etude.agent.app.errors import BadUse
+from etude.agent.app.fleet import care
+from etude.agent.app.history import forget_typed
+from etude.agent.app.own_files import history_file
+from etude.agent.harness.inbox import Inbox, Summarize
+
+
+async def test_words_are_acknowledged_once_the_agent_has_them(tmp_path: Path) -> None:
+    inbox = Inbox()
+    said = [speak(tmp_path, "steer", "one"), speak(tmp_path, "compact", "the names"), speak(tmp_path, "queue", "two")]
+    assert heard(tmp_path) == 0
+    await Control(tmp_path, inbox).listen(lambda: True)  # ends once all was taken and nobody says more
+    assert heard(tmp_path) == said[-1] and inbox.steered() == ["one"]
+    assert inbox.summary_asked() == Summarize("the names") and await inbox.next_request() == "two"
+
+
+async def test_words_after_the_end_are_not_acknowledged(tmp_path: Path) -> None:
+    inbox = Inbox()
+    control = Control(tmp_path, inbox)
+    first = speak(tmp_path, "steer", "in time")
+    assert control._take()
+    inbox.close()
+    speak(tmp_path, "steer", "too late")
+    assert control._take() and heard(tmp_path) == first
+
+
+async def test_a_torn_line_waits_for_its_end(tmp_path: Path) -> None:
+    inbox = Inbox()
+    control = Control(tmp_path, inbox)
+    speak(tmp_path, "steer", "whole")
+    line = (tmp_path / "inbox.jsonl").read_bytes()
+    (tmp_path / "inbox.jsonl").write_bytes(line[:9])
+    assert not control._take()
+    (tmp_path / "inbox.jsonl").write_bytes(line)
+    assert control._take() and inbox.steered() == ["whole"]
+
+
+def test_a_run_that_begins_hears_nothing_of_the_one_before(tmp_path: Path) -> None:
+    speak(tmp_path, "steer", "old")
+    clear(tmp_path)
+    assert not Control(tmp_path, Inbox())._take() and heard(tmp_path) == 0
+
+
+class Ending:
+    """An agent that lives for a while."""
+
+    id = "a1"
+    state = "done"
+
+    def __init__(self, home: Path, lives_s: float) -> None:
+        self.home = home
+        self._until_s = time.monotonic() + lives_s
+
+    @property
+    def alive(self) -> bool:
+        return time.monotonic() < self._until_s
+
+
+@pytest.mark.parametrize("listens", [True, False])
+async def test_who_speaks_in_an_agents_last_moment_is_told_whether_it_heard(listens: bool, tmp_path: Path) -> None:
+    own: Any = Ending(tmp_path, 0.3)
+    saying = asyncio.create_task(asyncio.to_thread(care.say, own, "wait!"))
+    await asyncio.sleep(LOOK_S)
+    if listens:
+        await Control(tmp_path, Inbox()).listen(lambda: True)
+        await saying
+    else:
+        with pytest.raises(BadUse, match="ended before it heard that"):
+            await saying
+
+
+LINES = st.lists(
+    st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"))
+)
+
+
+@given(kept=LINES, gone=st.text("abc \n", min_size=1))
+def test_typed_lines_are_forgotten_and_the_others_stay_as_the_terminal_reads_them(kept: list[str], gone: str) -> None:
+    import os
+    import tempfile
+
+    from prompt_toolkit.history import FileHistory
+
+    with tempfile.TemporaryDirectory() as home, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ETUDE_SESSIONS", os.path.join(home, "sessions"))
+        history = FileHistory(history_file())
+        kept = [text for text in kept if text != gone]
+        for text in [*kept, gone, *kept]:
+            history.store_string(text)
+        assert forget_typed({gone}) == 1
+        assert list(history.load_history_strings()) == [*kept, *kept][::-1]

@@ -1,0 +1,81 @@
+"""Draws follow the distribution they report, and depend on nothing but their own row."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from etude.learn.engine.sampling import noise, sample
+
+# 99.99th percentile of chi-square with 7 degrees of freedom: the seeds are fixed, so this cannot flicker.
+CHI_SQUARE_7 = 29.9
+DRAWS = 20_000
+
+
+def draw(logits: torch.Tensor, temperature: float, top_p: float) -> tuple[np.ndarray, np.ndarray]:
+    rows = logits.expand(DRAWS, -1)
+    ids, logprobs = sample(
+        rows,
+        torch.from_numpy(noise(3, 5, DRAWS)),
+        None if temperature == 1 else torch.full((DRAWS,), temperature),
+        None if top_p == 1 else torch.full((DRAWS,), top_p),
+    )
+    return ids.numpy(), logprobs.numpy()
+
+
+def test_frequencies_match_the_distribution_by_chi_square() -> None:
+    logits = torch.tensor([2.0, 1.0, 0.5, 0.0, -0.5, -1.0, 1.5, 0.2])
+    for temperature in (1.0, 0.6, 1.7):
+        ids, _ = draw(logits, temperature, 1.0)
+        expected = (logits / temperature).softmax(-1).numpy() * DRAWS
+        seen = np.bincount(ids, minlength=8)
+        assert ((seen - expected) ** 2 / expected).sum() < CHI_SQUARE_7
+
+
+def test_logprobs_are_those_of_the_sampled_distribution() -> None:
+    logits = torch.randn(50, generator=torch.Generator().manual_seed(0))
+    for temperature in (1.0, 0.5):
+        ids, logprobs = draw(logits, temperature, 1.0)
+        truth = (logits.double() / temperature).log_softmax(-1).numpy()[ids]
+        assert np.abs(logprobs - truth).max() < 1e-5
+
+
+def test_top_p_keeps_the_smallest_likeliest_set_and_renormalises() -> None:
+    probabilities = torch.tensor([0.1, 0.5, 0.25, 0.15])
+    ids, logprobs = draw(probabilities.log(), 1.0, 0.7)
+    assert set(ids.tolist()) == {1, 2}
+    assert np.allclose(np.unique(np.exp(logprobs)), [1 / 3, 2 / 3], atol=1e-6)
+
+
+def test_top_p_of_one_row_leaves_the_others_alone() -> None:
+    logits = torch.randn(6, 30, generator=torch.Generator().manual_seed(1))
+    u = torch.from_numpy(noise(1, 1, 6))
+    plain, plain_logprobs = sample(logits, u, None, None)
+    mixed, mixed_logprobs = sample(logits, u, None, torch.tensor([1.0, 0.1, 1.0, 1.0, 1.0, 1.0]))
+    others = [0, 2, 3, 4, 5]
+    assert torch.equal(plain[others], mixed[others])
+    assert torch.allclose(plain_logprobs[others], mixed_logprobs[others], atol=1e-6)
+    assert mixed[1] == logits[1].argmax()
+
+
+def test_temperature_zero_is_greedy_beside_warm_rows_and_reports_temperature_one() -> None:
+    logits = torch.randn(4, 20, generator=torch.Generator().manual_seed(2))
+    u = torch.from_numpy(noise(1, 1, 4))
+    ids, logprobs = sample(logits, u, torch.tensor([0.0, 1.0, 0.0, 2.0]), None)
+    assert ids[0] == logits[0].argmax() and ids[2] == logits[2].argmax()
+    assert torch.isclose(logprobs[0], logits[0].log_softmax(-1).max())
+    assert ids[1] == sample(logits, u, None, None)[0][1]
+
+
+def test_impossible_tokens_are_never_drawn_even_at_the_ends_of_the_noise() -> None:
+    logits = torch.tensor([float("-inf"), 0.0, float("-inf"), 0.0, float("-inf")])
+    u = torch.tensor([0.0, 0.49999, 0.5, 1 - 2**-53], dtype=torch.float64)
+    ids, logprobs = sample(logits.expand(4, -1), u, None, None)
+    assert ids.tolist() == [1, 1, 3, 3] and bool(logprobs.isfinite().all())
+
+
+def test_noise_is_uniform_and_apart_for_seeds_and_turns() -> None:
+    u = noise(0, 10, 10_000)
+    assert ((np.histogram(u, 8, (0, 1))[0] - 1250) ** 2 / 1250).sum() < CHI_SQUARE_7
+    assert not np.allclose(noise(0, 10, 5), noise(1, 10, 5)) and not np.allclose(noise(0, 10, 5), noise(0, 11, 5))
+    assert np.array_equal(noise(-1, 10, 5), noise(2**64 - 1, 10, 5))

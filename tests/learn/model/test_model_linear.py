@@ -1,0 +1,42 @@
+"""Whichever library multiplies, the product and its gradients are the same fp32 numbers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from etude.learn.model import linear as module
+from etude.learn.model.linear import Linear, linear
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 128, 256), (700, 128, 80), (2048, 64, 256), (33, 256, 1024)])
+@pytest.mark.parametrize("threshold", [0, module.ONEDNN_MULTIPLY_ADDS])
+def test_product_and_gradients_equal_torch_in_double(
+    shape: tuple[int, int, int], threshold: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ONEDNN_MULTIPLY_ADDS", threshold)
+    rows, inner, outer = shape
+    generator = torch.Generator().manual_seed(rows)
+    x = torch.randn(rows, inner, generator=generator, requires_grad=True)
+    weight = torch.randn(outer, inner, generator=generator, requires_grad=True)
+    upstream = torch.randn(rows, outer, generator=generator)
+    got = linear(x, weight)
+    exact = F.linear(x.double(), weight.double())
+    gradients = torch.autograd.grad(got, (x, weight), upstream)
+    expected = torch.autograd.grad(exact, (x, weight), upstream.double())
+    for a, b in zip((got, *gradients), (exact, *expected), strict=True):
+        assert (a - b).abs().max() <= 1e-6 * b.abs().max() * 4
+    with torch.no_grad():
+        assert torch.equal(linear(x, weight), got)
+
+
+def test_a_frozen_weight_passes_the_gradient_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ONEDNN_MULTIPLY_ADDS", 0)
+    layer = Linear(6, 5)
+    torch.nn.init.normal_(layer.weight)
+    layer.weight.requires_grad_(False)
+    x = torch.randn(2, 3, 6, requires_grad=True)
+    layer(x).sum().backward()
+    assert x.grad is not None and torch.allclose(x.grad, layer.weight.sum(0).expand(2, 3, 6), atol=1e-5)
+    assert layer.weight.grad is None

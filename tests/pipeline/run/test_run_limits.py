@@ -1,0 +1,113 @@
+"""Limits that a recipe leaves out follow from the preset and the model's context window; those that it sets stay as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from etude.agent.chat.special import SPECIAL_TOKENS
+from etude.cli.prepare import prepare
+from etude.cli.run import run as run_verb
+from etude.learn.corpus.tokenizer import train_tokenizer
+from etude.learn.model.config import ModelConfig
+from etude.learn.model.hf_config import to_hf_config
+from etude.learn.model.settings import ModelSettings
+from etude.pipeline.recipe.errors import RecipeError
+from etude.pipeline.recipe.recipe import Recipe
+from etude.pipeline.run import limits
+from etude.pipeline.run.limits import fit_limits
+
+
+@pytest.fixture(autouse=True)
+def roomy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "memory_bytes", lambda: 1 << 40)
+
+
+def checkpoint(folder: Path, **config: object) -> Path:
+    folder.mkdir(exist_ok=True)
+    raw = to_hf_config(ModelConfig.from_settings(ModelSettings.model_validate({"max_positions": 8192}), 300))
+    (folder / "config.json").write_text(json.dumps(raw | config))
+    return folder
+
+
+def fitted(tmp_path: Path, *overrides: str) -> Recipe:
+    return prepare(["ci"], [f"run.sft_checkpoint={checkpoint(tmp_path / 'c')}", *overrides], None).recipe
+
+
+def test_the_laptops_recipe_keeps_its_numbers(tmp_path):
+    recipe = prepare(["laptop"], [], None).recipe
+    assert (recipe.harness.max_session_tokens, recipe.harness.max_tokens_per_turn, recipe.engine.max_len) == (
+        640,
+        96,
+        1024,
+    )
+
+
+def test_a_large_models_preset_gets_limits_of_the_checkpoints_window(tmp_path):
+    found = fitted(tmp_path, "harness.preset=search_replace")
+    assert found.engine.max_len == 8192
+    assert found.harness.max_tokens_per_turn == 8192 // 5 and found.harness.max_session_tokens == 4 * 8192
+    assert found.harness.max_turns == 40 and found.harness.max_tool_bytes == 8192
+
+
+def test_what_the_recipe_sets_stays(tmp_path):
+    found = fitted(tmp_path, "harness.preset=patch", "harness.max_session_tokens=640", "engine.max_len=3000")
+    assert found.harness.max_session_tokens == 640 and found.engine.max_len == 3000
+    assert (
+        found.harness.max_tokens_per_turn == 600 and found.harness.summary_trigger_tokens == 220
+    )  # the ci recipe's own
+
+
+def test_the_cache_of_all_slots_fits_the_memory_of_the_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "memory_bytes", lambda: 1 << 30)
+    found = fitted(tmp_path, "harness.preset=full")
+    shape = ModelConfig.from_settings(ModelSettings.model_validate({}), 300)
+    assert 64 * 4 * shape.layers * shape.cache_width * found.engine.max_len <= 1 << 28
+    assert 1024 <= found.engine.max_len < 8192
+
+
+def test_a_window_that_nobody_chose_has_a_bound(tmp_path):
+    recipe = Recipe.model_validate({"model": {"max_positions": 1_000_000}, "harness": {"preset": "full"}})
+    assert fit_limits(recipe).engine.max_len == limits.CONTEXT_TOKENS
+
+
+def test_a_fitted_recipe_reads_back_as_itself(tmp_path):
+    from etude.pipeline.recipe.read import read_recipe, resolved_toml
+
+    found = fitted(tmp_path, "harness.preset=minimal")
+    (tmp_path / "recipe.toml").write_text(resolved_toml(found))
+    assert fit_limits(read_recipe([tmp_path / "recipe.toml"])) == found
+
+
+@pytest.mark.parametrize(
+    "config", [{"model_type": "llama"}, {"num_hidden_layers": 10**9}, {"quantization_config": {"bits": 4}}]
+)
+def test_a_dry_run_refuses_a_checkpoint_that_the_model_code_can_not_build(tmp_path, config):
+    folder = checkpoint(tmp_path / "c", **config)
+    with pytest.raises(RecipeError, match=f"run.sft_checkpoint = {folder}: the model code can't load this checkpoint"):
+        run_verb(["ci"], [f"run.sft_checkpoint={folder}"], tmp_path / "out", only="rl", dry_run=True)
+
+
+def test_a_dry_run_of_rl_refuses_temperature_0(tmp_path):
+    with pytest.raises(RecipeError, match="harness.temperature = 0"):
+        run_verb(["ci"], ["harness.temperature=0"], tmp_path / "out", dry_run=True)
+    run_verb(["ci"], ["harness.temperature=0"], tmp_path / "out", only="corpus", dry_run=True)
+
+
+def test_a_dry_run_refuses_a_tokenizer_that_lacks_what_a_stage_writes(tmp_path):
+    folder = checkpoint(tmp_path / "c")
+    init = f"model.init={folder}"
+    with pytest.raises(RecipeError, match=f"model.init = {folder}: no tokenizer at "):
+        run_verb(["ci"], [init], tmp_path / "out", only="corpus", dry_run=True)
+    train_tokenizer(["def f(x):\n    return x\n"] * 4, ["<|im_end|>"], 300).save(str(folder / "tokenizer.json"))
+    with pytest.raises(RecipeError, match="has no tokens for fill-in-the-middle .* set corpus.fim_rate to 0"):
+        run_verb(["ci"], [init, "corpus.fim_rate=0.5"], tmp_path / "out", only="corpus", dry_run=True)
+    run_verb(["ci"], [init, "corpus.fim_rate=0"], tmp_path / "out", only="corpus", dry_run=True)
+    with pytest.raises(
+        RecipeError, match=r"the stage sessions writes the laptop model's chat format, .*run\.without = \["
+    ):
+        run_verb(["ci"], [init], tmp_path / "out", only="sessions", dry_run=True)
+    train_tokenizer(["def f(x):\n    return x\n"] * 4, SPECIAL_TOKENS, 400).save(str(folder / "tokenizer.json"))
+    run_verb(["ci"], [init, "corpus.fim_rate=0.5"], tmp_path / "out", first="corpus", last="sessions", dry_run=True)

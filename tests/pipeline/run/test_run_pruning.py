@@ -1,0 +1,55 @@
+"""Stages that a recipe leaves out: what follows reads what they would have read, or the recipe is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from etude.pipeline.recipe.recipe import Recipe
+from etude.pipeline.run.graph import GRAPH
+from etude.pipeline.run.plan import PlanError
+from etude.pipeline.run.pruning import graph_of, pruned
+from etude.pipeline.run.stage import Stage
+
+CHAIN = (
+    Stage("a", (), (), "", ""),
+    Stage("b", ("a",), (), "", "", spared_by=("c", "d")),
+    Stage("c", ("b",), (), "", "", spared_by=("d",)),
+    Stage("d", ("b", "c"), (), "", "", also=("c",)),
+    Stage("e", ("c",), (), "", ""),
+)
+
+
+def test_what_follows_a_stage_left_out_follows_what_was_before_it() -> None:
+    a, d = pruned(CHAIN, ["b", "c", "e"])
+    assert (a.name, d.name, d.after, d.also) == ("a", "d", ("a",), ())
+
+
+def test_nothing_left_out_is_the_same_graph() -> None:
+    assert pruned(GRAPH, []) == GRAPH
+
+
+def test_a_stage_that_another_needs_is_refused_with_the_remedy() -> None:
+    with pytest.raises(PlanError, match="run.without names c, which e needs: leave e out too"):
+        pruned(CHAIN, ["c"])
+
+
+def test_an_unknown_stage_is_refused() -> None:
+    with pytest.raises(PlanError, match="'sfft', which is no stage"):
+        pruned(GRAPH, ["sfft"])
+
+
+def test_controls_and_bench_can_be_left_out_of_the_real_graph() -> None:
+    left = pruned(GRAPH, ["mtp", "long", "probes", "competent_sft", "attempts", "rewarded_sft", "trials", "bench"])
+    assert [stage.name for stage in left] == ["corpus", "base", "short", "sessions", "sft", "rl", "report"]
+    assert [stage.after for stage in left if stage.name == "sft"] == [("short", "sessions")]
+
+
+def test_a_named_checkpoint_is_enough_for_rl_and_its_control() -> None:
+    """Nothing before them is needed, in the order that there was."""
+    named = Recipe.model_validate({"run": {"sft_checkpoint": "checkpoints/sft-nano"}})
+    found = graph_of(named, GRAPH)
+    assert [s.name for s in found] == [s.name for s in GRAPH]
+    assert {s.name for s in found if s.after != GRAPH[found.index(s)].after} == {"rl", "attempts", "rewarded_sft"}
+    assert all(s.after == () for s in found if s.name in ("rl", "attempts"))
+    assert [s.after for s in found if s.name == "rewarded_sft"] == [("attempts", "rl")]
+    assert graph_of(Recipe(), GRAPH) == GRAPH

@@ -1,0 +1,22 @@
+"""A bench of real sandboxes; the project beside this file is importable by its name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from etude.sandbox.pool import open_pool
+from etude.sandbox.settings import SandboxSettings
+from etude.tasks.generate.generator import Bench
+
+sys.path.insert(0, str(Path(__file__).parent))  # tests are no package: this is how they share a module
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    pool = await open_pool(SandboxSettings())
+    yield Bench(pool, 20.0)
+    await pool.close()
