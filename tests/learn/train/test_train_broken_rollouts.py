@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from etude.learn.train.broken_rollouts import broken_rollouts
+from etude.learn.train.importance_settings import ImportanceSettings, PpoClipSettings
+from etude.learn.train.importance_weights import OPTIONS, ImportanceStatistics, importance_weights
 from etude.learn.train.loop import TrainingDiverged
 from etude.learn.train.mismatch import Mismatch
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.settings import PolicyStepSettings
-from etude.learn.train.trust.registry import OPTIONS, Trusted, trusted
-from etude.learn.train.trust.settings import PpoClipSettings, TrustSettings
 
 
 def trained(model, rollouts, advantages, **settings):
@@ -72,15 +72,15 @@ def test_a_batch_of_broken_groups_is_skipped_and_too_many_in_a_row_stop_with_the
 @pytest.mark.parametrize("sampler", [-200.0, -1000.0, -math.inf])
 @pytest.mark.parametrize("advantage", [0.0, 1.0, -1.0])
 def test_a_token_that_the_sampler_gave_no_chance_has_a_finite_weight(kind, sampler, advantage):
-    unbounded = [TrustSettings(kind="ppo_clip", ppo_clip=PpoClipSettings(dual=None))] if kind == "ppo_clip" else []
-    for settings in (TrustSettings(kind=kind), *unbounded):
-        weights = trusted(
+    unbounded = [ImportanceSettings(kind="ppo_clip", ppo_clip=PpoClipSettings(dual=None))] if kind == "ppo_clip" else []
+    for settings in (ImportanceSettings(kind=kind), *unbounded):
+        weights = importance_weights(
             torch.tensor([-1.0, -1.0]), torch.tensor([sampler, -1.0]), torch.tensor([advantage, 0.5]), settings
         )
         assert (weights * torch.tensor([advantage, 0.5])).isfinite().all() and weights[1] == 1
-        told = Trusted()
-        told.take(weights, torch.tensor([-1.0, -1.0]), torch.tensor([sampler, -1.0]))
-        assert math.isfinite(told.figures()["trust_weight"])
+        statistics = ImportanceStatistics()
+        statistics.add(weights, torch.tensor([-1.0, -1.0]), torch.tensor([sampler, -1.0]))
+        assert math.isfinite(statistics.figures()["trust_weight"])
 
 
 @pytest.mark.parametrize("kind", sorted(OPTIONS))
@@ -88,16 +88,16 @@ def test_a_batch_with_such_a_token_of_advantage_0_is_trained(model, make, kind):
     rollouts = make.rollouts(model, 8)
     break_logprob(rollouts, -math.inf)
     advantages = [1.0, -1.0, 0.5, -0.5, 0.0, 0.0, 0.0, 0.0]
-    state, figures, lines = trained(model, rollouts, advantages, trust=TrustSettings(kind=kind))
+    state, figures, lines = trained(model, rollouts, advantages, trust=ImportanceSettings(kind=kind))
     assert figures["skipped"] == 0 and lines == [] and not equal(state, model.state_dict())
     assert all(tensor.isfinite().all() for tensor in state.values())
 
 
 @pytest.mark.parametrize("advantage", [1.0, -1.0])
 def test_ppo_without_a_dual_clip_drops_a_token_that_the_sampler_gave_no_chance(model, make, advantage):
-    settings = TrustSettings(kind="ppo_clip", ppo_clip=PpoClipSettings(dual=None))
+    settings = ImportanceSettings(kind="ppo_clip", ppo_clip=PpoClipSettings(dual=None))
     now, sampler = torch.tensor([-1.0, -1.0]), torch.tensor([-math.inf, -1.0])
-    assert trusted(now, sampler, torch.full((2,), advantage), settings).tolist() == [0.0, 1.0]
+    assert importance_weights(now, sampler, torch.full((2,), advantage), settings).tolist() == [0.0, 1.0]
     rollouts = make.rollouts(model, 8)
     break_logprob(rollouts, -math.inf)
     state, figures, lines = trained(model, rollouts, [1.0, -1.0, 0.5, -0.5, 0.0, advantage, 0.0, 0.0], trust=settings)

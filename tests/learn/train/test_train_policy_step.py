@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from etude.core.trace.segment import Rollout, Segment
+from etude.learn.train.importance_settings import ImportanceSettings, TisSettings
 from etude.learn.train.loop import TrainingDiverged
 from etude.learn.train.policy_step import PolicyTrainer
 from etude.learn.train.settings import PolicyStepSettings
-from etude.learn.train.trust.settings import TisSettings, TrustSettings
 
 
 def gradients(model, rollouts, advantages, **settings):
@@ -49,7 +49,7 @@ def test_gradient_equals_the_formula(model, make, graph_tokens):
     rollouts = make.rollouts(make.model(seed=1, family=model.config.family), 6)  # sampled by other weights
     advantages = [0.5, -0.25, 1.0, 0.0, -1.0, 0.1]
     got = gradients(
-        model, rollouts, advantages, loss_tokens=17, trust=TrustSettings(tis=TisSettings(cap=1.3)), replay_ratio=0.0,
+        model, rollouts, advantages, loss_tokens=17, trust=ImportanceSettings(tis=TisSettings(cap=1.3)), replay_ratio=0.0,
         batch_tokens=64,
         graph_tokens=graph_tokens,
     )  # fmt: skip

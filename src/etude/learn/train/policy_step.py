@@ -29,6 +29,7 @@ from etude.learn.model.causal_lm import CausalLM
 from etude.learn.model.router import balanced_bias, expert_load
 from etude.learn.train.balance import Cost, dealt
 from etude.learn.train.broken_rollouts import broken_lines, broken_rollouts
+from etude.learn.train.importance_weights import ImportanceStatistics, importance_weights
 from etude.learn.train.loop import TrainingDiverged
 from etude.learn.train.losses import logprobs_and_entropy, policy_coefficients
 from etude.learn.train.next_token import routers
@@ -39,7 +40,6 @@ from etude.learn.train.rollout_batch import RolloutBatch, rollout_batches
 from etude.learn.train.schedule import policy_lr_factor
 from etude.learn.train.scores import Part, Scores, flat, together
 from etude.learn.train.settings import PolicyStepSettings
-from etude.learn.train.trust.registry import Trusted, trusted
 
 
 class PolicyTrainer:
@@ -212,20 +212,20 @@ class PolicyTrainer:
         return any(segment.routes is not None for rollout in rollouts for segment in rollout.segments)
 
     def _backward(self, advantages: Tensor, rollouts: int, scores: Scores) -> dict[str, float]:
-        kept, told = bool(scores.graphs), Trusted()
+        kept, statistics = bool(scores.graphs), ImportanceStatistics()
         with replaying(self.model, self.settings.replay_ratio):
             for i, batch in enumerate(scores.batches):
                 logprobs = scores.graphs[i] if kept else self._forward(self.model, batch, replay=True)[0]
                 owned = advantages[batch.owner]
-                weights = trusted(logprobs, batch.sampler_logprobs, owned, self.settings.trust)
-                told.take(weights, logprobs, batch.sampler_logprobs)
+                weights = importance_weights(logprobs, batch.sampler_logprobs, owned, self.settings.trust)
+                statistics.add(weights, logprobs, batch.sampler_logprobs)
                 coefficients = policy_coefficients(owned, weights, rollouts, self.settings.loss_tokens)
                 if coefficients.any():  # a batch of groups without spread teaches nothing
                     (coefficients * logprobs).sum().backward()
         scores.graphs.clear()
         scores.batches.clear()
         sum_gradients(self._optimizers.params, self.ranks)
-        return Trusted.of_all(self.ranks.gather((told.tokens, told.sums))).figures()
+        return ImportanceStatistics.merged(self.ranks.gather((statistics.tokens, statistics.sums))).figures()
 
     def _figures(self, rollouts: Sequence[Rollout], scores: Scores) -> dict[str, float]:
         lags = self._tokens_by_lag(rollouts)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from etude.learn.train.trust.settings import TrustSettings
+from etude.learn.train.importance_settings import ImportanceSettings
 
 TooLong = Literal["stop", "cut", "drop"]
 
@@ -224,8 +224,8 @@ class PolicyStepSettings(BaseModel):
     loss_tokens: int = Field(
         default=128, ge=1, description="The constant each rollout's loss is divided by (no lengths)."
     )
-    trust: TrustSettings = Field(
-        default_factory=TrustSettings, description="What tokens that older weights sampled count."
+    trust: ImportanceSettings = Field(
+        default_factory=ImportanceSettings, description="What tokens that older weights sampled count."
     )
     temperature: float = Field(
         default=1.0, gt=0, description="Not for recipes: the rl stage puts harness.temperature here."

@@ -1,4 +1,4 @@
-"""Settings of the options. Torch-free: the recipe imports them. Where a default's number comes from stands with its option."""
+"""Settings of the importance weights. Torch-free: the recipe imports them. `importance_weights.py` gives the source of each default."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-TrustKind = Literal["none", "tis", "ppo_clip", "icepop", "dppo_mask"]
+ImportanceKind = Literal["none", "tis", "ppo_clip", "icepop", "dppo_mask"]
 
 
 class TisSettings(BaseModel):
@@ -58,12 +58,12 @@ class DppoMaskSettings(BaseModel):
     cap: float = Field(default=5.0, ge=1, description="Most that a kept token's ratio counts.")
 
 
-class TrustSettings(BaseModel):
+class ImportanceSettings(BaseModel):
     """Which option holds, and the numbers of each."""
 
     model_config = ConfigDict(extra="forbid")
 
-    kind: TrustKind = Field(
+    kind: ImportanceKind = Field(
         default="tis", description="How tokens that older weights sampled are corrected (docs/rl.md)."
     )
     tis: TisSettings = Field(default_factory=TisSettings, description="Numbers of tis.")
@@ -72,16 +72,18 @@ class TrustSettings(BaseModel):
     dppo_mask: DppoMaskSettings = Field(default_factory=DppoMaskSettings, description="Numbers of dppo_mask.")
 
     @model_validator(mode="after")
-    def _chosen(self) -> TrustSettings:
-        """Numbers of an option that is not chosen would be read by nobody."""
-        blocks = {name: found for name, found in TrustSettings.model_fields.items() if name not in ("kind", self.kind)}
-        told = [
+    def _chosen(self) -> ImportanceSettings:
+        """Nothing would read the numbers of an option that is not chosen."""
+        blocks = {
+            name: block for name, block in ImportanceSettings.model_fields.items() if name not in ("kind", self.kind)
+        }
+        unused = [
             name
-            for name, found in blocks.items()
-            if getattr(self, name) != found.get_default(call_default_factory=True)
+            for name, block in blocks.items()
+            if getattr(self, name) != block.get_default(call_default_factory=True)
         ]
-        if told:
+        if unused:
             raise ValueError(
-                f"trust.{told[0]} has numbers, but trust.kind is {self.kind!r}: choose {told[0]!r} or leave them out"
+                f"trust.{unused[0]} has numbers, but trust.kind is {self.kind!r}: choose {unused[0]!r} or leave them out"
             )
         return self
