@@ -1,4 +1,4 @@
-"""The one interface of the sandbox room (names of `docs/design.md`): pool, sandbox, process. Values are in `spec`, failures in `errors`."""
+"""The interface of sandboxes (terms of `docs/glossary.md`): pool, sandbox, process. Values are in `spec`, failures in `errors`."""
 
 from __future__ import annotations
 
