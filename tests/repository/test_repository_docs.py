@@ -1,0 +1,32 @@
+"""The pages of the repository name only what exists: files, folders and pages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
+# A module (`rl/window.py`, below src/etude) or a path of the repository (`tests/rl`, `docs/rl.md`) in backticks. Names in capitals are placeholders.
+PATHS = re.compile(r"`((?:[\w.-]+/)+[\w.-]*\.(?:py|c|h)|(?:src|tests|docs|benchmarks|recipes)/[\w./-]+)`")
+# Files of tasks that a page describes, and placeholders.
+ELSEWHERE = re.compile(r"^tests/(?:test\.sh|hidden\.json)$|NAME|STAGE")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_path_that_a_page_names_exists(page: Path) -> None:
+    missing = [
+        path
+        for path in sorted(set(PATHS.findall(page.read_text(encoding="utf-8"))))
+        if not any((base / path).exists() for base in (ROOT, ROOT / "src" / "etude", page.parent))
+        and not ELSEWHERE.search(path)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
