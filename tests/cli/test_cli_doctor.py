@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from etude.agent.app.errors import OutOfReach
-from etude.agent.app.place import Place, opened
+from etude.agent.app.workspace_access import Place, opened
 from etude.cli import purposes as module
 from etude.cli.doctor import doctor
 from etude.cli.purposes import Around, Lack, Machine, Purpose, find_around, install, purposes

@@ -14,9 +14,9 @@ from typing import cast
 
 from etude.agent.acp.conversation import Setup
 from etude.agent.acp.server import serve
+from etude.agent.app.extensions import Wanted
 from etude.agent.app.model import Choice, Model
-from etude.agent.app.offers import Wanted
-from etude.agent.app.place import Walls
+from etude.agent.app.workspace_access import Walls
 from etude.agent.harness.approval import ApprovalPolicy
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.protocol import PolicyError, Request

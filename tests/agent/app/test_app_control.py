@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from etude.agent.app.control import LOOK_S, Control, clear, heard, speak
+from etude.agent.app.background import control as care
 from etude.agent.app.errors import BadUse
-from etude.agent.app.fleet import care
-from etude.agent.app.history import forget_typed
-from etude.agent.app.own_files import history_file
+from etude.agent.app.inbox_file import LOOK_S, Control, clear, heard, speak
+from etude.agent.app.user_files import forget_typed, history_file
 from etude.agent.harness.inbox import Inbox, Summarize
 
 

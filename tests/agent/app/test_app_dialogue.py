@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from etude.agent.app.desk import Desk
-from etude.agent.app.dialogue import Dialogue
 from etude.agent.app.errors import BadUse
 from etude.agent.app.events import Event, Events
+from etude.agent.app.extensions import Offers
+from etude.agent.app.interactive_session import Dialogue
 from etude.agent.app.model import Choice, Model
-from etude.agent.app.offers import Offers
-from etude.agent.app.place import Place
+from etude.agent.app.runtime import Desk
+from etude.agent.app.workspace_access import Place
 from etude.agent.harness.approval import Approver
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings

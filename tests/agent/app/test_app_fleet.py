@@ -46,7 +46,7 @@ def _members() -> list[int]:
     return [
         int(name)
         for name in os.listdir("/proc")
-        if name.isdigit() and "etude.agent.app.fleet.member" in _words(int(name))
+        if name.isdigit() and "etude.agent.app.background.process" in _words(int(name))
     ]
 
 

@@ -14,8 +14,8 @@ from app_lab import serving, turns
 from conftest import git
 
 from etude.agent.app import indexing
+from etude.agent.app.extensions import Offers, Wanted, trust
 from etude.agent.app.indexing import Progress
-from etude.agent.app.offers import Offers, Wanted, trust
 from etude.agent.git_links.home import session_files
 from etude.agent.harness.mcp.server import Server
 from etude.agent.harness.settings import HarnessSettings

@@ -11,7 +11,7 @@ from typing import Literal
 import pytest
 
 from etude.agent.app.errors import BadUse
-from etude.agent.app.place import Place, opened, surroundings
+from etude.agent.app.workspace_access import Place, opened, surroundings
 from etude.agent.git_links.git import repository
 from etude.agent.workspace.shell_state import ShellState
 from etude.agent.workspace.workspace import Workspace

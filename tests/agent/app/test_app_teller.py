@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from etude.agent.app.teller import Teller
+from etude.agent.app.event_printer import Teller
 
 Event = dict[str, Any]
 THOUGHT, ANSWER = "THOUGHT one\nTHOUGHT two", "ANSWER one\nANSWER two"

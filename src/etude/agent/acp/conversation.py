@@ -20,13 +20,13 @@ from acp.schema import AvailableCommand, AvailableCommandsUpdate, StopReason
 
 from etude.agent.acp.permission import approve_server, ask
 from etude.agent.acp.updates import Updates
-from etude.agent.app.desk import Desk
-from etude.agent.app.dialogue import Dialogue
+from etude.agent.app.chat_session import Ask
 from etude.agent.app.errors import FaceError
+from etude.agent.app.extensions import Offers, Wanted
+from etude.agent.app.interactive_session import Dialogue
 from etude.agent.app.model import Choice, Model
-from etude.agent.app.offers import Offers, Wanted
-from etude.agent.app.place import Walls
-from etude.agent.app.talk import Ask
+from etude.agent.app.runtime import Desk
+from etude.agent.app.workspace_access import Walls
 from etude.agent.harness.approval import ApprovalPolicy, Approver, Asked, Effect
 from etude.agent.harness.flow import EndReason
 from etude.agent.harness.mcp.server import Server

@@ -44,11 +44,11 @@ from etude.agent.acp.editor_folder import EditorFolder
 from etude.agent.acp.lines import MAX_LINE_BYTES, pump
 from etude.agent.acp.permission import is_mode, modes
 from etude.agent.acp.request import UnusableBlock, text_of
-from etude.agent.app.desk import Desk, measured
+from etude.agent.app.chat_session import new_id
 from etude.agent.app.errors import BadUse, FaceError
 from etude.agent.app.model import Model
-from etude.agent.app.place import Place, opened
-from etude.agent.app.talk import new_id
+from etude.agent.app.runtime import Desk, measured
+from etude.agent.app.workspace_access import Place, opened
 from etude.agent.git_links.home import session_files, sessions_home, sessions_of
 from etude.agent.harness.mcp.server import McpConfigError, Server
 from etude.core.trace.entry import Effort

@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from etude.agent.app.errors import BadUse
 from etude.agent.app.model import Preset
-from etude.agent.app.own_files import CONFIG_VARIABLE, config_file
-from etude.agent.app.place import Walls
+from etude.agent.app.user_files import CONFIG_VARIABLE, config_file
+from etude.agent.app.workspace_access import Walls
 from etude.agent.harness.approval import ApprovalPolicy
 from etude.agent.harness.mcp.config import servers_of
 from etude.agent.harness.mcp.server import McpConfigError, Server

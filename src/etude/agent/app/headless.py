@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from etude.agent.app.control import Control
-from etude.agent.app.desk import open_desk
+from etude.agent.app.chat_session import Ask, Person, Talk, begin, resume
 from etude.agent.app.errors import INFRA, exit_code
 from etude.agent.app.events import Event, Events, Sink, notice
+from etude.agent.app.extensions import Offers, Wanted
+from etude.agent.app.inbox_file import Control
 from etude.agent.app.model import Choice
-from etude.agent.app.offers import Offers, Wanted
-from etude.agent.app.place import Place
-from etude.agent.app.talk import Ask, Person, Talk, begin, resume
+from etude.agent.app.runtime import open_desk
+from etude.agent.app.workspace_access import Place
 from etude.agent.harness.approval import ApprovalPolicy, Approver
 from etude.agent.harness.inbox import Inbox
 from etude.agent.harness.presets.preset import preset_of
@@ -136,7 +136,7 @@ def plain_text(out: TextIO, progress: Callable[[Event], None]) -> Sink:
 
 def _with_notices(sink: Sink) -> Sink:
     """What a person should know stands on stderr too: nobody reads a stream of events by eye."""
-    from etude.agent.app.teller import plain, retried
+    from etude.agent.app.event_printer import plain, retried
 
     def write(event: Event) -> None:
         sink(event)
@@ -154,6 +154,6 @@ def standard(as_json: bool) -> Sink:
         return _with_notices(json_lines(sys.stdout))
     from rich.console import Console
 
-    from etude.agent.app.teller import Teller
+    from etude.agent.app.event_printer import Teller
 
     return plain_text(sys.stdout, Teller(Console(stderr=True), answers=False))

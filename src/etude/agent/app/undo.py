@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from etude.agent.app.errors import BadUse
 from etude.agent.app.journal import Edit, UndoJournal, digest_of
+from etude.agent.app.saved_sessions import find
+from etude.agent.git_links.home import read_entries
+from etude.agent.workspace.local_folder import LocalFolder
 from etude.agent.workspace.workspace import Workspace, WorkspaceError
 from etude.core.trace.entry import Entry
+from etude.core.trace.writer import SessionBusy, SessionWriter
 from etude.sandbox.protocol import Operations
 
 
@@ -82,3 +87,29 @@ async def _is(workspace: Workspace, path: str, digest: str | None) -> bool:
         return digest_of(await workspace.bytes_of(path)) == digest
     except WorkspaceError:
         return False
+
+
+# --- from taking_back.py: `etude agent --undo`: a session's edits taken back from outside, while nobody is using it.
+
+
+async def take_back(named: str, folder: Path, everything: bool) -> Undone:
+    """Undo in the folder that the session worked in, and record it. Raises BadUse (CantUndo where a file has changed)."""
+    file, header = find(named, folder)
+    workspace = Path(header.facts.get("workspace") or "")
+    if not header.facts.get("workspace") or not workspace.is_dir():
+        raise BadUse(
+            f"{header.session_id} worked in {str(workspace)!r}, which isn't there any more: nothing to take back"
+        )
+    _, entries = read_entries(file)
+    try:
+        recorder = SessionWriter.resume(file, every="line")
+        local = LocalFolder(workspace)
+        try:
+            done = await undo(UndoJournal(file), entries, local, everything=everything)
+        finally:
+            await local.kill()
+        recorder.append("undo", dict(done.data))
+        recorder.close()
+    except SessionBusy as error:
+        raise BadUse(f"{header.session_id} is in use: say /undo there, or wait until it has ended") from error
+    return done

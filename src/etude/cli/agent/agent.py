@@ -63,7 +63,7 @@ def _go(flags: Flags) -> Answer:
         raise BadUse('no request: give one with -p "…", on stdin, or start at a terminal')
     job = made.job(prompt or "", session)
     if flags.background:
-        from etude.agent.app.fleet.start import start
+        from etude.agent.app.background.start import start
 
         found = start(job)
         text = f"{found.id} works in {found.tree} (branch {found.branch}); etude agents attach {found.id}"
@@ -110,7 +110,7 @@ def _run(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _undone(named: str, flags: Flags, everything: bool, as_json: bool) -> Answer:
-    from etude.agent.app.taking_back import take_back
+    from etude.agent.app.undo import take_back
 
     done = run_async(take_back(named, flags.folder or Path("."), everything))
     return Answer({}, _document(dict(done.data), f"took back {', '.join(done.paths)}", as_json))

@@ -14,7 +14,7 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json
 
 if TYPE_CHECKING:
-    from etude.agent.app.fleet.berth import Berth
+    from etude.agent.app.background.record import Berth
 
 app = typer.Typer(
     no_args_is_help=True, help="Agents in the background (etude agent --background): each in its own worktree."
@@ -29,7 +29,7 @@ _SHOWN_CHARS = 60
 @app.command("ls")
 def ls(json: Json = False) -> Answer:
     """List all agents: running, done, failed, stopped, dead."""
-    from etude.agent.app.fleet.berth import berths
+    from etude.agent.app.background.record import berths
 
     rows = [{**berth.to_json(), "state": berth.state} for berth in berths()]
     lines = [
@@ -45,7 +45,7 @@ def attach(id: Id, json: Json = False, replay: Annotated[
     bool, typer.Option("--no-follow", help="Only what has happened so far.")] = False,
 ) -> Answer:  # fmt: skip
     """Follow an agent; what you type steers it. Ctrl-C leaves it at work."""
-    from etude.agent.app.fleet.care import LOOK_S, follow
+    from etude.agent.app.background.control import LOOK_S, follow
 
     own = _berth(id)
     tell = _teller(json)
@@ -70,7 +70,7 @@ def say(
     json: Json = False,
 ) -> Answer:
     """Tell a running agent something: heard before its next turn, or with --queue when it has finished."""
-    from etude.agent.app.fleet.care import say as tell
+    from etude.agent.app.background.control import say as tell
 
     own = _berth(id)
     tell(own, text, "queue" if queue else "steer")
@@ -82,7 +82,7 @@ def compact(id: Id, words: Annotated[
     str, typer.Argument(metavar="[WORDS]", help="What the summary must keep.")] = "", json: Json = False,
 ) -> Answer:  # fmt: skip
     """Let a running agent sum up its conversation before its next turn, and go on from the summary."""
-    from etude.agent.app.fleet.care import say as tell
+    from etude.agent.app.background.control import say as tell
 
     own = _berth(id)
     tell(own, words, "compact")
@@ -92,7 +92,7 @@ def compact(id: Id, words: Annotated[
 @app.command()
 def stop(id: Id, json: Json = False) -> Answer:
     """Break off what an agent does; its work stays."""
-    from etude.agent.app.fleet.care import stop as end
+    from etude.agent.app.background.control import stop as end
 
     own = _berth(id)
     end(own)
@@ -106,7 +106,7 @@ def resume(
     json: Json = False,
 ) -> Answer:
     """Go on with an agent that has ended, or was killed, with its whole conversation."""
-    from etude.agent.app.fleet.care import go_on
+    from etude.agent.app.background.control import go_on
 
     own = _berth(id)
     go_on(own, prompt)
@@ -123,7 +123,7 @@ def merge(
     json: Json = False,
 ) -> Answer:
     """Bring an agent's work into the branch you are on; refused, with nothing changed, where it conflicts."""
-    from etude.agent.app.fleet.merge import merge as bring
+    from etude.agent.app.background.merge import merge as bring
 
     own = _berth(id)
     done = bring(own, squash=not whole, message=message)
@@ -138,7 +138,7 @@ def rm(
     json: Json = False,
 ) -> Answer:
     """Take away an agent's worktree and branch; its session stays (`etude session forget` removes that)."""
-    from etude.agent.app.fleet.care import take_away
+    from etude.agent.app.background.control import take_away
 
     own = _berth(id)
     take_away(own, force=force)
@@ -146,7 +146,7 @@ def rm(
 
 
 def _berth(named: str) -> Berth:
-    from etude.agent.app.fleet.berth import berth
+    from etude.agent.app.background.record import berth
 
     return berth(named)
 
@@ -157,13 +157,13 @@ def _teller(as_json: bool) -> Any:
         return lambda event: print(json_room.dumps(event), file=sys.stderr)
     from rich.console import Console
 
-    from etude.agent.app.teller import Teller
+    from etude.agent.app.event_printer import Teller
 
     return Teller(Console())
 
 
 def _steer(own: Berth, wait_s: float) -> None:
-    from etude.agent.app.fleet.care import say as tell
+    from etude.agent.app.background.control import say as tell
 
     poll = select.poll()
     poll.register(sys.stdin, select.POLLIN)

@@ -9,15 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from etude.agent.app.chat_session import Ask, choice_of
 from etude.agent.app.config import load_config
 from etude.agent.app.errors import BadUse
+from etude.agent.app.extensions import Wanted
 from etude.agent.app.headless import Job
 from etude.agent.app.model import Choice
 from etude.agent.app.model import Preset as PresetWord
-from etude.agent.app.offers import Wanted
-from etude.agent.app.past import LAST, LISTED, Past, find, held_in
-from etude.agent.app.place import Place, Walls
-from etude.agent.app.talk import Ask, choice_of
+from etude.agent.app.saved_sessions import LAST, LISTED, Past, find, held_in
+from etude.agent.app.workspace_access import Place, Walls
 from etude.agent.harness.approval import ApprovalPolicy
 from etude.cli.agent.flags import Flags
 from etude.cli.agent.options import CHOOSE

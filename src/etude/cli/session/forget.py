@@ -39,9 +39,9 @@ def forget_session(
 def _of_the_agent(file: Path, home: Path) -> tuple[list[str], int]:
     """What else is a person's of a session of use: an agent's place in the background, by its id, and lines typed at a terminal. Raises
     BadUse for an agent that runs, or whose work nobody has taken over: then nothing is forgotten."""
-    from etude.agent.app.fleet.berth import berths
-    from etude.agent.app.fleet.care import take_away
-    from etude.agent.app.history import forget_typed
+    from etude.agent.app.background.control import take_away
+    from etude.agent.app.background.record import berths
+    from etude.agent.app.user_files import forget_typed
     from etude.agent.git_links.home import read_entries, sessions_home
 
     header, entries = read_entries(file)

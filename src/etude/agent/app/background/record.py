@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from etude.agent.app.control import clear
 from etude.agent.app.errors import BadUse
-from etude.agent.app.place import Walls
+from etude.agent.app.inbox_file import clear
+from etude.agent.app.workspace_access import Walls
 from etude.agent.git_links.home import sessions_home
 from etude.agent.harness.approval import ApprovalPolicy
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from etude.agent.app.desk import Desk
 from etude.agent.app.errors import BadUse, OutOfReach
+from etude.agent.app.extensions import Offers
 from etude.agent.app.journal import UndoJournal
 from etude.agent.app.model import Choice
-from etude.agent.app.offers import Offers
-from etude.agent.app.place import Place, surroundings
+from etude.agent.app.runtime import Desk
+from etude.agent.app.workspace_access import Place, surroundings
 from etude.agent.git_links.home import sessions_home
 from etude.agent.harness.agent import Agent, build_agent
 from etude.agent.harness.approval import Approver

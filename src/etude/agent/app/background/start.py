@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import etude
+from etude.agent.app.background.record import Berth, fleet_home
 from etude.agent.app.errors import BadUse
-from etude.agent.app.fleet.berth import Berth, fleet_home
 from etude.agent.app.headless import Job
 from etude.agent.app.model import Choice
 from etude.agent.git_links.git import GitError, git, repository
@@ -57,7 +57,7 @@ def spawn(made: Berth, request: str) -> None:
         paths = os.pathsep.join(path for path in (source, os.environ.get("PYTHONPATH")) if path)
         with open(made.home / "log.txt", "ab") as log:
             subprocess.Popen(
-                [sys.executable, "-P", "-m", "etude.agent.app.fleet.member", made.id, request],
+                [sys.executable, "-P", "-m", "etude.agent.app.background.process", made.id, request],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from etude.agent.app.errors import BadUse, OutOfReach
-from etude.agent.app.own_files import config_file, history_file, trust_file
+from etude.agent.app.user_files import config_file, history_file, trust_file
 from etude.agent.git_links.git import GitError, git
 from etude.agent.git_links.home import sessions_home
 from etude.agent.harness.mcp.log import log_folder

@@ -14,7 +14,7 @@ from typing import Any
 from etude.agent.app.config import load_config
 from etude.agent.app.errors import BadUse
 from etude.agent.app.indexing import IndexUnwanted, folder_index
-from etude.agent.app.own_files import trust_file
+from etude.agent.app.user_files import trust_file
 from etude.agent.harness.mcp.config import project_servers
 from etude.agent.harness.mcp.server import McpConfigError, Server
 from etude.agent.harness.mcp.servers import Servers

@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from etude.agent.app.control import Manner, heard, speak
+from etude.agent.app.background.merge import unmerged
+from etude.agent.app.background.record import Berth
+from etude.agent.app.background.start import spawn
 from etude.agent.app.errors import BadUse, OutOfReach
 from etude.agent.app.events import Event
-from etude.agent.app.fleet.berth import Berth
-from etude.agent.app.fleet.merge import unmerged
-from etude.agent.app.fleet.start import spawn
+from etude.agent.app.inbox_file import Manner, heard, speak
 from etude.agent.app.indexing import forget_index
 from etude.agent.git_links.git import GitError, git
 

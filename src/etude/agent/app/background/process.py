@@ -1,4 +1,4 @@
-"""The process of one agent in the background: `python -m etude.agent.app.fleet.member ID REQUEST`, started by `start.spawn`."""
+"""The process of one agent in the background: `python -m etude.agent.app.background.process ID REQUEST`, started by `start.spawn`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import sys
 from pathlib import Path
 
+from etude.agent.app.background.record import Berth, berth
+from etude.agent.app.chat_session import Ask
 from etude.agent.app.errors import FaceError
-from etude.agent.app.fleet.berth import Berth, berth
+from etude.agent.app.extensions import Wanted
 from etude.agent.app.headless import Job, json_lines, run_headless
 from etude.agent.app.model import Choice
-from etude.agent.app.offers import Wanted
-from etude.agent.app.place import Place
-from etude.agent.app.talk import Ask
+from etude.agent.app.workspace_access import Place
 
 
 def main(name: str, request: str) -> int:

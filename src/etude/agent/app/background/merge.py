@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from etude.agent.app.background.record import Berth
 from etude.agent.app.errors import BadUse
-from etude.agent.app.fleet.berth import Berth
 from etude.agent.git_links.git import GitError, git
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from etude.agent.app.model import Choice, Model, open_model
-from etude.agent.app.place import Place, opened
+from etude.agent.app.workspace_access import Place, opened
 from etude.agent.git_links.home import read_header, sessions_home
 from etude.agent.git_links.signals import SignalStore
 from etude.agent.harness.settings import HarnessSettings

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from etude.agent.app.desk import Desk
+from etude.agent.app.chat_session import Ask, Eyes, Person, Talk, begin, resume
 from etude.agent.app.errors import BadUse
 from etude.agent.app.events import Event, changes
+from etude.agent.app.extensions import Offers
 from etude.agent.app.journal import UndoJournal
-from etude.agent.app.offers import Offers
-from etude.agent.app.talk import Ask, Eyes, Person, Talk, begin, resume
+from etude.agent.app.runtime import Desk
 from etude.agent.app.undo import Undone, undo
 from etude.agent.harness.approval import Approver
 from etude.agent.harness.inbox import Inbox
