@@ -35,7 +35,7 @@ def run(home: Path, *words: str, stdout: object = subprocess.PIPE) -> subprocess
         (("-m", "m", "--approval", "yolo"), "'yolo' is not one of"),
         (("-m", "m", "--config", "no/such.toml"), "there is no settings file no/such.toml"),
         (("-m", "m", "-p", "hello", "--resume", "last"), "leave out --prompt, --resume"),
-        (("-m", "m", "--network", "--sandbox", "none"), "no wall to open"),
+        (("-m", "m", "--network", "--sandbox", "none"), "there is no sandbox"),
         ((), "no model"),
     ],
 )

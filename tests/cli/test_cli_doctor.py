@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from etude.agent.app.errors import OutOfReach
-from etude.agent.app.workspace_access import Place, opened
+from etude.agent.app.errors import UnavailableError
+from etude.agent.app.workspace_access import WorkspaceAccess, open_workspace
 from etude.cli import purposes as module
 from etude.cli.doctor import doctor
 from etude.cli.purposes import Around, Lack, Machine, Purpose, find_around, install, purposes
@@ -128,8 +128,8 @@ async def test_the_agent_decides_by_the_function_that_doctor_calls(
         raise Unsupported("nothing serves here")
 
     monkeypatch.setattr("etude.sandbox.pool.open_around", refuse)
-    with pytest.raises(OutOfReach, match="nothing serves here"):
-        async with opened(Place.at(tmp_path, "workspace", False)):
+    with pytest.raises(UnavailableError, match="nothing serves here"):
+        async with open_workspace(WorkspaceAccess.validated(tmp_path, "workspace", False)):
             pass
 
 

@@ -73,7 +73,7 @@ BAD: list[tuple[list[str], str]] = [
     (["corpus", "show", "absent"], "FileNotFoundError"),
     (["index", "build", "absent"], "IndexRefused"),
     (["index", "stats", "."], "NotBuilt"),
-    (["agents", "stop", "absent"], "BadUse"),
+    (["agents", "stop", "absent"], "UsageError"),
     (["capture", "serve", "--model", "absent"], "CaptureError"),
     (["clean", ".", "--yes"], "CleanError"),
 ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from etude.agent.harness.inbox import Inbox
-from etude.agent.harness.watcher import Nobody
+from etude.agent.harness.watcher import NullObserver
 from etude.agent.metrics.facts import EDITS
 from etude.core.trace.entry import Entry
 from etude.tasks.task import Task
@@ -46,7 +46,7 @@ class Interjection:
         return found
 
 
-class Bystander(Nobody):
+class Bystander(NullObserver):
     """Says the words when their moments come, and closes the inbox when none can come any more."""
 
     def __init__(self, words: list[Interjection], inbox: Inbox) -> None:

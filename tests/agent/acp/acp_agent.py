@@ -14,9 +14,9 @@ from typing import cast
 
 from etude.agent.acp.conversation import Setup
 from etude.agent.acp.server import serve
-from etude.agent.app.extensions import Wanted
-from etude.agent.app.model import Choice, Model
-from etude.agent.app.workspace_access import Walls
+from etude.agent.app.extensions import ExtensionOptions
+from etude.agent.app.model import AgentModel, ModelChoice
+from etude.agent.app.workspace_access import SandboxMode
 from etude.agent.harness.approval import ApprovalPolicy
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.protocol import PolicyError, Request
@@ -52,11 +52,13 @@ class ProgramPolicy:
 
 if __name__ == "__main__":
     settings = HarnessSettings.full(preset="search_replace", max_turns=20)
-    model = Model(ProgramPolicy(), None, settings, lambda: None)
+    model = AgentModel(ProgramPolicy(), None, settings, lambda: None)
 
-    async def opened() -> Model:
+    async def opened() -> AgentModel:
         return model
 
-    approval, walls = cast(ApprovalPolicy, sys.argv[1]), cast(Walls, sys.argv[2])
-    setup = Setup(Choice("http://127.0.0.1:9/v1"), opened, walls, False, approval, Wanted(index=True, mcp=True))
+    approval, walls = cast(ApprovalPolicy, sys.argv[1]), cast(SandboxMode, sys.argv[2])
+    setup = Setup(
+        ModelChoice("http://127.0.0.1:9/v1"), opened, walls, False, approval, ExtensionOptions(index=True, mcp=True)
+    )
     asyncio.run(serve(setup))

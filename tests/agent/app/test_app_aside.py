@@ -7,11 +7,11 @@ import io
 import pytest
 from rich.console import Console
 
-from etude.agent.app.terminal import aside
+from etude.agent.app.terminal import print_dim
 
 
 @pytest.mark.parametrize("line", ["back end local serves (no [/usr/bin/bwrap] here)", "[bold]x[/red]", "[link=y]"])
 def test_brackets_in_a_line_are_no_markup(line: str) -> None:
     out = io.StringIO()
-    aside(Console(file=out, width=200), line)
+    print_dim(Console(file=out, width=200), line)
     assert out.getvalue() == f"{line}\n"

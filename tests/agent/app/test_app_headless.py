@@ -92,7 +92,7 @@ def test_a_broken_stream_is_told_as_void_and_the_turn_is_whole(shop: Path, etude
         (["-m", "URL", "-C", "nowhere"], {"OPENAI_API_KEY": "right"}, 2, "nowhere is no folder"),
         (["-m", "nowhere"], {}, 2, "neither an address (http://…/v1) nor a checkpoint directory"),
         (["-m", "URL", "--resume", "nothing"], {"OPENAI_API_KEY": "right"}, 2, "no session is called 'nothing'"),
-        (["-m", "URL", "--network", "--sandbox", "none"], {"OPENAI_API_KEY": "right"}, 2, "no wall to open"),
+        (["-m", "URL", "--network", "--sandbox", "none"], {"OPENAI_API_KEY": "right"}, 2, "there is no sandbox"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_line_with_the_remedy(

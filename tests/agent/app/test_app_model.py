@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from app_lab import parrot, serving
 
-from etude.agent.app.errors import OutOfReach
-from etude.agent.app.model import Choice, open_model
+from etude.agent.app.errors import UnavailableError
+from etude.agent.app.model import ModelChoice, open_model
 from etude.agent.policy.protocol import window_of
 
 
 async def opened(model: dict[str, Any], **choice: Any) -> Any:
     with serving(parrot, model=model) as lab:
-        found = await open_model(Choice(lab.url, **choice))
+        found = await open_model(ModelChoice(lab.url, **choice))
         await found.close()
     return found
 
@@ -50,8 +50,8 @@ async def test_an_endpoint_behind_a_proxy_that_does_not_answer_names_the_proxy(m
     monkeypatch.setenv("HTTP_PROXY", "http://me:secret@127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    with pytest.raises(OutOfReach, match="through the proxy HTTP_PROXY=http://127.0.0.1:9") as refused:
-        await open_model(Choice("http://10.255.255.1/v1"))
+    with pytest.raises(UnavailableError, match="through the proxy HTTP_PROXY=http://127.0.0.1:9") as refused:
+        await open_model(ModelChoice("http://10.255.255.1/v1"))
     assert "secret" not in str(refused.value)
 
 

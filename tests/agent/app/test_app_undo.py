@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from etude.agent.app.journal import UndoJournal
-from etude.agent.app.undo import CantUndo, Undone, last_request, undo
+from etude.agent.app.undo import UndoError, UndoResult, last_request, undo_edits
 from etude.agent.workspace.local_folder import LocalFolder
 from etude.agent.workspace.workspace import Workspace
 from etude.core.trace.entry import Entry
@@ -48,8 +48,8 @@ class Told:
     def files(self) -> dict[str, bytes]:
         return {str(f.relative_to(self.root)): f.read_bytes() for f in self.root.rglob("*") if f.is_file()}
 
-    async def back(self, *, everything: bool = False) -> Undone:
-        done = await undo(self.journal, self.entries, LocalFolder(self.root), everything=everything)
+    async def back(self, *, everything: bool = False) -> UndoResult:
+        done = await undo_edits(self.journal, self.entries, LocalFolder(self.root), everything=everything)
         self.entries.append(Entry(len(self.entries), None, "undo", 0.0, dict(done.data)))
         return done
 
@@ -70,7 +70,7 @@ def test_undo_puts_back_what_was_there_before_the_request(
                     await told.edit(path, data)
             edited = len(told.journal.edits())
             if not edited:
-                with pytest.raises(CantUndo, match="no edits"):
+                with pytest.raises(UndoError, match="no edits"):
                     await told.back(everything=everything)
                 return
             wanted = seen[0][0] if everything or edited == seen[1][1] else seen[1][0]
@@ -89,7 +89,7 @@ async def test_undo_again_takes_back_the_request_before(tmp_path: Path) -> None:
     assert told.files() == {"a.txt": b"one"} and second.edits == [3]
     first = await told.back()
     assert told.files() == {} and first.edits == [1]
-    with pytest.raises(CantUndo, match="no edits"):
+    with pytest.raises(UndoError, match="no edits"):
         await told.back()
 
 
@@ -99,7 +99,7 @@ async def test_one_changed_file_refuses_all_and_is_named(tmp_path: Path) -> None
     await told.edit("a.txt", b"agent")
     await told.edit("b.bin", b"\xff\x00")
     (told.root / "b.bin").unlink()
-    with pytest.raises(CantUndo, match=r"changed since the agent's edit: b\.bin;"):
+    with pytest.raises(UndoError, match=r"changed since the agent's edit: b\.bin;"):
         await told.back()
     assert told.files() == {"a.txt": b"agent"}
 

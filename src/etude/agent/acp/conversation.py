@@ -20,13 +20,13 @@ from acp.schema import AvailableCommand, AvailableCommandsUpdate, StopReason
 
 from etude.agent.acp.permission import approve_server, ask
 from etude.agent.acp.updates import Updates
-from etude.agent.app.chat_session import Ask
-from etude.agent.app.errors import FaceError
-from etude.agent.app.extensions import Offers, Wanted
-from etude.agent.app.interactive_session import Dialogue
-from etude.agent.app.model import Choice, Model
-from etude.agent.app.runtime import Desk
-from etude.agent.app.workspace_access import Walls
+from etude.agent.app.chat_session import SessionStart
+from etude.agent.app.errors import AppError
+from etude.agent.app.extensions import ExtensionOptions, Extensions
+from etude.agent.app.interactive_session import InteractiveSession
+from etude.agent.app.model import AgentModel, ModelChoice
+from etude.agent.app.runtime import SessionRuntime
+from etude.agent.app.workspace_access import SandboxMode
 from etude.agent.harness.approval import ApprovalPolicy, Approver, Asked, Effect
 from etude.agent.harness.flow import EndReason
 from etude.agent.harness.mcp.server import Server
@@ -56,12 +56,12 @@ COMMANDS = {
 class Setup:
     """What all sessions of a server are made with. `model` is opened with the first session."""
 
-    choice: Choice
-    model: Callable[[], Awaitable[Model]]
-    walls: Walls = "workspace"
+    choice: ModelChoice
+    model: Callable[[], Awaitable[AgentModel]]
+    walls: SandboxMode = "workspace"
     network: bool = False
     approval: ApprovalPolicy = "never"
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: ExtensionOptions = field(default_factory=ExtensionOptions)
 
 
 class Conversation:
@@ -69,24 +69,26 @@ class Conversation:
     `held`: what ends with it."""
 
     def __init__(
-        self, setup: Setup, client: Client, session_id: str, desk: Desk, held: AsyncExitStack, given: Sequence[Server], *,
+        self, setup: Setup, client: Client, session_id: str, runtime: SessionRuntime, held: AsyncExitStack, given: Sequence[Server], *,
         session: Path | None = None,
     ) -> None:  # fmt: skip
-        self.folder = desk.place.folder
+        self.folder = runtime.place.folder
         self._client = client
         self.id = session_id
         self._held = held
-        settings = desk.settings(session)
+        settings = runtime.settings(session)
         self._updates = Updates(preset_of(settings), self.folder)
         self._outgoing: asyncio.Queue[Any] = asyncio.Queue()
         self._sender = asyncio.create_task(self._send())
         self._answer: asyncio.Future[StopReason] | None = None
         self._introduced = False
-        opening = Offers.open(
+        opening = Extensions.open(
             setup.wanted, self.folder, settings, self.mention, approve=self._approve, given=given
         )  # fmt: skip
-        approver, own = Approver(setup.approval, self._ask), Ask("", session_id=session_id)
-        self._dialogue = Dialogue(desk, opening, approver, lambda _: self, self._failed, session=session, ask=own)
+        approver, own = Approver(setup.approval, self._ask), SessionStart("", session_id=session_id)
+        self._dialogue = InteractiveSession(
+            runtime, opening, approver, lambda _: self, self._failed, session=session, start=own
+        )
 
     @property
     def approver(self) -> Approver:
@@ -94,7 +96,7 @@ class Conversation:
 
     @property
     def settings(self) -> HarnessSettings:
-        return self._dialogue.desk.model.settings
+        return self._dialogue.runtime.model.settings
 
     @property
     def working(self) -> bool:
@@ -112,14 +114,14 @@ class Conversation:
         assert self._answer is not None
         try:
             await self._hear(text)
-        except FaceError as error:
+        except AppError as error:
             self._answer.set_exception(refused(str(error)))
         reason = await asyncio.shield(self._answer)
         await self.told()
         return reason
 
     async def _hear(self, text: str) -> None:
-        """A request, or a command with a slash. Raises FaceError."""
+        """A request, or a command with a slash. Raises AppError."""
         assert self._answer is not None
         name, _, rest = text.strip().partition(" ")
         if name == "/compact":
@@ -131,7 +133,7 @@ class Conversation:
         elif name == "/mcp":
             self.mention("\n".join(f"- {line}" for line in self._dialogue.servers()))
         else:
-            self._dialogue.say(text)
+            self._dialogue.send(text)
             return
         self._answer.set_result("end_turn")
 
@@ -144,7 +146,7 @@ class Conversation:
         """From the next prompt on. Raises RequestError while one is answered."""
         try:
             await self._dialogue.set_effort(effort)
-        except FaceError as error:
+        except AppError as error:
             raise refused(str(error)) from error
 
     def replay(self, session: Session) -> None:
@@ -157,7 +159,7 @@ class Conversation:
         await self._outgoing.join()
 
     async def close(self) -> None:
-        await self._dialogue.leave()
+        await self._dialogue.shut_down()
         await self._held.aclose()
         self._sender.cancel()
         await asyncio.wait((self._sender,))
@@ -180,7 +182,7 @@ class Conversation:
 
     def idle(self, reason: str, message: str) -> None:
         if (
-            self.working and not self._dialogue.waiting
+            self.working and not self._dialogue.has_queued_text
         ):  # else something was said too late to steer, and the prompt goes on
             assert self._answer is not None
             self._answer.set_result(_STOP_REASONS[reason])
@@ -189,7 +191,7 @@ class Conversation:
         """The agent is over while somebody waits for its answer."""
         if self._answer is None or not self.working:
             return
-        if isinstance(error, (OSError, ValueError, FaceError)):  # it could not begin
+        if isinstance(error, (OSError, ValueError, AppError)):  # it could not begin
             self._answer.set_exception(refused(str(error)))
         else:
             self._answer.set_exception(RequestError(-32603, masked(str(error)), {"kind": type(error).__name__}))

@@ -44,11 +44,11 @@ from etude.agent.acp.editor_folder import EditorFolder
 from etude.agent.acp.lines import MAX_LINE_BYTES, pump
 from etude.agent.acp.permission import is_mode, modes
 from etude.agent.acp.request import UnusableBlock, text_of
-from etude.agent.app.chat_session import new_id
-from etude.agent.app.errors import BadUse, FaceError
-from etude.agent.app.model import Model
-from etude.agent.app.runtime import Desk, measured
-from etude.agent.app.workspace_access import Place, opened
+from etude.agent.app.chat_session import new_session_id
+from etude.agent.app.errors import AppError, UsageError
+from etude.agent.app.model import AgentModel
+from etude.agent.app.runtime import SessionRuntime, collecting_signals
+from etude.agent.app.workspace_access import WorkspaceAccess, open_workspace
 from etude.agent.git_links.home import session_files, sessions_home, sessions_of
 from etude.agent.harness.mcp.server import McpConfigError, Server
 from etude.core.trace.entry import Effort
@@ -67,7 +67,7 @@ class AcpServer:
         self._client: Client | None = None
         self._offered = ClientCapabilities()
         self._sessions: dict[str, Conversation] = {}
-        self._model: Model | None = None
+        self._model: AgentModel | None = None
         self._opening = asyncio.Lock()
 
     def on_connect(self, conn: Client) -> None:
@@ -99,7 +99,7 @@ class AcpServer:
         mcp_servers: list[Any] | None = None,
         **_: Any,
     ) -> NewSessionResponse:
-        session = await self._open(new_id(), cwd, mcp_servers or [], additional_directories or [])
+        session = await self._open(new_session_id(), cwd, mcp_servers or [], additional_directories or [])
         return NewSessionResponse(
             session_id=session.id, modes=modes(session.approver.policy), config_options=_options(session)
         )
@@ -181,7 +181,7 @@ class AcpServer:
             async with AsyncExitStack() as held:
                 made = await self._conversation(session_id, Path(cwd), beside, servers, held, session)
                 self._sessions[session_id] = made
-        except (McpConfigError, FaceError, SandboxError) as error:
+        except (McpConfigError, AppError, SandboxError) as error:
             raise refused(str(error)) from error
         if beside and self._setup.walls == "workspace":
             made.mention(
@@ -194,14 +194,14 @@ class AcpServer:
     ) -> Conversation:  # fmt: skip
         assert self._client is not None  # set when the connection was made
         setup = self._setup
-        place = Place.at(folder, setup.walls, setup.network, tuple(Path(one) for one in beside))
+        place = WorkspaceAccess.validated(folder, setup.walls, setup.network, tuple(Path(one) for one in beside))
         async with self._opening:
             self._model = self._model or await setup.model()
-        inner = await held.enter_async_context(opened(place, (setup.choice.key_env,)))
-        await held.enter_async_context(measured(place.folder, setup.wanted.signals))
+        inner = await held.enter_async_context(open_workspace(place, (setup.choice.key_env,)))
+        await held.enter_async_context(collecting_signals(place.folder, setup.wanted.signals))
         files = self._offered.fs or FileSystemCapabilities()
-        desk = Desk(setup.choice, self._model, place, EditorFolder(inner, self._client, session_id, files))
-        return Conversation(setup, self._client, session_id, desk, held.pop_all(), servers, session=session)
+        runtime = SessionRuntime(setup.choice, self._model, place, EditorFolder(inner, self._client, session_id, files))
+        return Conversation(setup, self._client, session_id, runtime, held.pop_all(), servers, session=session)
 
     def _session(self, session_id: str) -> Conversation:
         if session_id not in self._sessions:
@@ -211,7 +211,7 @@ class AcpServer:
         return self._sessions[session_id]
 
 
-class NoEditor(BadUse):
+class NoEditor(UsageError):
     """Nobody can speak the protocol over what stdin and stdout are."""
 
 

@@ -1,1 +1,1 @@
-"""The agent that a person uses: models, places, sessions of use, undo, and the faces over them (headless, terminal, several at once)."""
+"""The agent as an app: models, workspaces, sessions and undo, and its user interfaces (headless, terminal, background agents)."""

@@ -1,6 +1,6 @@
-"""One session of use: built with the harness' one constructor, written line by line where sessions of use lie, taken up again.
+"""One session of a user: built with `build_agent`, written line by line into the user's session folder, and resumed.
 
-A session keeps what it takes to go on: the model's address and name (never a key), its settings, its folder.
+The session file holds what resuming needs: the model's address and name (never a key), the settings and the folder.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from etude.agent.app.errors import BadUse, OutOfReach
-from etude.agent.app.extensions import Offers
+from etude.agent.app.errors import UnavailableError, UsageError
+from etude.agent.app.extensions import Extensions
 from etude.agent.app.journal import UndoJournal
-from etude.agent.app.model import Choice
-from etude.agent.app.runtime import Desk
-from etude.agent.app.workspace_access import Place, surroundings
+from etude.agent.app.model import ModelChoice
+from etude.agent.app.runtime import SessionRuntime
+from etude.agent.app.workspace_access import WorkspaceAccess, describe_surroundings
 from etude.agent.git_links.home import sessions_home
 from etude.agent.harness.agent import Agent, build_agent
 from etude.agent.harness.approval import Approver
@@ -27,15 +27,15 @@ from etude.agent.harness.instructions import find_instructions, rendered
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
-from etude.agent.harness.watcher import Watcher
+from etude.agent.harness.watcher import AgentObserver
 from etude.core.trace.entry import Header
 from etude.core.trace.session import Session
 from etude.core.trace.writer import SessionBusy, SessionWriter
 
 
 @dataclass(frozen=True)
-class Talk:
-    """A session that is open for writing, and the agent that goes on with it. `file` is where it lies."""
+class ChatSession:
+    """A session that is open for writing, its file, and its agent."""
 
     file: Path
     recorder: SessionWriter
@@ -48,16 +48,16 @@ class Talk:
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What a talk is begun with. `session_id`: None makes one up."""
+class SessionStart:
+    """The start of a session: first request, test command and id. None generates an id."""
 
     request: str
     test_command: tuple[str, ...] = ()
     session_id: str | None = None
 
 
-class Eyes(Watcher, Protocol):
-    """Who looks on, and sees what edits replaced."""
+class EditObserver(AgentObserver, Protocol):
+    """An observer that also sees what edits replace."""
 
     def wrote(self, path: str, before: bytes | None, after: bytes | None) -> None:
         """A tool changed a file; the session's `edit` entry follows."""
@@ -65,104 +65,123 @@ class Eyes(Watcher, Protocol):
 
 
 @dataclass(frozen=True)
-class Person:
-    """How whoever the agent works for is heard, asked and told. `eyes` are made for the session's settings."""
+class UserChannel:
+    """How the agent communicates with its user: messages, approvals, and an observer for the session's settings."""
 
     inbox: Inbox
     approver: Approver
-    eyes: Callable[[HarnessSettings], Eyes]
+    make_observer: Callable[[HarnessSettings], EditObserver]
 
 
-def begin(ask: Ask, desk: Desk, offers: Offers, person: Person) -> Talk:
-    """A new session. Raises OutOfReach where it can't be written."""
-    settings = offers.over(desk.model.settings)
-    facts = _facts(ask, settings, desk.place, offers.report)
-    session_id = ask.session_id or new_id()
+def begin_session(
+    start: SessionStart, runtime: SessionRuntime, extensions: Extensions, user: UserChannel
+) -> ChatSession:
+    """Start a new session. Raises UnavailableError if its file can't be written."""
+    settings = extensions.apply(runtime.model.settings)
+    facts = _facts(start, settings, runtime.place, extensions.report)
+    session_id = start.session_id or new_session_id()
     header = session_header(
         settings,
-        desk.model.policy,
+        runtime.model.policy,
         facts,
-        renderer=desk.model.renderer,
+        renderer=runtime.model.renderer,
         session_id=session_id,
-        services=offers.services,
+        services=extensions.services,
     )
-    kept = {**header.facts, "workspace": str(desk.place.folder)}
-    header = replace(header, facts=kept, recipe={"model": desk.choice.to_json()})
+    kept = {**header.facts, "workspace": str(runtime.place.folder)}
+    header = replace(header, facts=kept, recipe={"model": runtime.choice.to_json()})
     file = sessions_home() / f"{session_id}.jsonl"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         recorder = SessionWriter(file, header, every="line")
     except OSError as error:
-        raise OutOfReach(
+        raise UnavailableError(
             f"the session can't be written to {file} ({error}); set ETUDE_SESSIONS to a folder that can"
         ) from error
-    return _talk(file, recorder, facts, settings, desk, offers, person, None)
+    return _open_session(file, recorder, facts, settings, runtime, extensions, user, None)
 
 
-def resume(file: Path, request: str, desk: Desk, offers: Offers, person: Person) -> Talk:
-    """A session that ended, or was killed, with a further request. Its preset stays; effort, limits and what is on offer are the new
-    ones, and recorded where they differ. Raises BadUse for one that is in use or was held with another kind of model."""
+def resume_session(
+    file: Path, request: str, runtime: SessionRuntime, extensions: Extensions, user: UserChannel
+) -> ChatSession:
+    """Resume a session that ended or was killed, with a further request.
+
+    It keeps its preset. Effort, limits and extensions are the current ones, and recorded where they differ. Raises UsageError for a
+    session that is in use or that ran with another kind of model.
+    """
     try:
         recorder = SessionWriter.resume(file, every="line")
     except SessionBusy as error:
-        raise BadUse(f"{file.stem} is in use: attach to it, or wait until it has ended") from error
+        raise UsageError(f"{file.stem} is in use: attach to it, or wait until it has ended") from error
     header = recorder.session.header
-    effort = desk.choice.effort
-    changes = {"effort": effort, "max_turns": desk.model.settings.max_turns}
-    settings = offers.over(HarnessSettings.model_validate(header.settings).model_copy(update=changes))
-    if desk.model.policy.takes_tokens != header.takes_tokens:
-        raise BadUse(f"{file.stem} was held with another kind of model ({header.policy}); begin a new session")
+    effort = runtime.choice.effort
+    changes = {"effort": effort, "max_turns": runtime.model.settings.max_turns}
+    settings = extensions.apply(HarnessSettings.model_validate(header.settings).model_copy(update=changes))
+    if runtime.model.policy.takes_tokens != header.takes_tokens:
+        raise UsageError(f"{file.stem} ran with another kind of model ({header.policy}); begin a new session")
     facts = replace(TaskFacts.from_json(header.task_id, header.facts), instruction=request)
-    talk = _talk(file, recorder, facts, settings, desk, offers, person, recorder.session)
+    chat = _open_session(file, recorder, facts, settings, runtime, extensions, user, recorder.session)
     if effort != effort_of(recorder.session):
         recorder.append("effort", {"effort": effort})
-    return talk
+    return chat
 
 
-def _talk(
-    file: Path, recorder: SessionWriter, facts: TaskFacts, settings: HarnessSettings, desk: Desk, offers: Offers, person: Person,
+def _open_session(
+    file: Path,
+    recorder: SessionWriter,
+    facts: TaskFacts,
+    settings: HarnessSettings,
+    runtime: SessionRuntime,
+    extensions: Extensions,
+    user: UserChannel,
     resumed: Session | None,
-) -> Talk:  # fmt: skip
-    eyes = person.eyes(settings)
+) -> ChatSession:
+    observer = user.make_observer(settings)
     journal = UndoJournal(file, lambda: len(recorder.session.entries))
 
     def wrote(path: str, before: bytes | None, after: bytes | None) -> None:
         journal(path, before, after)
-        eyes.wrote(path, before, after)
+        observer.wrote(path, before, after)
 
     agent = build_agent(
-        settings, desk.model.policy, desk.operations, facts, renderer=desk.model.renderer, recorder=recorder,
-        services=offers.services, journal=wrote, inbox=person.inbox, approver=person.approver, watcher=eyes, resumed=resumed,
+        settings, runtime.model.policy, runtime.operations, facts, renderer=runtime.model.renderer, recorder=recorder,
+        services=extensions.services, journal=wrote, inbox=user.inbox, approver=user.approver, watcher=observer, resumed=resumed,
     )  # fmt: skip
-    return Talk(file, recorder, agent, journal)
+    return ChatSession(file, recorder, agent, journal)
 
 
-def _facts(ask: Ask, settings: HarnessSettings, place: Place, report: Callable[[str], None]) -> TaskFacts:
-    """A trained vocabulary has no words for a system prompt: it gets the request alone. `report` gets a line for each AGENTS.md
-    that is cut or refused."""
+def _facts(
+    start: SessionStart, settings: HarnessSettings, place: WorkspaceAccess, report: Callable[[str], None]
+) -> TaskFacts:
+    """The facts for the prompt. A preset with a trained vocabulary has no system prompt and gets only the request.
+
+    `report` gets a line for each AGENTS.md that is cut or refused.
+    """
     if not preset_of(settings).skinned:
-        return TaskFacts("", ask.request, ask.test_command)
+        return TaskFacts("", start.request, start.test_command)
     found = find_instructions(place.folder)
     for problem in found.problems:
         report(problem)
     instructions = rendered(found.files)
-    return TaskFacts("", ask.request, ask.test_command, instructions=instructions, surroundings=surroundings(place))
+    return TaskFacts(
+        "", start.request, start.test_command, instructions=instructions, surroundings=describe_surroundings(place)
+    )
 
 
-def new_id() -> str:
-    """Begins with the time, so that a list by name is a list by age."""
+def new_session_id() -> str:
+    """A new id. It begins with the time, so that sorting by name sorts by age."""
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
 def effort_of(session: Session) -> str:
-    """What was asked for last."""
+    """The effort that was set last."""
     changes = session.of("effort")
     return changes[-1].data["effort"] if changes else session.header.effort
 
 
-def choice_of(header: Header) -> Choice:
-    """The model that a session was held with. Raises BadUse for one that was not begun here."""
+def choice_of(header: Header) -> ModelChoice:
+    """The model that a session ran with. Raises UsageError for a session that this app did not start."""
     kept = header.recipe.get("model")
     if not isinstance(kept, dict):
-        raise BadUse(f"{header.session_id} does not say which model held it; give --model")
-    return Choice.from_json(kept)
+        raise UsageError(f"{header.session_id} does not record its model; give --model")
+    return ModelChoice.from_json(kept)

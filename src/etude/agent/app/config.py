@@ -1,4 +1,4 @@
-"""What a person has settled on: `agent.toml`, read once at the start. Flags win over the environment, that over this file.
+"""The user's settings file `agent.toml`, read once at the start. Flags override environment variables, which override this file.
 
     model = "http://127.0.0.1:8000/v1"
     name = "qwen3-coder"
@@ -7,7 +7,7 @@
     [mcp.tickets]
     command = "tickets-mcp"
 
-Every key and its meaning: `docs/harness.md`. A key that isn't known is an error, not a wish that nobody grants.
+`docs/harness.md` describes every key. An unknown key is an error.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from etude.agent.app.errors import BadUse
-from etude.agent.app.model import Preset
+from etude.agent.app.errors import UsageError
+from etude.agent.app.model import PresetName
 from etude.agent.app.user_files import CONFIG_VARIABLE, config_file
-from etude.agent.app.workspace_access import Walls
+from etude.agent.app.workspace_access import SandboxMode
 from etude.agent.harness.approval import ApprovalPolicy
 from etude.agent.harness.mcp.config import servers_of
 from etude.agent.harness.mcp.server import McpConfigError, Server
@@ -29,7 +29,7 @@ from etude.agent.workspace.bounded_file import UTF16_MARKS
 from etude.core import bounded_toml
 from etude.core.trace.entry import Effort
 
-# A longer file holds no settings.
+# A larger file is not a settings file.
 MAX_BYTES = 1 << 20
 
 
@@ -62,19 +62,19 @@ class SignalsTable(_Table):
 
 
 class Config(_Table):
-    """Absent keys are None: whoever asks knows the default."""
+    """An absent key is None. The code that reads a key knows its default."""
 
     model: str | None = Field(default=None, description="as `--model`")
     name: str | None = Field(default=None, description="as `--name`")
     key_env: str | None = Field(default=None, description="as `--key-env`")
-    preset: Preset | None = Field(default=None, description="as `--preset`")
+    preset: PresetName | None = Field(default=None, description="as `--preset`")
     omit: tuple[str, ...] = Field(default=(), description="as `--omit`, a list")
     context: int | None = Field(default=None, ge=8192, description="as `--context`")
     max_tokens_field: str | None = Field(default=None, description="as `--max-tokens-field`")
     effort: Effort | None = Field(default=None, description="as `--effort`")
     max_turns: int | None = Field(default=None, ge=1, description="as `--max-turns`")
     approval: ApprovalPolicy | None = Field(default=None, description="as `--approval`")
-    sandbox: Walls | None = Field(default=None, description="as `--sandbox`")
+    sandbox: SandboxMode | None = Field(default=None, description="as `--sandbox`")
     index: IndexTable = IndexTable()
     web: WebTable = WebTable()
     signals: SignalsTable = SignalsTable()
@@ -83,33 +83,36 @@ class Config(_Table):
     )
 
     def servers(self, source: str) -> list[Server]:
-        """The person's own MCP servers, trusted. Raises BadUse."""
+        """The user's MCP servers, which are trusted. Raises UsageError."""
         try:
             return servers_of(self.mcp, source, trusted=True)
         except McpConfigError as error:
-            raise BadUse(str(error)) from error
+            raise UsageError(str(error)) from error
 
 
 def load_config(named: Path | None = None) -> tuple[Config, Path]:
-    """The settings, and the file they are from: the named one, or that of `config_file`, which need not be there unless the variable
-    names it. Raises BadUse for what can't be read or has an unknown key."""
+    """Return the settings and their file: `named`, or else the one of `config_file`.
+
+    The file may be absent unless `named` or the environment variable names it. Raises UsageError for a file that can't be read or that
+    has an unknown key.
+    """
     file = named or config_file()
     if not file.exists():
         if named is not None or CONFIG_VARIABLE in os.environ:
-            wish = "--config" if named else CONFIG_VARIABLE
-            raise BadUse(f"there is no settings file {file}; write it, or leave out {wish}")
+            source = "--config" if named else CONFIG_VARIABLE
+            raise UsageError(f"there is no settings file {file}; write it, or leave out {source}")
         return Config(), file
     try:
-        found = Config.model_validate(bounded_toml.loads(_text(file)))
+        config = Config.model_validate(bounded_toml.loads(_read_text(file)))
     except (OSError, ValueError) as error:
-        told = _told(error) if isinstance(error, ValidationError) else str(error)
-        raise BadUse(f"{file}: {told}") from error
-    found.servers(str(file))
-    return found, file
+        problem = _first_problem(error) if isinstance(error, ValidationError) else str(error)
+        raise UsageError(f"{file}: {problem}") from error
+    config.servers(str(file))
+    return config, file
 
 
-def _text(file: Path) -> str:
-    """The file's text. A person's own file may be a link anywhere. Raises OSError and ValueError."""
+def _read_text(file: Path) -> str:
+    """Read the file's text. The user's own file may be a link to any place. Raises OSError and ValueError."""
     with open(file, "rb") as opened:
         data = opened.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -117,20 +120,20 @@ def _text(file: Path) -> str:
     return data.decode("utf-16" if data.startswith(UTF16_MARKS) else "utf-8-sig")
 
 
-def _told(error: ValidationError) -> str:
-    """The first objection, in a line."""
+def _first_problem(error: ValidationError) -> str:
+    """The first validation error, in one line."""
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        return f"unknown key {place!r}; known are {', '.join(_known(first['loc'][:-1]))}"
+        return f"unknown key {place!r}; known are {', '.join(_known_keys(first['loc'][:-1]))}"
     return f"{place}: {first['msg'].removeprefix('Value error, ')}, not {first['input']!r}"
 
 
-def _known(table: tuple[int | str, ...]) -> list[str]:
-    """The keys of a table of the file."""
+def _known_keys(table: tuple[int | str, ...]) -> list[str]:
+    """The keys of one table of the file."""
     model: type[BaseModel] = Config
     for name in table:
-        found = model.model_fields[str(name)].annotation
-        assert isinstance(found, type) and issubclass(found, BaseModel)  # only tables of ours have unknown keys
-        model = found
+        annotation = model.model_fields[str(name)].annotation
+        assert isinstance(annotation, type) and issubclass(annotation, BaseModel)  # only these tables have unknown keys
+        model = annotation
     return list(model.model_fields)

@@ -1,4 +1,4 @@
-"""What a person did that can't work, and what can't be reached: one line each, with the remedy and the exit status."""
+"""Errors of the app: one line for the user, with the remedy and the exit status."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from etude.core.redact.keys import masked
 ANSWERED, GAVE_UP, USAGE, INFRA, STOPPED = 0, 1, 2, 3, 130
 
 
-class FaceError(Exception):
+class AppError(Exception):
     """Base: `code` is the exit status. The message holds no key."""
 
     code = USAGE
@@ -17,16 +17,16 @@ class FaceError(Exception):
         super().__init__(masked(message))
 
 
-class BadUse(FaceError):
-    """Asked for something that makes no sense here."""
+class UsageError(AppError):
+    """The user asked for something that can't work."""
 
 
-class OutOfReach(FaceError):
-    """The endpoint, the sandbox or the disk does not answer: not the request's fault."""
+class UnavailableError(AppError):
+    """The endpoint, the sandbox or the disk does not respond. The request itself is valid."""
 
     code = INFRA
 
 
 def exit_code(reason: str) -> int:
-    """The status that says how a request ended (an EndReason)."""
+    """The exit status for an `EndReason` of a request."""
     return {"message": ANSWERED, "done": ANSWERED, "stopped": STOPPED}.get(reason, GAVE_UP)

@@ -1,7 +1,7 @@
-"""Events in words, for a terminal of any width, with colours or without: what progress, the terminal face and `attach` print.
+"""Prints events as text, for a terminal of any width, with or without colours: for headless progress, the terminal app and `attach`.
 
-Streamed text is printed line by line and only once; `tail` holds the line that has not ended, until its text or its turn has. What
-comes from a model or a tool can't move the cursor or paint: control characters are shown as what they are.
+Streamed text is printed line by line and only once. `tail` holds the unfinished line until its text or its turn ends. Text from a model
+or a tool can't move the cursor or set colours, because control characters are made visible.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from rich.text import Text
 from etude.agent.app.events import Event
 from etude.core.trace.unicode import visible
 
-# Of a tool's answer and of a diff; --json and `etude session show` have all of it.
+# Lines shown of a tool result and of a diff. --json and `etude session show` print all of it.
 RESULT_LINES, DIFF_LINES = 3, 40
 DIM, BAD, GOOD, HEAD = Style(dim=True), Style(color="red"), Style(color="green"), Style(bold=True)
 
 
 def plain(text: str) -> str:
-    """Without what would steer a terminal; tabs become blanks."""
+    """The text without terminal control sequences, and with tabs expanded."""
     return visible(text).expandtabs(4)
 
 
 @dataclass
-class Teller:
-    """`answers` says whether the final text is told too (else somebody prints it elsewhere)."""
+class EventPrinter:
+    """Prints events to a console. `answers`: also print the agent's text, which is otherwise printed elsewhere."""
 
     console: Console
     answers: bool = True
     tail: str = ""
     tail_is_thought: bool = False
-    _streamed: dict[str, str] = field(default_factory=dict)  # of the turn at work, by kind of item
+    _streamed: dict[str, str] = field(default_factory=dict)  # text of the current turn, by kind of item
 
     def __call__(self, event: Event) -> None:
         kind, item = event["type"], event.get("item", {})
-        if kind.startswith(("turn.", "error")):  # a turn that was broken off never completes its items
+        if kind.startswith(("turn.", "error")):  # an interrupted turn never completes its items
             self._flush()
             self._streamed.clear()
         if kind == "item.updated" and item["type"] != "call_draft":
             self._piece(item)
         elif kind == "item.started" and item["type"] in ("command_execution", "tool_call"):
-            self._line(f"→ {_called(item)}", HEAD)
+            self._line(f"→ {_call_text(item)}", HEAD)
         elif kind == "item.completed":
             self._completed(item)
         elif kind == "turn.started" and self.answers:
@@ -58,13 +58,13 @@ class Teller:
         elif kind == "error":
             self._line(f"error: {plain(event['message'])}", BAD)
         elif kind == "retry":
-            self._line(retried(event), DIM)
+            self._line(retry_text(event), DIM)
         elif kind == "notice":
             self._line(f"! {plain(event['message'])}", DIM)
 
     def _piece(self, item: Event) -> None:
         if item.get("restarted"):
-            if self._streamed:  # each kind of item is restarted, the turn once
+            if self._streamed:  # there is one event for each kind of item, but the turn restarts once
                 self.tail = ""
                 self._streamed.clear()
                 self._line("(broken off; the turn is asked for again)", DIM)
@@ -134,19 +134,19 @@ class Teller:
         self.tail = ""
 
     def _line(self, line: str, style: Style | None = None, *, crop: bool = False) -> None:
-        """One line; a cropped one keeps to the width."""
+        """Print one line. `crop` cuts it at the terminal's width."""
         text = Text(line, style=style or "")
         overflow = "ellipsis" if crop else "fold"
         self.console.print(text, soft_wrap=False, no_wrap=crop, overflow=overflow, crop=crop, highlight=False)
 
 
-def retried(event: Event) -> str:
-    """Why the next try waits, and how long."""
+def retry_text(event: Event) -> str:
+    """Why the next attempt waits, and how long."""
     tries = f"try {event['number']} of {event['of']}"
     return f"! {plain(event['message'])}: asked again in {event['wait_s']:g} s ({tries})"
 
 
-def _called(item: Event) -> str:
+def _call_text(item: Event) -> str:
     if item["type"] == "command_execution":
         return "$ " + plain(item["command"]).replace("\n", "; ")[:300]
     values = ", ".join(_short(value) for value in item["arguments"].values())

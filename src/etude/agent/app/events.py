@@ -1,15 +1,15 @@
-"""A session as a stream of events, in the names that Codex gives them: what `--json` prints and every face draws from.
+"""A session as a stream of events, with the names that Codex uses. `--json` prints them, and every user interface renders them.
 
     thread.started    thread_id, session                     once
-    turn.started      request                                a request is taken up
-    item.started      item                                   a call runs, or a text begins
-    item.updated      item (with `delta`)                    a piece of the text; `restarted`: those before it are void
-    item.completed    item                                   it is over
+    turn.started      request                                work on a request starts
+    item.started      item                                   a call runs, or a text starts
+    item.updated      item (with `delta`)                    a piece of the text; `restarted`: earlier pieces are void
+    item.completed    item                                   the item is complete
     turn.completed    usage, reason, message                 the request is answered
-    turn.failed       usage, error {reason, message}         the request is given up
-    error             message                                the session can't go on
-    retry             message, wait_s, number, of            the turn is asked for again after a wait
-    notice            message                                what the person should know: a server left out, files being indexed
+    turn.failed       usage, error {reason, message}         the request failed
+    error             message                                the session can't continue
+    retry             message, wait_s, number, of            the turn is requested again after a wait
+    notice            message                                information for the user: a server left out, files being indexed
 
 Items: agent_message, reasoning (text) · call_draft (a call while a local model writes it) · command_execution (command, output)
 · tool_call (name, arguments, result) · file_change (path, kind, added, removed, diff) · user_message (delivery, text) ·
@@ -22,7 +22,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
-from etude.agent.app.journal import Edit, UndoJournal
+from etude.agent.app.journal import JournalEdit, UndoJournal
 from etude.agent.harness.presets.preset import Preset
 from etude.agent.harness.watcher import Part
 from etude.agent.metrics.facts import command
@@ -33,20 +33,20 @@ from etude.core.trace.message import Message, ToolCall
 
 Event = dict[str, Any]
 Sink = Callable[[Event], None]
-# Of one file's diff; the rest is counted.
+# Lines shown of one file's diff. The rest is counted.
 MAX_DIFF_LINES = 200
-# A larger file is not compared: difflib would take seconds.
+# Larger files are not compared, because difflib would take seconds.
 MAX_DIFF_BYTES = 2 << 20
 _KINDS = {"create": "add", "change": "update", "delete": "delete"}
 _TEXTS: dict[Part, str] = {"text": "agent_message", "thinking": "reasoning", "call": "call_draft"}
 
 
-class Events:
-    """A watcher, and a journal of edits, that tells a sink."""
+class EventStream:
+    """An observer of the agent and of edits that writes events to a sink."""
 
     def __init__(self, preset: Preset, sink: Sink) -> None:
         self._preset = preset
-        self._tell = sink
+        self._emit = sink
         self._number = 0
         self._open: dict[str, str] = {}  # "text" or "thinking", or a call -> its item's id
         self._calls: dict[str, Event] = {}
@@ -56,21 +56,21 @@ class Events:
 
     def delta(self, part: Part, piece: str) -> None:
         if not piece:
-            for kind, told in _TEXTS.items():
+            for kind, item_type in _TEXTS.items():
                 if kind in self._open:
-                    self._item("updated", {"type": told, "delta": "", "restarted": True}, self._open[kind])
+                    self._item("updated", {"type": item_type, "delta": "", "restarted": True}, self._open[kind])
             return
         if part not in self._open:
             self._open[part] = self._item("started", {"type": _TEXTS[part], "text": ""})
         self._item("updated", {"type": _TEXTS[part], "delta": piece}, self._open[part])
 
     def entry(self, entry: Entry) -> None:
-        told = getattr(self, f"_on_{entry.type}", None)
-        if told is not None:
-            told(entry.data)
+        handler = getattr(self, f"_on_{entry.type}", None)
+        if handler is not None:
+            handler(entry.data)
 
     def waiting(self, wait: Wait) -> None:
-        self._tell(
+        self._emit(
             {
                 "type": "retry",
                 "message": wait.reason,
@@ -84,13 +84,13 @@ class Events:
         usage = dict(self._usage)
         self._idle = True
         if reason in ("message", "done"):
-            self._tell({"type": "turn.completed", "usage": usage, "reason": reason, "message": message})
+            self._emit({"type": "turn.completed", "usage": usage, "reason": reason, "message": message})
         else:
             error = {"reason": reason, "message": _WHY.get(reason, reason)}
-            self._tell({"type": "turn.failed", "usage": usage, "error": error})
+            self._emit({"type": "turn.failed", "usage": usage, "error": error})
 
     def wrote(self, path: str, before: bytes | None, after: bytes | None) -> None:
-        """A journal's ears: the bytes that the next `edit` entry of this file is about."""
+        """Keep the bytes before and after, for the diff of this file's next `edit` entry."""
         first = self._sides[path][0] if path in self._sides else before
         self._sides[path] = (first, after)
 
@@ -98,7 +98,7 @@ class Events:
         if number is None:
             number = f"item_{self._number}"
             self._number += 1
-        self._tell({"type": f"item.{stage}", "item": {"id": number, **item}})
+        self._emit({"type": f"item.{stage}", "item": {"id": number, **item}})
         return number
 
     def _on_message(self, data: dict[str, Any]) -> None:
@@ -106,17 +106,17 @@ class Events:
         if data["role"] != "user":
             return
         if data.get("summary"):
-            if self._idle:  # the person wishes one of an agent that waits
-                self._started("/compact")
+            if self._idle:  # the user asks an idle agent for a summary
+                self._start_turn("/compact")
         elif delivery in (None, "queue"):
-            self._started(data["text"])
+            self._start_turn(data["text"])
         else:
             self._item("completed", {"type": "user_message", "delivery": delivery, "text": data["text"]})
 
-    def _started(self, request: str) -> None:
+    def _start_turn(self, request: str) -> None:
         self._idle = False
         self._usage = dict.fromkeys(self._usage, 0)
-        self._tell({"type": "turn.started", "request": request})
+        self._emit({"type": "turn.started", "request": request})
 
     def _on_completion(self, data: dict[str, Any]) -> None:
         message = Message.from_json(data["message"])
@@ -136,11 +136,11 @@ class Events:
             self._item("completed", {"type": "malformed", "problem": message.fault})
         for call in message.calls:
             if call.name == "done":
-                continue  # the turn's end, told as such; it never gets a result
-            self._calls[call.id] = self._described(call)
+                continue  # it ends the turn and never gets a result
+            self._calls[call.id] = self._call_item(call)
             self._open[call.id] = self._item("started", {**self._calls[call.id], "status": "in_progress"})
 
-    def _described(self, call: ToolCall) -> Event:
+    def _call_item(self, call: ToolCall) -> Event:
         if self._preset.does(call.name) == "shell":
             return {"type": "command_execution", "command": command(call)}
         return {"type": "tool_call", "name": call.name, "arguments": call.arguments}
@@ -148,7 +148,7 @@ class Events:
     def _on_tool_result(self, data: dict[str, Any]) -> None:
         item = self._calls.pop(data.get("call_id") or "", None)
         if item is None:
-            return  # a malformed turn's answer, told with the turn
+            return  # the answer to a malformed turn, which was reported with the turn
         key = "output" if item["type"] == "command_execution" else "result"
         status = "failed" if data["failed"] else "completed"
         done = {**item, key: data["text"], "status": status, "seconds": data.get("seconds")}
@@ -171,13 +171,13 @@ class Events:
         count = len(data["texts"])
         texts = "one of its texts is shortened" if count == 1 else f"{count} of its texts are shortened"
         how = texts if count else "no text of it can be shortened"
-        self._tell(notice(f"the conversation is too long for the model's window{window}: {how}"))
+        self._emit(notice(f"the conversation is too long for the model's window{window}: {how}"))
 
     def _on_undo(self, data: dict[str, Any]) -> None:
         self._item("completed", {"type": "undo", "paths": data["paths"]})
 
     def _on_fault(self, data: dict[str, Any]) -> None:
-        self._tell({"type": "error", "message": data["message"]})
+        self._emit({"type": "error", "message": data["message"]})
 
 
 _WHY = {
@@ -190,9 +190,9 @@ _WHY = {
 
 
 def changes(journal: UndoJournal) -> list[Event]:
-    """What became of each file since the session began, by its tools' edits: `file_change` items, those that are as before left out."""
-    first: dict[str, Edit] = {}
-    last: dict[str, Edit] = {}
+    """Each file's net change by the session's tools, as `file_change` items. Files without a net change are left out."""
+    first: dict[str, JournalEdit] = {}
+    last: dict[str, JournalEdit] = {}
     for edit in journal.edits():
         first.setdefault(edit.path, edit)
         last[edit.path] = edit
@@ -209,12 +209,12 @@ def _net(path: str, before: bytes | None, after: bytes | None) -> Event:
 
 
 def notice(line: str) -> Event:
-    """What the person should know, and the session goes on."""
+    """Information for the user while the session continues."""
     return {"type": "notice", "message": line}
 
 
 def diff_of(path: str, before: bytes | None, after: bytes | None, most_lines: int | None = MAX_DIFF_LINES) -> str:
-    """A unified diff; words for what is no text, or too large for anybody to read."""
+    """A unified diff, or a note in parentheses for a file that is not text or is too large."""
     if max(len(before or b""), len(after or b"")) > MAX_DIFF_BYTES:
         return "(too large to be shown)"
     try:

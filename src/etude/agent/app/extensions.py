@@ -1,7 +1,7 @@
-"""What a session may use beyond its folder: the code index, the web, MCP servers. Opened for one session, told of, and closed with it.
+"""What a session can use beyond its folder: the code index, the web, MCP servers. They are opened for one session and closed with it.
 
-Whatever can't be had costs one line for the person, and the session goes on without it. A preset that is a trained vocabulary has no
-words for any of it and is offered nothing.
+If one of them is unavailable, the user gets one line and the session continues without it. A preset with a trained vocabulary gets no
+extensions, because the model was not trained on their tools.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from etude.agent.app.config import load_config
-from etude.agent.app.errors import BadUse
-from etude.agent.app.indexing import IndexUnwanted, folder_index
+from etude.agent.app.errors import UsageError
+from etude.agent.app.indexing import IndexUnavailable, folder_index
 from etude.agent.app.user_files import trust_file
 from etude.agent.harness.mcp.config import project_servers
 from etude.agent.harness.mcp.server import McpConfigError, Server
@@ -24,14 +24,17 @@ from etude.agent.harness.services import Services
 from etude.agent.harness.settings import HarnessSettings
 from etude.sandbox.egress.address import AddressError
 
-# One line for the person, as things happen.
-Tell = Callable[[str], None]
+# Receives one line for the user.
+NoticeSink = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What flags and settings ask for. `search` is the address of a web search, "" for none; `config` the file whose MCP servers are
-    the person's own, "" for none; `signals` None: as it is."""
+class ExtensionOptions:
+    """The extensions that flags and settings request.
+
+    `search` is the address of a web search, "" for none. `config` is the file with the user's MCP servers, "" for none. `signals` None
+    keeps the current setting.
+    """
 
     index: bool = False
     mcp: bool = False
@@ -40,46 +43,48 @@ class Wanted:
     signals: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Nothing in it is a secret: servers stay in their file."""
+        """The options as a background agent's record keeps them. They hold no secret, because servers stay in their file."""
         return asdict(self)
 
-    def own_servers(self) -> list[Server]:
-        """Raises BadUse where the file can't be used."""
+    def user_servers(self) -> list[Server]:
+        """The user's MCP servers. Raises UsageError for an invalid file."""
         return load_config(Path(self.config))[0].servers(self.config) if self.config else []
 
 
-class Offers:
-    """One session's. `services` are for `build_agent`; `problems` what could not be had, told already."""
+class Extensions:
+    """The extensions of one session. `services` is passed to `build_agent`. `problems` lists what is unavailable, already reported."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: NoticeSink) -> None:
         self.services = Services()
         self.problems: list[str] = []
-        self._tell = tell
+        self._on_notice = tell
         self._servers: Servers | None = None
 
     @classmethod
     async def open(
-        cls, wanted: Wanted, folder: Path, settings: HarnessSettings, tell: Tell, *,
+        cls, options: ExtensionOptions, folder: Path, settings: HarnessSettings, tell: NoticeSink, *,
         approve: Approve | None = None, given: Sequence[Server] = (),
-    ) -> Offers:  # fmt: skip
-        """`approve` asks for servers that a project describes, which are left out without it; `given` are an editor's. Never raises for
-        what can't be offered."""
-        found = cls(tell)
-        words = _does(settings.preset)
-        if not words:
-            if wanted.mcp and given:
-                found.report(f"the preset {settings.preset} is a trained vocabulary: it takes no MCP servers")
-            return found
-        if wanted.index and "codebase_search" in words:
-            found._index(folder)
-        if wanted.search and "web_search" in words:
-            found._web(wanted.search)
-        if wanted.mcp:
-            await found._mcp([*given, *wanted.own_servers()], folder, approve)
-        return found
+    ) -> Extensions:  # fmt: skip
+        """Open what `options` request. Never raises for an unavailable extension.
 
-    def over(self, settings: HarnessSettings) -> HarnessSettings:
-        """The settings that offer what is there, and nothing else."""
+        `approve` asks the user about servers that a project describes; without it they are left out. `given` are servers of an editor.
+        """
+        extensions = cls(tell)
+        words = _capabilities(settings.preset)
+        if not words:
+            if options.mcp and given:
+                extensions.report(f"the preset {settings.preset} is a trained vocabulary: it takes no MCP servers")
+            return extensions
+        if options.index and "codebase_search" in words:
+            extensions._open_index(folder)
+        if options.search and "web_search" in words:
+            extensions._open_web(options.search)
+        if options.mcp:
+            await extensions._start_mcp([*given, *options.user_servers()], folder, approve)
+        return extensions
+
+    def apply(self, settings: HarnessSettings) -> HarnessSettings:
+        """The settings, with tools switched on only for the extensions that are available."""
         return settings.model_copy(
             update={
                 "codebase_search": self.services.code_index is not None,
@@ -87,8 +92,8 @@ class Offers:
             }
         )
 
-    def servers(self) -> list[str]:
-        """A line for each running MCP server, with its tools; then what could not be had."""
+    def describe_servers(self) -> list[str]:
+        """One line for each running MCP server, with its tools, then one for each problem."""
         by_server: dict[str, list[str]] = {}
         for tool in self._servers.tools if self._servers else ():
             by_server.setdefault(tool.connection.server.name, []).append(tool.remote)
@@ -99,23 +104,23 @@ class Offers:
         if self._servers is not None:
             await self._servers.close()
 
-    def _index(self, folder: Path) -> None:
+    def _open_index(self, folder: Path) -> None:
         try:
-            self.services = replace(self.services, code_index=folder_index(folder, self._tell))
-        except IndexUnwanted as reason:
+            self.services = replace(self.services, code_index=folder_index(folder, self._on_notice))
+        except IndexUnavailable as reason:
             self.report(f"no code search here: {reason}")
 
-    def _web(self, search: str) -> None:
+    def _open_web(self, search: str) -> None:
         from etude.agent.harness.web.fetch import PageFetch
         from etude.agent.harness.web.searx import SearxSearch
 
         try:
-            found = SearxSearch(search)
+            extensions = SearxSearch(search)
         except AddressError as error:
-            raise BadUse(f"the address of the web search: {error}") from error
-        self.services = replace(self.services, web_search=found, web_fetch=PageFetch())
+            raise UsageError(f"the address of the web search: {error}") from error
+        self.services = replace(self.services, web_search=extensions, web_fetch=PageFetch())
 
-    async def _mcp(self, own: Sequence[Server], folder: Path, approve: Approve | None) -> None:
+    async def _start_mcp(self, own: Sequence[Server], folder: Path, approve: Approve | None) -> None:
         try:
             project = project_servers(folder)
         except McpConfigError as error:
@@ -123,23 +128,23 @@ class Offers:
             project = []
         if not own and not project:
             return
-        self._servers = await Servers.start([*own, *project], folder, trust=trust(), approve=approve)
+        self._servers = await Servers.start([*own, *project], folder, trust=server_trust(), approve=approve)
         for problem in self._servers.problems:
             self.report(problem)
         self.services = replace(self.services, mcp=self._servers.tools)
 
     def report(self, line: str) -> None:
-        """Inform the person, in one line, of what the session goes on without."""
+        """Report in one line an extension that the session works without."""
         self.problems.append(line)
-        self._tell(line)
+        self._on_notice(line)
 
 
-def trust() -> Trust:
-    """Which servers of projects this person has let start."""
+def server_trust() -> Trust:
+    """The project MCP servers that the user approved."""
     return Trust(trust_file())
 
 
-def _does(name: str) -> set[str]:
-    """What the tools of a preset do, all of them on offer; nothing for a trained vocabulary."""
-    found = preset(name)
-    return {found.does(tool) for tool in found.tools} if found.skinned else set()
+def _capabilities(name: str) -> set[str]:
+    """What the tools of a preset do. Empty for a trained vocabulary."""
+    extensions = preset(name)
+    return {extensions.does(tool) for tool in extensions.tools} if extensions.skinned else set()

@@ -1,6 +1,6 @@
-"""One request without a person at the terminal: progress or events as it works, an exit status at the end.
+"""One request without a terminal session: prints progress or events, and returns an exit status.
 
-Ctrl-C stops the turn and ends well, with everything recorded; a second one breaks off.
+Ctrl-C stops the turn, and everything is recorded. A second Ctrl-C cancels at once.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from etude.agent.app.chat_session import Ask, Person, Talk, begin, resume
+from etude.agent.app.chat_session import ChatSession, SessionStart, UserChannel, begin_session, resume_session
 from etude.agent.app.errors import INFRA, exit_code
-from etude.agent.app.events import Event, Events, Sink, notice
-from etude.agent.app.extensions import Offers, Wanted
-from etude.agent.app.inbox_file import Control
-from etude.agent.app.model import Choice
-from etude.agent.app.runtime import open_desk
-from etude.agent.app.workspace_access import Place
+from etude.agent.app.events import Event, EventStream, Sink, notice
+from etude.agent.app.extensions import ExtensionOptions, Extensions
+from etude.agent.app.inbox_file import InboxReader
+from etude.agent.app.model import ModelChoice
+from etude.agent.app.runtime import open_runtime
+from etude.agent.app.workspace_access import WorkspaceAccess
 from etude.agent.harness.approval import ApprovalPolicy, Approver
 from etude.agent.harness.inbox import Inbox
 from etude.agent.harness.presets.preset import preset_of
@@ -31,21 +31,21 @@ from etude.sandbox.errors import InfraError
 
 
 @dataclass(frozen=True)
-class Job:
-    """All that a headless run is given. `session`: one to go on with. `control`: a folder through which others speak to it."""
+class AgentJob:
+    """One invocation of the agent. `session` is a session to resume. `control` is the folder of the inbox file of a background agent."""
 
-    ask: Ask
-    choice: Choice
-    place: Place
+    start: SessionStart
+    model: ModelChoice
+    workspace: WorkspaceAccess
     approval: ApprovalPolicy = "never"
-    wanted: Wanted = field(default_factory=Wanted)
+    extensions: ExtensionOptions = field(default_factory=ExtensionOptions)
     session: Path | None = None
     control: Path | None = None
 
 
 @dataclass
-class Ends:
-    """How the last request ended, and whether the agent is idle since."""
+class TurnTracker:
+    """How the last request ended, and whether the agent has been idle since."""
 
     reason: str = ""
     idle: bool = False
@@ -58,54 +58,54 @@ class Ends:
             self.idle = False
 
 
-async def run_headless(job: Job, sink: Sink) -> int:
-    """The exit status. Raises FaceError for what can't be begun."""
-    ends = Ends()
+async def run_headless(job: AgentJob, sink: Sink) -> int:
+    """Run the job and return the exit status. Raises AppError for a job that can't start."""
+    tracker = TurnTracker()
 
-    def told(event: Event) -> None:
-        ends(event)
+    def on_event(event: Event) -> None:
+        tracker(event)
         sink(event)
 
     inbox = Inbox()
-    person = Person(inbox, Approver(job.approval), lambda settings: Events(preset_of(settings), told))
+    user = UserChannel(inbox, Approver(job.approval), lambda settings: EventStream(preset_of(settings), on_event))
 
     def report(line: str) -> None:
         sink(notice(line))
 
-    async with open_desk(job.choice, job.place, job.wanted.signals, report) as desk:
-        settings = desk.settings(job.session)
-        offers = await Offers.open(job.wanted, job.place.folder, settings, report)
+    async with open_runtime(job.model, job.workspace, job.extensions.signals, report) as runtime:
+        settings = runtime.settings(job.session)
+        extensions = await Extensions.open(job.extensions, job.workspace.folder, settings, report)
         try:
             if job.session is None:
-                talk = begin(job.ask, desk, offers, person)
+                chat = begin_session(job.start, runtime, extensions, user)
             else:
-                talk = resume(job.session, job.ask.request, desk, offers, person)
-            sink({"type": "thread.started", "thread_id": talk.session_id, "session": str(talk.file)})
-            return await _work(talk, inbox, job, ends)
+                chat = resume_session(job.session, job.start.request, runtime, extensions, user)
+            sink({"type": "thread.started", "thread_id": chat.session_id, "session": str(chat.file)})
+            return await _run_agent(chat, inbox, job, tracker)
         finally:
-            await offers.close()
+            await extensions.close()
 
 
-async def _work(talk: Talk, inbox: Inbox, job: Job, ends: Ends) -> int:
-    """Until nobody has anything more to say."""
-    control = Control(job.control, inbox) if job.control else None
+async def _run_agent(chat: ChatSession, inbox: Inbox, job: AgentJob, tracker: TurnTracker) -> int:
+    """Run the agent until its inbox is closed and every request is answered."""
+    control = InboxReader(job.control, inbox) if job.control else None
     if control is None:
-        inbox.close()  # the answer to the one request ends it; stop is still heard
-    running = asyncio.ensure_future(talk.agent.run())
-    listening = asyncio.ensure_future(control.listen(lambda: ends.idle)) if control else None
+        inbox.close()  # the answer to the one request ends the agent; it still accepts a stop
+    running = asyncio.ensure_future(chat.agent.run())
+    listening = asyncio.ensure_future(control.listen(lambda: tracker.idle)) if control else None
     with handled_in_loop((signal.SIGINT, *SIGNALS), lambda number: _stop(inbox, running)):
         try:
             await running
         except (PolicyError, InfraError):
-            return INFRA  # told as an `error` event
+            return INFRA  # reported as an `error` event
         finally:
             if listening is not None:
                 listening.cancel()
-    return exit_code(ends.reason)
+    return exit_code(tracker.reason)
 
 
 def _stop(inbox: Inbox, running: asyncio.Future[Any]) -> None:
-    """What a signal does: it stops the turn; the second one cancels."""
+    """Handle a signal: the first stops the turn, the second cancels the run."""
     if inbox.stopping:
         running.cancel()
     inbox.say("stop")
@@ -113,7 +113,7 @@ def _stop(inbox: Inbox, running: asyncio.Future[Any]) -> None:
 
 
 def json_lines(file: TextIO) -> Sink:
-    """Every event on a line of its own, at once."""
+    """Write every event as one line, unbuffered."""
 
     def write(event: Event) -> None:
         file.write(json.dumps(event, ensure_ascii=False) + "\n")
@@ -123,7 +123,7 @@ def json_lines(file: TextIO) -> Sink:
 
 
 def plain_text(out: TextIO, progress: Callable[[Event], None]) -> Sink:
-    """The answer to `out`, all else to `progress`."""
+    """Write the answer to `out`, and everything else to `progress`."""
 
     def write(event: Event) -> None:
         progress(event)
@@ -135,25 +135,25 @@ def plain_text(out: TextIO, progress: Callable[[Event], None]) -> Sink:
 
 
 def _with_notices(sink: Sink) -> Sink:
-    """What a person should know stands on stderr too: nobody reads a stream of events by eye."""
-    from etude.agent.app.event_printer import plain, retried
+    """Print notices and retries to stderr too, because people don't read a stream of JSON events."""
+    from etude.agent.app.event_printer import plain, retry_text
 
     def write(event: Event) -> None:
         sink(event)
         if event["type"] == "notice":
             print(plain(event["message"]), file=sys.stderr, flush=True)
         elif event["type"] == "retry":
-            print(retried(event), file=sys.stderr, flush=True)
+            print(retry_text(event), file=sys.stderr, flush=True)
 
     return write
 
 
-def standard(as_json: bool) -> Sink:
-    """The sink of this process' own streams."""
+def standard_sink(as_json: bool) -> Sink:
+    """The sink for the streams of this process."""
     if as_json:
         return _with_notices(json_lines(sys.stdout))
     from rich.console import Console
 
-    from etude.agent.app.event_printer import Teller
+    from etude.agent.app.event_printer import EventPrinter
 
-    return plain_text(sys.stdout, Teller(Console(stderr=True), answers=False))
+    return plain_text(sys.stdout, EventPrinter(Console(stderr=True), answers=False))

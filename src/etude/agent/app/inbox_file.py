@@ -1,7 +1,8 @@
-"""How others speak to an agent that runs in the background: lines in a file, which it reads while it works, and says how far it has heard.
+"""Messages to a background agent: lines in a file, which the agent polls. It acknowledges by writing how many bytes it has read.
 
-A file rather than a socket: nobody has to be listening, what was said before a crash is still there, and no path is too long. The file
-belongs to one run: whoever starts the agent clears it first (`clear`), so that words for a process that is still starting are heard.
+A file has three advantages over a socket: no listener is needed, messages survive a crash, and the length of its path is not limited.
+The file belongs to one run. The process that starts the agent clears it first (`clear_inbox`), so that messages to an agent that is
+still starting are kept.
 """
 
 from __future__ import annotations
@@ -16,62 +17,62 @@ from typing import Literal
 from etude.agent.harness.inbox import Inbox, InboxClosed
 from etude.core.trace.message import Delivery
 
-# Words, or the wish that the agent sums up.
-Manner = Literal[Delivery, "compact"]
+# A message's delivery, or "compact": a request that the agent summarizes its context.
+MessageKind = Literal[Delivery, "compact"]
 FILE = "inbox.jsonl"
-HEARD = "inbox.heard"
-# What a person notices as late; a look at a file's size costs microseconds.
-LOOK_S = 0.1
+ACKNOWLEDGED = "inbox.heard"
+# A person notices a longer delay. Reading a file's size costs microseconds.
+POLL_S = 0.1
 
 
-class Control:
-    """The agent's end."""
+class InboxReader:
+    """The agent's side: moves messages from the file into its inbox."""
 
     def __init__(self, folder: Path, inbox: Inbox) -> None:
         self._folder = folder
         self._inbox = inbox
-        self._heard_bytes = 0
+        self._read_bytes = 0
 
     async def listen(self, idle: Callable[[], bool]) -> None:
-        """Hands words on. Once the agent is idle and nobody has said more, the inbox is closed: the agent ends."""
+        """Deliver messages until the agent is idle and no message is left. Then close the inbox, which ends the agent."""
         while True:
-            if not self._take() and idle():
+            if not self._read_new() and idle():
                 self._inbox.close()  # what is queued is still answered
                 return
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
-    def _take(self) -> bool:
-        """Whether there was anything. What the inbox took is acknowledged, and nothing else."""
+    def _read_new(self) -> bool:
+        """Return whether there were new messages. Only messages that the inbox accepted are acknowledged."""
         file = self._folder / FILE
         if not file.exists():
             return False
         with open(file, "rb") as opened:
-            opened.seek(self._heard_bytes)
+            opened.seek(self._read_bytes)
             data = opened.read()
         lines = data[: data.rfind(b"\n") + 1].splitlines(keepends=True)
         for line in lines:
             try:
-                self._hand_on(json.loads(line))
+                self._deliver(json.loads(line))
             except InboxClosed:
                 return True
-            self._heard_bytes += len(line)
+            self._read_bytes += len(line)
             self._acknowledge()
         return bool(lines)
 
-    def _hand_on(self, row: dict[str, str]) -> None:
+    def _deliver(self, row: dict[str, str]) -> None:
         if row["manner"] == "compact":
             self._inbox.summarize(row["text"])
         else:
             self._inbox.say(row["manner"], row["text"])  # type: ignore[arg-type]
 
     def _acknowledge(self) -> None:
-        side = self._folder / f"{HEARD}.tmp"
-        side.write_text(str(self._heard_bytes))
-        side.replace(self._folder / HEARD)
+        side = self._folder / f"{ACKNOWLEDGED}.tmp"
+        side.write_text(str(self._read_bytes))
+        side.replace(self._folder / ACKNOWLEDGED)
 
 
-def speak(folder: Path, manner: Manner, text: str = "") -> int:
-    """Say something to the agent of this folder. It was heard once `heard` is this number."""
+def write_message(folder: Path, manner: MessageKind, text: str = "") -> int:
+    """Write a message to the agent of this folder. Once `acknowledged_bytes` reaches the returned number, the agent has read it."""
     line = json.dumps({"manner": manner, "text": text}).encode() + b"\n"
     fd = os.open(folder / FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
@@ -81,13 +82,13 @@ def speak(folder: Path, manner: Manner, text: str = "") -> int:
         os.close(fd)
 
 
-def heard(folder: Path) -> int:
-    """How many bytes of what was said the agent has taken in."""
-    file = folder / HEARD
+def acknowledged_bytes(folder: Path) -> int:
+    """How many bytes of the file the agent has read."""
+    file = folder / ACKNOWLEDGED
     return int(file.read_text()) if file.exists() else 0
 
 
-def clear(folder: Path) -> None:
-    """Before a run starts: what was said to an earlier one is not for it."""
-    for name in (FILE, HEARD):
+def clear_inbox(folder: Path) -> None:
+    """Delete messages to an earlier run, before a run starts."""
+    for name in (FILE, ACKNOWLEDGED):
         (folder / name).unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""The code index of a person's folder: where it is worth making, and what the person sees of its making.
+"""The code index of the user's folder: which folders get one, and how its progress is reported.
 
-It lies in the user's cache, where `etude index` has it too; the first search brings it up to date.
+The index lies in the user's cache, where `etude index` keeps it too. The first search updates it.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from etude.agent.git_links.git import GitError, repository
 if TYPE_CHECKING:
     from etude.agent.harness.code_index import FolderIndex
 
-# Of a folder that is no repository: nothing says there what is source and what is not, so a home or a data folder is left alone. A folder
-# of this many files is indexed in half a minute.
+# Limit for a folder that is no repository. Without ignore rules a home or data folder can't be told from source code, so large ones
+# are not indexed. A folder of this many files takes half a minute.
 MAX_LOOSE_FILES = 5_000
-# Fewer are read in about a second: not worth a word.
-TOLD_FILES = 300
-TOLD_EVERY_S = 5.0
+# Fewer files are read in about a second, which needs no progress report.
+MIN_REPORTED_FILES = 300
+REPORT_EVERY_S = 5.0
 
 
-class IndexUnwanted(Exception):
-    """Why a folder gets no index, for the person."""
+class IndexUnavailable(Exception):
+    """Why a folder gets no index, as a message for the user."""
 
 
-def folder_index(folder: Path, tell: Callable[[str], None]) -> FolderIndex:
-    """Nothing is read yet. `tell` hears, on the event loop that calls this, how far the first search is. Raises IndexUnwanted."""
+def folder_index(folder: Path, on_notice: Callable[[str], None]) -> FolderIndex:
+    """Nothing is read yet. `tell` hears, on the event loop that calls this, how far the first search is. Raises IndexUnavailable."""
     from etude.agent.code_index.index import Index
     from etude.agent.code_index.store import default_folder
     from etude.agent.harness.code_index import FolderIndex
@@ -40,20 +40,22 @@ def folder_index(folder: Path, tell: Callable[[str], None]) -> FolderIndex:
         repository(folder)
     except GitError:
         if _more_files_than(folder, MAX_LOOSE_FILES):
-            raise IndexUnwanted(
+            raise IndexUnavailable(
                 f"{folder} is no git repository and holds more than {MAX_LOOSE_FILES:,} files; work in a folder of it, or git init"
             ) from None
     store = default_folder(folder.resolve())
     there = next(place for place in (store, *store.parents) if place.exists())
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-        raise IndexUnwanted(f"the cache {store} can't be written by this user; set XDG_CACHE_HOME to a folder that can")
+        raise IndexUnavailable(
+            f"the cache {store} can't be written by this user; set XDG_CACHE_HOME to a folder that can"
+        )
     loop = asyncio.get_running_loop()
-    index = Index(folder, notice=lambda line: _post(loop, tell, f"code search: {line}"))
-    return FolderIndex(index, Progress(lambda line: _post(loop, tell, line)))
+    index = Index(folder, notice=lambda line: _post(loop, on_notice, f"code search: {line}"))
+    return FolderIndex(index, IndexProgress(lambda line: _post(loop, on_notice, line)))
 
 
-def forget_index(folder: Path) -> None:
-    """Take away the index of a folder that goes."""
+def delete_index(folder: Path) -> None:
+    """Delete the index of a folder that is removed."""
     from etude.agent.code_index.store import default_folder
 
     store = default_folder(folder.resolve())
@@ -61,32 +63,32 @@ def forget_index(folder: Path) -> None:
         shutil.rmtree(store)
 
 
-class Progress:
-    """How far an update is, in lines: at its beginning if it is a long one, then now and then."""
+class IndexProgress:
+    """Reports the progress of a long update: one line at its start, then one every few seconds."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell, self._told_s = tell, 0.0
 
     def __call__(self, done: int, total: int) -> None:
-        if total < TOLD_FILES:
+        if total < MIN_REPORTED_FILES:
             return
         now_s = time.monotonic()
         if done == 0:
             self._told_s = now_s
             self._tell(f"indexing {total:,} files…")
-        elif now_s - self._told_s >= TOLD_EVERY_S:
+        elif now_s - self._told_s >= REPORT_EVERY_S:
             self._told_s = now_s
             self._tell(f"indexed {done:,} of {total:,} files")
 
 
 def _post(loop: asyncio.AbstractEventLoop, tell: Callable[[str], None], line: str) -> None:
-    """From the thread that indexes. A session that is over is told nothing."""
+    """Pass a line from the indexing thread to the event loop. A closed loop gets nothing."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(tell, line)
 
 
 def _more_files_than(folder: Path, limit: int) -> bool:
-    """Looks at no more than it must."""
+    """Whether the folder holds more than `limit` files. Stops counting at the limit."""
     count = 0
     for _, _, files in os.walk(folder):
         count += len(files)

@@ -1,7 +1,7 @@
-"""The conversation of one person at one desk: begun with the first request, taken up again where it broke off, looked into, undone.
+"""The conversation of one user with the agent: it starts with the first request, can be resumed, inspected and undone.
 
-No word of it is shown here: a terminal or an editor does that. What is on offer may take a while to open (servers start, a person is
-asked), so the first request waits for it, and what is said meanwhile is heard.
+A terminal or an editor shows it; this module prints nothing. Extensions may take a while to open, because servers start and the user is
+asked for approval. So the first request waits for them, and messages that arrive meanwhile are queued.
 """
 
 from __future__ import annotations
@@ -12,13 +12,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from etude.agent.app.chat_session import Ask, Eyes, Person, Talk, begin, resume
-from etude.agent.app.errors import BadUse
+from etude.agent.app.chat_session import (
+    ChatSession,
+    EditObserver,
+    SessionStart,
+    UserChannel,
+    begin_session,
+    resume_session,
+)
+from etude.agent.app.errors import UsageError
 from etude.agent.app.events import Event, changes
-from etude.agent.app.extensions import Offers
+from etude.agent.app.extensions import Extensions
 from etude.agent.app.journal import UndoJournal
-from etude.agent.app.runtime import Desk
-from etude.agent.app.undo import Undone, undo
+from etude.agent.app.runtime import SessionRuntime
+from etude.agent.app.undo import UndoResult, undo_edits
 from etude.agent.harness.approval import Approver
 from etude.agent.harness.inbox import Inbox
 from etude.agent.harness.settings import HarnessSettings
@@ -26,199 +33,215 @@ from etude.agent.harness.watcher import Part
 from etude.agent.policy.protocol import Wait
 from etude.core.trace.entry import Effort, Entry
 
-Heard = Literal["request", "steer", "queue"]
+DeliveryKind = Literal["request", "steer", "queue"]
 
 
 @dataclass
-class _Work:
-    """The agent that is being talked to; `talk` is None until it has begun."""
+class _RunningAgent:
+    """The current agent. `session` is None until it has started."""
 
     inbox: Inbox
-    running: asyncio.Future[Any] | None = None
-    talk: Talk | None = None
+    task: asyncio.Future[Any] | None = None
+    session: ChatSession | None = None
 
     @property
-    def over(self) -> bool:
-        return self.running is None or self.running.done()
+    def is_over(self) -> bool:
+        return self.task is None or self.task.done()
 
 
-class Dialogue:
-    """`opening` is what will be on offer, begun with `open` or the first request. `failed` is told what ended the agent but its own end.
-    `session` is one to go on with; `ask` names the test command and a new session's id."""
+class InteractiveSession:
+    """Sends the user's messages to the agent, and starts, stops and resumes it.
+
+    `opening` opens the extensions: with `open_extensions`, or with the first request. `on_failure` gets an error that ended the agent.
+    `session` is a session to resume. `request` names the test command and the id of a new session.
+    """
 
     def __init__(
-        self, desk: Desk, opening: Coroutine[Any, Any, Offers], approver: Approver, eyes: Callable[[HarnessSettings], Eyes],
-        failed: Callable[[BaseException], None], *, session: Path | None = None, ask: Ask | None = None,
-    ) -> None:  # fmt: skip
-        self.desk, self.approver, self.file = desk, approver, session
-        self.idle = True  # the agent waits, or there is none
-        self._opening, self._eyes, self._failed = opening, eyes, failed
-        self._ask = ask or Ask("")
-        self._offers: asyncio.Task[Offers] | None = None
-        self._work: _Work | None = None
+        self,
+        runtime: SessionRuntime,
+        opening: Coroutine[Any, Any, Extensions],
+        approver: Approver,
+        observer: Callable[[HarnessSettings], EditObserver],
+        failed: Callable[[BaseException], None],
+        *,
+        session: Path | None = None,
+        start: SessionStart | None = None,
+    ) -> None:
+        self.runtime, self.approver, self.file = runtime, approver, session
+        self.is_idle = True  # the agent waits, or there is none
+        self._opening, self._observer, self._on_failure = opening, observer, failed
+        self._ask = start or SessionStart("")
+        self._extensions: asyncio.Task[Extensions] | None = None
+        self._agent: _RunningAgent | None = None
         self._note = ""
 
     @property
-    def waiting(self) -> bool:
-        """Words are there that the agent goes on with when it has answered."""
-        return self._work is not None and self._work.inbox.waiting
+    def has_queued_text(self) -> bool:
+        """Whether messages are queued that the agent takes up after its current answer."""
+        return self._agent is not None and self._agent.inbox.waiting
 
-    def open(self) -> None:
-        """Open what is on offer, if that has not begun."""
-        self._offers = self._offers or asyncio.ensure_future(self._opening)
+    def open_extensions(self) -> None:
+        """Start to open the extensions, if that has not started yet."""
+        self._extensions = self._extensions or asyncio.ensure_future(self._opening)
 
-    def say(self, words: str, *, queued: bool = False) -> Heard:
-        """How they will be heard."""
-        self.open()
-        work, was_idle = self._work, self.idle
-        self.idle = False
-        if work is None or work.over:
-            self._begin(self._noted(words))
+    def send(self, words: str, *, queued: bool = False) -> DeliveryKind:
+        """Send a message to the agent, and return how it is delivered."""
+        self.open_extensions()
+        work, was_idle = self._agent, self.is_idle
+        self.is_idle = False
+        if work is None or work.is_over:
+            self._start_agent(self._with_note(words))
             return "request"
         steers = not was_idle and not queued
-        work.inbox.say("steer" if steers else "queue", words if steers else self._noted(words))
+        work.inbox.say("steer" if steers else "queue", words if steers else self._with_note(words))
         return "request" if was_idle else "steer" if steers else "queue"
 
-    def _begin(self, request: str) -> _Work:
-        """Another agent for the session; without a request it does what its inbox says."""
-        work = self._work = _Work(Inbox())
-        work.running = asyncio.ensure_future(self._carry(work, request))
-        work.running.add_done_callback(self._over)
+    def _start_agent(self, request: str) -> _RunningAgent:
+        """Start another agent for the session. Without a request it does what its inbox says."""
+        work = self._agent = _RunningAgent(Inbox())
+        work.task = asyncio.ensure_future(self._run(work, request))
+        work.task.add_done_callback(self._on_agent_done)
         return work
 
     def stop(self) -> bool:
-        """Break off what is being done; whether there was anything."""
-        if self._work is None or self.idle:
+        """Interrupt the current turn. Return whether there was one."""
+        if self._agent is None or self.is_idle:
             return False
-        self._work.inbox.say("stop")
+        self._agent.inbox.say("stop")
         return True
 
     def compact(self, words: str) -> None:
-        """The agent sums up what it holds: before its next turn, or at once; a session whose agent has ended is taken up again.
-        Raises BadUse where there is nothing."""
-        work = self._work
+        """Have the agent summarize its context before its next turn, or at once if it is idle. Resume the session if its agent has ended.
+
+        Raises UsageError where there is nothing to summarize.
+        """
+        work = self._agent
         if (
-            (work is None or work.over)
+            (work is None or work.is_over)
             and self.file is None
-            or (work is not None and work.talk is None and not work.over)
+            or (work is not None and work.session is None and not work.is_over)
         ):
-            raise BadUse("nothing to sum up yet: say something first")
-        self.idle = False
-        if work is None or work.over:
-            self.open()
-            work = self._begin("")
+            raise UsageError("nothing to sum up yet: say something first")
+        self.is_idle = False
+        if work is None or work.is_over:
+            self.open_extensions()
+            work = self._start_agent("")
         work.inbox.summarize(words)
 
-    async def undo(self, everything: bool) -> Undone:
-        """Take back edits, and tell the agent with the next request. Raises BadUse (CantUndo)."""
-        talk = self._quiet_talk()
-        if talk is None:
-            raise BadUse("nothing to take back yet")
-        done = await undo(talk.journal, talk.recorder.session.entries, self.desk.operations, everything=everything)
-        talk.recorder.append("undo", dict(done.data))
-        talk.recorder.flush()
+    async def undo(self, everything: bool) -> UndoResult:
+        """Undo edits. The next request informs the agent. Raises UsageError (UndoError)."""
+        chat = self._idle_session()
+        if chat is None:
+            raise UsageError("nothing to take back yet")
+        done = await undo_edits(
+            chat.journal, chat.recorder.session.entries, self.runtime.operations, everything=everything
+        )
+        chat.recorder.append("undo", dict(done.data))
+        chat.recorder.flush()
         self._note = f"(The person took back your edits of {', '.join(done.paths)}: the files are as they were before.)"
         return done
 
     def changes(self) -> Sequence[Event]:
-        """What the session's tools made of each file, as `file_change` items."""
+        """What the session's tools changed in each file, as `file_change` items."""
         return changes(UndoJournal(self.file)) if self.file is not None else ()
 
     def servers(self) -> list[str]:
-        """The MCP servers in lines, and what could not be had."""
-        if self._offers is None or not self._offers.done():
+        """One line for each MCP server, and one for each that could not be started."""
+        if self._extensions is None or not self._extensions.done():
             return ["servers start with the session"]
-        return self._offers.result().servers() or ["no MCP servers: docs/protocols.md says how to name some"]
+        return self._extensions.result().describe_servers() or [
+            "no MCP servers: docs/protocols.md says how to name some"
+        ]
 
     async def set_effort(self, effort: Effort) -> None:
-        """From the next request on: the session is closed, and taken up again with it. Raises BadUse while the agent works."""
-        self._quiet_talk()
+        """Set the effort from the next request on, which resumes the session. Raises UsageError while the agent works."""
+        self._idle_session()
         await self.close()
-        model = self.desk.model
+        model = self.runtime.model
         settings = model.settings.model_copy(update={"effort": effort})
-        choice = replace(self.desk.choice, effort=effort)
-        self.desk = replace(self.desk, choice=choice, model=replace(model, settings=settings))
+        choice = replace(self.runtime.choice, effort=effort)
+        self.runtime = replace(self.runtime, choice=choice, model=replace(model, settings=settings))
 
     def status(self) -> list[str]:
-        choice, model = self.desk.choice, self.desk.model
+        choice, model = self.runtime.choice, self.runtime.model
         rows = [f"model {model.policy.name}, effort {choice.effort}, approval {self.approver.policy}"]
         rows += [f"session {self.file}"] if self.file is not None else []
-        talk = self._work.talk if self._work is not None else None
-        if talk is not None:
-            turns = len(talk.recorder.session.of("completion"))
-            rows.append(f"{turns} turns, {len(talk.journal.edits())} edits that can be taken back")
+        chat = self._agent.session if self._agent is not None else None
+        if chat is not None:
+            turns = len(chat.recorder.session.of("completion"))
+            rows.append(f"{turns} turns, {len(chat.journal.edits())} edits that can be taken back")
         return rows
 
     async def close(self) -> None:
-        """The agent ends; one that works is stopped. The next request takes the session up again."""
-        work, self._work = self._work, None
-        if work is None or work.running is None:
+        """End the agent, and stop its current turn. The next request resumes the session."""
+        work, self._agent = self._agent, None
+        if work is None or work.task is None:
             return
-        if work.talk is None and self._offers is not None and not self._offers.done():
-            work.running.cancel()  # it has not begun
-        elif not work.running.done():
-            if not self.idle:
+        if work.session is None and self._extensions is not None and not self._extensions.done():
+            work.task.cancel()  # it has not started
+        elif not work.task.done():
+            if not self.is_idle:
                 work.inbox.say("stop")
             work.inbox.close()
-        await asyncio.wait((work.running,))
+        await asyncio.wait((work.task,))
 
-    async def leave(self) -> None:
-        """Nobody says more: the agent ends, then its servers; those that are still starting are given up."""
+    async def shut_down(self) -> None:
+        """End the agent, then its servers, also those that are still starting."""
         await self.close()
-        if self._offers is None:
+        if self._extensions is None:
             self._opening.close()
             return
-        self._offers.cancel()
-        await asyncio.wait((self._offers,))
-        if not self._offers.cancelled() and self._offers.exception() is None:
-            await self._offers.result().close()
+        self._extensions.cancel()
+        await asyncio.wait((self._extensions,))
+        if not self._extensions.cancelled() and self._extensions.exception() is None:
+            await self._extensions.result().close()
 
-    def _quiet_talk(self) -> Talk | None:
-        if not self.idle:
-            raise BadUse("the agent is at work; stop it first, or wait")
-        return self._work.talk if self._work is not None else None
+    def _idle_session(self) -> ChatSession | None:
+        if not self.is_idle:
+            raise UsageError("the agent is at work; stop it first, or wait")
+        return self._agent.session if self._agent is not None else None
 
-    async def _carry(self, work: _Work, request: str) -> None:
-        """Begin or take up the session, and go on until it ends."""
-        assert self._offers is not None  # opened with the first word
-        offers = await asyncio.shield(self._offers)
-        person = Person(work.inbox, self.approver, lambda settings: _Attentive(self, self._eyes(settings)))
+    async def _run(self, work: _RunningAgent, request: str) -> None:
+        """Start or resume the session, and run it until it ends."""
+        assert self._extensions is not None  # opened with the first message
+        extensions = await asyncio.shield(self._extensions)
+        user = UserChannel(work.inbox, self.approver, lambda settings: _IdleTracker(self, self._observer(settings)))
         if self.file is None:
-            work.talk = begin(replace(self._ask, request=request), self.desk, offers, person)
+            work.session = begin_session(replace(self._ask, request=request), self.runtime, extensions, user)
         else:
-            work.talk = resume(self.file, request, self.desk, offers, person)
-        self.file = work.talk.file
-        await work.talk.agent.run()
+            work.session = resume_session(self.file, request, self.runtime, extensions, user)
+        self.file = work.session.file
+        await work.session.agent.run()
 
-    def _over(self, running: asyncio.Future[Any]) -> None:
-        self.idle = True
+    def _on_agent_done(self, running: asyncio.Future[Any]) -> None:
+        self.is_idle = True
         if not running.cancelled() and (error := running.exception()) is not None:
-            self._failed(error)
+            self._on_failure(error)
 
-    def _noted(self, words: str) -> str:
-        """The request, with what the agent must know of what happened since its last turn."""
+    def _with_note(self, words: str) -> str:
+        """The request, after a note about what happened since the agent's last turn."""
         note, self._note = self._note, ""
         return f"{note}\n\n{words}" if note else words
 
 
-class _Attentive:
-    """Eyes that also keep whether the agent waits."""
+class _IdleTracker:
+    """An observer that also keeps `InteractiveSession.is_idle` up to date."""
 
-    def __init__(self, dialogue: Dialogue, eyes: Eyes) -> None:
-        self._dialogue, self._eyes = dialogue, eyes
-        self.wrote = eyes.wrote
+    def __init__(self, dialogue: InteractiveSession, observer: EditObserver) -> None:
+        self._session, self._observer = dialogue, observer
+        self.wrote = observer.wrote
 
     def delta(self, part: Part, piece: str) -> None:
-        self._eyes.delta(part, piece)
+        self._observer.delta(part, piece)
 
     def entry(self, entry: Entry) -> None:
         if entry.type == "message" and entry.data["role"] == "user" and entry.data.get("delivery") == "queue":
-            self._dialogue.idle = False
-        self._eyes.entry(entry)
+            self._session.is_idle = False
+        self._observer.entry(entry)
 
     def waiting(self, wait: Wait) -> None:
-        self._eyes.waiting(wait)
+        self._observer.waiting(wait)
 
     def idle(self, reason: str, message: str) -> None:
-        self._dialogue.idle = True
-        self._eyes.idle(reason, message)
+        self._session.is_idle = True
+        self._observer.idle(reason, message)

@@ -1,8 +1,8 @@
-"""What the agent's edits replaced, kept beside the session so that they can be taken back: `ID.undo.jsonl` and blobs in `ID.undo/`.
+"""The journal of the agent's edits, kept next to the session so that they can be undone: `ID.undo.jsonl` and blobs in `ID.undo/`.
 
 A line names a file, its bytes before and after (by hash; null: no file), and how many entries the session had. An undo adds a line
-that names the lines it took back. Both are written before anything depends on them, so a kill costs nothing but the line being
-written. What shell commands change is not seen.
+that names the lines it undid. Both are written before anything depends on them, so a kill loses only the line being written. The
+journal does not see what shell commands change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from etude.agent.workspace.operations import OUTPUTS_FOLDER
 
 
 @dataclass(frozen=True)
-class Edit:
+class JournalEdit:
     """One change of one file. `row` counts the journal's lines from 0; `at` is the session's length in entries when it happened."""
 
     row: int
@@ -30,7 +30,7 @@ class Edit:
 
 
 class UndoJournal:
-    """The journal of the session at `session`; give it to `build_agent`. `entries` tells how many the session has by now."""
+    """The journal of the session at `session`, to be passed to `build_agent`. `entries` returns how many entries the session has."""
 
     def __init__(self, session: Path, entries: Callable[[], int] = lambda: 0) -> None:
         self._file = session.with_suffix(".undo.jsonl")
@@ -43,14 +43,14 @@ class UndoJournal:
         row = {"at": self._entries(), "path": path, "before": self._keep(before), "after": self._keep(after)}
         self._add(row)
 
-    def edits(self) -> list[Edit]:
-        """Those that were not taken back, oldest first. A line torn by a kill is left out."""
+    def edits(self) -> list[JournalEdit]:
+        """Edits that were not undone, oldest first. A line torn by a kill is left out."""
         rows = self._rows()
         gone = {number for row in rows for number in row.get("undone", ())}
-        return [Edit(i, **row) for i, row in enumerate(rows) if "path" in row and i not in gone]
+        return [JournalEdit(i, **row) for i, row in enumerate(rows) if "path" in row and i not in gone]
 
-    def undone(self, edits: Sequence[Edit]) -> None:
-        """These were taken back."""
+    def mark_undone(self, edits: Sequence[JournalEdit]) -> None:
+        """Record that these edits were undone."""
         self._add({"undone": [edit.row for edit in edits]})
 
     def blob(self, digest: str | None) -> bytes | None:
@@ -61,7 +61,7 @@ class UndoJournal:
         return [json.loads(line) for line in data.split(b"\n")[:-1]]
 
     def _add(self, row: dict[str, Any]) -> None:
-        """A torn last line is cut away first."""
+        """Append a row. A torn last line is cut off first."""
         with open(self._file, "ab+") as file:
             file.seek(0)
             data = file.read()
@@ -82,5 +82,5 @@ class UndoJournal:
 
 
 def digest_of(data: bytes | None) -> str | None:
-    """As the journal names bytes."""
+    """The journal's name for these bytes, or None for no file."""
     return None if data is None else hashlib.sha256(data).hexdigest()

@@ -1,7 +1,7 @@
-"""Who answers: an OpenAI-compatible endpoint, or a checkpoint directory with the engine in this process.
+"""The agent's model: an OpenAI-compatible endpoint, or a checkpoint directory with the engine in this process.
 
-An endpoint is asked for its models before anything else, so that a wrong address or key is told at once and not in the middle
-of the work; one that doesn't have that list is taken at its word.
+The first request to an endpoint lists its models, so that a wrong address or key fails at once and not in the middle of the work. An
+endpoint without such a list is used unchecked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from etude.agent.app.errors import BadUse, OutOfReach
+from etude.agent.app.errors import UnavailableError, UsageError
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.policy.connection import connect, words_of
 from etude.agent.policy.openai import REQUIRED, OpenAIPolicy
@@ -25,11 +25,11 @@ from etude.sandbox.egress.environment_proxy import ConnectionSettingError
 if TYPE_CHECKING:
     from etude.agent.chat.renderer import Renderer
 
-Preset = Literal["nano", "full", "search_replace", "patch", "minimal"]
-# A first look at an endpoint: enough for a sleeping one to answer, not enough to make a person wait.
-LOOK_S = 10.0
-# What is listed as less is no window of a model that could work.
-LEAST_WINDOW_TOKENS = 1024
+PresetName = Literal["nano", "full", "search_replace", "patch", "minimal"]
+# Timeout of the first request: long enough for a sleeping endpoint, short enough for a waiting user.
+PROBE_TIMEOUT_S = 10.0
+# A smaller number in the list can't be the context window of a usable model.
+MIN_WINDOW_TOKENS = 1024
 # vLLM and SGLang, OpenRouter and LM Studio, llama.cpp, Mistral, others.
 _WINDOW_FIELDS = (
     "max_model_len",
@@ -41,22 +41,22 @@ _WINDOW_FIELDS = (
 )
 # What opens a checkpoint directory. The engine is in a higher package (`learn`), which this one never imports.
 CHECKPOINT_OPENERS = {"engine": "etude.learn.engine.local:open_checkpoint"}
-# What a remedy names.
+# The command that remedies in error messages name.
 COMMAND = "etude agent"
-# Self-summaries of one session: as many as fit into all the tokens that a session may have, at the usual trigger.
+# Self-summaries of one session: as many as fit into a session's tokens at the default trigger.
 MAX_SUMMARIES = 24
-# A request of a person's: beyond it the agent stops and says so, and a word takes it up again.
+# Turns of one request of a user. Beyond it the agent stops and says so, and a further message continues.
 MAX_TURNS = 100
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What a person chose. `model` is a URL or a directory; None, as everywhere: the default for that model."""
+class ModelChoice:
+    """The model and options that the user chose. `model` is a URL or a directory. None means the model's default."""
 
     model: str
     name: str | None = None
     key_env: str = "OPENAI_API_KEY"
-    preset: Preset | None = None
+    preset: PresetName | None = None
     effort: Effort = "medium"
     max_turns: int | None = None
     omit: tuple[str, ...] = ()
@@ -64,11 +64,11 @@ class Choice:
     max_tokens_field: str | None = None  # the name of the answer's limit at the endpoint
 
     def to_json(self) -> dict[str, Any]:
-        """What a session of use keeps, so that it can be taken up again. No key is in it."""
+        """The options as a session's header keeps them, for resuming. They hold no key."""
         return {**asdict(self), "omit": list(self.omit)}
 
     @classmethod
-    def from_json(cls, row: dict[str, Any]) -> Choice:
+    def from_json(cls, row: dict[str, Any]) -> ModelChoice:
         return cls(**{**row, "omit": tuple(row["omit"])})
 
 
@@ -85,8 +85,8 @@ class CheckpointOpener(Protocol):
 
 
 @dataclass(frozen=True)
-class Model:
-    """Ready to answer. `renderer` is None for endpoints; `close` ends what `open_model` began."""
+class AgentModel:
+    """An open model. `renderer` is None for endpoints. `close` releases what `open_model` opened."""
 
     policy: Policy
     renderer: Renderer | None
@@ -94,38 +94,41 @@ class Model:
     close: Callable[[], Any]
 
 
-async def open_model(choice: Choice) -> Model:
-    """Raises BadUse for what is no model, OutOfReach for an endpoint that isn't there or does not let us in."""
+async def open_model(choice: ModelChoice) -> AgentModel:
+    """Open an endpoint or a checkpoint. Raises UsageError for an invalid model, UnavailableError for an endpoint that does not respond
+    or that rejects the key."""
     if choice.model.startswith(("http://", "https://")):
-        return await _endpoint(choice)
-    return _checkpoint(choice)
+        return await _open_endpoint(choice)
+    return _open_checkpoint(choice)
 
 
-async def _endpoint(choice: Choice) -> Model:
+async def _open_endpoint(choice: ModelChoice) -> AgentModel:
     try:
         parts = split_address(choice.model)
     except AddressError as error:
-        raise BadUse(str(error)) from error
-    if kept := REQUIRED.intersection(choice.omit):
-        raise BadUse(f"--omit {' '.join(sorted(kept))}: no request goes without it; leave the option out")
+        raise UsageError(str(error)) from error
+    if required := REQUIRED.intersection(choice.omit):
+        raise UsageError(f"--omit {' '.join(sorted(required))}: every request needs it; leave the option out")
     if parts.password:
-        raise BadUse("the address holds a password; put the key into a variable and name it with --key-env VARIABLE")
-    known = await _models(choice)
+        raise UsageError(
+            "the address holds a password; put the key into a variable and name it with --key-env VARIABLE"
+        )
+    known = await _list_models(choice)
     name = choice.name or (next(iter(known)) if len(known) == 1 else None)
     if name is None:
         names = f"it has {', '.join([*known][:12])}" if known else "it does not say which it has"
-        raise BadUse(f"{choice.model}: give the model's name with --name; {names}")
+        raise UsageError(f"{choice.model}: give the model's name with --name; {names}")
     window = choice.context or known.get(name)
     policy = OpenAIPolicy(
         name, base_url=choice.model, api_key_env=choice.key_env, omit=choice.omit, window_tokens=window, command=COMMAND,
         max_tokens_field=choice.max_tokens_field or "max_tokens",
     )  # fmt: skip
-    return Model(policy, None, _roomy(choice, window), policy.close)
+    return AgentModel(policy, None, _large_model_settings(choice, window), policy.close)
 
 
-def _roomy(choice: Choice, context: int | None) -> HarnessSettings:
-    """Settings of a large model. Of its window five eighths are filled before it sums up (80k of 128k tokens, as `HarnessSettings.full`
-    says), and one turn takes an eighth at most: the rest is for what tools answer in between."""
+def _large_model_settings(choice: ModelChoice, context: int | None) -> HarnessSettings:
+    """Settings of a large model. It summarizes at five eighths of its window (80k of 128k tokens, as in `HarnessSettings.full`). One turn
+    gets an eighth of the window; tool results between turns use the rest."""
     sizes = {} if context is None else {
         "summary_trigger_tokens": context * 5 // 8, "max_tokens_per_turn": min(8192, context // 8)
     }  # fmt: skip
@@ -135,30 +138,30 @@ def _roomy(choice: Choice, context: int | None) -> HarnessSettings:
     )  # fmt: skip
 
 
-async def _models(choice: Choice) -> dict[str, int | None]:
-    """The models that the endpoint lists, with their windows where it says them; none where it has no such list."""
+async def _list_models(choice: ModelChoice) -> dict[str, int | None]:
+    """The models that the endpoint lists, with their context windows where it states them. Empty if it has no such list."""
     import httpx
 
     url = f"{choice.model.rstrip('/')}/models"
     try:
         headers = bearer(choice.key_env)
     except BadKey as error:
-        raise BadUse(str(error)) from error
+        raise UsageError(str(error)) from error
     try:
-        async with connect(url, LOOK_S) as client:
+        async with connect(url, PROBE_TIMEOUT_S) as client:
             response = await client.get(url, headers=headers)
     except ConnectionSettingError as error:
-        raise OutOfReach(f"{choice.model} can't be asked: {error}") from error
+        raise UnavailableError(f"{choice.model} can't be reached: {error}") from error
     except (httpx.TransportError, httpx.InvalidURL) as error:
-        said = words_of(error, url)
-        raise OutOfReach(f"no endpoint at {choice.model} ({said}); start it, or check the address") from error
+        reason = words_of(error, url)
+        raise UnavailableError(f"no endpoint at {choice.model} ({reason}); start it, or check the address") from error
     if response.status_code in (401, 403):
         wrong = (
             f"the key in {choice.key_env} is refused"
             if headers
             else f"it asks for a key and {choice.key_env} is not set"
         )
-        raise OutOfReach(f"{choice.model}: {wrong}; export {choice.key_env}=…, or name another with --key-env")
+        raise UnavailableError(f"{choice.model}: {wrong}; export {choice.key_env}=…, or name another with --key-env")
     try:
         rows = response.json()["data"] if response.status_code == 200 else []
         return {str(row["id"]): _window(row) for row in rows}
@@ -167,17 +170,17 @@ async def _models(choice: Choice) -> dict[str, int | None]:
 
 
 def _window(row: dict[str, Any]) -> int | None:
-    """A model's window in tokens, under the names that servers have for it."""
+    """A model's context window in tokens. Servers use different field names for it."""
     inner = [row.get(key) for key in ("meta", "top_provider", "model_info", "limits")]
     places = [row, *(place for place in inner if isinstance(place, dict))]
-    found = [place[name] for name in _WINDOW_FIELDS for place in places if isinstance(place.get(name), int)]
-    return next((size for size in found if size >= LEAST_WINDOW_TOKENS), None)
+    sizes = [place[name] for name in _WINDOW_FIELDS for place in places if isinstance(place.get(name), int)]
+    return next((size for size in sizes if size >= MIN_WINDOW_TOKENS), None)
 
 
-def _checkpoint(choice: Choice) -> Model:
+def _open_checkpoint(choice: ModelChoice) -> AgentModel:
     folder = Path(choice.model)
     if not (folder / "config.json").is_file():
-        raise BadUse(
+        raise UsageError(
             f"{choice.model} is neither an address (http://…/v1) nor a checkpoint directory with a config.json"
         )
     from etude.agent.chat.load import load_renderer
@@ -186,7 +189,7 @@ def _checkpoint(choice: Choice) -> Model:
     renderer = load_renderer(folder)
     nano = isinstance(renderer, NanoRenderer)
     if nano and choice.preset not in (None, "nano"):
-        raise BadUse(
+        raise UsageError(
             f"{folder} is a laptop model: its habits are trained in, it takes --preset nano, not {choice.preset}"
         )
     turns = {} if choice.max_turns is None else {"max_turns": choice.max_turns}
@@ -195,5 +198,5 @@ def _checkpoint(choice: Choice) -> Model:
     if nano:
         settings = HarnessSettings.model_validate({"effort": choice.effort, **turns})
     else:
-        settings = _roomy(choice, choice.context or window)
-    return Model(policy, renderer, settings, policy.close)
+        settings = _large_model_settings(choice, choice.context or window)
+    return AgentModel(policy, renderer, settings, policy.close)

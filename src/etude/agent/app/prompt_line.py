@@ -1,7 +1,7 @@
-"""The line a person types in, open while the agent works: what is being said stands above it, how things are before it.
+"""The input line of the terminal. It stays open while the agent works: streamed text appears above it, the state in front of it.
 
-One prompt for the whole conversation: the terminal never leaves it in between, so that no key is lost or echoed twice. Nor does it leave
-raw mode while something is printed above: Ctrl-D, Ctrl-C and Enter are keys at any moment, never the terminal's own.
+One prompt serves the whole conversation, so that no key is lost or echoed twice. The terminal stays in raw mode while something is
+printed above, so that Ctrl-D, Ctrl-C and Enter always arrive as keys.
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyPressEvent
 
 
-class Queued(str):
-    """Words to be kept until the agent has finished."""
+class QueuedText(str):
+    """Text to be queued until the agent has finished."""
 
 
 class RawInput(Vt100Input):
-    """Stays in raw mode while something is printed: in the terminal's own mode a Ctrl-D would be an end of file that nobody reads, and
-    arrive as another key. Output is not touched by it."""
+    """Stays in raw mode while something is printed. In cooked mode a Ctrl-D would become an unread end of file and arrive as another key.
+
+    Output is the same in both modes.
+    """
 
     def cooked_mode(self) -> AbstractContextManager[None]:
         return nullcontext()
 
 
-class Line:
-    """`state` is shown before what is typed; `tail` is the unfinished line of what is said, and whether it is thought. `history` keeps
-    what was typed, but for answers, while `answering`.
+class PromptLine:
+    """The prompt, as an async context manager: the line is open inside of it.
 
-    Use as an async context: the line is open inside of it.
+    `state` is shown in front of the input. `tail` returns the unfinished line of streamed text, and whether it is thinking. `history`
+    keeps what was typed, except for answers to questions, which are typed while `answering` returns True.
     """
 
     def __init__(
@@ -54,11 +56,11 @@ class Line:
             key_bindings=self._keys(),
             erase_when_done=True,
             input=RawInput(sys.stdin),
-            history=_kept(history),
+            history=_history(history),
         )
         self._open: asyncio.Future[str] | None = None
 
-    async def __aenter__(self) -> Line:
+    async def __aenter__(self) -> PromptLine:
         self._open = asyncio.ensure_future(self._session.prompt_async())
         self._open.add_done_callback(lambda _: self._typed.put_nowait(EOFError))  # the terminal is gone
         return self
@@ -72,21 +74,21 @@ class Line:
             self._open.result()
 
     async def read(self) -> str:
-        """What was typed; `Queued` after Alt-Enter. Raises KeyboardInterrupt and EOFError."""
+        """Wait for the next input, a `QueuedText` after Alt-Enter. Raises KeyboardInterrupt and EOFError."""
         typed = await self._typed.get()
         if isinstance(typed, str):
             return typed
         raise typed
 
     def refresh(self) -> None:
-        """Something changed of what the line shows."""
+        """Redraw, because the state or the tail changed."""
         if self._session.app.is_running:
             self._session.app.invalidate()
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
         keys.add("enter", eager=True)(lambda event: self._take(event, str))
-        keys.add("escape", "enter")(lambda event: self._take(event, Queued))
+        keys.add("escape", "enter")(lambda event: self._take(event, QueuedText))
         keys.add("c-c", eager=True)(self._interrupt)
         keys.add("<sigint>", eager=True)(self._interrupt)  # from elsewhere: kill -INT
         keys.add("c-d", eager=True)(self._end)
@@ -114,8 +116,8 @@ class Line:
         return FormattedText([("ansibrightblack" if thought else "", tail[-width:] + "\n"), prompt])
 
 
-def _kept(file: Path) -> FileHistory:
-    """Only its owner reads it: people type what they would not show."""
+def _history(file: Path) -> FileHistory:
+    """Open the history file. Only its owner can read it, because people type secrets."""
     file.parent.mkdir(parents=True, exist_ok=True)
     os.close(os.open(file, os.O_CREAT | os.O_WRONLY, 0o600))
     return FileHistory(file)

@@ -1,4 +1,4 @@
-"""What a session is held at: who answers, and the folder with what stands around it. Set up once, for as many sessions as follow."""
+"""What sessions run on: the model, and the workspace with its sandbox. It is opened once and serves any number of sessions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.agent.app.model import Choice, Model, open_model
-from etude.agent.app.workspace_access import Place, opened
+from etude.agent.app.model import AgentModel, ModelChoice, open_model
+from etude.agent.app.workspace_access import WorkspaceAccess, open_workspace
 from etude.agent.git_links.home import read_header, sessions_home
 from etude.agent.git_links.signals import SignalStore
 from etude.agent.harness.settings import HarnessSettings
@@ -20,29 +20,34 @@ from etude.sandbox.protocol import Operations
 
 
 @dataclass(frozen=True)
-class Desk:
-    """Open as long as the context that made it."""
+class SessionRuntime:
+    """Open as long as the context manager `open_runtime` that made it."""
 
-    choice: Choice
-    model: Model
-    place: Place
+    choice: ModelChoice
+    model: AgentModel
+    place: WorkspaceAccess
     operations: Operations
 
     def settings(self, session: Path | None) -> HarnessSettings:
-        """Of a session that is taken up, or of a new one: the preset is the session's own."""
+        """The settings of a session to resume, or those of a new one. A resumed session keeps its preset."""
         return HarnessSettings.model_validate(read_header(session).settings) if session else self.model.settings
 
 
 @asynccontextmanager
-async def open_desk(
-    choice: Choice, place: Place, signals: bool | None, report: Callable[[str], None]
-) -> AsyncIterator[Desk]:
-    """Signals of the folder's sessions are measured before and after, where the person wants them. `report` gets lines for the person.
-    Raises FaceError."""
+async def open_runtime(
+    choice: ModelChoice, place: WorkspaceAccess, signals: bool | None, report: Callable[[str], None]
+) -> AsyncIterator[SessionRuntime]:
+    """Open model and workspace, and collect the signals of the folder's sessions before and after, if the user enabled them.
+
+    `report` gets lines for the user. Raises AppError.
+    """
     model = await open_model(choice)
     try:
-        async with opened(place, (choice.key_env,), report) as operations, measured(place.folder, signals):
-            yield Desk(choice, model, place, operations)
+        async with (
+            open_workspace(place, (choice.key_env,), report) as operations,
+            collecting_signals(place.folder, signals),
+        ):
+            yield SessionRuntime(choice, model, place, operations)
     finally:
         closing = model.close()
         if closing is not None:
@@ -50,24 +55,24 @@ async def open_desk(
 
 
 @asynccontextmanager
-async def measured(folder: Path, wanted: bool | None) -> AsyncIterator[None]:
-    """Signals are collected when sessions of a folder begin and end: what is due by then. `wanted` None: as the switch stands."""
+async def collecting_signals(folder: Path, enabled: bool | None) -> AsyncIterator[None]:
+    """Collect the due signals of a folder's sessions at the start and at the end. `enabled` switches signals on or off; None keeps the setting."""
     store = SignalStore(sessions_home())
-    if wanted is not None and wanted != store.on:
-        store.turn(wanted)
+    if enabled is not None and enabled != store.on:
+        store.turn(enabled)
     if not store.on:
         yield
         return
-    before = asyncio.create_task(_measure(store, folder))  # beside the session's own beginning
+    before = asyncio.create_task(_collect_signals(store, folder))  # runs while the session starts
     try:
         yield
     finally:
         await before
-        await _measure(store, folder)
+        await _collect_signals(store, folder)
 
 
-async def _measure(store: SignalStore, folder: Path) -> None:
-    """A session that can't be read, or a full disk, must not cost the one that is held."""
+async def _collect_signals(store: SignalStore, folder: Path) -> None:
+    """Collect, and log failures: an unreadable session or a full disk must not end the current session."""
     try:
         await asyncio.to_thread(store.collect, time.time(), folder)
     except (OSError, SessionError) as error:

@@ -1,4 +1,4 @@
-"""Where a person's own files lie, beside their sessions and in their settings folder. No sandbox shows them."""
+"""The user's files in the state folder and the settings folder. No sandbox shows them."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ def config_file() -> Path:
 
 
 def trust_file() -> Path:
-    """Which servers of projects may start."""
+    """The list of project MCP servers that the user approved."""
     return sessions_home().parent / "mcp-approved.json"
 
 
 def history_file() -> Path:
-    """What was typed at the terminal."""
+    """The history of the terminal's prompt line."""
     return sessions_home().parent / "typed"
 
 
-# --- from history.py: What a person has typed at the terminal, for the arrow up: one file in the state folder, kept by the line, forgotten with a session.
+def delete_history(texts: Collection[str]) -> int:
+    """Delete these texts from the history, and return how many there were.
 
-
-def forget_typed(texts: Collection[str]) -> int:
-    """Take these words out; how many there were. The file is a line `# time` before each, then its lines after a plus sign (the form of
-    prompt_toolkit's FileHistory)."""
+    The file has the format of prompt_toolkit's FileHistory: before each text a line `# time`, then its lines, each after a plus sign.
+    """
     file = history_file()
     if not file.exists():
         return 0

@@ -1,4 +1,4 @@
-"""Where the agent works: the person's folder, inside of the sandbox room's walls or without any; and what it is told about it."""
+"""The user's folder as the agent's workspace: in a sandbox or without one, and its description in the system prompt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from etude.agent.app.errors import BadUse, OutOfReach
+from etude.agent.app.errors import UnavailableError, UsageError
 from etude.agent.app.user_files import config_file, history_file, trust_file
 from etude.agent.git_links.git import GitError, git
 from etude.agent.git_links.home import sessions_home
@@ -25,42 +25,47 @@ from etude.sandbox.spec import Network, SandboxSpec
 
 _log = logging.getLogger(__name__)
 
-Walls = Literal["workspace", "none"]
-# Of one command; a person's own project may compile, so far more than a rollout's.
+SandboxMode = Literal["workspace", "none"]
+# Limits of one command. They are far above those of a rollout, because a user's project may compile.
 MEMORY_MB, PROCESSES, SCRATCH_MB = 16_384, 1024, 2048
-# The way to a person's SSH keys: without walls a command may ask their agent, as the person would.
+# The socket of the user's SSH agent. Without a sandbox, commands may use it as the user would.
 _SSH_AGENT = "SSH_AUTH_SOCK"
 
 
 @dataclass(frozen=True)
-class Place:
-    """A folder and its walls. `additional`: other folders that may be written too, where there are no walls."""
+class WorkspaceAccess:
+    """A folder and how the agent may access it. `additional` are other writable folders, used only without a sandbox."""
 
     folder: Path
-    walls: Walls = "workspace"
+    sandbox_mode: SandboxMode = "workspace"
     network: bool = False
     additional: tuple[Path, ...] = ()
 
     @classmethod
-    def at(cls, folder: Path, walls: Walls, network: bool, additional: tuple[Path, ...] = ()) -> Place:
-        """Raises BadUse for a folder that isn't there or can't be read."""
+    def validated(
+        cls, folder: Path, walls: SandboxMode, network: bool, additional: tuple[Path, ...] = ()
+    ) -> WorkspaceAccess:
+        """Check the folder and the options. Raises UsageError for a folder that is missing or that can't be read or written."""
         if not folder.is_dir():
-            raise BadUse(f"{folder} is no folder; give the one to work in with --folder DIR")
+            raise UsageError(f"{folder} is no folder; give the one to work in with --folder DIR")
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-            raise BadUse(f"{folder} can't be read and written by this user; change its mode, or work elsewhere")
+            raise UsageError(f"{folder} can't be read and written by this user; change its mode, or work elsewhere")
         if network and walls == "none":
-            raise BadUse("--network opens a sandbox' network; with --sandbox none there is no wall to open")
+            raise UsageError("--network opens a sandbox' network; with --sandbox none there is no sandbox")
         return cls(folder.resolve(), walls, network, additional)
 
 
 @asynccontextmanager
-async def opened(
-    place: Place, keys: Sequence[str] = (), report: Callable[[str], None] = _log.info
+async def open_workspace(
+    place: WorkspaceAccess, keys: Sequence[str] = (), report: Callable[[str], None] = _log.info
 ) -> AsyncIterator[Operations]:
-    """The folder as tools see it. `keys` name the variables that hold a model's key; no command gets them. `report` gets a line where
-    another back end than the preferred one serves. Raises BadUse, and OutOfReach where no sandbox can be made."""
+    """Open the folder for tools, in its sandbox.
+
+    `keys` names the environment variables that hold a model's key; no command gets them. `report` gets a line if another backend than
+    the preferred one is used. Raises UsageError, and UnavailableError where no sandbox can be created.
+    """
     variables = without_keys(os.environ, keys)
-    if place.walls == "none":
+    if place.sandbox_mode == "none":
         if _SSH_AGENT in os.environ:
             variables[_SSH_AGENT] = os.environ[_SSH_AGENT]
         local = LocalFolder(place.folder, allowed=place.additional, env=variables)
@@ -74,9 +79,9 @@ async def opened(
     try:
         pool, box, refusals = await open_around(_spec(place, variables))
     except UserError as error:
-        raise BadUse(str(error)) from error
+        raise UsageError(str(error)) from error
     except InfraError as error:
-        raise OutOfReach(f"{error}; or, without walls: --sandbox none") from error
+        raise UnavailableError(f"{error}; or run without a sandbox: --sandbox none") from error
     try:
         if refusals:
             report(f"sandbox: back end {pool.probe().backend} serves, by the same rules ({' | '.join(refusals)})")
@@ -85,29 +90,29 @@ async def opened(
         await pool.close()
 
 
-def _spec(place: Place, variables: Mapping[str, str]) -> SandboxSpec:
+def _spec(place: WorkspaceAccess, variables: Mapping[str, str]) -> SandboxSpec:
     folder = str(place.folder)
     variables = {key: value for key, value in variables.items() if key != "TMPDIR"}
     return SandboxSpec(
         workdir=folder,
         folder=folder,
-        env={**variables, "GIT_OPTIONAL_LOCKS": "0"},  # the repository's own data can't be written
+        env={**variables, "GIT_OPTIONAL_LOCKS": "0"},  # .git is read-only in the sandbox
         memory_mb=MEMORY_MB,
         pids=PROCESSES,
         disk_mb=SCRATCH_MB,
         network=Network("host" if place.network else "none"),
-        hidden=tuple(str(path) for path in _own()),
+        hidden=tuple(str(path) for path in _private_paths()),
     )
 
 
-def _own() -> tuple[Path, ...]:
-    """What is the person's alone: nothing inside of the walls reads it."""
+def _private_paths() -> tuple[Path, ...]:
+    """The user's private files, which the sandbox hides."""
     return sessions_home(), history_file(), trust_file(), config_file(), log_folder()
 
 
-def surroundings(place: Place) -> str:
-    """What the agent is told about where it is, as it stands in the system prompt."""
-    if place.walls == "none":
+def describe_surroundings(place: WorkspaceAccess) -> str:
+    """The description of the workspace in the system prompt."""
+    if place.sandbox_mode == "none":
         shell = "run on the person's machine, with the person's rights"
     else:
         network = "with network" if place.network else "without network"
@@ -118,7 +123,7 @@ def surroundings(place: Place) -> str:
         [
             "<surroundings>",
             f"workspace: {place.folder}",
-            f"repository: {repository(place.folder)}",
+            f"repository: {describe_repository(place.folder)}",
             f"system: {platform.system()} {platform.machine()}",
             f"date: {time.strftime('%Y-%m-%d')}",
             f"commands: {shell}",
@@ -127,8 +132,8 @@ def surroundings(place: Place) -> str:
     )
 
 
-def repository(folder: Path) -> str:
-    """Its branch and state in words; that there is none, where there is none."""
+def describe_repository(folder: Path) -> str:
+    """The repository's branch and state in words, or that there is none."""
     try:
         branch = git(folder, "branch", "--show-current").decode(errors="replace").strip()
         changed = len(git(folder, "status", "--porcelain").splitlines())

@@ -30,7 +30,7 @@ from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
 from etude.agent.harness.tools.tool import ToolContext
 from etude.agent.harness.transcript import Transcript
-from etude.agent.harness.watcher import Nobody, Watcher
+from etude.agent.harness.watcher import AgentObserver, NullObserver
 from etude.agent.harness.window import Window
 from etude.agent.metrics.of_session import changes_of, counters_of, last_test, todos_of
 from etude.agent.policy.protocol import ContextOverflow, Policy, PolicyError, Request
@@ -366,7 +366,7 @@ def build_agent(
     journal: Journal | None = None,
     inbox: Inbox | None = None,
     approver: Approver | None = None,
-    watcher: Watcher | None = None,
+    watcher: AgentObserver | None = None,
     resumed: Session | None = None,
 ) -> Agent:
     """The one constructor. A token policy needs a renderer; without a recorder the session stays in memory.
@@ -383,6 +383,6 @@ def build_agent(
     services.require(codebase_search=settings.codebase_search, web=settings.web)
     renderer = fitted(renderer, settings) if renderer else None
     recorder = recorder or Recorder(session_header(settings, policy, facts, renderer=renderer, services=services))
-    seams = (inbox or Inbox.closed(), approver or Approver(), watcher or Nobody())
+    seams = (inbox or Inbox.closed(), approver or Approver(), watcher or NullObserver())
     parts = Parts(sandbox, facts, renderer, recorder, services, journal, *seams, resumed)
     return Agent(settings, policy, parts, seed)

@@ -11,7 +11,7 @@ from etude.agent.harness.inbox import Inbox
 from etude.agent.harness.services import Services
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
-from etude.agent.harness.watcher import Nobody, Watcher
+from etude.agent.harness.watcher import AgentObserver, NullObserver
 from etude.agent.workspace.workspace import Journal
 from etude.core.trace.session import Recorder, Session
 from etude.sandbox.protocol import Operations
@@ -29,13 +29,13 @@ class Parts:
     told: Journal | None
     inbox: Inbox
     approver: Approver
-    watcher: Watcher
+    watcher: AgentObserver
     resumed: Session | None
 
     @property
     def unwatched(self) -> bool:
         """Nobody wants turns in pieces."""
-        return isinstance(self.watcher, Nobody)
+        return isinstance(self.watcher, NullObserver)
 
     def journal(self, edits: EditLog) -> Journal:
         """The edit log's, and the caller's if there is one."""

@@ -11,7 +11,7 @@ from etude.core.trace.entry import Entry
 Part = Literal["text", "thinking", "call"]
 
 
-class Watcher(Protocol):
+class AgentObserver(Protocol):
     """Called on the agent's event loop, so it must not block."""
 
     def delta(self, part: Part, piece: str) -> None:
@@ -31,7 +31,7 @@ class Watcher(Protocol):
         ...
 
 
-class Nobody:
+class NullObserver:
     """The watcher of a rollout."""
 
     def delta(self, part: Part, piece: str) -> None: ...

@@ -15,7 +15,7 @@ from etude.cli.answer import Answer
 from etude.core.events.stopping import run_async
 
 if TYPE_CHECKING:
-    from etude.agent.app.headless import Job
+    from etude.agent.app.headless import AgentJob
 
 
 def agent(
@@ -33,7 +33,7 @@ def agent(
     Exit status: 0 answered, 1 gave up (limits, refused), 2 wrong usage, 3 out of reach, 130 stopped.
     """
     given = locals()
-    from etude.agent.app.errors import FaceError
+    from etude.agent.app.errors import AppError
 
     flags = Flags(**{field.name: given[field.name] for field in fields(Flags)})
     try:
@@ -42,12 +42,12 @@ def agent(
         if acp:
             return _serve(flags)
         return _go(flags)
-    except FaceError as error:
+    except AppError as error:
         return _failed(error, json)
 
 
 def _go(flags: Flags) -> Answer:
-    from etude.agent.app.errors import BadUse
+    from etude.agent.app.errors import UsageError
     from etude.cli.agent.making import Making
 
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
@@ -60,12 +60,12 @@ def _go(flags: Flags) -> Answer:
     if prompt == "-":
         prompt = sys.stdin.buffer.read().decode(errors="replace")
     if prompt is not None and not prompt.strip():
-        raise BadUse('no request: give one with -p "…", on stdin, or start at a terminal')
+        raise UsageError('no request: give one with -p "…", on stdin, or start at a terminal')
     job = made.job(prompt or "", session)
     if flags.background:
-        from etude.agent.app.background.start import start
+        from etude.agent.app.background.start import start_agent
 
-        found = start(job)
+        found = start_agent(job)
         text = f"{found.id} works in {found.tree} (branch {found.branch}); etude agents attach {found.id}"
         return Answer(found.to_json(), _document(found.to_json(), text, flags.json))
     return Answer({}, "", _headless(job, flags.json) if prompt else _interactive(job))
@@ -82,13 +82,13 @@ def _choose(lines: list[str]) -> int | None:
     return int(words) - 1 if words.isdecimal() and 1 <= int(words) <= len(lines) else None
 
 
-def _headless(job: Job, as_json: bool) -> int:
-    from etude.agent.app.headless import run_headless, standard
+def _headless(job: AgentJob, as_json: bool) -> int:
+    from etude.agent.app.headless import run_headless, standard_sink
 
-    return _run(run_headless(job, standard(as_json)))
+    return _run(run_headless(job, standard_sink(as_json)))
 
 
-def _interactive(job: Job) -> int:
+def _interactive(job: AgentJob) -> int:
     from etude.agent.app.terminal import run_terminal
 
     return _run(run_terminal(job))
@@ -110,9 +110,9 @@ def _run(work: Coroutine[Any, Any, int]) -> int:
 
 
 def _undone(named: str, flags: Flags, everything: bool, as_json: bool) -> Answer:
-    from etude.agent.app.undo import take_back
+    from etude.agent.app.undo import undo_session
 
-    done = run_async(take_back(named, flags.folder or Path("."), everything))
+    done = run_async(undo_session(named, flags.folder or Path("."), everything))
     return Answer({}, _document(dict(done.data), f"took back {', '.join(done.paths)}", as_json))
 
 

@@ -14,7 +14,7 @@ from etude.cli.answer import Answer
 from etude.cli.option import Json
 
 if TYPE_CHECKING:
-    from etude.agent.app.background.record import Berth
+    from etude.agent.app.background.record import BackgroundAgent
 
 app = typer.Typer(
     no_args_is_help=True, help="Agents in the background (etude agent --background): each in its own worktree."
@@ -29,9 +29,9 @@ _SHOWN_CHARS = 60
 @app.command("ls")
 def ls(json: Json = False) -> Answer:
     """List all agents: running, done, failed, stopped, dead."""
-    from etude.agent.app.background.record import berths
+    from etude.agent.app.background.record import list_agents
 
-    rows = [{**berth.to_json(), "state": berth.state} for berth in berths()]
+    rows = [{**berth.to_json(), "state": berth.state} for berth in list_agents()]
     lines = [
         f"{row['id']}  {row['state']:8} {_age(row['created_unix_s']):>5}  {row['branch']:14} "
         + " ".join(row["request"].split())[:_SHOWN_CHARS]
@@ -45,7 +45,7 @@ def attach(id: Id, json: Json = False, replay: Annotated[
     bool, typer.Option("--no-follow", help="Only what has happened so far.")] = False,
 ) -> Answer:  # fmt: skip
     """Follow an agent; what you type steers it. Ctrl-C leaves it at work."""
-    from etude.agent.app.background.control import LOOK_S, follow
+    from etude.agent.app.background.control import POLL_S, follow
 
     own = _berth(id)
     tell = _teller(json)
@@ -54,9 +54,9 @@ def attach(id: Id, json: Json = False, replay: Annotated[
             if event is not None:
                 tell(event)
             elif not json and sys.stdin.isatty():
-                _steer(own, LOOK_S)
+                _steer(own, POLL_S)
             else:
-                time.sleep(LOOK_S)
+                time.sleep(POLL_S)
     except KeyboardInterrupt:
         print(f"left agent {own.id} at work", file=sys.stderr)
     return Answer({"id": own.id, "state": own.state}, f"{own.id}: {own.state}")
@@ -70,7 +70,7 @@ def say(
     json: Json = False,
 ) -> Answer:
     """Tell a running agent something: heard before its next turn, or with --queue when it has finished."""
-    from etude.agent.app.background.control import say as tell
+    from etude.agent.app.background.control import send_message as tell
 
     own = _berth(id)
     tell(own, text, "queue" if queue else "steer")
@@ -82,7 +82,7 @@ def compact(id: Id, words: Annotated[
     str, typer.Argument(metavar="[WORDS]", help="What the summary must keep.")] = "", json: Json = False,
 ) -> Answer:  # fmt: skip
     """Let a running agent sum up its conversation before its next turn, and go on from the summary."""
-    from etude.agent.app.background.control import say as tell
+    from etude.agent.app.background.control import send_message as tell
 
     own = _berth(id)
     tell(own, words, "compact")
@@ -92,7 +92,7 @@ def compact(id: Id, words: Annotated[
 @app.command()
 def stop(id: Id, json: Json = False) -> Answer:
     """Break off what an agent does; its work stays."""
-    from etude.agent.app.background.control import stop as end
+    from etude.agent.app.background.control import stop_agent as end
 
     own = _berth(id)
     end(own)
@@ -106,10 +106,10 @@ def resume(
     json: Json = False,
 ) -> Answer:
     """Go on with an agent that has ended, or was killed, with its whole conversation."""
-    from etude.agent.app.background.control import go_on
+    from etude.agent.app.background.control import resume_agent
 
     own = _berth(id)
-    go_on(own, prompt)
+    resume_agent(own, prompt)
     return Answer({"id": own.id}, f"{own.id} goes on; etude agents attach {own.id}")
 
 
@@ -123,7 +123,7 @@ def merge(
     json: Json = False,
 ) -> Answer:
     """Bring an agent's work into the branch you are on; refused, with nothing changed, where it conflicts."""
-    from etude.agent.app.background.merge import merge as bring
+    from etude.agent.app.background.merge import merge_agent as bring
 
     own = _berth(id)
     done = bring(own, squash=not whole, message=message)
@@ -138,17 +138,17 @@ def rm(
     json: Json = False,
 ) -> Answer:
     """Take away an agent's worktree and branch; its session stays (`etude session forget` removes that)."""
-    from etude.agent.app.background.control import take_away
+    from etude.agent.app.background.control import remove_agent
 
     own = _berth(id)
-    take_away(own, force=force)
+    remove_agent(own, force=force)
     return Answer({"id": own.id}, f"took away {own.id}")
 
 
-def _berth(named: str) -> Berth:
-    from etude.agent.app.background.record import berth
+def _berth(named: str) -> BackgroundAgent:
+    from etude.agent.app.background.record import find_agent
 
-    return berth(named)
+    return find_agent(named)
 
 
 def _teller(as_json: bool) -> Any:
@@ -157,13 +157,13 @@ def _teller(as_json: bool) -> Any:
         return lambda event: print(json_room.dumps(event), file=sys.stderr)
     from rich.console import Console
 
-    from etude.agent.app.event_printer import Teller
+    from etude.agent.app.event_printer import EventPrinter
 
-    return Teller(Console())
+    return EventPrinter(Console())
 
 
-def _steer(own: Berth, wait_s: float) -> None:
-    from etude.agent.app.background.control import say as tell
+def _steer(own: BackgroundAgent, wait_s: float) -> None:
+    from etude.agent.app.background.control import send_message as tell
 
     poll = select.poll()
     poll.register(sys.stdin, select.POLLIN)

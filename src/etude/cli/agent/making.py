@@ -9,15 +9,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from etude.agent.app.chat_session import Ask, choice_of
+from etude.agent.app.chat_session import SessionStart, choice_of
 from etude.agent.app.config import load_config
-from etude.agent.app.errors import BadUse
-from etude.agent.app.extensions import Wanted
-from etude.agent.app.headless import Job
-from etude.agent.app.model import Choice
-from etude.agent.app.model import Preset as PresetWord
-from etude.agent.app.saved_sessions import LAST, LISTED, Past, find, held_in
-from etude.agent.app.workspace_access import Place, Walls
+from etude.agent.app.errors import UsageError
+from etude.agent.app.extensions import ExtensionOptions
+from etude.agent.app.headless import AgentJob
+from etude.agent.app.model import ModelChoice
+from etude.agent.app.model import PresetName as PresetWord
+from etude.agent.app.saved_sessions import LAST, LISTED, SavedSession, find_session, sessions_in
+from etude.agent.app.workspace_access import SandboxMode, WorkspaceAccess
 from etude.agent.harness.approval import ApprovalPolicy
 from etude.cli.agent.flags import Flags
 from etude.cli.agent.options import CHOOSE
@@ -30,7 +30,7 @@ _KEY = "OPENAI_API_KEY"
 
 
 class Making:
-    """Of one command line. Whatever makes no sense raises BadUse."""
+    """Of one command line. Whatever makes no sense raises UsageError."""
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
@@ -38,7 +38,7 @@ class Making:
         self._folder = flags.folder or Path(".")
 
     @property
-    def walls(self) -> Walls:
+    def walls(self) -> SandboxMode:
         return self._flags.sandbox.value if self._flags.sandbox else self._config.sandbox or "workspace"
 
     @property
@@ -48,11 +48,11 @@ class Making:
         return named or ("commands" if self.walls == "none" else "never")
 
     @cached_property
-    def wanted(self) -> Wanted:
+    def wanted(self) -> ExtensionOptions:
         config, flags = self._config, self._flags
         own = str(self._file.absolute()) if config.mcp else ""
         index, mcp = config.index.on and not flags.no_index, not flags.no_mcp
-        return Wanted(index=index, mcp=mcp, search=config.web.search, config=own, signals=config.signals.on)
+        return ExtensionOptions(index=index, mcp=mcp, search=config.web.search, config=own, signals=config.signals.on)
 
     def session(self, choose: Callable[[list[str]], int | None] | None) -> Path | None:
         """The session to go on with. `choose` asks the person for one of these lines; None: nobody is there."""
@@ -60,23 +60,23 @@ class Making:
         if named is None:
             return None
         if named != CHOOSE:
-            return find(named, self._folder)[0]
-        found = held_in(self._folder)[:LISTED]
+            return find_session(named, self._folder)[0]
+        found = sessions_in(self._folder)[:LISTED]
         if not found:
-            raise BadUse(f"no session worked in {self._folder} yet; begin one, or name one of `etude session list`")
+            raise UsageError(f"no session worked in {self._folder} yet; begin one, or name one of `etude session list`")
         if choose is None:
-            raise BadUse(
+            raise UsageError(
                 f"--resume needs an ID or `last` where nobody is there to choose; the last one here is {_first(found)}"
             )
         number = choose([one.line for one in found])
         if number is None:
-            raise BadUse("none of these was chosen")
+            raise UsageError("none of these was chosen")
         return found[number].file
 
-    def job(self, request: str, session: Path | None) -> Job:
-        place = Place.at(self._folder, self.walls, self._flags.network)
-        ask = Ask(request, tuple(shlex.split(self._flags.test or "")))
-        return Job(ask, self._choice(session), place, self.approval, self.wanted, session)
+    def job(self, request: str, session: Path | None) -> AgentJob:
+        place = WorkspaceAccess.validated(self._folder, self.walls, self._flags.network)
+        ask = SessionStart(request, tuple(shlex.split(self._flags.test or "")))
+        return AgentJob(ask, self._choice(session), place, self.approval, self.wanted, session)
 
     def setup(self) -> Setup:
         """Of an ACP server: the editor gives folder and requests."""
@@ -89,21 +89,21 @@ class Making:
             "--background": flags.background, "--test": flags.test, "--json": flags.json,
         }  # fmt: skip
         if strange := [name for name, value in editors.items() if value]:
-            raise BadUse(
+            raise UsageError(
                 f"--acp serves an editor, which gives folder, sessions and requests: leave out {', '.join(strange)}"
             )
         if flags.network and self.walls == "none":
-            raise BadUse("--network opens a sandbox' network; with --sandbox none there is no wall to open")
+            raise UsageError("--network opens a sandbox' network; with --sandbox none there is no sandbox")
         choice = self._choice(None)
         return Setup(choice, lambda: open_model(choice), self.walls, flags.network, self.approval, self.wanted)
 
-    def _choice(self, session: Path | None) -> Choice:
+    def _choice(self, session: Path | None) -> ModelChoice:
         """The model and how it is asked. What the file says of its model holds for that model alone: a key and a name belong to an
         endpoint. A session goes on with its own."""
         flags, config = self._flags, self._config
         effort = cast(Effort | None, flags.effort.value if flags.effort else None)
         if flags.model is None and session is not None:
-            kept = choice_of(find(session.stem, self._folder)[1])
+            kept = choice_of(find_session(session.stem, self._folder)[1])
             return replace(
                 kept,
                 effort=effort or kept.effort,
@@ -114,13 +114,13 @@ class Making:
             )
         model = flags.model or config.model
         if model is None:
-            raise BadUse(
+            raise UsageError(
                 "no model: give --model URL [--name NAME] (any OpenAI-compatible endpoint) or --model DIR (a checkpoint), "
                 f"set ETUDE_MODEL, or write model = … into {self._file}"
             )
         own = config if model == config.model else None
         preset = cast(PresetWord | None, flags.preset.value if flags.preset else own.preset if own else None)
-        return Choice(
+        return ModelChoice(
             model,
             flags.name or (own.name if own else None),
             flags.key_env or (own.key_env if own else None) or _KEY,
@@ -133,5 +133,5 @@ class Making:
         )
 
 
-def _first(found: list[Past]) -> str:
+def _first(found: list[SavedSession]) -> str:
     return found[0].header.session_id

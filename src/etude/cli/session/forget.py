@@ -38,18 +38,18 @@ def forget_session(
 
 def _of_the_agent(file: Path, home: Path) -> tuple[list[str], int]:
     """What else is a person's of a session of use: an agent's place in the background, by its id, and lines typed at a terminal. Raises
-    BadUse for an agent that runs, or whose work nobody has taken over: then nothing is forgotten."""
-    from etude.agent.app.background.control import take_away
-    from etude.agent.app.background.record import berths
-    from etude.agent.app.user_files import forget_typed
+    UsageError for an agent that runs, or whose work nobody has taken over: then nothing is forgotten."""
+    from etude.agent.app.background.control import remove_agent
+    from etude.agent.app.background.record import list_agents
+    from etude.agent.app.user_files import delete_history
     from etude.agent.git_links.home import read_entries, sessions_home
 
     header, entries = read_entries(file)
-    own = [berth for berth in berths() if berth.session_id == header.session_id]
+    own = [berth for berth in list_agents() if berth.session_id == header.session_id]
     for berth in own:
-        take_away(berth)
+        remove_agent(berth)
     said = {entry.data["text"] for entry in entries if entry.type == "message" and entry.data["role"] == "user"}
-    typed = forget_typed(said) if home == sessions_home() else 0
+    typed = delete_history(said) if home == sessions_home() else 0
     return [berth.id for berth in own], typed
 
 

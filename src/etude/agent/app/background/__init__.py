@@ -1,1 +1,1 @@
-"""Several agents at once: each a process of its own in a git worktree, a branch and a sandbox of its own."""
+"""Background agents: each runs in a separate process, with its own git worktree, branch and sandbox."""

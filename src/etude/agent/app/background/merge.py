@@ -1,6 +1,6 @@
-"""Brings an agent's work home: committed on its branch, then squashed into the person's branch, or merged. Refused where it conflicts.
+"""Merges an agent's work: commits it on its branch, then squashes or merges that into the user's branch. Conflicts are refused.
 
-Whether it conflicts is found without touching a file (`git merge-tree`), so that a refusal changes nothing.
+`git merge-tree` finds conflicts without changing a file, so that a refusal changes nothing.
 """
 
 from __future__ import annotations
@@ -8,75 +8,77 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from etude.agent.app.background.record import Berth
-from etude.agent.app.errors import BadUse
+from etude.agent.app.background.record import BackgroundAgent
+from etude.agent.app.errors import UsageError
 from etude.agent.git_links.git import GitError, git
 
 
 @dataclass(frozen=True)
-class Merged:
-    """`commit` is empty after a squash: the changes are staged for the person to commit."""
+class MergeResult:
+    """`commit` is empty after a squash, which stages the changes for the user to commit."""
 
     branch: str
     files: list[str]
     commit: str
 
 
-def merge(own: Berth, *, squash: bool, message: str | None = None) -> Merged:
-    """Raises BadUse: the agent runs, it changed nothing, or the person's branch and it have changed the same lines."""
-    if own.alive:
-        raise BadUse(f"agent {own.id} is still running; wait, or etude agents stop {own.id}")
-    tree, home = Path(own.tree), Path(own.repository)
-    keep(own, message)
-    files = git(tree, "diff", "--name-only", "-z", f"{own.base}...{own.branch}").decode().split("\0")[:-1]
+def merge_agent(agent: BackgroundAgent, *, squash: bool, message: str | None = None) -> MergeResult:
+    """Merge an agent's branch. Raises UsageError if the agent runs, changed nothing, or conflicts with the user's branch."""
+    if agent.is_alive:
+        raise UsageError(f"agent {agent.id} is still running; wait, or etude agents stop {agent.id}")
+    tree, home = Path(agent.tree), Path(agent.repository)
+    commit_leftovers(agent, message)
+    files = git(tree, "diff", "--name-only", "-z", f"{agent.base}...{agent.branch}").decode().split("\0")[:-1]
     if not files:
-        raise BadUse(f"agent {own.id} changed nothing; etude agents rm {own.id} takes it away")
-    _require_clean(own, home, files)
-    _require_peace(own, home)
+        raise UsageError(f"agent {agent.id} changed nothing; etude agents rm {agent.id} takes it away")
+    _require_clean(agent, home, files)
+    _require_no_conflict(agent, home)
     if squash:
-        git(home, "merge", "--squash", "--quiet", own.branch)
-        return Merged(own.branch, files, "")
-    subject = message or f"Merge {own.branch}: {_subject(own)}"
-    git(home, "merge", "--no-ff", "--quiet", "-m", subject, own.branch)
-    return Merged(own.branch, files, git(home, "rev-parse", "HEAD").decode().strip())
+        git(home, "merge", "--squash", "--quiet", agent.branch)
+        return MergeResult(agent.branch, files, "")
+    subject = message or f"Merge {agent.branch}: {_subject(agent)}"
+    git(home, "merge", "--no-ff", "--quiet", "-m", subject, agent.branch)
+    return MergeResult(agent.branch, files, git(home, "rev-parse", "HEAD").decode().strip())
 
 
-def keep(own: Berth, message: str | None = None) -> None:
-    """Commit on its branch what the agent left in its tree."""
-    tree = Path(own.tree)
+def commit_leftovers(agent: BackgroundAgent, message: str | None = None) -> None:
+    """Commit the agent's uncommitted changes on its branch."""
+    tree = Path(agent.tree)
     git(tree, "add", "--all")
     if git(tree, "status", "--porcelain"):
-        git(tree, "commit", "--quiet", "--no-verify", "-m", message or _subject(own))
+        git(tree, "commit", "--quiet", "--no-verify", "-m", message or _subject(agent))
 
 
-def unmerged(own: Berth) -> int:
-    """Files that the agent changed and that its repository does not have so: what would be lost with it."""
-    tree, home = Path(own.tree), Path(own.repository)
+def unmerged(agent: BackgroundAgent) -> int:
+    """Number of the agent's changed files that its repository does not hold in the same state. Removal would lose them."""
+    tree, home = Path(agent.tree), Path(agent.repository)
     loose = len(git(tree, "status", "--porcelain").splitlines()) if tree.is_dir() else 0
-    names = git(home, "diff", "--name-only", "-z", f"{own.base}...{own.branch}").decode().split("\0")[:-1]
+    names = git(home, "diff", "--name-only", "-z", f"{agent.base}...{agent.branch}").decode().split("\0")[:-1]
     missing = [
-        name for name in names if _blob(home, own.branch, name) not in (_blob(home, "HEAD", name), _staged(home, name))
+        name
+        for name in names
+        if _blob(home, agent.branch, name) not in (_blob(home, "HEAD", name), _staged(home, name))
     ]
     return loose + len(missing)
 
 
-def _require_clean(own: Berth, home: Path, files: list[str]) -> None:
-    """What the person has not committed may not be written over."""
+def _require_clean(agent: BackgroundAgent, home: Path, files: list[str]) -> None:
+    """Raise UsageError if the merge would overwrite uncommitted changes of the user."""
     mine = git(home, "status", "--porcelain", "-z", "--no-renames").decode().split("\0")[:-1]
     both = sorted({row[3:] for row in mine} & set(files))
     if both:
-        raise BadUse(
-            f"you have uncommitted changes in {', '.join(both[:8])}, which agent {own.id} changed too; commit or stash them first"
+        raise UsageError(
+            f"you have uncommitted changes in {', '.join(both[:8])}, which agent {agent.id} changed too; commit or stash them first"
         )
 
 
-def _require_peace(own: Berth, home: Path) -> None:
+def _require_no_conflict(agent: BackgroundAgent, home: Path) -> None:
     try:
-        git(home, "merge-tree", "--write-tree", "--name-only", "--no-messages", "HEAD", own.branch)
+        git(home, "merge-tree", "--write-tree", "--name-only", "--no-messages", "HEAD", agent.branch)
     except GitError as error:
-        raise BadUse(
-            f"{own.branch} conflicts with your branch; nothing was changed. Resolve it there: cd {own.tree} && git rebase "
-            f'{_branch(home)}, then merge again; or etude agents resume {own.id} -p "rebase onto {_branch(home)}"'
+        raise UsageError(
+            f"{agent.branch} conflicts with your branch; nothing was changed. Resolve it there: cd {agent.tree} && git rebase "
+            f'{_branch(home)}, then merge again; or etude agents resume {agent.id} -p "rebase onto {_branch(home)}"'
         ) from error
 
 
@@ -84,9 +86,9 @@ def _branch(home: Path) -> str:
     return git(home, "branch", "--show-current").decode().strip() or "HEAD"
 
 
-def _subject(own: Berth) -> str:
-    lines = own.request.strip().splitlines()
-    return lines[0][:72] if lines else own.branch
+def _subject(agent: BackgroundAgent) -> str:
+    lines = agent.request.strip().splitlines()
+    return lines[0][:72] if lines else agent.branch
 
 
 def _blob(home: Path, commit: str, name: str) -> bytes:

@@ -6,38 +6,38 @@ import asyncio
 import sys
 from pathlib import Path
 
-from etude.agent.app.background.record import Berth, berth
-from etude.agent.app.chat_session import Ask
-from etude.agent.app.errors import FaceError
-from etude.agent.app.extensions import Wanted
-from etude.agent.app.headless import Job, json_lines, run_headless
-from etude.agent.app.model import Choice
-from etude.agent.app.workspace_access import Place
+from etude.agent.app.background.record import BackgroundAgent, find_agent
+from etude.agent.app.chat_session import SessionStart
+from etude.agent.app.errors import AppError
+from etude.agent.app.extensions import ExtensionOptions
+from etude.agent.app.headless import AgentJob, json_lines, run_headless
+from etude.agent.app.model import ModelChoice
+from etude.agent.app.workspace_access import WorkspaceAccess
 
 
 def main(name: str, request: str) -> int:
-    """Its exit status is kept in `status.json` too."""
-    own = berth(name)
-    with open(own.events, "a", encoding="utf-8") as file:
+    """Run the agent, record its exit status in `status.json`, and return it."""
+    agent = find_agent(name)
+    with open(agent.events, "a", encoding="utf-8") as file:
         tell = json_lines(file)
         try:
-            code = asyncio.run(run_headless(_job(own, request), tell))
-        except FaceError as error:
+            code = asyncio.run(run_headless(_job(agent, request), tell))
+        except AppError as error:
             tell({"type": "error", "message": str(error)})
             code = error.code
         except asyncio.CancelledError:
             code = 130
-    own.ended(code)
+    agent.record_end(code)
     return code
 
 
-def _job(own: Berth, request: str) -> Job:
-    """A session that began already is gone on with."""
-    begun = own.session if own.session.exists() else None
-    ask = Ask(request, tuple(own.test_command), own.session_id)
-    place = Place.at(Path(own.folder), own.walls, own.network)
-    wanted = Wanted(**own.wanted)
-    return Job(ask, Choice.from_json(own.choice), place, own.approval, wanted, begun, own.home)
+def _job(agent: BackgroundAgent, request: str) -> AgentJob:
+    """The job of the agent. A session that exists already is resumed."""
+    begun = agent.session if agent.session.exists() else None
+    start = SessionStart(request, tuple(agent.test_command), agent.session_id)
+    place = WorkspaceAccess.validated(Path(agent.folder), agent.walls, agent.network)
+    wanted = ExtensionOptions(**agent.wanted)
+    return AgentJob(start, ModelChoice.from_json(agent.choice), place, agent.approval, wanted, begun, agent.home)
 
 
 if __name__ == "__main__":

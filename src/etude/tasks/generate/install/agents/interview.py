@@ -17,7 +17,7 @@ from etude.agent.harness.header import session_header
 from etude.agent.harness.inbox import Inbox
 from etude.agent.harness.settings import HarnessSettings
 from etude.agent.harness.task_facts import TaskFacts
-from etude.agent.harness.watcher import Nobody
+from etude.agent.harness.watcher import NullObserver
 from etude.agent.policy.protocol import Policy, PolicyError
 from etude.core.trace.entry import Header
 from etude.core.trace.session import Recorder
@@ -92,7 +92,7 @@ class _Answers(Inbox, Generic[T]):
         ]
 
 
-class _Ear(Nobody):
+class _Ear(NullObserver):
     def __init__(self, answers: _Answers) -> None:
         self._answers = answers
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from etude.agent.app.event_printer import Teller
+from etude.agent.app.event_printer import EventPrinter
 
 Event = dict[str, Any]
 THOUGHT, ANSWER = "THOUGHT one\nTHOUGHT two", "ANSWER one\nANSWER two"
@@ -28,7 +28,7 @@ def completed(kind: str, text: str) -> Event:
 def shown(events: list[Event], *, answers: bool = True) -> tuple[str, str]:
     """What was printed, and what is left in the last line."""
     out = StringIO()
-    teller = Teller(Console(file=out, width=80), answers=answers)
+    teller = EventPrinter(Console(file=out, width=80), answers=answers)
     for event in events:
         teller(event)
     return out.getvalue(), teller.tail

@@ -12,46 +12,50 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from etude.agent.app.background import control as care
-from etude.agent.app.errors import BadUse
-from etude.agent.app.inbox_file import LOOK_S, Control, clear, heard, speak
-from etude.agent.app.user_files import forget_typed, history_file
+from etude.agent.app.errors import UsageError
+from etude.agent.app.inbox_file import POLL_S, InboxReader, acknowledged_bytes, clear_inbox, write_message
+from etude.agent.app.user_files import delete_history, history_file
 from etude.agent.harness.inbox import Inbox, Summarize
 
 
 async def test_words_are_acknowledged_once_the_agent_has_them(tmp_path: Path) -> None:
     inbox = Inbox()
-    said = [speak(tmp_path, "steer", "one"), speak(tmp_path, "compact", "the names"), speak(tmp_path, "queue", "two")]
-    assert heard(tmp_path) == 0
-    await Control(tmp_path, inbox).listen(lambda: True)  # ends once all was taken and nobody says more
-    assert heard(tmp_path) == said[-1] and inbox.steered() == ["one"]
+    said = [
+        write_message(tmp_path, "steer", "one"),
+        write_message(tmp_path, "compact", "the names"),
+        write_message(tmp_path, "queue", "two"),
+    ]
+    assert acknowledged_bytes(tmp_path) == 0
+    await InboxReader(tmp_path, inbox).listen(lambda: True)  # ends once all was taken and nobody says more
+    assert acknowledged_bytes(tmp_path) == said[-1] and inbox.steered() == ["one"]
     assert inbox.summary_asked() == Summarize("the names") and await inbox.next_request() == "two"
 
 
 async def test_words_after_the_end_are_not_acknowledged(tmp_path: Path) -> None:
     inbox = Inbox()
-    control = Control(tmp_path, inbox)
-    first = speak(tmp_path, "steer", "in time")
-    assert control._take()
+    control = InboxReader(tmp_path, inbox)
+    first = write_message(tmp_path, "steer", "in time")
+    assert control._read_new()
     inbox.close()
-    speak(tmp_path, "steer", "too late")
-    assert control._take() and heard(tmp_path) == first
+    write_message(tmp_path, "steer", "too late")
+    assert control._read_new() and acknowledged_bytes(tmp_path) == first
 
 
 async def test_a_torn_line_waits_for_its_end(tmp_path: Path) -> None:
     inbox = Inbox()
-    control = Control(tmp_path, inbox)
-    speak(tmp_path, "steer", "whole")
+    control = InboxReader(tmp_path, inbox)
+    write_message(tmp_path, "steer", "whole")
     line = (tmp_path / "inbox.jsonl").read_bytes()
     (tmp_path / "inbox.jsonl").write_bytes(line[:9])
-    assert not control._take()
+    assert not control._read_new()
     (tmp_path / "inbox.jsonl").write_bytes(line)
-    assert control._take() and inbox.steered() == ["whole"]
+    assert control._read_new() and inbox.steered() == ["whole"]
 
 
 def test_a_run_that_begins_hears_nothing_of_the_one_before(tmp_path: Path) -> None:
-    speak(tmp_path, "steer", "old")
-    clear(tmp_path)
-    assert not Control(tmp_path, Inbox())._take() and heard(tmp_path) == 0
+    write_message(tmp_path, "steer", "old")
+    clear_inbox(tmp_path)
+    assert not InboxReader(tmp_path, Inbox())._read_new() and acknowledged_bytes(tmp_path) == 0
 
 
 class Ending:
@@ -65,20 +69,20 @@ class Ending:
         self._until_s = time.monotonic() + lives_s
 
     @property
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         return time.monotonic() < self._until_s
 
 
 @pytest.mark.parametrize("listens", [True, False])
 async def test_who_speaks_in_an_agents_last_moment_is_told_whether_it_heard(listens: bool, tmp_path: Path) -> None:
     own: Any = Ending(tmp_path, 0.3)
-    saying = asyncio.create_task(asyncio.to_thread(care.say, own, "wait!"))
-    await asyncio.sleep(LOOK_S)
+    saying = asyncio.create_task(asyncio.to_thread(care.send_message, own, "wait!"))
+    await asyncio.sleep(POLL_S)
     if listens:
-        await Control(tmp_path, Inbox()).listen(lambda: True)
+        await InboxReader(tmp_path, Inbox()).listen(lambda: True)
         await saying
     else:
-        with pytest.raises(BadUse, match="ended before it heard that"):
+        with pytest.raises(UsageError, match="ended before it read that"):
             await saying
 
 
@@ -100,5 +104,5 @@ def test_typed_lines_are_forgotten_and_the_others_stay_as_the_terminal_reads_the
         kept = [text for text in kept if text != gone]
         for text in [*kept, gone, *kept]:
             history.store_string(text)
-        assert forget_typed({gone}) == 1
+        assert delete_history({gone}) == 1
         assert list(history.load_history_strings()) == [*kept, *kept][::-1]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from etude.agent.app.errors import BadUse
-from etude.agent.app.events import Event, Events
-from etude.agent.app.extensions import Offers
-from etude.agent.app.interactive_session import Dialogue
-from etude.agent.app.model import Choice, Model
-from etude.agent.app.runtime import Desk
-from etude.agent.app.workspace_access import Place
+from etude.agent.app.errors import UsageError
+from etude.agent.app.events import Event, EventStream
+from etude.agent.app.extensions import Extensions
+from etude.agent.app.interactive_session import InteractiveSession
+from etude.agent.app.model import AgentModel, ModelChoice
+from etude.agent.app.runtime import SessionRuntime
+from etude.agent.app.workspace_access import WorkspaceAccess
 from etude.agent.harness.approval import Approver
 from etude.agent.harness.presets.preset import preset_of
 from etude.agent.harness.settings import HarnessSettings
@@ -36,39 +36,48 @@ class Poisoned(ScriptedPolicy):
         return await super().complete(request)
 
 
-def dialogue(folder: Path, policy: ScriptedPolicy, told: list[Event]) -> tuple[Dialogue, list[BaseException]]:
+def dialogue(folder: Path, policy: ScriptedPolicy, told: list[Event]) -> tuple[InteractiveSession, list[BaseException]]:
     failed: list[BaseException] = []
-    model = Model(policy, None, SETTINGS, lambda: None)
-    desk = Desk(Choice("http://127.0.0.1:9/v1"), model, Place.at(folder, "none", False), LocalFolder(folder))
+    model = AgentModel(policy, None, SETTINGS, lambda: None)
+    runtime = SessionRuntime(
+        ModelChoice("http://127.0.0.1:9/v1"),
+        model,
+        WorkspaceAccess.validated(folder, "none", False),
+        LocalFolder(folder),
+    )
 
-    async def opening() -> Offers:
-        return Offers(lambda line: None)
+    async def opening() -> Extensions:
+        return Extensions(lambda line: None)
 
-    made = Dialogue(
-        desk, opening(), Approver("never"), lambda settings: Events(preset_of(settings), told.append), failed.append
+    made = InteractiveSession(
+        runtime,
+        opening(),
+        Approver("never"),
+        lambda settings: EventStream(preset_of(settings), told.append),
+        failed.append,
     )
     return made, failed
 
 
-async def idle(made: Dialogue) -> None:
+async def idle(made: InteractiveSession) -> None:
     async with asyncio.timeout(10):
-        while not made.idle:
+        while not made.is_idle:
             await asyncio.sleep(0.005)
 
 
 async def test_compact_takes_up_a_session_whose_agent_a_refusal_ended(shop: Path) -> None:
     told: list[Event] = []
     made, failed = dialogue(shop, Poisoned(lambda request: Message("assistant", "fine")), told)
-    made.say("hello")
+    made.send("hello")
     await idle(made)
-    made.say("poison")
+    made.send("poison")
     await idle(made)
     assert isinstance(failed[-1], PolicyError)
     made.compact("")
     await idle(made)
-    made.say("and now?")
+    made.send("and now?")
     await idle(made)
-    await made.leave()
+    await made.shut_down()
     assert made.file is not None
     session = read_session(made.file)
     assert [entry.data["message"]["text"] for entry in session.of("completion")] == ["fine", "fine"]
@@ -77,6 +86,6 @@ async def test_compact_takes_up_a_session_whose_agent_a_refusal_ended(shop: Path
 
 async def test_there_is_nothing_to_sum_up_before_the_first_words(shop: Path) -> None:
     made, _ = dialogue(shop, Poisoned(lambda request: Message("assistant", "fine")), [])
-    with pytest.raises(BadUse, match="nothing to sum up"):
+    with pytest.raises(UsageError, match="nothing to sum up"):
         made.compact("")
-    await made.leave()
+    await made.shut_down()

@@ -136,7 +136,7 @@ def test_an_agent_hears_what_is_said_and_stops(shop: Path, homes: Path, etude: E
         assert etude("agents", "say", name, "next", "--queue").code == 0
         until(lambda: states(etude)[name] == "done")
         deaf = etude("agents", "say", name, "hello?")
-        assert "hears nothing" in deaf.err
+        assert "reads no messages" in deaf.err
         other = start(etude, shop, lab.url, "wait")
         until(lambda: states(etude)[other] == "running" and len(lab.asked) >= 4)
         assert etude("agents", "stop", other).code == 0

@@ -14,8 +14,8 @@ from app_lab import serving, turns
 from conftest import git
 
 from etude.agent.app import indexing
-from etude.agent.app.extensions import Offers, Wanted, trust
-from etude.agent.app.indexing import Progress
+from etude.agent.app.extensions import ExtensionOptions, Extensions, server_trust
+from etude.agent.app.indexing import IndexProgress
 from etude.agent.git_links.home import session_files
 from etude.agent.harness.mcp.server import Server
 from etude.agent.harness.settings import HarnessSettings
@@ -24,7 +24,7 @@ from etude.core.trace.reader import read_session
 Etude = Callable[..., Any]
 SHELF = Path(__file__).parents[1] / "harness" / "mcp_server.py"
 LARGE = HarnessSettings.full(preset="search_replace")
-EVERYTHING = Wanted(index=True, mcp=True, search="http://127.0.0.1:9/search")
+EVERYTHING = ExtensionOptions(index=True, mcp=True, search="http://127.0.0.1:9/search")
 
 
 def describe(folder: Path) -> Server:
@@ -34,16 +34,20 @@ def describe(folder: Path) -> Server:
 
 
 async def opened(
-    wanted: Wanted, folder: Path, settings: HarnessSettings = LARGE, **more: Any
-) -> tuple[Offers, list[str]]:
+    wanted: ExtensionOptions, folder: Path, settings: HarnessSettings = LARGE, **more: Any
+) -> tuple[Extensions, list[str]]:
     told: list[str] = []
-    return await Offers.open(wanted, folder, settings, told.append, **more), told
+    return await Extensions.open(wanted, folder, settings, told.append, **more), told
 
 
 async def test_settings_offer_what_is_there_and_nothing_else(shop: Path) -> None:
-    for wanted, index, web in ((EVERYTHING, True, True), (Wanted(), False, False), (Wanted(index=True), True, False)):
+    for wanted, index, web in (
+        (EVERYTHING, True, True),
+        (ExtensionOptions(), False, False),
+        (ExtensionOptions(index=True), True, False),
+    ):
         found, told = await opened(wanted, shop)
-        settings = found.over(LARGE)
+        settings = found.apply(LARGE)
         assert (settings.codebase_search, settings.web, told) == (index, web, [])
         found.services.require(codebase_search=index, web=web)
 
@@ -51,8 +55,8 @@ async def test_settings_offer_what_is_there_and_nothing_else(shop: Path) -> None
 @pytest.mark.parametrize(("preset", "index"), [("patch", True), ("minimal", False), ("nano", False), ("full", False)])
 async def test_a_preset_gets_what_it_has_words_for(preset: str, index: bool, shop: Path) -> None:
     settings = HarnessSettings(preset=preset)  # type: ignore[arg-type]
-    found, told = await opened(Wanted(index=True), shop, settings)
-    assert found.over(settings).codebase_search is index and told == []
+    found, told = await opened(ExtensionOptions(index=True), shop, settings)
+    assert found.apply(settings).codebase_search is index and told == []
 
 
 async def test_a_server_of_the_project_is_asked_for_once_and_left_out_where_nobody_is_there(shop: Path) -> None:
@@ -64,11 +68,11 @@ async def test_a_server_of_the_project_is_asked_for_once_and_left_out_where_nobo
         return len(asked) > 1
 
     for approve, tools in ((None, 0), (ask, 0), (ask, 1), (None, 1)):
-        found, told = await opened(Wanted(mcp=True), shop, approve=approve)
+        found, told = await opened(ExtensionOptions(mcp=True), shop, approve=approve)
         try:
             assert bool(found.services.mcp) is bool(tools)
             assert bool(told) is not bool(tools) and all("shelf" in line and "not approved" in line for line in told)
-            assert found.servers()[0].startswith("shelf: " if tools else "the MCP server shelf")
+            assert found.describe_servers()[0].startswith("shelf: " if tools else "the MCP server shelf")
         finally:
             await found.close()
     assert asked == ["shelf", "shelf"]
@@ -89,7 +93,7 @@ async def test_a_folder_of_many_files_without_git_is_not_indexed_and_says_so(
         folder.mkdir()
         for number in range(count):
             (folder / f"{number}.txt").touch()
-        found, told = await opened(Wanted(index=True), folder)
+        found, told = await opened(ExtensionOptions(index=True), folder)
         assert (found.services.code_index is None) == (count > 3)
         assert told == [] if count == 3 else "git init" in told[0]
 
@@ -99,7 +103,7 @@ async def test_a_cache_that_can_not_be_written_costs_the_search_alone(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    found, told = await opened(Wanted(index=True), shop)
+    found, told = await opened(ExtensionOptions(index=True), shop)
     assert found.services.code_index is None and "set XDG_CACHE_HOME" in told[0]
 
 
@@ -107,11 +111,11 @@ def test_a_long_indexing_is_told_at_its_beginning(monkeypatch: pytest.MonkeyPatc
     told: list[str] = []
     clock = iter([0.0, 1.0, 7.0])
     monkeypatch.setattr(indexing.time, "monotonic", lambda: next(clock))
-    progress = Progress(told.append)
+    progress = IndexProgress(told.append)
     for done in (0, 10, 400):
         progress(done, 1234)
     for done in (0, 5):
-        Progress(told.append)(done, 5)
+        IndexProgress(told.append)(done, 5)
     assert told == ["indexing 1,234 files…", "indexed 400 of 1,234 files"]
 
 
@@ -156,7 +160,7 @@ def test_headless_leaves_out_servers_of_the_project_and_uses_those_that_are_trus
     with serving(adds) as lab:
         words = ("agent", "--json", "-p", "add", "-m", lab.url)
         left_out = etude(*words, folder=shop)
-        trust().grant(server, shop)
+        server_trust().grant(server, shop)
         used = etude(*words, folder=shop)
         without = etude(*words, "--no-mcp", folder=shop)
     (told,) = [event["message"] for event in left_out.events if event["type"] == "notice"]
@@ -211,7 +215,7 @@ async def test_a_disk_that_fails_while_indexing_is_the_models_answer_and_no_cras
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Index, "update", full)
-    found, _ = await opened(Wanted(index=True), shop)
+    found, _ = await opened(ExtensionOptions(index=True), shop)
     assert found.services.code_index is not None
     with pytest.raises(ToolError, match="No space left.*search by text instead"):
         await asyncio.wait_for(found.services.code_index.search("x", limit=3, under=None), 5)
